@@ -1,0 +1,6 @@
+//! wip
+
+pub mod pacing;
+pub mod pool;
+pub mod rules;
+pub mod sizing;

@@ -1,0 +1,275 @@
+//! What a pool remembers of one session: what is out, until when, and what it has said. Only its pool writes it.
+
+use lessor_protocol::{Answer, Ask, Moment};
+use std::collections::VecDeque;
+
+/// Names a session to its pools. The allocator draws one for each (node, session).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LesseeId(pub u64);
+
+/// Leases that ended without a word and may still prove unspent, kept per session. A session that burns more
+/// leases in a row than this without one report gets no credit for the oldest: the memory is bounded.
+const BURNS_MAX: usize = 4;
+
+/// One session's part of a pool. `granted so far = spent + returned + burned + outstanding`, per session.
+#[derive(Clone, Debug)]
+pub(super) struct Lessee {
+    /// From the limit's configuration.
+    pub weight: u64,
+    /// Sequence number of the last ask that was answered, with the answer and when it was given.
+    pub seq: u64,
+    pub answer: Answer,
+    pub answered: Moment,
+    /// The highest total it reported.
+    pub spent: u64,
+    /// Lent to it and not accounted for; live until `end`.
+    pub outstanding: u64,
+    /// When the allocator takes `outstanding` for spent. Never moves back.
+    pub end: Moment,
+    /// Presumed spent and not yet confirmed either way.
+    pub burned: u64,
+    /// The part of `burned` that a report could still free, with the instant it was settled at; newest last.
+    burns: VecDeque<Burn>,
+    /// What it said of its demand, for the shares of others.
+    pub demand_milli: u64,
+    pub waiting: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Burn {
+    pub at: Moment,
+    pub permits: u64,
+}
+
+/// What a report says about permits that were out. The parts of `outstanding` are `kept + spent + returned`,
+/// those of `burned` are `spent_late + credited` and what stays burned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settlement {
+    /// Still held, and live.
+    pub kept: u64,
+    /// Spent, of the live lease.
+    pub spent: u64,
+    /// Unspent, of the live lease.
+    pub returned: u64,
+    /// Spent, of leases that had ended.
+    pub spent_late: u64,
+    /// Unspent, of leases that had ended.
+    pub credited: u64,
+    /// Of `credited`, what rules may still be charged for: when it was settled, and how much.
+    pub credits: Vec<Burn>,
+}
+
+impl Lessee {
+    pub(super) fn new(weight: u64, now: Moment) -> Self {
+        Lessee {
+            weight,
+            seq: 0,
+            answer: NOTHING,
+            answered: now,
+            spent: 0,
+            outstanding: 0,
+            end: now,
+            burned: 0,
+            burns: VecDeque::new(),
+            demand_milli: 0,
+            waiting: 0,
+        }
+    }
+
+    /// The lease ended without a report: all of it is presumed spent. Returns how much that is.
+    pub(super) fn burn(&mut self) -> u64 {
+        let permits = std::mem::take(&mut self.outstanding);
+        if permits > 0 {
+            self.burned += permits;
+            self.burns.push_back(Burn {
+                at: self.end,
+                permits,
+            });
+            if self.burns.len() > BURNS_MAX {
+                self.burns.pop_front();
+            }
+        }
+        permits
+    }
+
+    /// What `ask` says about the permits that are out, or `None` if it cannot be true: more spent and held than
+    /// was ever granted, or less spent than before.
+    ///
+    /// A total does not say which lease a permit was spent from. Each is put where it stays charged longest:
+    /// what is held to the live lease first, what was spent next, the rest to leases that had ended, newest first.
+    pub(super) fn settlement(&self, ask: &Ask) -> Option<Settlement> {
+        let newly_spent = ask.spent_total.checked_sub(self.spent)?;
+        if newly_spent.checked_add(ask.held)? > self.outstanding + self.burned {
+            return None;
+        }
+        let kept = ask.held.min(self.outstanding);
+        let spent = newly_spent.min(self.outstanding - kept);
+        let spent_late = newly_spent - spent;
+        let held_late = ask.held - kept;
+        let mut stays = spent_late + held_late;
+        let mut credits = vec![];
+        for burn in self.burns.iter().rev() {
+            let part = burn.permits.min(stays);
+            stays -= part;
+            if burn.permits > part {
+                credits.push(Burn {
+                    at: burn.at,
+                    permits: burn.permits - part,
+                });
+            }
+        }
+        Some(Settlement {
+            kept,
+            spent,
+            returned: self.outstanding - kept - spent,
+            spent_late,
+            credited: self.burned - spent_late - held_late,
+            credits,
+        })
+    }
+
+    /// Believes a settlement of its own.
+    pub(super) fn settle(&mut self, settlement: &Settlement) {
+        self.spent += settlement.spent + settlement.spent_late;
+        self.outstanding = settlement.kept;
+        self.burned -= settlement.spent_late + settlement.credited;
+        let mut spent = settlement.spent_late;
+        let mut stays = self.burned;
+        // Newest first: spent ones are final and leave the list, credited ones are the oldest and leave too.
+        let mut burns = VecDeque::new();
+        for burn in self.burns.iter().rev() {
+            let final_part = burn.permits.min(spent);
+            spent -= final_part;
+            let open = (burn.permits - final_part).min(stays);
+            stays -= open;
+            if open > 0 {
+                burns.push_front(Burn {
+                    at: burn.at,
+                    permits: open,
+                });
+            }
+        }
+        self.burns = burns;
+    }
+}
+
+/// What a session without any ask was answered.
+const NOTHING: Answer = Answer::Grant(lessor_protocol::Grant {
+    kept: 0,
+    permits: 0,
+    term: std::time::Duration::ZERO,
+    ceiling: 0,
+    ask_after: std::time::Duration::ZERO,
+    retry_after: None,
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Moment {
+        Moment::from_nanos(nanos)
+    }
+
+    fn lessee(outstanding: u64, burns: &[(u64, u64)]) -> Lessee {
+        let mut lessee = Lessee::new(1, at(0));
+        for &(end, permits) in burns {
+            lessee.end = at(end);
+            lessee.outstanding = permits;
+            lessee.burn();
+        }
+        lessee.outstanding = outstanding;
+        lessee
+    }
+
+    fn ask(spent_total: u64, held: u64) -> Ask {
+        Ask {
+            spent_total,
+            held,
+            ..Ask::default()
+        }
+    }
+
+    #[test]
+    fn a_live_lease_splits_into_kept_spent_and_returned() {
+        let settlement = lessee(10, &[]).settlement(&ask(3, 5)).expect("true");
+        assert_eq!(
+            (settlement.kept, settlement.spent, settlement.returned),
+            (5, 3, 2)
+        );
+    }
+
+    #[test]
+    fn claims_beyond_what_was_granted_are_not_believed() {
+        assert_eq!(lessee(10, &[]).settlement(&ask(6, 5)), None);
+        assert_eq!(lessee(10, &[]).settlement(&ask(u64::MAX, u64::MAX)), None);
+        let mut spent = lessee(10, &[]);
+        spent.spent = 7;
+        assert_eq!(spent.settlement(&ask(6, 0)), None, "a total that falls");
+    }
+
+    #[test]
+    fn what_may_have_been_spent_later_is_never_charged_as_earlier() {
+        // 10 burned at 100, 10 live now; 4 spent since. They may all be of the live lease: they are put there.
+        let settlement = lessee(10, &[(100, 10)]).settlement(&ask(4, 0)).expect("true");
+        assert_eq!(
+            (settlement.spent, settlement.returned, settlement.spent_late),
+            (4, 6, 0)
+        );
+        assert_eq!(
+            settlement.credits,
+            [Burn {
+                at: at(100),
+                permits: 10
+            }]
+        );
+    }
+
+    #[test]
+    fn a_late_report_credits_the_oldest_and_charges_the_newest() {
+        let mut late = lessee(0, &[(100, 10), (200, 10)]);
+        // Held when the ask was written, so still possibly spent before the lease ended: 5 stay burned.
+        let settlement = late.settlement(&ask(4, 5)).expect("true");
+        assert_eq!(
+            (settlement.kept, settlement.spent_late, settlement.credited),
+            (0, 4, 11)
+        );
+        let credits = [
+            Burn {
+                at: at(200),
+                permits: 1,
+            },
+            Burn {
+                at: at(100),
+                permits: 10,
+            },
+        ];
+        assert_eq!(settlement.credits, credits);
+        late.settle(&settlement);
+        assert_eq!((late.spent, late.burned), (4, 5));
+        assert_eq!(
+            late.burns,
+            [Burn {
+                at: at(200),
+                permits: 5
+            }]
+        );
+        // The next report says that none of the 5 was spent.
+        let settlement = late.settlement(&ask(4, 0)).expect("true");
+        assert_eq!(
+            settlement.credits,
+            [Burn {
+                at: at(200),
+                permits: 5
+            }]
+        );
+    }
+
+    #[test]
+    fn many_burns_in_a_row_are_remembered_as_a_sum_only() {
+        let burns: Vec<(u64, u64)> = (1..=10).map(|end| (end, 1)).collect();
+        let settlement = lessee(0, &burns).settlement(&ask(0, 0)).expect("true");
+        assert_eq!(settlement.credited, 10);
+        assert_eq!(settlement.credits.len(), BURNS_MAX);
+    }
+}

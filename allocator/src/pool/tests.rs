@@ -1,0 +1,339 @@
+//! What a pool answers to one ask after another, worked out by hand.
+
+use super::*;
+use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn plan(rules: Vec<Rule>) -> Arc<Plan> {
+    Arc::new(Plan {
+        rules,
+        terms: Terms::default(),
+        ease_off: false,
+        lessees_max: 100,
+    })
+}
+
+fn sliding(limit: u64, per: Duration) -> Rule {
+    Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
+}
+
+fn bucket(capacity: u64, refill: u64, per: Duration) -> Rule {
+    Rule::TokenBucket(TokenBucket::try_new(capacity, refill, per, capacity).expect("valid"))
+}
+
+fn fixed(limit: u64, per: Duration) -> Rule {
+    Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid"))
+}
+
+fn millis(millis: u64) -> Moment {
+    // A round start, so that fixed windows of a second begin on whole seconds.
+    Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
+}
+
+fn pool(rules: Vec<Rule>) -> Pool {
+    Pool::new(plan(rules), millis(0))
+}
+
+const A: Holder = Holder {
+    id: LesseeId(1),
+    weight: 1,
+};
+const B: Holder = Holder {
+    id: LesseeId(2),
+    weight: 1,
+};
+
+fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
+    Ask {
+        spent_total,
+        held,
+        want: waiting,
+        waiting,
+        demand_milli: 0,
+    }
+}
+
+fn grant(answer: Result<Answer, AskError>) -> Grant {
+    answer.expect("a good ask").grant().expect("not refused")
+}
+
+#[test]
+fn a_grant_is_lent_kept_and_settled() {
+    let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
+    let first = grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
+    assert_eq!(
+        (first.kept, first.permits, first.term, first.ceiling),
+        (0, 100, SECOND, 1_000)
+    );
+    // 40 spent, 60 held, 10 more wanted.
+    let second = grant(pool.renew(millis(500), A, 2, ask(40, 60, 10)));
+    assert_eq!((second.kept, second.permits), (60, 10));
+    let books = Books {
+        granted: 110,
+        spent: 40,
+        returned: 0,
+        burned: 0,
+        outstanding: 70,
+    };
+    assert_eq!(pool.view(millis(500)).books, books);
+    assert_eq!(pool.view(millis(500)).available, 890);
+}
+
+#[test]
+fn holding_less_gives_back() {
+    let mut pool = pool(vec![sliding(1_000, 30 * SECOND), bucket(500, 1, 60 * SECOND)]);
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
+    grant(pool.renew(millis(10), A, 2, ask(30, 20, 0)));
+    let view = pool.view(millis(10));
+    assert_eq!(
+        view.books,
+        Books {
+            granted: 100,
+            spent: 30,
+            returned: 50,
+            burned: 0,
+            outstanding: 20
+        }
+    );
+    assert_eq!(
+        view.available, 450,
+        "the bucket has 500 - 30 - 20, the window 1,000 - 30 - 20"
+    );
+}
+
+#[test]
+fn a_replayed_sequence_gets_the_same_grant_with_its_remaining_term() {
+    let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
+    let first = grant(pool.renew(millis(0), A, 7, ask(0, 0, 100)));
+    let again = grant(pool.renew(millis(400), A, 7, ask(0, 0, 100)));
+    assert_eq!(
+        again,
+        Grant {
+            term: Duration::from_millis(600),
+            ..first
+        }
+    );
+    assert_eq!(pool.view(millis(400)).books.granted, 100, "granted once");
+    let late = grant(pool.renew(millis(5_000), A, 7, ask(0, 0, 100)));
+    assert_eq!(late.term, Duration::ZERO, "too late to spend any of it");
+    let stale = pool.renew(millis(5_000), A, 6, ask(0, 0, 100));
+    assert_eq!(stale, Err(AskError::Stale { seq: 6, last: 7 }));
+}
+
+#[test]
+fn claims_that_cannot_be_true_change_nothing() {
+    let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
+    let before = pool.view(millis(1));
+    let lie = pool.renew(millis(1), A, 2, ask(90, 11, 5));
+    assert_eq!(
+        lie,
+        Err(AskError::Totals {
+            spent_total: 90,
+            held: 11,
+            spent: 0,
+            out: 100
+        })
+    );
+    let stranger = pool.renew(millis(1), B, 1, ask(5, 0, 5));
+    assert_eq!(
+        stranger,
+        Err(AskError::LeaseUnknown {
+            spent_total: 5,
+            held: 0
+        })
+    );
+    assert_eq!(pool.view(millis(1)), before);
+    // The sequence number of the lie is still good for the truth.
+    grant(pool.renew(millis(1), A, 2, ask(90, 10, 5)));
+}
+
+#[test]
+fn a_lease_without_a_report_burns_and_a_late_report_gives_back() {
+    let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
+    let end = Terms::default().grantor_end(millis(0), SECOND);
+    let just_before = Moment::from_nanos(end.as_nanos() - 1);
+    assert_eq!(pool.view(just_before).books.outstanding, 100);
+    assert_eq!(pool.view(end).books.burned, 100);
+    assert_eq!(pool.view(end).available, 900);
+    let late = grant(pool.renew(millis(2_000), A, 2, ask(60, 0, 0)));
+    assert_eq!((late.kept, late.permits), (0, 0));
+    let view = pool.view(millis(2_000));
+    assert_eq!(
+        view.books,
+        Books {
+            granted: 100,
+            spent: 60,
+            returned: 40,
+            burned: 0,
+            outstanding: 0
+        }
+    );
+    assert_eq!(view.available, 940);
+}
+
+#[test]
+fn a_burned_permit_of_a_bucket_is_gone_for_good() {
+    let mut pool = pool(vec![bucket(100, 1, 3_600 * SECOND)]);
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 50)));
+    grant(pool.renew(millis(3_000), A, 2, ask(0, 0, 0)));
+    let view = pool.view(millis(3_000));
+    assert_eq!((view.available, view.books.returned), (50, 50));
+}
+
+#[test]
+fn what_was_held_when_the_lease_ended_is_not_kept() {
+    let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
+    // Written while the lease was live, arrived after its end.
+    let late = grant(pool.renew(millis(1_100), A, 2, ask(70, 30, 20)));
+    assert_eq!((late.kept, late.permits), (0, 20));
+    assert_eq!(
+        pool.view(millis(1_100)).books.burned,
+        30,
+        "it may have been spent until the end"
+    );
+}
+
+#[test]
+fn a_renewal_never_shortens_what_the_node_goes_by() {
+    // The boundary at 1,000 ms clips the second term, and leaves no room for a third.
+    let mut pool = pool(vec![fixed(1_000, SECOND)]);
+    let first = grant(pool.renew(millis(970), A, 1, ask(0, 0, 10)));
+    let second = grant(pool.renew(millis(990), A, 2, ask(0, 10, 10)));
+    assert!(second.term < Duration::from_millis(10) && first.term > second.term);
+    let third = grant(pool.renew(
+        millis(999).before(Duration::from_micros(100)),
+        A,
+        3,
+        ask(0, 20, 5),
+    ));
+    assert_eq!(
+        (third.kept, third.permits, third.term),
+        (20, 0, Duration::ZERO),
+        "what is held stays held"
+    );
+    assert_eq!(pool.view(millis(1_000)).books.burned, 20);
+    let next = grant(pool.renew(millis(1_000), B, 1, ask(0, 0, 500)));
+    assert_eq!(next.permits, 500, "a new window");
+}
+
+#[test]
+fn several_rules_are_charged_all_or_none() {
+    let mut pool = pool(vec![sliding(1_000, 30 * SECOND), bucket(10, 1, 60 * SECOND)]);
+    let first = grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
+    assert_eq!(
+        (first.permits, first.ceiling),
+        (5, 10),
+        "half of what the tighter one has"
+    );
+    assert_eq!(pool.view(millis(0)).available, 5);
+}
+
+#[test]
+fn retry_after_is_when_there_is_a_permit_and_not_before() {
+    let mut pool = pool(vec![sliding(4, SECOND)]);
+    let mut held = 0;
+    for seq in 1..=3 {
+        held += grant(pool.renew(millis(0), A, seq, ask(0, held, 4))).permits;
+    }
+    assert_eq!(held, 4);
+    grant(pool.renew(millis(10), A, 4, ask(4, 0, 0)));
+    let refused = grant(pool.renew(millis(20), B, 1, ask(0, 0, 1)));
+    assert_eq!(refused.permits, 0);
+    let wait = refused.retry_after.expect("it will be back");
+    let ready = millis(20) + wait;
+    let mut seq = 2;
+    for early in [Duration::from_millis(500), Duration::from_millis(1)] {
+        let still = grant(pool.renew(ready.before(early), B, seq, ask(0, 0, 1)));
+        assert_eq!(still.permits, 0);
+        seq += 1;
+    }
+    assert_eq!(grant(pool.renew(ready, B, seq, ask(0, 0, 1))).permits, 1);
+}
+
+#[test]
+fn leaving_returns_everything() {
+    let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
+    assert_eq!(pool.leave(millis(10), A.id, 2, 30), Ok(70));
+    assert_eq!(
+        pool.leave(millis(11), A.id, 2, 30),
+        Ok(0),
+        "said twice, done once"
+    );
+    assert_eq!(pool.view(millis(11)).books.outstanding, 0);
+}
+
+#[test]
+fn after_a_loss_nothing_is_lent_until_nobody_can_be_spending() {
+    let mut pool = Pool::after_loss(plan(vec![sliding(10, SECOND)]), millis(0), millis(0));
+    let refusal = pool
+        .renew(millis(100), A, 1, ask(3, 4, 5))
+        .expect("a refusal is an answer");
+    let Answer::Refusal(refusal) = refusal else {
+        panic!("it was granted {refusal:?}")
+    };
+    assert_eq!(refusal.reason, RefusalReason::Quarantine);
+    // Two seconds of term, stretched, then a window of one second, stretched.
+    assert!(refusal.retry_after > Duration::from_millis(2_900 + 5));
+    assert!(refusal.retry_after < Duration::from_millis(2_900 + 15));
+    let opens = millis(100) + refusal.retry_after;
+    assert_eq!(grant(pool.renew(opens, A, 2, ask(0, 0, 5))).permits, 5);
+}
+
+#[test]
+fn sessions_are_bounded_and_idle_ones_make_room() {
+    let plan = Plan {
+        lessees_max: 2,
+        ..(*plan(vec![sliding(10, SECOND)])).clone()
+    };
+    let mut pool = Pool::new(Arc::new(plan), millis(0));
+    let holder = |id| Holder {
+        id: LesseeId(id),
+        weight: 1,
+    };
+    grant(pool.renew(millis(0), holder(1), 1, ask(0, 0, 1)));
+    grant(pool.renew(millis(0), holder(2), 1, ask(0, 0, 1)));
+    assert_eq!(
+        pool.renew(millis(1), holder(3), 1, ask(0, 0, 1)),
+        Err(AskError::Full { max: 2 })
+    );
+    // Both leases have burned, and a window has passed since.
+    grant(pool.renew(millis(1_200), holder(3), 1, ask(0, 0, 1)));
+}
+
+#[test]
+fn a_pool_can_be_dropped_only_when_it_cannot_be_told_from_a_new_one() {
+    let mut pool = pool(vec![sliding(10, SECOND)]);
+    assert!(pool.is_forgettable(millis(0)));
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 1)));
+    assert!(!pool.is_forgettable(millis(10)));
+    grant(pool.renew(millis(10), A, 2, ask(1, 0, 0)));
+    assert!(!pool.is_forgettable(millis(1_010)), "a spent permit still counts");
+    assert!(pool.is_forgettable(millis(1_020)));
+}
+
+#[test]
+fn easing_off_spreads_the_last_tenth() {
+    let plan = Plan {
+        ease_off: true,
+        ..(*plan(vec![sliding(1_000, 30 * SECOND)])).clone()
+    };
+    let mut pool = Pool::new(Arc::new(plan), millis(0));
+    let (mut seq, mut spent) = (0, 0);
+    let mut lent_in = |pool: &mut Pool, at: u64| {
+        seq += 1;
+        let permits = grant(pool.renew(millis(at), A, seq, ask(spent, 0, 1_000))).permits;
+        spent += permits;
+        permits
+    };
+    let burst: u64 = (0..20).map(|step| lent_in(&mut pool, step)).sum();
+    // Halves, until less than a tenth is left.
+    assert!((900..=950).contains(&burst), "{burst} at once");
+    // A thirtieth of the window later, about a thirtieth of the rest may go.
+    let eased: u64 = (20..=1_020).map(|step| lent_in(&mut pool, step)).sum();
+    assert!((2..=5).contains(&eased), "{eased} in the next second");
+}

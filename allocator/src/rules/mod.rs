@@ -1,0 +1,147 @@
+//! The books of single rules: what is charged against each promise, and from when it no longer is.
+//! Pools call them, with every permit at every change; they know neither sessions nor leases.
+//!
+//! One principle: **charge a permit from the moment it is lent; let it go only from the last instant at which
+//! it could have been spent.** That instant is the `at` of [`Ledger::settle`].
+
+mod fixed_window;
+mod sliding_window;
+mod token_bucket;
+
+pub use fixed_window::FixedLedger;
+pub use sliding_window::SlidingLedger;
+pub use token_bucket::BucketLedger;
+
+use lessor_protocol::lease::whole_millis;
+use lessor_protocol::{Moment, Rule, Terms};
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// The ends of live leases with the permits that are out on each, soonest first.
+pub type Ends<'a> = &'a mut dyn Iterator<Item = (Moment, u64)>;
+
+/// What a pool needs of a rule. Permits are *outstanding* between [`Ledger::charge`] and one of
+/// [`Ledger::settle`] and [`Ledger::release`]; a caller never ends more than it charged.
+pub trait Ledger: Debug {
+    /// Lets time pass up to `now`. Called with every lease end on the way, in order: refill that pauses while
+    /// permits are out must not be computed across the instant at which they came back.
+    fn advance(&mut self, now: Moment);
+
+    /// Permits that can be lent now.
+    fn available(&self) -> u64;
+
+    /// Lends `permits`, at most [`Ledger::available`].
+    fn charge(&mut self, permits: u64);
+
+    /// `permits` that were lent were spent, at `at` at the latest; the ledger has been advanced to `at`.
+    fn settle(&mut self, permits: u64, at: Moment);
+
+    /// `permits` that were lent came back unspent.
+    fn release(&mut self, permits: u64);
+
+    /// `permits` that were settled at `at`, because their lease ended without a word, prove unspent after all.
+    fn credit(&mut self, permits: u64, at: Moment);
+
+    /// When `permits` can be lent if nothing is lent or given back meanwhile and every lease in `ends` burns.
+    /// Never too early; `None` if never.
+    fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment>;
+
+    /// Permits that become available by themselves within `span`, as far as can be told now.
+    fn arriving(&self, span: Duration) -> u64;
+
+    /// The fastest constant rate at which what is left can be lent without running dry, as permits over a span.
+    /// `None` where the rule does not ease off.
+    fn pace(&self) -> Option<Pace>;
+
+    /// The instant that no lease may outlive.
+    fn lease_end(&self) -> Option<Moment>;
+
+    /// Whether it cannot be told from a new one.
+    fn is_fresh(&self) -> bool;
+
+    /// How long after its settlement a permit may still matter.
+    fn memory(&self) -> Duration;
+
+    /// Permits lent and not yet settled or released, as this rule counts them.
+    fn outstanding(&self) -> u64;
+
+    /// The first instant from which a ledger that may have forgotten what it lent before `quarantined` (nobody
+    /// can be spending it from then on) may lend again; it is emptied accordingly.
+    fn forget(&mut self, quarantined: Moment) -> Moment;
+
+    /// Its own invariant, for assertions.
+    fn is_sound(&self) -> bool;
+}
+
+/// A rate, as permits over a span of nanoseconds. The span is never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Permits.
+    pub permits: u64,
+    /// Nanoseconds.
+    pub over: u64,
+}
+
+impl Pace {
+    /// The slower of two.
+    pub fn slower(self, other: Pace) -> Pace {
+        let faster = u128::from(self.permits) * u128::from(other.over)
+            > u128::from(other.permits) * u128::from(self.over);
+        if faster { other } else { self }
+    }
+}
+
+/// The ledger that keeps `rule`, new at `now`.
+pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> {
+    match rule {
+        Rule::SlidingWindow(rule) => Box::new(SlidingLedger::new(rule, terms, now)),
+        Rule::FixedWindow(rule) => Box::new(FixedLedger::new(rule, now)),
+        Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
+    }
+}
+
+/// Parts of a window, or of the time in which a bucket refills, that a lease lasts. More parts mean more
+/// exchanges; fewer mean that a crash burns, and an idle surplus blocks, a larger share of the limit.
+const TERM_PARTS: u32 = 30;
+
+/// How long a lease from a pool with `rules` should last: what suits the shortest of them.
+pub fn term(rules: &[Rule]) -> Duration {
+    let spans = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => rule.per(),
+        Rule::FixedWindow(rule) => rule.per(),
+        Rule::TokenBucket(rule) if rule.refill() == 0 => Duration::MAX,
+        Rule::TokenBucket(rule) => {
+            let full = u128::from(rule.capacity()) * rule.per().as_nanos() / u128::from(rule.refill());
+            Duration::from_nanos(u64::try_from(full).unwrap_or(u64::MAX))
+        }
+    });
+    let term = spans.min().unwrap_or(Duration::MAX) / TERM_PARTS;
+    whole_millis(term.clamp(Terms::TERM_MIN, Terms::TERM_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+
+    #[test]
+    fn the_shortest_rule_decides_the_term() {
+        let second = Duration::from_secs(1);
+        let minute = Rule::FixedWindow(FixedWindow::try_new(100, 60 * second).expect("valid"));
+        let half =
+            Rule::SlidingWindow(SlidingWindow::try_new(9_000, 30 * second, Duration::ZERO).expect("valid"));
+        let fast = Rule::TokenBucket(TokenBucket::try_new(1, 1, 2 * second, 1).expect("valid"));
+        let never = Rule::TokenBucket(TokenBucket::try_new(1, 0, second, 1).expect("valid"));
+        assert_eq!(term(&[minute]), 2 * second);
+        assert_eq!(term(&[minute, half]), second);
+        assert_eq!(term(&[minute, half, fast]), Duration::from_millis(66));
+        assert_eq!(term(&[never]), Terms::TERM_MAX);
+    }
+
+    #[test]
+    fn the_slower_pace_wins() {
+        let (slow, fast) = (Pace { permits: 1, over: 10 }, Pace { permits: 3, over: 10 });
+        assert_eq!(slow.slower(fast), slow);
+        assert_eq!(fast.slower(slow), slow);
+    }
+}

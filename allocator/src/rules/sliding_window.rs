@@ -1,0 +1,277 @@
+//! At most N in any window of length W, aligned or not. A permit is charged while it is out, and from its last
+//! possible spend `x` until `x + W'`, where `W' = (W + margin)·(1 + drift)` covers the way to the vendor and a
+//! clock of ours that runs fast.
+//!
+//! Why it holds: take any window and, of the permits spent in it, the one that was lent last. At that instant
+//! all the others were still charged, and the sum was at most N.
+
+use super::{Ends, Ledger, Pace};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::{Moment, Terms};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Sub-windows per window. Charges are rounded up to the end of one, which costs half of one on average: a
+/// thousandth of the window. More would cost memory (16 bytes each, only while busy), fewer would cost quota.
+const SUB_WINDOWS: u64 = 512;
+
+/// The books of a sliding window.
+#[derive(Clone, Debug)]
+pub struct SlidingLedger {
+    limit: u64,
+    /// W' in nanoseconds.
+    window: u64,
+    /// Length of a sub-window in nanoseconds, at least 1.
+    width: u64,
+    now: Moment,
+    /// Settled permits by the sub-window at whose end they are let go, soonest first, no two alike.
+    settled: VecDeque<Slot>,
+    /// Sum of `settled`.
+    settled_sum: u64,
+    outstanding: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Index of the sub-window; it ends at `index · width`.
+    index: u64,
+    permits: u64,
+}
+
+impl SlidingLedger {
+    /// An empty window at `now`.
+    pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
+        let window = nanos(terms.stretched(rule.per() + rule.margin()));
+        SlidingLedger {
+            limit: rule.limit(),
+            window,
+            width: (window / SUB_WINDOWS).max(1),
+            now,
+            settled: VecDeque::new(),
+            settled_sum: 0,
+            outstanding: 0,
+        }
+    }
+
+    /// The sub-window whose end is the first one not before `at + W'`.
+    fn slot_of(&self, at: Moment) -> u64 {
+        (at.as_nanos().saturating_add(self.window)).div_ceil(self.width)
+    }
+
+    fn end_of(&self, slot: u64) -> Moment {
+        Moment::from_nanos(slot.saturating_mul(self.width))
+    }
+}
+
+impl Ledger for SlidingLedger {
+    fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+        while let Some(slot) = self.settled.front().copied()
+            && self.end_of(slot.index) <= self.now
+        {
+            self.settled.pop_front();
+            self.settled_sum -= slot.permits;
+        }
+    }
+
+    fn available(&self) -> u64 {
+        self.limit.saturating_sub(self.outstanding + self.settled_sum)
+    }
+
+    fn charge(&mut self, permits: u64) {
+        self.outstanding += permits;
+    }
+
+    fn settle(&mut self, permits: u64, at: Moment) {
+        if permits == 0 {
+            return;
+        }
+        self.outstanding -= permits;
+        self.settled_sum += permits;
+        let index = self.slot_of(at);
+        match self.settled.back_mut() {
+            Some(last) if last.index >= index => last.permits += permits,
+            _ => self.settled.push_back(Slot { index, permits }),
+        }
+    }
+
+    fn release(&mut self, permits: u64) {
+        self.outstanding -= permits;
+    }
+
+    fn credit(&mut self, permits: u64, at: Moment) {
+        let index = self.slot_of(at);
+        // A slot that is gone has let its permits go already.
+        if let Ok(place) = self.settled.binary_search_by_key(&index, |slot| slot.index) {
+            let freed = permits.min(self.settled[place].permits);
+            self.settled[place].permits -= freed;
+            self.settled_sum -= freed;
+        }
+    }
+
+    fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment> {
+        if permits > self.limit {
+            return None;
+        }
+        let mut free = self.available();
+        let mut ready = self.now;
+        let mut settled = self.settled.iter().copied().peekable();
+        let mut leases = ends
+            .map(|(end, permits)| Slot {
+                index: self.slot_of(end.max(self.now)),
+                permits,
+            })
+            .peekable();
+        while free < permits {
+            let settled_first = match (settled.peek(), leases.peek()) {
+                (Some(slot), Some(lease)) => slot.index <= lease.index,
+                (slot, _) => slot.is_some(),
+            };
+            let next = if settled_first {
+                settled.next()
+            } else {
+                leases.next()
+            }?;
+            free += next.permits;
+            ready = self.end_of(next.index);
+        }
+        Some(ready)
+    }
+
+    fn arriving(&self, span: Duration) -> u64 {
+        let until = self.now + span;
+        self.settled
+            .iter()
+            .take_while(|slot| self.end_of(slot.index) <= until)
+            .map(|slot| slot.permits)
+            .sum()
+    }
+
+    /// What is left must last until charges end, and what ends must last until more end: the slowest of these.
+    fn pace(&self) -> Option<Pace> {
+        let mut lent = self.available();
+        let mut pace = Pace {
+            permits: lent + self.settled_sum,
+            over: self.window.max(1),
+        };
+        for slot in &self.settled {
+            let over = nanos(self.end_of(slot.index).since(self.now)).max(1);
+            pace = pace.slower(Pace { permits: lent, over });
+            lent += slot.permits;
+        }
+        Some(pace)
+    }
+
+    fn lease_end(&self) -> Option<Moment> {
+        None
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.outstanding == 0 && self.settled_sum == 0
+    }
+
+    fn memory(&self) -> Duration {
+        Duration::from_nanos(self.window.saturating_add(self.width))
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    fn forget(&mut self, quarantined: Moment) -> Moment {
+        self.end_of(self.slot_of(quarantined))
+    }
+
+    fn is_sound(&self) -> bool {
+        self.outstanding + self.settled_sum <= self.limit
+            && self.settled_sum == self.settled.iter().map(|slot| slot.permits).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn ledger(limit: u64) -> SlidingLedger {
+        let rule = SlidingWindow::try_new(limit, Duration::from_nanos(512), Duration::ZERO).expect("valid");
+        SlidingLedger::new(
+            &rule,
+            Terms::try_new(0).expect("no drift"),
+            Moment::from_nanos(SECOND),
+        )
+    }
+
+    fn at(nanos: u64) -> Moment {
+        Moment::from_nanos(SECOND + nanos)
+    }
+
+    #[test]
+    fn a_permit_counts_until_a_window_after_its_last_possible_spend() {
+        // Window 512 ns in sub-windows of 1 ns: no rounding. Lent at 0, reported spent at 100.
+        let mut ledger = ledger(1);
+        ledger.charge(1);
+        ledger.advance(at(100));
+        ledger.settle(1, at(100));
+        ledger.advance(at(611));
+        assert_eq!(ledger.available(), 0, "one nanosecond before x + W");
+        ledger.advance(at(612));
+        assert_eq!(ledger.available(), 1, "half-open: free at exactly x + W");
+    }
+
+    #[test]
+    fn ready_counts_settled_permits_and_the_ends_of_leases() {
+        let mut ledger = ledger(10);
+        ledger.charge(9);
+        ledger.settle(2, at(0));
+        let ends = || vec![(at(50), 3), (at(80), 4)].into_iter();
+        let ready = |permits| ledger.ready_at(permits, &mut ends());
+        assert_eq!(ready(1), Some(at(0)));
+        assert_eq!(ready(3), Some(at(512)));
+        assert_eq!(ready(4), Some(at(562)));
+        assert_eq!(ready(10), Some(at(592)));
+        assert_eq!(ready(11), None);
+    }
+
+    #[test]
+    fn a_credit_frees_only_what_is_still_charged() {
+        let mut ledger = ledger(5);
+        ledger.charge(5);
+        ledger.settle(5, at(10));
+        ledger.credit(2, at(10));
+        assert_eq!(ledger.available(), 2);
+        ledger.advance(at(522));
+        ledger.credit(3, at(10));
+        assert_eq!(ledger.available(), 5, "the slot was gone: nothing is freed twice");
+        assert!(ledger.is_sound());
+    }
+
+    #[test]
+    fn the_pace_is_what_lasts_until_charges_end() {
+        // 4 left; 6 end in 12 ns: 4 per 12 ns is slower than 10 per 512 ns only if it lasts; it does not.
+        let mut ledger = ledger(10);
+        ledger.charge(6);
+        ledger.settle(6, at(0));
+        ledger.advance(at(500));
+        assert_eq!(
+            ledger.pace(),
+            Some(Pace {
+                permits: 10,
+                over: 512
+            })
+        );
+        // 4 left and nothing ends for 512 ns: 4 per 512 ns.
+        let mut early = self::ledger(10);
+        early.charge(6);
+        early.settle(6, at(0));
+        assert_eq!(
+            early.pace(),
+            Some(Pace {
+                permits: 4,
+                over: 512
+            })
+        );
+    }
+}

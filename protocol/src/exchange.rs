@@ -1,0 +1,81 @@
+//! One exchange between a node and a pool: spent so far, still held, wanted → grant. Said in totals, so that a
+//! lost ask loses nothing and a repeated one changes nothing. Nodes write asks, pools answer them.
+
+use std::time::Duration;
+
+/// What a session says about one pool. Everything in it is true at the moment the ask is *written*; it stays a
+/// safe thing to believe however late it arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// Permits of this pool that this session has spent since it began. Never falls.
+    pub spent_total: u64,
+    /// Permits it holds and may still spend. Whatever else it was granted, it will never spend.
+    pub held: u64,
+    /// Permits it would like on top of what it holds.
+    pub want: u64,
+    /// Of those, permits that callers are queueing for right now.
+    pub waiting: u64,
+    /// How fast it tries to spend, refused attempts included, in permits per 1,000 s.
+    pub demand_milli: u64,
+}
+
+/// What a pool answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// What the session holds from now on.
+    Grant(Grant),
+    /// Nothing changes: what is held is neither extended nor taken.
+    Refusal(Refusal),
+}
+
+/// What the session holds from now on, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// How much of [`Ask::held`] was extended. The rest ended with its lease and must not be spent.
+    pub kept: u64,
+    /// New permits. May be 0.
+    pub permits: u64,
+    /// How long all of it lasts, from the moment the ask was first sent. Whole milliseconds.
+    pub term: Duration,
+    /// The most one call can ever take from this pool.
+    pub ceiling: u64,
+    /// Do not ask for more sooner than this after the answer, unless there is something to give back.
+    /// Zero while the pool is rich.
+    pub ask_after: Duration,
+    /// Set if less than wanted was granted: when the pool will have a permit again, as far as it knows.
+    /// Never too early; earlier if others give something back.
+    pub retry_after: Option<Duration>,
+}
+
+/// Why nothing was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: RefusalReason,
+    /// When to try again.
+    pub retry_after: Duration,
+}
+
+/// The reason of a [`Refusal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// The allocator may have forgotten what it lent, and waits until nobody can be spending it.
+    Quarantine,
+    /// The allocator is stopping. Its successor will answer.
+    Stopping,
+}
+
+impl Answer {
+    /// The grant, if it is one.
+    pub fn grant(self) -> Option<Grant> {
+        match self {
+            Answer::Grant(grant) => Some(grant),
+            Answer::Refusal(_) => None,
+        }
+    }
+
+    /// New permits in it.
+    pub fn permits(self) -> u64 {
+        self.grant().map_or(0, |grant| grant.permits)
+    }
+}

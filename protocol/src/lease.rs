@@ -1,0 +1,160 @@
+//! How long a lease lasts, on each side. Pools use it to date what they lend, nodes to date what they hold.
+//! It compares no two clocks: only their *rates* matter, and those differ by at most the stated drift.
+//!
+//! A node counts from the moment it **first sent** the ask, so before the allocator can have decided; the
+//! allocator counts from its decision, and longer. With rates within `1 ± drift` of real time the node's last
+//! spend is before the allocator's end, for any delay of any message.
+
+use crate::moment::{Moment, nanos};
+use std::time::Duration;
+
+/// One part per million, the unit that drift is given in.
+const MILLION: u128 = 1_000_000;
+
+/// The assumption about clocks, and the arithmetic that follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    drift_ppm: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Terms {
+            drift_ppm: Self::DRIFT_PPM,
+        }
+    }
+}
+
+impl Terms {
+    /// Half of surveyed machines are within 78 ppm and nearly all within 500 ppm, which is also as fast as NTP
+    /// slews. Twice that costs 2 ms of a one-second lease; less would trust hardware we have not seen.
+    pub const DRIFT_PPM: u32 = 1_000;
+
+    /// A clock that is off by more than a tenth is broken, and leases on it would mostly be waiting.
+    pub const DRIFT_PPM_MAX: u32 = 100_000;
+
+    /// Granularity of clocks and rounding, added to every end on the allocator's side.
+    pub const SLACK: Duration = Duration::from_millis(1);
+
+    /// No lease lasts longer, in any configuration, past or future: so whoever may have forgotten what was lent
+    /// knows how long to wait. It bounds what a crash can burn and how long an idle surplus can sit.
+    pub const TERM_MAX: Duration = Duration::from_secs(2);
+
+    /// Shorter leases would end before a slow answer arrives.
+    pub const TERM_MIN: Duration = Duration::from_millis(20);
+
+    /// Terms for clocks whose rates are within `drift_ppm` of real time; `None` above [`Terms::DRIFT_PPM_MAX`].
+    pub const fn try_new(drift_ppm: u32) -> Option<Self> {
+        if drift_ppm > Self::DRIFT_PPM_MAX {
+            None
+        } else {
+            Some(Terms { drift_ppm })
+        }
+    }
+
+    /// The bound on how far a clock's rate may be from real time, in parts per million.
+    pub const fn drift_ppm(self) -> u32 {
+        self.drift_ppm
+    }
+
+    /// The first instant at which a node may no longer spend a lease of `term`, on its own clock.
+    /// `first_sent` is when the ask was *first* sent, also when a later retry is what got the answer.
+    pub fn holder_end(self, first_sent: Moment, term: Duration) -> Moment {
+        let drift = u128::from(self.drift_ppm);
+        first_sent + scale_down(term, MILLION - drift, MILLION)
+    }
+
+    /// The instant from which the allocator may take a lease of `term` for over, on its own clock.
+    pub fn grantor_end(self, decided: Moment, term: Duration) -> Moment {
+        let drift = u128::from(self.drift_ppm);
+        decided + scale_up(term, MILLION + drift, MILLION - drift) + Self::SLACK
+    }
+
+    /// The longest term, in whole milliseconds as the wire carries it, whose [`Terms::grantor_end`] is not after
+    /// `end`. Zero if there is none.
+    pub fn term_until(self, decided: Moment, end: Moment) -> Duration {
+        let drift = u128::from(self.drift_ppm);
+        let span = end.since(decided).saturating_sub(Self::SLACK);
+        whole_millis(scale_down(span, MILLION - drift, MILLION + drift))
+    }
+
+    /// How long `real` can look at most on a clock that runs fast: what a window must be stretched to.
+    pub fn stretched(self, real: Duration) -> Duration {
+        scale_up(real, MILLION + u128::from(self.drift_ppm), MILLION)
+    }
+
+    /// How long an allocator that may have forgotten what it lent must wait until nobody can be spending it.
+    pub fn quarantine(self) -> Duration {
+        self.grantor_end(Moment::ORIGIN, Self::TERM_MAX)
+            .since(Moment::ORIGIN)
+    }
+}
+
+/// `span` cut to whole milliseconds.
+pub fn whole_millis(span: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// `span` in milliseconds, rounded up: a wait told to somebody is never too short.
+pub fn millis_up(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// `span · num / den`, rounded up.
+fn scale_up(span: Duration, num: u128, den: u128) -> Duration {
+    from_nanos((u128::from(nanos(span)) * num).div_ceil(den))
+}
+
+/// `span · num / den`, rounded down.
+fn scale_down(span: Duration, num: u128, den: u128) -> Duration {
+    from_nanos(u128::from(nanos(span)) * num / den)
+}
+
+fn from_nanos(nanos: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Theorem 0 of leasing: on any two clocks within the drift, for any delay between first sending and
+        /// deciding, the holder's end comes before the grantor's end in real time. Rates are in ppm of real time.
+        #[test]
+        fn the_holder_stops_before_the_grantor(
+            drift in 0u32..100_000,
+            holder in -1.0f64..1.0,
+            grantor in -1.0f64..1.0,
+            term_ms in 1u64..=2_000,
+            delay_ns in 0u64..10_000_000_000,
+        ) {
+            let terms = Terms::try_new(drift).expect("below the maximum");
+            let term = Duration::from_millis(term_ms);
+            let rate = |share: f64| 1.0 + share * f64::from(drift) / 1e6;
+            let holder_real = terms.holder_end(Moment::ORIGIN, term).as_nanos() as f64 / rate(holder);
+            let span = terms.grantor_end(Moment::ORIGIN, term).as_nanos();
+            let grantor_real = delay_ns as f64 + span as f64 / rate(grantor);
+            prop_assert!(holder_real < grantor_real);
+        }
+
+        #[test]
+        fn a_clipped_term_ends_in_time(drift in 0u32..100_000, decided in 0u64..1 << 40, span in 0u64..1 << 40) {
+            let terms = Terms::try_new(drift).expect("below the maximum");
+            let (decided, end) = (Moment::from_nanos(decided), Moment::from_nanos(decided + span));
+            let term = terms.term_until(decided, end);
+            prop_assert_eq!(term, whole_millis(term));
+            prop_assert!(term.is_zero() || terms.grantor_end(decided, term) <= end);
+            let longer = term + Duration::from_millis(2);
+            prop_assert!(terms.grantor_end(decided, longer) > end, "a longer term would still fit");
+        }
+    }
+
+    #[test]
+    fn waits_are_rounded_up() {
+        assert_eq!(millis_up(Duration::from_nanos(1)), 1);
+        assert_eq!(millis_up(Duration::from_millis(7)), 7);
+        assert_eq!(millis_up(Duration::ZERO), 0);
+    }
+}

@@ -1,0 +1,41 @@
+//! What a Lessor allocator and its nodes must agree on.
+//!
+//! A *lease* is a number of permits lent to one node until a deadline. Both sides count that deadline on
+//! their own clock, from different instants, and never compare the two: [`Terms`] holds the arithmetic that
+//! makes the node stop before the allocator takes the permits back, whatever the network did meanwhile.
+//!
+//! ```
+//! use lessor_protocol::{Moment, Terms};
+//! use std::time::Duration;
+//!
+//! let terms = Terms::default();
+//! let told = Duration::from_secs(1);
+//! let (first_sent, decided) = (Moment::ORIGIN, Moment::ORIGIN);
+//! // On perfect clocks the node stops a little before a second is over, the allocator waits a little longer.
+//! assert!(terms.holder_end(first_sent, told) < first_sent + told);
+//! assert!(terms.grantor_end(decided, told) > decided + told);
+//! ```
+//!
+//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`rule`]
+//! (one promise of a contract), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`sizing`] (how much a
+//! demand needs), [`wire`] (all of it as JSON).
+
+pub mod clock;
+pub mod exchange;
+pub mod lease;
+pub mod moment;
+pub mod names;
+pub mod rule;
+pub mod sizing;
+pub mod wire;
+
+pub use clock::Clock;
+pub use exchange::{Answer, Ask, Grant, Refusal, RefusalReason};
+pub use lease::Terms;
+pub use moment::Moment;
+pub use names::{Key, LimitName, NameError, NodeName};
+pub use rule::{Rule, RuleError};
+
+/// The largest number of permits anything in Lessor can hold or speak of: 2^53 − 1, the largest integer that
+/// every JSON reader keeps exact.
+pub const PERMITS_MAX: u64 = (1 << 53) - 1;

@@ -1,0 +1,285 @@
+//! The exchange as JSON over HTTP: the only place of this crate that knows serde. Durations only, never a date.
+//! Fields may be added within a version; an unknown field is ignored, so that old and new can meet.
+
+use crate::exchange::{Answer, Ask, Grant, Refusal, RefusalReason};
+use crate::lease::{millis_up, whole_millis};
+use crate::sizing::MILLI;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Version of everything in this module; the first part of every path.
+pub const VERSION: u32 = 1;
+
+/// Where nodes post [`LeasesRequest`].
+pub const LEASES_PATH: &str = "/v1/leases";
+
+/// Most asks in one exchange. With it a body stays far below the limit on its size.
+pub const ASKS_MAX: usize = 1_000;
+
+/// One exchange: all that a node has to say about its pools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasesRequest<A = AskBody> {
+    /// Name of the node, for people.
+    pub node: String,
+    /// A number below 2^53, new at every start of the node.
+    pub session: u64,
+    /// Rises with every exchange of the session. A repeated one gets the same grants again.
+    pub seq: u64,
+    /// At most [`ASKS_MAX`], each for another pool.
+    pub asks: Vec<A>,
+}
+
+/// [`Ask`] on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskBody {
+    /// The limit.
+    pub limit: String,
+    /// The key, if the limit is keyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Permits spent since the session began.
+    pub spent_total: u64,
+    /// Permits still held.
+    pub held: u64,
+    /// Permits wanted on top.
+    pub want: u64,
+    /// Permits a second, rounded up.
+    #[serde(default)]
+    pub demand: u64,
+    /// Permits that callers queue for.
+    #[serde(default)]
+    pub waiting: u64,
+}
+
+/// The answer to [`LeasesRequest`]: one entry for each ask, in the same order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasesResponse {
+    /// Which life of the allocator answered.
+    pub epoch: u64,
+    /// One for each ask.
+    pub grants: Vec<GrantBody>,
+}
+
+/// [`Answer`] on the wire, or what was wrong with one ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantBody {
+    /// The limit that was asked for.
+    pub limit: String,
+    /// The key that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// New permits.
+    pub permits: u64,
+    /// How much of what was held goes on.
+    #[serde(default)]
+    pub held: u64,
+    /// How long all of it lasts, counted from the first sending of the ask.
+    pub term_ms: u64,
+    /// The most one call can ever take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<u64>,
+    /// Do not ask for more sooner than this.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ask_after_ms: u64,
+    /// When there will be a permit again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// Set on a refusal: nothing that is held was touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refused>,
+    /// Set if this ask was not understood or not believed. Nothing changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorBody>,
+}
+
+/// [`RefusalReason`] on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refused {
+    /// See [`RefusalReason::Quarantine`].
+    Quarantine,
+    /// See [`RefusalReason::Stopping`].
+    Stopping,
+}
+
+/// What was wrong with one ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// One stable word per cause, see [`code`].
+    pub code: String,
+    /// The field that was wrong, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// A sentence for people.
+    pub detail: String,
+}
+
+/// The stable words of [`ErrorBody::code`] and of problem documents.
+pub mod code {
+    /// A field is missing, of the wrong type, or out of range.
+    pub const INVALID: &str = "invalid";
+    /// No such limit. It is never made by asking.
+    pub const LIMIT_UNKNOWN: &str = "limit_unknown";
+    /// The limit is keyed and the ask has no key, or the other way round.
+    pub const KEY_MISMATCH: &str = "key_mismatch";
+    /// The limit has as many keys as it may; old keys go on.
+    pub const KEYS_FULL: &str = "keys_full";
+    /// The pool has as many sessions as it may; old ones go on.
+    pub const LESSEES_FULL: &str = "lessees_full";
+    /// A newer exchange of this session has been answered.
+    pub const STALE_SEQUENCE: &str = "stale_sequence";
+    /// The same pool twice in one exchange.
+    pub const DUPLICATE: &str = "duplicate";
+    /// Spent and held are more than this session was ever granted, or spent has fallen.
+    pub const TOTALS_WRONG: &str = "totals_wrong";
+    /// The allocator does not know this session's lease: start again from a total of 0.
+    pub const LEASE_UNKNOWN: &str = "lease_unknown";
+}
+
+/// A node says goodbye: `POST /v1/nodes/{node}/leave`. What it still held is returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaveRequest {
+    /// The session that ends.
+    pub session: u64,
+    /// Its next sequence number.
+    pub seq: u64,
+    /// Final totals. A pool that is not named here burns what it had lent, at the end of the lease.
+    #[serde(default)]
+    pub spent: Vec<SpentBody>,
+}
+
+/// The final total of one pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpentBody {
+    /// The limit.
+    pub limit: String,
+    /// The key, if the limit is keyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Permits spent since the session began.
+    pub spent_total: u64,
+}
+
+/// The answer to [`LeaveRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaveResponse {
+    /// Permits that went back to their pools.
+    pub returned: u64,
+    /// What was wrong, in the order of [`LeaveRequest::spent`]; absent entries went well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ErrorBody>,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+impl AskBody {
+    /// The ask in it, with numbers as the core counts them.
+    pub fn ask(&self) -> Ask {
+        Ask {
+            spent_total: self.spent_total,
+            held: self.held,
+            want: self.want,
+            waiting: self.waiting,
+            demand_milli: self.demand.saturating_mul(MILLI),
+        }
+    }
+
+    /// The first number that is larger than anything can be: its field and its value.
+    pub fn out_of_range(&self) -> Option<(&'static str, u64)> {
+        [
+            ("spent_total", self.spent_total),
+            ("held", self.held),
+            ("want", self.want),
+            ("demand", self.demand),
+            ("waiting", self.waiting),
+        ]
+        .into_iter()
+        .find(|&(_, value)| value > crate::PERMITS_MAX)
+    }
+
+    /// `ask` for `limit` and `key`, for the wire.
+    pub fn of(limit: &str, key: Option<&str>, ask: Ask) -> Self {
+        AskBody {
+            limit: limit.to_owned(),
+            key: key.map(str::to_owned),
+            spent_total: ask.spent_total,
+            held: ask.held,
+            want: ask.want,
+            demand: ask.demand_milli.div_ceil(MILLI),
+            waiting: ask.waiting,
+        }
+    }
+}
+
+impl GrantBody {
+    /// `answer` for `limit` and `key`, for the wire. Waits are rounded up, the term down.
+    pub fn of(limit: &str, key: Option<&str>, answer: Answer) -> Self {
+        let body = GrantBody {
+            limit: limit.to_owned(),
+            key: key.map(str::to_owned),
+            ..GrantBody::default()
+        };
+        match answer {
+            Answer::Grant(grant) => GrantBody {
+                permits: grant.permits,
+                held: grant.kept,
+                term_ms: u64::try_from(whole_millis(grant.term).as_millis()).unwrap_or(u64::MAX),
+                ceiling: Some(grant.ceiling),
+                ask_after_ms: millis_up(grant.ask_after),
+                retry_after_ms: grant.retry_after.map(millis_up),
+                ..body
+            },
+            Answer::Refusal(refusal) => GrantBody {
+                retry_after_ms: Some(millis_up(refusal.retry_after)),
+                refused: Some(match refusal.reason {
+                    RefusalReason::Quarantine => Refused::Quarantine,
+                    RefusalReason::Stopping => Refused::Stopping,
+                }),
+                ..body
+            },
+        }
+    }
+
+    /// What was wrong with an ask for `limit` and `key`.
+    pub fn wrong(limit: &str, key: Option<&str>, error: ErrorBody) -> Self {
+        GrantBody {
+            limit: limit.to_owned(),
+            key: key.map(str::to_owned),
+            error: Some(error),
+            ..GrantBody::default()
+        }
+    }
+
+    /// The answer in it.
+    ///
+    /// # Errors
+    /// What the allocator found wrong with the ask.
+    pub fn answer(&self) -> Result<Answer, &ErrorBody> {
+        if let Some(error) = &self.error {
+            return Err(error);
+        }
+        let retry_after = self.retry_after_ms.map(Duration::from_millis);
+        Ok(match self.refused {
+            None => Answer::Grant(Grant {
+                kept: self.held,
+                permits: self.permits,
+                term: Duration::from_millis(self.term_ms),
+                ceiling: self.ceiling.unwrap_or(crate::PERMITS_MAX),
+                ask_after: Duration::from_millis(self.ask_after_ms),
+                retry_after,
+            }),
+            Some(refused) => Answer::Refusal(Refusal {
+                reason: match refused {
+                    Refused::Quarantine => RefusalReason::Quarantine,
+                    Refused::Stopping => RefusalReason::Stopping,
+                },
+                retry_after: retry_after.unwrap_or_default(),
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

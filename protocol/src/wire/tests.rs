@@ -1,0 +1,163 @@
+//! Golden bodies: what these tests pin, a node of one version and an allocator of another rely on.
+
+use super::*;
+
+/// A body in the crate's own types and the same body as text, both ways.
+fn golden<T>(value: &T, text: &str)
+where
+    T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug,
+{
+    assert_eq!(serde_json::to_string(value).expect("bodies are plain data"), text);
+    assert_eq!(&serde_json::from_str::<T>(text).expect("our own text"), value);
+}
+
+#[test]
+fn the_leases_request_is_pinned() {
+    let plain = Ask {
+        spent_total: 4_211,
+        held: 300,
+        want: 900,
+        waiting: 2,
+        demand_milli: 450_000,
+    };
+    let slow = Ask {
+        demand_milli: 1,
+        ..Ask::default()
+    };
+    golden(
+        &LeasesRequest {
+            node: "checkout-7".to_owned(),
+            session: 9_007_199_254_740_991,
+            seq: 12,
+            asks: vec![
+                AskBody::of("vendor/rest", None, plain),
+                AskBody::of("export", Some("user-42"), slow),
+            ],
+        },
+        concat!(
+            r#"{"node":"checkout-7","session":9007199254740991,"seq":12,"asks":["#,
+            r#"{"limit":"vendor/rest","spent_total":4211,"held":300,"want":900,"demand":450,"waiting":2},"#,
+            r#"{"limit":"export","key":"user-42","spent_total":0,"held":0,"want":0,"demand":1,"waiting":0}]}"#
+        ),
+    );
+}
+
+#[test]
+fn the_leases_response_is_pinned() {
+    let grant = Grant {
+        kept: 300,
+        permits: 550,
+        term: Duration::from_millis(1_000),
+        ceiling: 9_000,
+        ask_after: Duration::from_micros(249_001),
+        retry_after: Some(Duration::from_nanos(1)),
+    };
+    let refusal = Refusal {
+        reason: RefusalReason::Quarantine,
+        retry_after: Duration::from_secs(32),
+    };
+    let error = ErrorBody {
+        code: code::LIMIT_UNKNOWN.to_owned(),
+        field: Some("limit".to_owned()),
+        detail: "there is no limit \"nope\"".to_owned(),
+    };
+    golden(
+        &LeasesResponse {
+            epoch: 7,
+            grants: vec![
+                GrantBody::of("vendor/rest", None, Answer::Grant(grant)),
+                GrantBody::of("export", Some("user-42"), Answer::Refusal(refusal)),
+                GrantBody::wrong("nope", None, error),
+            ],
+        },
+        concat!(
+            r#"{"epoch":7,"grants":["#,
+            r#"{"limit":"vendor/rest","permits":550,"held":300,"term_ms":1000,"ceiling":9000,"#,
+            r#""ask_after_ms":250,"retry_after_ms":1},"#,
+            r#"{"limit":"export","key":"user-42","permits":0,"held":0,"term_ms":0,"#,
+            r#""retry_after_ms":32000,"refused":"quarantine"},"#,
+            r#"{"limit":"nope","permits":0,"held":0,"term_ms":0,"#,
+            r#""error":{"code":"limit_unknown","field":"limit","detail":"there is no limit \"nope\""}}]}"#
+        ),
+    );
+}
+
+#[test]
+fn leaving_is_pinned() {
+    let spent = SpentBody {
+        limit: "export".to_owned(),
+        key: Some("user-42".to_owned()),
+        spent_total: 3,
+    };
+    golden(
+        &LeaveRequest {
+            session: 1,
+            seq: 13,
+            spent: vec![spent],
+        },
+        r#"{"session":1,"seq":13,"spent":[{"limit":"export","key":"user-42","spent_total":3}]}"#,
+    );
+    golden(
+        &LeaveResponse {
+            returned: 41,
+            errors: vec![],
+        },
+        r#"{"returned":41}"#,
+    );
+}
+
+#[test]
+fn an_answer_survives_the_wire() {
+    let grant = Grant {
+        kept: 1,
+        permits: 2,
+        term: Duration::from_millis(33),
+        ceiling: 30,
+        ask_after: Duration::ZERO,
+        retry_after: None,
+    };
+    let refusal = Refusal {
+        reason: RefusalReason::Stopping,
+        retry_after: Duration::from_millis(5),
+    };
+    for answer in [Answer::Grant(grant), Answer::Refusal(refusal)] {
+        assert_eq!(GrantBody::of("a", None, answer).answer(), Ok(answer));
+    }
+}
+
+#[test]
+fn unknown_fields_of_a_newer_version_are_ignored() {
+    let text = r#"{"limit":"a","spent_total":1,"held":0,"want":5,"mood":"good"}"#;
+    let body: AskBody = serde_json::from_str(text).expect("ignored");
+    assert_eq!(
+        body.ask(),
+        Ask {
+            spent_total: 1,
+            want: 5,
+            ..Ask::default()
+        }
+    );
+}
+
+#[test]
+fn numbers_that_are_no_permits_are_refused() {
+    for bad in [
+        "-1",
+        "1.5",
+        "1e400",
+        "18446744073709551616",
+        "\"10\"",
+        "null",
+        "NaN",
+        "Infinity",
+        "true",
+    ] {
+        let text = format!(r#"{{"limit":"a","spent_total":0,"held":0,"want":{bad}}}"#);
+        assert!(serde_json::from_str::<AskBody>(&text).is_err(), "{bad} was taken");
+    }
+    let huge = AskBody {
+        want: 1 << 53,
+        ..AskBody::default()
+    };
+    assert_eq!(huge.out_of_range(), Some(("want", 1 << 53)));
+}
