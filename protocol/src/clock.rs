@@ -32,9 +32,7 @@ impl Clock {
             clippy::disallowed_methods,
             reason = "the one reading that aligns fixed windows to the epoch"
         )]
-        let wall = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let mut clock = Clock::since_boot();
         clock.offset = crate::moment::nanos(wall).saturating_sub(clock.now().as_nanos());
         clock
@@ -57,10 +55,7 @@ impl Clock {
 }
 
 #[cfg(not(target_os = "linux"))]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the best clock that std offers on this platform"
-)]
+#[expect(clippy::disallowed_methods, reason = "the best clock that std offers on this platform")]
 fn origin() -> std::time::Instant {
     std::time::Instant::now()
 }
@@ -83,9 +78,6 @@ mod tests {
     #[test]
     fn an_epoch_clock_shows_this_century() {
         let seconds = Clock::since_epoch().now().as_nanos() / 1_000_000_000;
-        assert!(
-            (1_600_000_000..4_000_000_000).contains(&seconds),
-            "{seconds} s since the epoch"
-        );
+        assert!((1_600_000_000..4_000_000_000).contains(&seconds), "{seconds} s since the epoch");
     }
 }

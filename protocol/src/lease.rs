@@ -19,9 +19,7 @@ pub struct Terms {
 
 impl Default for Terms {
     fn default() -> Self {
-        Terms {
-            drift_ppm: Self::DRIFT_PPM,
-        }
+        Terms { drift_ppm: Self::DRIFT_PPM }
     }
 }
 
@@ -45,11 +43,7 @@ impl Terms {
 
     /// Terms for clocks whose rates are within `drift_ppm` of real time; `None` above [`Terms::DRIFT_PPM_MAX`].
     pub const fn try_new(drift_ppm: u32) -> Option<Self> {
-        if drift_ppm > Self::DRIFT_PPM_MAX {
-            None
-        } else {
-            Some(Terms { drift_ppm })
-        }
+        if drift_ppm > Self::DRIFT_PPM_MAX { None } else { Some(Terms { drift_ppm }) }
     }
 
     /// The bound on how far a clock's rate may be from real time, in parts per million.
@@ -85,8 +79,7 @@ impl Terms {
 
     /// How long an allocator that may have forgotten what it lent must wait until nobody can be spending it.
     pub fn quarantine(self) -> Duration {
-        self.grantor_end(Moment::ORIGIN, Self::TERM_MAX)
-            .since(Moment::ORIGIN)
+        self.grantor_end(Moment::ORIGIN, Self::TERM_MAX).since(Moment::ORIGIN)
     }
 }
 

@@ -47,11 +47,7 @@ impl Add<Duration> for Moment {
 /// `span` in whole nanoseconds, saturating.
 pub const fn nanos(span: Duration) -> u64 {
     let nanos = span.as_nanos();
-    if nanos > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        nanos as u64
-    }
+    if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }
 
 #[cfg(test)]

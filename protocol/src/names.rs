@@ -85,9 +85,7 @@ name! {
 
 fn check_name(text: &str) -> Result<(), NameError> {
     const ALLOWED: &str = "A-Z a-z 0-9 . _ : / -";
-    check(text, NAME_MAX, ALLOWED, |c| {
-        c.is_ascii_alphanumeric() || "._:/-".contains(c)
-    })
+    check(text, NAME_MAX, ALLOWED, |c| c.is_ascii_alphanumeric() || "._:/-".contains(c))
 }
 
 fn check_key(text: &str) -> Result<(), NameError> {
@@ -99,10 +97,7 @@ fn check(text: &str, max: usize, allowed: &'static str, ok: impl Fn(char) -> boo
         return Err(NameError::Empty);
     }
     if text.len() > max {
-        return Err(NameError::TooLong {
-            length: text.len(),
-            max,
-        });
+        return Err(NameError::TooLong { length: text.len(), max });
     }
     match text.chars().find(|&c| !ok(c)) {
         Some(character) => Err(NameError::Character { character, allowed }),
@@ -116,26 +111,15 @@ mod tests {
 
     #[test]
     fn good_names_are_kept_and_bad_ones_say_why() {
-        assert_eq!(
-            LimitName::try_new("vendor/rest").expect("good").as_str(),
-            "vendor/rest"
-        );
+        assert_eq!(LimitName::try_new("vendor/rest").expect("good").as_str(), "vendor/rest");
         assert_eq!(LimitName::try_new(""), Err(NameError::Empty));
         assert_eq!(
             NodeName::try_new(&"x".repeat(129)),
-            Err(NameError::TooLong {
-                length: 129,
-                max: NAME_MAX
-            })
+            Err(NameError::TooLong { length: 129, max: NAME_MAX })
         );
-        let error = LimitName::try_new("x\"} 1\nfake 9")
-            .expect_err("quotes are refused")
-            .to_string();
+        let error = LimitName::try_new("x\"} 1\nfake 9").expect_err("quotes are refused").to_string();
         assert_eq!(error, "contains '\"', allowed are A-Z a-z 0-9 . _ : / -");
-        assert!(
-            LimitName::try_new("gr\u{fc}n").is_err(),
-            "no second quota by a look-alike name"
-        );
+        assert!(LimitName::try_new("gr\u{fc}n").is_err(), "no second quota by a look-alike name");
         assert!(Key::try_new("user 42, B\u{fc}ro").is_ok());
         assert!(Key::try_new("a\0b").is_err());
     }

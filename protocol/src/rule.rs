@@ -71,10 +71,7 @@ impl SlidingWindow {
         if margin > per {
             let problem =
                 format!("is {margin:?}, longer than the window itself ({per:?}): use a shorter margin");
-            return Err(RuleError {
-                field: "margin",
-                problem,
-            });
+            return Err(RuleError { field: "margin", problem });
         }
         Ok(SlidingWindow { limit, per, margin })
     }
@@ -114,14 +111,8 @@ impl FixedWindow {
         check_permits("limit", limit)?;
         check_per(per)?;
         if per < Self::PER_MIN {
-            let problem = format!(
-                "is {per:?}, no lease fits in it: use at least {:?}",
-                Self::PER_MIN
-            );
-            return Err(RuleError {
-                field: "per",
-                problem,
-            });
+            let problem = format!("is {per:?}, no lease fits in it: use at least {:?}", Self::PER_MIN);
+            return Err(RuleError { field: "per", problem });
         }
         Ok(FixedWindow { limit, per })
     }
@@ -158,17 +149,9 @@ impl TokenBucket {
         check_per(per)?;
         if initial > capacity {
             let problem = format!("is {initial}, more than the bucket holds: use at most {capacity}");
-            return Err(RuleError {
-                field: "initial",
-                problem,
-            });
+            return Err(RuleError { field: "initial", problem });
         }
-        Ok(TokenBucket {
-            capacity,
-            refill,
-            per,
-            initial,
-        })
+        Ok(TokenBucket { capacity, refill, per, initial })
     }
 
     /// The most the bucket holds. 0 refuses everything.
@@ -208,10 +191,7 @@ fn check_per(per: Duration) -> Result<(), RuleError> {
     } else {
         return Ok(());
     };
-    Err(RuleError {
-        field: "per",
-        problem,
-    })
+    Err(RuleError { field: "per", problem })
 }
 
 #[cfg(test)]
@@ -230,30 +210,14 @@ mod tests {
         let second = Duration::from_secs(1);
         let text = |error: RuleError| error.to_string();
         let error = SlidingWindow::try_new(1 << 53, second, Duration::ZERO).map_err(text);
-        assert!(
-            error
-                .expect_err("too many")
-                .starts_with("limit is 9007199254740992, more than")
-        );
+        assert!(error.expect_err("too many").starts_with("limit is 9007199254740992, more than"));
         let error = SlidingWindow::try_new(1, second, Duration::from_secs(2)).map_err(text);
-        assert!(
-            error
-                .expect_err("margin")
-                .starts_with("margin is 2s, longer than the window itself (1s)")
-        );
+        assert!(error.expect_err("margin").starts_with("margin is 2s, longer than the window itself (1s)"));
         let error = TokenBucket::try_new(1, 1, Duration::ZERO, 1).map_err(text);
         assert!(error.expect_err("no period").starts_with("per is zero"));
         let error = TokenBucket::try_new(1, 1, second, 2).map_err(text);
-        assert!(
-            error
-                .expect_err("overfull")
-                .starts_with("initial is 2, more than the bucket holds")
-        );
+        assert!(error.expect_err("overfull").starts_with("initial is 2, more than the bucket holds"));
         let error = FixedWindow::try_new(1, Duration::from_millis(49)).map_err(text);
-        assert!(
-            error
-                .expect_err("too short")
-                .starts_with("per is 49ms, no lease fits")
-        );
+        assert!(error.expect_err("too short").starts_with("per is 49ms, no lease fits"));
     }
 }

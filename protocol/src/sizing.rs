@@ -27,9 +27,7 @@ pub fn need(demand_milli: u64, term: Duration) -> u64 {
     let mean = (scaled + PERMIT / 2) / PERMIT;
     // √(scaled / 10^12) = √scaled / 10^6, one integer square root for the whole product.
     let deviation = (u128::from(DEVIATIONS) * scaled.isqrt()).div_ceil(1_000_000);
-    u64::try_from(mean + deviation)
-        .unwrap_or(u64::MAX)
-        .min(PERMITS_MAX)
+    u64::try_from(mean + deviation).unwrap_or(u64::MAX).min(PERMITS_MAX)
 }
 
 #[cfg(test)]

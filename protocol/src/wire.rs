@@ -216,11 +216,7 @@ impl AskBody {
 impl GrantBody {
     /// `answer` for `limit` and `key`, for the wire. Waits are rounded up, the term down.
     pub fn of(limit: &str, key: Option<&str>, answer: Answer) -> Self {
-        let body = GrantBody {
-            limit: limit.to_owned(),
-            key: key.map(str::to_owned),
-            ..GrantBody::default()
-        };
+        let body = GrantBody { limit: limit.to_owned(), key: key.map(str::to_owned), ..GrantBody::default() };
         match answer {
             Answer::Grant(grant) => GrantBody {
                 permits: grant.permits,

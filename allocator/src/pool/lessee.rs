@@ -81,10 +81,7 @@ impl Lessee {
         let permits = std::mem::take(&mut self.outstanding);
         if permits > 0 {
             self.burned += permits;
-            self.burns.push_back(Burn {
-                at: self.end,
-                permits,
-            });
+            self.burns.push_back(Burn { at: self.end, permits });
             if self.burns.len() > BURNS_MAX {
                 self.burns.pop_front();
             }
@@ -112,10 +109,7 @@ impl Lessee {
             let part = burn.permits.min(stays);
             stays -= part;
             if burn.permits > part {
-                credits.push(Burn {
-                    at: burn.at,
-                    permits: burn.permits - part,
-                });
+                credits.push(Burn { at: burn.at, permits: burn.permits - part });
             }
         }
         Some(Settlement {
@@ -143,10 +137,7 @@ impl Lessee {
             let open = (burn.permits - final_part).min(stays);
             stays -= open;
             if open > 0 {
-                burns.push_front(Burn {
-                    at: burn.at,
-                    permits: open,
-                });
+                burns.push_front(Burn { at: burn.at, permits: open });
             }
         }
         self.burns = burns;
@@ -183,20 +174,13 @@ mod tests {
     }
 
     fn ask(spent_total: u64, held: u64) -> Ask {
-        Ask {
-            spent_total,
-            held,
-            ..Ask::default()
-        }
+        Ask { spent_total, held, ..Ask::default() }
     }
 
     #[test]
     fn a_live_lease_splits_into_kept_spent_and_returned() {
         let settlement = lessee(10, &[]).settlement(&ask(3, 5)).expect("true");
-        assert_eq!(
-            (settlement.kept, settlement.spent, settlement.returned),
-            (5, 3, 2)
-        );
+        assert_eq!((settlement.kept, settlement.spent, settlement.returned), (5, 3, 2));
     }
 
     #[test]
@@ -212,17 +196,8 @@ mod tests {
     fn what_may_have_been_spent_later_is_never_charged_as_earlier() {
         // 10 burned at 100, 10 live now; 4 spent since. They may all be of the live lease: they are put there.
         let settlement = lessee(10, &[(100, 10)]).settlement(&ask(4, 0)).expect("true");
-        assert_eq!(
-            (settlement.spent, settlement.returned, settlement.spent_late),
-            (4, 6, 0)
-        );
-        assert_eq!(
-            settlement.credits,
-            [Burn {
-                at: at(100),
-                permits: 10
-            }]
-        );
+        assert_eq!((settlement.spent, settlement.returned, settlement.spent_late), (4, 6, 0));
+        assert_eq!(settlement.credits, [Burn { at: at(100), permits: 10 }]);
     }
 
     #[test]
@@ -230,39 +205,15 @@ mod tests {
         let mut late = lessee(0, &[(100, 10), (200, 10)]);
         // Held when the ask was written, so still possibly spent before the lease ended: 5 stay burned.
         let settlement = late.settlement(&ask(4, 5)).expect("true");
-        assert_eq!(
-            (settlement.kept, settlement.spent_late, settlement.credited),
-            (0, 4, 11)
-        );
-        let credits = [
-            Burn {
-                at: at(200),
-                permits: 1,
-            },
-            Burn {
-                at: at(100),
-                permits: 10,
-            },
-        ];
+        assert_eq!((settlement.kept, settlement.spent_late, settlement.credited), (0, 4, 11));
+        let credits = [Burn { at: at(200), permits: 1 }, Burn { at: at(100), permits: 10 }];
         assert_eq!(settlement.credits, credits);
         late.settle(&settlement);
         assert_eq!((late.spent, late.burned), (4, 5));
-        assert_eq!(
-            late.burns,
-            [Burn {
-                at: at(200),
-                permits: 5
-            }]
-        );
+        assert_eq!(late.burns, [Burn { at: at(200), permits: 5 }]);
         // The next report says that none of the 5 was spent.
         let settlement = late.settlement(&ask(4, 0)).expect("true");
-        assert_eq!(
-            settlement.credits,
-            [Burn {
-                at: at(200),
-                permits: 5
-            }]
-        );
+        assert_eq!(settlement.credits, [Burn { at: at(200), permits: 5 }]);
     }
 
     #[test]

@@ -1,17 +1,13 @@
 //! What a pool answers to one ask after another, worked out by hand.
 
 use super::*;
+use lessor_protocol::Terms;
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
-    Arc::new(Plan {
-        rules,
-        terms: Terms::default(),
-        ease_off: false,
-        lessees_max: 100,
-    })
+    Arc::new(Plan { rules, terms: Terms::default(), ease_off: false, lessees_max: 100 })
 }
 
 fn sliding(limit: u64, per: Duration) -> Rule {
@@ -35,23 +31,11 @@ fn pool(rules: Vec<Rule>) -> Pool {
     Pool::new(plan(rules), millis(0))
 }
 
-const A: Holder = Holder {
-    id: LesseeId(1),
-    weight: 1,
-};
-const B: Holder = Holder {
-    id: LesseeId(2),
-    weight: 1,
-};
+const A: Holder = Holder { id: LesseeId(1), weight: 1 };
+const B: Holder = Holder { id: LesseeId(2), weight: 1 };
 
 fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
-    Ask {
-        spent_total,
-        held,
-        want: waiting,
-        waiting,
-        demand_milli: 0,
-    }
+    Ask { spent_total, held, want: waiting, waiting, demand_milli: 0 }
 }
 
 fn grant(answer: Result<Answer, AskError>) -> Grant {
@@ -62,20 +46,11 @@ fn grant(answer: Result<Answer, AskError>) -> Grant {
 fn a_grant_is_lent_kept_and_settled() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     let first = grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
-    assert_eq!(
-        (first.kept, first.permits, first.term, first.ceiling),
-        (0, 100, SECOND, 1_000)
-    );
+    assert_eq!((first.kept, first.permits, first.term, first.ceiling), (0, 100, SECOND, 1_000));
     // 40 spent, 60 held, 10 more wanted.
     let second = grant(pool.renew(millis(500), A, 2, ask(40, 60, 10)));
     assert_eq!((second.kept, second.permits), (60, 10));
-    let books = Books {
-        granted: 110,
-        spent: 40,
-        returned: 0,
-        burned: 0,
-        outstanding: 70,
-    };
+    let books = Books { granted: 110, spent: 40, returned: 0, burned: 0, outstanding: 70 };
     assert_eq!(pool.view(millis(500)).books, books);
     assert_eq!(pool.view(millis(500)).available, 890);
 }
@@ -86,20 +61,8 @@ fn holding_less_gives_back() {
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
     grant(pool.renew(millis(10), A, 2, ask(30, 20, 0)));
     let view = pool.view(millis(10));
-    assert_eq!(
-        view.books,
-        Books {
-            granted: 100,
-            spent: 30,
-            returned: 50,
-            burned: 0,
-            outstanding: 20
-        }
-    );
-    assert_eq!(
-        view.available, 450,
-        "the bucket has 500 - 30 - 20, the window 1,000 - 30 - 20"
-    );
+    assert_eq!(view.books, Books { granted: 100, spent: 30, returned: 50, burned: 0, outstanding: 20 });
+    assert_eq!(view.available, 450, "the bucket has 500 - 30 - 20, the window 1,000 - 30 - 20");
 }
 
 #[test]
@@ -107,13 +70,7 @@ fn a_replayed_sequence_gets_the_same_grant_with_its_remaining_term() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     let first = grant(pool.renew(millis(0), A, 7, ask(0, 0, 100)));
     let again = grant(pool.renew(millis(400), A, 7, ask(0, 0, 100)));
-    assert_eq!(
-        again,
-        Grant {
-            term: Duration::from_millis(600),
-            ..first
-        }
-    );
+    assert_eq!(again, Grant { term: Duration::from_millis(600), ..first });
     assert_eq!(pool.view(millis(400)).books.granted, 100, "granted once");
     let late = grant(pool.renew(millis(5_000), A, 7, ask(0, 0, 100)));
     assert_eq!(late.term, Duration::ZERO, "too late to spend any of it");
@@ -127,23 +84,9 @@ fn claims_that_cannot_be_true_change_nothing() {
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
     let before = pool.view(millis(1));
     let lie = pool.renew(millis(1), A, 2, ask(90, 11, 5));
-    assert_eq!(
-        lie,
-        Err(AskError::Totals {
-            spent_total: 90,
-            held: 11,
-            spent: 0,
-            out: 100
-        })
-    );
+    assert_eq!(lie, Err(AskError::Totals { spent_total: 90, held: 11, spent: 0, out: 100 }));
     let stranger = pool.renew(millis(1), B, 1, ask(5, 0, 5));
-    assert_eq!(
-        stranger,
-        Err(AskError::LeaseUnknown {
-            spent_total: 5,
-            held: 0
-        })
-    );
+    assert_eq!(stranger, Err(AskError::LeaseUnknown { spent_total: 5, held: 0 }));
     assert_eq!(pool.view(millis(1)), before);
     // The sequence number of the lie is still good for the truth.
     grant(pool.renew(millis(1), A, 2, ask(90, 10, 5)));
@@ -161,16 +104,7 @@ fn a_lease_without_a_report_burns_and_a_late_report_gives_back() {
     let late = grant(pool.renew(millis(2_000), A, 2, ask(60, 0, 0)));
     assert_eq!((late.kept, late.permits), (0, 0));
     let view = pool.view(millis(2_000));
-    assert_eq!(
-        view.books,
-        Books {
-            granted: 100,
-            spent: 60,
-            returned: 40,
-            burned: 0,
-            outstanding: 0
-        }
-    );
+    assert_eq!(view.books, Books { granted: 100, spent: 60, returned: 40, burned: 0, outstanding: 0 });
     assert_eq!(view.available, 940);
 }
 
@@ -190,11 +124,7 @@ fn what_was_held_when_the_lease_ended_is_not_kept() {
     // Written while the lease was live, arrived after its end.
     let late = grant(pool.renew(millis(1_100), A, 2, ask(70, 30, 20)));
     assert_eq!((late.kept, late.permits), (0, 20));
-    assert_eq!(
-        pool.view(millis(1_100)).books.burned,
-        30,
-        "it may have been spent until the end"
-    );
+    assert_eq!(pool.view(millis(1_100)).books.burned, 30, "it may have been spent until the end");
 }
 
 #[test]
@@ -204,17 +134,8 @@ fn a_renewal_never_shortens_what_the_node_goes_by() {
     let first = grant(pool.renew(millis(970), A, 1, ask(0, 0, 10)));
     let second = grant(pool.renew(millis(990), A, 2, ask(0, 10, 10)));
     assert!(second.term < Duration::from_millis(10) && first.term > second.term);
-    let third = grant(pool.renew(
-        millis(999).before(Duration::from_micros(100)),
-        A,
-        3,
-        ask(0, 20, 5),
-    ));
-    assert_eq!(
-        (third.kept, third.permits, third.term),
-        (20, 0, Duration::ZERO),
-        "what is held stays held"
-    );
+    let third = grant(pool.renew(millis(999).before(Duration::from_micros(100)), A, 3, ask(0, 20, 5)));
+    assert_eq!((third.kept, third.permits, third.term), (20, 0, Duration::ZERO), "what is held stays held");
     assert_eq!(pool.view(millis(1_000)).books.burned, 20);
     let next = grant(pool.renew(millis(1_000), B, 1, ask(0, 0, 500)));
     assert_eq!(next.permits, 500, "a new window");
@@ -224,11 +145,7 @@ fn a_renewal_never_shortens_what_the_node_goes_by() {
 fn several_rules_are_charged_all_or_none() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND), bucket(10, 1, 60 * SECOND)]);
     let first = grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
-    assert_eq!(
-        (first.permits, first.ceiling),
-        (5, 10),
-        "half of what the tighter one has"
-    );
+    assert_eq!((first.permits, first.ceiling), (5, 10), "half of what the tighter one has");
     assert_eq!(pool.view(millis(0)).available, 5);
 }
 
@@ -259,23 +176,15 @@ fn leaving_returns_everything() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
     assert_eq!(pool.leave(millis(10), A.id, 2, 30), Ok(70));
-    assert_eq!(
-        pool.leave(millis(11), A.id, 2, 30),
-        Ok(0),
-        "said twice, done once"
-    );
+    assert_eq!(pool.leave(millis(11), A.id, 2, 30), Ok(0), "said twice, done once");
     assert_eq!(pool.view(millis(11)).books.outstanding, 0);
 }
 
 #[test]
 fn after_a_loss_nothing_is_lent_until_nobody_can_be_spending() {
     let mut pool = Pool::after_loss(plan(vec![sliding(10, SECOND)]), millis(0), millis(0));
-    let refusal = pool
-        .renew(millis(100), A, 1, ask(3, 4, 5))
-        .expect("a refusal is an answer");
-    let Answer::Refusal(refusal) = refusal else {
-        panic!("it was granted {refusal:?}")
-    };
+    let refusal = pool.renew(millis(100), A, 1, ask(3, 4, 5)).expect("a refusal is an answer");
+    let Answer::Refusal(refusal) = refusal else { panic!("it was granted {refusal:?}") };
     assert_eq!(refusal.reason, RefusalReason::Quarantine);
     // Two seconds of term, stretched, then a window of one second, stretched.
     assert!(refusal.retry_after > Duration::from_millis(2_900 + 5));
@@ -286,21 +195,12 @@ fn after_a_loss_nothing_is_lent_until_nobody_can_be_spending() {
 
 #[test]
 fn sessions_are_bounded_and_idle_ones_make_room() {
-    let plan = Plan {
-        lessees_max: 2,
-        ..(*plan(vec![sliding(10, SECOND)])).clone()
-    };
+    let plan = Plan { lessees_max: 2, ..(*plan(vec![sliding(10, SECOND)])).clone() };
     let mut pool = Pool::new(Arc::new(plan), millis(0));
-    let holder = |id| Holder {
-        id: LesseeId(id),
-        weight: 1,
-    };
+    let holder = |id| Holder { id: LesseeId(id), weight: 1 };
     grant(pool.renew(millis(0), holder(1), 1, ask(0, 0, 1)));
     grant(pool.renew(millis(0), holder(2), 1, ask(0, 0, 1)));
-    assert_eq!(
-        pool.renew(millis(1), holder(3), 1, ask(0, 0, 1)),
-        Err(AskError::Full { max: 2 })
-    );
+    assert_eq!(pool.renew(millis(1), holder(3), 1, ask(0, 0, 1)), Err(AskError::Full { max: 2 }));
     // Both leases have burned, and a window has passed since.
     grant(pool.renew(millis(1_200), holder(3), 1, ask(0, 0, 1)));
 }
@@ -313,15 +213,39 @@ fn a_pool_can_be_dropped_only_when_it_cannot_be_told_from_a_new_one() {
     assert!(!pool.is_forgettable(millis(10)));
     grant(pool.renew(millis(10), A, 2, ask(1, 0, 0)));
     assert!(!pool.is_forgettable(millis(1_010)), "a spent permit still counts");
-    assert!(pool.is_forgettable(millis(1_020)));
+    assert!(pool.is_forgettable(millis(1_040)));
+}
+
+/// It was dropped as soon as its bucket was full again: the session that went on using it, with its totals, was
+/// then a stranger to the new pool.
+#[test]
+fn a_pool_is_not_dropped_under_a_session_that_uses_it() {
+    let mut pool = pool(vec![bucket(10, 10, SECOND)]);
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 1)));
+    grant(pool.renew(millis(50), A, 2, ask(1, 0, 0)));
+    grant(pool.renew(millis(120), A, 3, ask(1, 0, 0)));
+    assert!(!pool.is_forgettable(millis(151)), "full again, but the session may go on");
+    assert!(pool.is_forgettable(millis(300)));
+}
+
+/// Sessions that had burned a lease were remembered for a whole window: with windows of a month, a fleet that
+/// restarts often enough was locked out for weeks.
+#[test]
+fn at_the_bound_a_session_with_nothing_live_makes_room() {
+    let month = 30 * 24 * 3_600 * SECOND;
+    let plan = Plan { lessees_max: 1, ..(*plan(vec![sliding(10, month)])).clone() };
+    let mut pool = Pool::new(Arc::new(plan), millis(0));
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 1)));
+    let early = pool.renew(millis(5_000), B, 1, ask(0, 0, 1));
+    assert_eq!(early, Err(AskError::Full { max: 1 }), "A may have asked a term ago");
+    grant(pool.renew(millis(9_000), B, 1, ask(0, 0, 1)));
+    let view = pool.view(millis(9_000));
+    assert_eq!((view.books.burned, view.available), (1, 8), "what A burned stays charged");
 }
 
 #[test]
 fn easing_off_spreads_the_last_tenth() {
-    let plan = Plan {
-        ease_off: true,
-        ..(*plan(vec![sliding(1_000, 30 * SECOND)])).clone()
-    };
+    let plan = Plan { ease_off: true, ..(*plan(vec![sliding(1_000, 30 * SECOND)])).clone() };
     let mut pool = Pool::new(Arc::new(plan), millis(0));
     let (mut seq, mut spent) = (0, 0);
     let mut lent_in = |pool: &mut Pool, at: u64| {

@@ -13,26 +13,14 @@ where
 
 #[test]
 fn the_leases_request_is_pinned() {
-    let plain = Ask {
-        spent_total: 4_211,
-        held: 300,
-        want: 900,
-        waiting: 2,
-        demand_milli: 450_000,
-    };
-    let slow = Ask {
-        demand_milli: 1,
-        ..Ask::default()
-    };
+    let plain = Ask { spent_total: 4_211, held: 300, want: 900, waiting: 2, demand_milli: 450_000 };
+    let slow = Ask { demand_milli: 1, ..Ask::default() };
     golden(
         &LeasesRequest {
             node: "checkout-7".to_owned(),
             session: 9_007_199_254_740_991,
             seq: 12,
-            asks: vec![
-                AskBody::of("vendor/rest", None, plain),
-                AskBody::of("export", Some("user-42"), slow),
-            ],
+            asks: vec![AskBody::of("vendor/rest", None, plain), AskBody::of("export", Some("user-42"), slow)],
         },
         concat!(
             r#"{"node":"checkout-7","session":9007199254740991,"seq":12,"asks":["#,
@@ -52,10 +40,7 @@ fn the_leases_response_is_pinned() {
         ask_after: Duration::from_micros(249_001),
         retry_after: Some(Duration::from_nanos(1)),
     };
-    let refusal = Refusal {
-        reason: RefusalReason::Quarantine,
-        retry_after: Duration::from_secs(32),
-    };
+    let refusal = Refusal { reason: RefusalReason::Quarantine, retry_after: Duration::from_secs(32) };
     let error = ErrorBody {
         code: code::LIMIT_UNKNOWN.to_owned(),
         field: Some("limit".to_owned()),
@@ -84,26 +69,12 @@ fn the_leases_response_is_pinned() {
 
 #[test]
 fn leaving_is_pinned() {
-    let spent = SpentBody {
-        limit: "export".to_owned(),
-        key: Some("user-42".to_owned()),
-        spent_total: 3,
-    };
+    let spent = SpentBody { limit: "export".to_owned(), key: Some("user-42".to_owned()), spent_total: 3 };
     golden(
-        &LeaveRequest {
-            session: 1,
-            seq: 13,
-            spent: vec![spent],
-        },
+        &LeaveRequest { session: 1, seq: 13, spent: vec![spent] },
         r#"{"session":1,"seq":13,"spent":[{"limit":"export","key":"user-42","spent_total":3}]}"#,
     );
-    golden(
-        &LeaveResponse {
-            returned: 41,
-            errors: vec![],
-        },
-        r#"{"returned":41}"#,
-    );
+    golden(&LeaveResponse { returned: 41, errors: vec![] }, r#"{"returned":41}"#);
 }
 
 #[test]
@@ -116,10 +87,7 @@ fn an_answer_survives_the_wire() {
         ask_after: Duration::ZERO,
         retry_after: None,
     };
-    let refusal = Refusal {
-        reason: RefusalReason::Stopping,
-        retry_after: Duration::from_millis(5),
-    };
+    let refusal = Refusal { reason: RefusalReason::Stopping, retry_after: Duration::from_millis(5) };
     for answer in [Answer::Grant(grant), Answer::Refusal(refusal)] {
         assert_eq!(GrantBody::of("a", None, answer).answer(), Ok(answer));
     }
@@ -129,35 +97,15 @@ fn an_answer_survives_the_wire() {
 fn unknown_fields_of_a_newer_version_are_ignored() {
     let text = r#"{"limit":"a","spent_total":1,"held":0,"want":5,"mood":"good"}"#;
     let body: AskBody = serde_json::from_str(text).expect("ignored");
-    assert_eq!(
-        body.ask(),
-        Ask {
-            spent_total: 1,
-            want: 5,
-            ..Ask::default()
-        }
-    );
+    assert_eq!(body.ask(), Ask { spent_total: 1, want: 5, ..Ask::default() });
 }
 
 #[test]
 fn numbers_that_are_no_permits_are_refused() {
-    for bad in [
-        "-1",
-        "1.5",
-        "1e400",
-        "18446744073709551616",
-        "\"10\"",
-        "null",
-        "NaN",
-        "Infinity",
-        "true",
-    ] {
+    for bad in ["-1", "1.5", "1e400", "18446744073709551616", "\"10\"", "null", "NaN", "Infinity", "true"] {
         let text = format!(r#"{{"limit":"a","spent_total":0,"held":0,"want":{bad}}}"#);
         assert!(serde_json::from_str::<AskBody>(&text).is_err(), "{bad} was taken");
     }
-    let huge = AskBody {
-        want: 1 << 53,
-        ..AskBody::default()
-    };
+    let huge = AskBody { want: 1 << 53, ..AskBody::default() };
     assert_eq!(huge.out_of_range(), Some(("want", 1 << 53)));
 }

@@ -1,0 +1,83 @@
+//! What a pool is made of, who asks it, what it looks like, and why it refuses to believe an ask.
+
+use super::{Books, LesseeId};
+use lessor_protocol::{Rule, Terms};
+use std::time::Duration;
+
+/// What a pool is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What must hold, all of it.
+    pub rules: Vec<Rule>,
+    /// The assumption about clocks.
+    pub terms: Terms,
+    /// Whether it eases off below its low-water mark.
+    pub ease_off: bool,
+    /// Most sessions it remembers.
+    pub lessees_max: usize,
+}
+
+/// Why an ask was not answered. The books are untouched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// A newer ask was answered already.
+    #[error("seq {seq} is older than {last}, which was answered already")]
+    Stale {
+        /// The one given.
+        seq: u64,
+        /// The newest one.
+        last: u64,
+    },
+    /// More than was ever granted, or less spent than before.
+    #[error(
+        "spent_total {spent_total} with held {held} cannot be: {spent} was reported before and {out} is unaccounted for"
+    )]
+    Totals {
+        /// The total given.
+        spent_total: u64,
+        /// The holding given.
+        held: u64,
+        /// The highest total before.
+        spent: u64,
+        /// Granted and neither reported spent nor returned.
+        out: u64,
+    },
+    /// The session is not known here and does not start at zero.
+    #[error(
+        "this session is not known here, but says it has spent {spent_total} and holds {held}: start again from 0"
+    )]
+    LeaseUnknown {
+        /// The total given.
+        spent_total: u64,
+        /// The holding given.
+        held: u64,
+    },
+    /// As many sessions as it may remember.
+    #[error("the pool has {max} sessions, as many as it may remember; old ones go on")]
+    Full {
+        /// How many that is.
+        max: usize,
+    },
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The session.
+    pub id: LesseeId,
+    /// Its weight from the limit's configuration, at least 1.
+    pub weight: u64,
+}
+
+/// A look at a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolView {
+    /// Permits that can be lent now.
+    pub available: u64,
+    /// The totals.
+    pub books: Books,
+    /// Sessions that it remembers.
+    pub lessees: u64,
+    /// How long it stays in quarantine.
+    pub quarantine: Duration,
+}

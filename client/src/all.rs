@@ -1,0 +1,106 @@
+//! One call on several limits at once: a permit of each, or none of any.
+
+use crate::limit::{Limit, within};
+use crate::line::wait_in_line;
+use crate::refusal::Refusal;
+use std::time::Duration;
+
+/// A call that costs permits of several limits, all of them or none.
+///
+/// ```no_run
+/// # async fn send(lessor: lessor::Client) -> Result<(), lessor::Refusal> {
+/// let rest = lessor.limit("vendor/rest");
+/// let messages = lessor.limit("vendor/messages");
+/// lessor::all([(&rest, 1), (&messages, 1)]).acquire().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn all<const N: usize>(parts: [(&Limit, u64); N]) -> All<'_, N> {
+    All { parts }
+}
+
+/// Spends every part now, or none of any: `all(parts).try_acquire()`.
+///
+/// # Errors
+/// The refusal of the first part that is short.
+pub fn try_all<const N: usize>(parts: [(&Limit, u64); N]) -> Result<(), Refusal> {
+    all(parts).try_acquire()
+}
+
+/// See [`all`].
+#[derive(Clone, Copy, Debug)]
+pub struct All<'a, const N: usize> {
+    parts: [(&'a Limit, u64); N],
+}
+
+impl<const N: usize> All<'_, N> {
+    /// Spends every part now, or none of any. Takes no lock and allocates nothing.
+    ///
+    /// # Errors
+    /// The refusal of the first part that is short. Nothing was spent then.
+    pub fn try_acquire(&self) -> Result<(), Refusal> {
+        self.take(N).map_err(|part| self.refuse(part))
+    }
+
+    /// Spends every part, waiting if need be: in the line of one limit at a time, the one that is short.
+    ///
+    /// # Errors
+    /// As [`Limit::acquire`], for any part.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the line; nothing is spent and nothing is lost.
+    pub async fn acquire(&self) -> Result<(), Refusal> {
+        let Err(mut short) = self.take(N) else { return Ok(()) };
+        loop {
+            let (limit, permits) = self.parts[short];
+            // First in line here: try all. If this limit is what is short, wait on; if another is, wait there.
+            let turn = wait_in_line(limit.pool(), permits, || match self.take(short) {
+                Err(part) if part == short => None,
+                other => Some(other),
+            });
+            match turn.await? {
+                Ok(()) => return Ok(()),
+                Err(part) => short = part,
+            }
+        }
+    }
+
+    /// Spends every part if they can all be had within `patience`. Needs a tokio timer.
+    ///
+    /// # Errors
+    /// As [`All::acquire`], and [`Refusal::Empty`] with how long it would still be.
+    ///
+    /// # Cancel safety
+    /// As [`All::acquire`].
+    pub async fn acquire_within(&self, patience: Duration) -> Result<(), Refusal> {
+        let Err(short) = self.take(N) else { return Ok(()) };
+        let (limit, permits) = self.parts[short];
+        if limit.pool().in_vain(permits, patience) {
+            return Err(self.refuse(short));
+        }
+        within(patience, self.acquire()).await.unwrap_or_else(|| Err(self.refuse(short)))
+    }
+
+    /// Sets every part aside, then spends them all; or puts back what was set aside and names the part that is
+    /// short. `first` is the part in whose line the caller is first, `N` if it is in none.
+    fn take(&self, first: usize) -> Result<(), usize> {
+        for (part, (limit, permits)) in self.parts.iter().enumerate() {
+            if limit.pool().hold(*permits, part == first).is_err() {
+                for (limit, permits) in &self.parts[..part] {
+                    limit.pool().put_back(*permits);
+                }
+                return Err(part);
+            }
+        }
+        for (limit, permits) in &self.parts {
+            limit.pool().spend_held(*permits);
+        }
+        Ok(())
+    }
+
+    /// Counts the attempt against the part that is short, and says why.
+    fn refuse(&self, short: usize) -> Refusal {
+        let (limit, permits) = self.parts[short];
+        limit.pool().refuse(permits)
+    }
+}

@@ -1,0 +1,74 @@
+//! How long to wait after a failed exchange. Pure: the background task tells it what happened and hands it dice.
+
+use std::time::Duration;
+
+/// Wait after the first failure; it doubles with each further one.
+const FIRST: Duration = Duration::from_millis(50);
+
+/// Longest wait, and the wait when the budget is spent: one try a second from each node is no storm, and finds
+/// an allocator that came back within a second.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Retries that may be saved up, in tenths: a long healthy stretch buys ten quick ones.
+const BUDGET_MAX: u32 = 100;
+
+/// What a retry costs, in tenths; a success earns one tenth. So quick retries add at most 10 % to the load.
+const RETRY_COST: u32 = 10;
+
+/// Exponential, jittered, and on a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    failures: u32,
+    /// Tenths of a retry.
+    budget: u32,
+}
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Backoff { failures: 0, budget: BUDGET_MAX }
+    }
+
+    pub(crate) fn succeeded(&mut self) {
+        self.failures = 0;
+        self.budget = (self.budget + 1).min(BUDGET_MAX);
+    }
+
+    /// How long to wait before the next try. `dice` is any number; the wait is between half of what it would be
+    /// and all of it.
+    pub(crate) fn failed(&mut self, dice: u64) -> Duration {
+        let full = if self.budget < RETRY_COST {
+            LONGEST
+        } else {
+            self.budget -= RETRY_COST;
+            (FIRST * 2u32.pow(self.failures.min(10))).min(LONGEST)
+        };
+        self.failures = self.failures.saturating_add(1);
+        full / 2 + full / 200 * u32::try_from(dice % 101).expect("at most 100")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_second_and_start_again_after_a_success() {
+        let mut backoff = Backoff::new();
+        let waits: Vec<u128> = (0..7).map(|_| backoff.failed(100).as_millis()).collect();
+        assert_eq!(waits, [50, 100, 200, 400, 800, 1_000, 1_000]);
+        backoff.succeeded();
+        assert_eq!(backoff.failed(100).as_millis(), 50);
+        assert_eq!(backoff.failed(0).as_millis(), 50, "half of 100");
+    }
+
+    #[test]
+    fn quick_retries_are_at_most_a_tenth_of_the_load() {
+        let mut backoff = Backoff::new();
+        // Every other exchange fails, a thousand times.
+        let quick = (0..1_000).filter(|_| {
+            backoff.succeeded();
+            backoff.failed(100) < LONGEST
+        });
+        assert!(quick.count() <= 110, "ten saved up and one for each ten successes");
+    }
+}

@@ -1,0 +1,47 @@
+//! Keep a fleet of processes inside a quota that belongs to somebody else, at nanoseconds a call.
+//!
+//! A central allocator owns the quota of a contract and lends it out. This client spends what it was lent in
+//! memory, refills it in the background, and gives back what it does not need. The sum over all processes stays
+//! within the limit in every window, through crashes, restarts, partitions and pauses: a lease is checked against
+//! its deadline at every spend, and when the allocator cannot be reached, calls are refused rather than guessed.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let lessor = lessor::Client::connect("http://127.0.0.1:7400").await?;
+//! let rest = lessor.limit("vendor/rest");
+//! let messages = lessor.limit("vendor/messages");
+//! if rest.try_acquire(1).is_ok() { /* call the vendor: local, synchronous, nanoseconds */ }
+//! messages.acquire(20).await?; // waits its turn
+//! lessor::all([(&rest, 1), (&messages, 20)]).acquire_within(Duration::from_secs(2)).await?;
+//! let user = lessor.limit("export").key("user-42"); // look it up once, keep it
+//! user.try_acquire(1)?;
+//! lessor.shutdown().await; // gives the rest back
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In reading order: `slot` (the atomic word that is spent from), `demand` and `refill` (pure: when to ask for how
+//! much), `local_pool` and `line` (what handles share, and who waits), `limit` and `all` (what callers use),
+//! `refiller`, `backoff` and `transport` (the background task), `client` (who owns it all).
+
+mod all;
+mod backoff;
+mod client;
+pub mod demand;
+mod limit;
+mod line;
+mod local_pool;
+pub mod refill;
+mod refiller;
+mod refusal;
+pub mod slot;
+mod sync;
+mod transport;
+
+pub use all::{All, all, try_all};
+pub use client::{Builder, Client, Stats};
+pub use limit::Limit;
+pub use refusal::Refusal;
+pub use transport::ExchangeError;

@@ -1,0 +1,99 @@
+//! The handle that callers hold: one limit, or one key of it. Cheap to clone; look it up once and keep it.
+
+use crate::client::Shared;
+use crate::line::wait_in_line;
+use crate::local_pool::LocalPool;
+use crate::refusal::Refusal;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A handle to one limit, or to one key of a keyed limit.
+///
+/// All handles of the same limit and key in one process spend the same lease.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    pool: Arc<LocalPool>,
+    shared: Arc<Shared>,
+}
+
+impl Limit {
+    pub(crate) fn new(pool: Arc<LocalPool>, shared: Arc<Shared>) -> Self {
+        Limit { pool, shared }
+    }
+
+    /// The same limit for one key: a user, a tenant. Look it up once and keep the handle: this takes a lock.
+    pub fn key(&self, key: &str) -> Limit {
+        self.shared.limit(&self.pool.name.limit, Some(key))
+    }
+
+    /// Spends `permits` now, or not at all. Zero permits always succeed and cost nothing.
+    ///
+    /// Local: it reads a clock and swaps one word. It takes no lock, allocates nothing, logs nothing and never
+    /// waits. A spend that leaves little behind wakes the background task, at most once a refill. It never
+    /// overtakes callers that wait in [`Limit::acquire`].
+    ///
+    /// # Errors
+    /// A [`Refusal`] says why not. Nothing was spent then.
+    ///
+    /// # Memory ordering
+    /// What happens before a successful call is not made visible to other threads by it: it counts, it does not
+    /// synchronise.
+    #[inline]
+    pub fn try_acquire(&self, permits: u64) -> Result<(), Refusal> {
+        self.pool.take(permits, false).map_err(|_| self.pool.refuse(permits))
+    }
+
+    /// Spends `permits`, waiting for them if need be, first come, first served.
+    ///
+    /// # Errors
+    /// [`Refusal::TooLarge`] and [`Refusal::Closed`], which no waiting would change, and
+    /// [`Refusal::Unavailable`] if the allocator does not know the limit.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the line; nothing is spent and nothing is lost.
+    pub async fn acquire(&self, permits: u64) -> Result<(), Refusal> {
+        if self.pool.take(permits, false).is_ok() {
+            return Ok(());
+        }
+        wait_in_line(&self.pool, permits, || self.pool.take(permits, true).ok()).await
+    }
+
+    /// Spends `permits` if they can be had within `patience`; a permit that comes just then is in time.
+    ///
+    /// Fails at once if the wait cannot end in time, as far as this process knows. Needs a tokio timer.
+    ///
+    /// # Errors
+    /// As [`Limit::acquire`], and [`Refusal::Empty`] with how long it would still be.
+    ///
+    /// # Cancel safety
+    /// As [`Limit::acquire`].
+    pub async fn acquire_within(&self, permits: u64, patience: Duration) -> Result<(), Refusal> {
+        if self.pool.take(permits, false).is_ok() {
+            return Ok(());
+        }
+        if self.pool.in_vain(permits, patience) {
+            return Err(self.pool.refuse(permits));
+        }
+        let wait = wait_in_line(&self.pool, permits, || self.pool.take(permits, true).ok());
+        within(patience, wait).await.unwrap_or_else(|| Err(self.pool.refuse(permits)))
+    }
+
+    /// Permits that could be spent at this moment without asking anybody.
+    pub fn available(&self) -> u64 {
+        self.pool.available()
+    }
+
+    /// The name of the limit.
+    pub fn name(&self) -> &str {
+        &self.pool.name.limit
+    }
+
+    pub(crate) fn pool(&self) -> &LocalPool {
+        &self.pool
+    }
+}
+
+/// What `future` gives within `patience`; the future is looked at once more when it is over.
+pub(crate) async fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(patience, future).await.ok()
+}

@@ -1,0 +1,248 @@
+//! When to ask for more, what to say, and what to believe of the answer: one node's side of one pool. The
+//! background task drives it with the time and the dice as arguments; it does no IO.
+//!
+//! Low water is a time, not a percentage: it asks when what is in hand would last only a few round trips. It gives
+//! back what its demand does not need, and all of it after a term without any: rare calls are for those who wait a
+//! round trip, not for a permit that sits idle. It always says totals.
+
+use crate::demand::Demand;
+use crate::slot::Slot;
+use lessor_protocol::sizing::need;
+use lessor_protocol::{Ask, Grant, Moment, Terms};
+use std::time::Duration;
+
+/// Round trips that what is in hand must outlast before more is asked for. Two would be enough on a quiet
+/// network; the third is for the answer that takes half as long again.
+const LOW_WATER_RTTS: u32 = 3;
+
+/// Time added to that, for timers and a busy runtime to be late by.
+const GUARD: Duration = Duration::from_millis(10);
+
+/// Permits a limit that was never asked for asks for, before anybody tries to spend: enough for the first calls
+/// of a slow user, and nothing to miss for the others.
+const FIRST_WANT: u64 = 8;
+
+/// A lease is renewed when this part of its term is left, in percent, so that a lost answer can be made good.
+const RENEW_PERCENT: u32 = 25;
+
+/// A wait that was told is stretched by up to this part, in percent, lest all nodes come back at once.
+const JITTER_PERCENT: u64 = 20;
+
+/// Term to reckon with until the allocator has told one.
+const TERM_UNTOLD: Duration = Duration::from_millis(500);
+
+/// One node's side of one pool. Written by the background task only.
+#[derive(Debug)]
+pub struct Refill {
+    /// Permits ever put into the slot, and ever taken out of it unspent: the rest of them is spent or in it.
+    installed: u64,
+    removed: u64,
+    /// What had been spent when the allocator last began to count from zero.
+    forgotten: u64,
+    demand: Demand,
+    /// When an attempt was last seen.
+    tried: Moment,
+    term: Duration,
+    /// The answer told not to ask sooner.
+    not_before: Moment,
+    /// When the last ask was written, and what it said.
+    asked: Option<(Moment, Ask)>,
+    phase: Phase,
+}
+
+/// How far things have come with the allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Never answered; whether it wants a first lease before anybody calls.
+    New { eager: bool },
+    /// Answered, and there is something to tell or to hold.
+    Active,
+    /// Nothing held, nothing spent that was not told: silent until somebody calls.
+    Idle,
+}
+
+/// What the handles have seen, read at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Permits refused so far, in total.
+    pub refused: u64,
+    /// Permits that callers queue for.
+    pub waiting: u64,
+}
+
+/// What an answer was worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belief {
+    /// The slot was refilled.
+    Installed,
+    /// It says what cannot be: more than was wanted, or more kept than held. Nothing was installed.
+    Rubbish,
+}
+
+impl Refill {
+    /// Nothing held and nothing spent. An `eager` one asks for a small first lease at once.
+    pub fn new(now: Moment, eager: bool) -> Self {
+        Refill {
+            installed: 0,
+            removed: 0,
+            forgotten: 0,
+            demand: Demand::new(now),
+            tried: now,
+            term: TERM_UNTOLD,
+            not_before: Moment::ORIGIN,
+            asked: None,
+            phase: Phase::New { eager },
+        }
+    }
+
+    /// Permits spent since the beginning.
+    pub fn spent(&self, slot: &Slot) -> u64 {
+        self.installed - self.removed - slot.balance().total()
+    }
+
+    /// When to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
+    pub fn due(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+        let tried = self.attempts(slot, seen) > self.demand.attempts() || seen.waiting > 0;
+        match self.phase {
+            Phase::New { eager: true } => now,
+            Phase::New { eager: false } | Phase::Idle if tried => now.max(self.not_before),
+            Phase::New { eager: false } | Phase::Idle => Moment::NEVER,
+            Phase::Active => self.due_active(slot, seen, now, rtt),
+        }
+    }
+
+    fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+        let low_water = rtt * LOW_WATER_RTTS + GUARD;
+        let margin = low_water.max(self.term * RENEW_PERCENT / 100);
+        let renew = slot.deadline().before(margin).max(self.asked_at() + margin);
+        let soonest = self.not_before.max(now);
+        let balance = slot.balance();
+        if seen.waiting > balance.free
+            || (balance.free == 0 && self.attempts(slot, seen) > self.demand.attempts())
+        {
+            return if balance.total() == 0 { soonest } else { soonest.min(renew) };
+        }
+        if balance.total() == 0 {
+            return renew.max(self.not_before);
+        }
+        // Milli-permits a second: what is beyond low water lasts so many nanoseconds.
+        let demand = u128::from(self.demand.milli().max(1));
+        let lasts = u128::from(balance.free) * 1_000_000_000_000 / demand;
+        let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
+        renew.min((now + lasts.saturating_sub(low_water)).max(self.not_before))
+    }
+
+    /// Free permits below which a spender should wake the background task: what lasts a few round trips.
+    pub fn low_water(&self, rtt: Duration) -> u64 {
+        need_without_stock(self.demand.milli(), rtt * LOW_WATER_RTTS + GUARD)
+    }
+
+    /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
+    pub fn write(&mut self, slot: &Slot, seen: Seen, now: Moment) -> Ask {
+        let attempts = self.attempts(slot, seen);
+        if attempts > self.demand.attempts() || seen.waiting > 0 {
+            self.tried = now;
+        }
+        self.demand.observe(attempts, now, self.term);
+        if now.since(self.tried) >= self.term {
+            self.demand.reset();
+        }
+        let target = need(self.demand.milli(), self.term).saturating_add(seen.waiting);
+        let keep = if now >= slot.deadline() { 0 } else { target };
+        self.removed += slot.shed(keep);
+        let balance = slot.balance();
+        let first = if self.phase == (Phase::New { eager: true }) { FIRST_WANT } else { 0 };
+        let ask = Ask {
+            spent_total: self.installed - self.removed - balance.total() - self.forgotten,
+            held: balance.total(),
+            want: target.max(first).saturating_sub(balance.free).min(lessor_protocol::PERMITS_MAX),
+            waiting: seen.waiting,
+            demand_milli: self.demand.milli(),
+        };
+        self.asked = Some((now, ask));
+        ask
+    }
+
+    /// Installs what was granted for the ask that was written last, which was first sent at `first_sent`.
+    /// `dice` is any number: it spreads the next ask.
+    pub fn believe(
+        &mut self,
+        slot: &Slot,
+        grant: &Grant,
+        terms: Terms,
+        first_sent: Moment,
+        now: Moment,
+        dice: u64,
+    ) -> Belief {
+        let Some((_, ask)) = self.asked else { return Belief::Rubbish };
+        if grant.permits > ask.want || grant.kept > ask.held || grant.term > Terms::TERM_MAX {
+            return Belief::Rubbish;
+        }
+        let deadline = terms.holder_end(first_sent, grant.term);
+        self.removed += slot.install(grant.permits, ask.held - grant.kept, deadline);
+        self.installed += grant.permits;
+        if !grant.term.is_zero() {
+            self.term = grant.term;
+        }
+        self.not_before = now + jittered(grant.ask_after, dice);
+        let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
+        self.phase = if slot.balance().total() == 0 && told_all && ask.want == 0 && ask.waiting == 0 {
+            Phase::Idle
+        } else {
+            Phase::Active
+        };
+        Belief::Installed
+    }
+
+    /// The allocator refused to answer until `retry_after` from now; what is held is as it was.
+    pub fn refused(&mut self, now: Moment, retry_after: Duration, dice: u64) {
+        self.not_before = now + jittered(retry_after, dice);
+        self.phase = Phase::Active;
+    }
+
+    /// The allocator does not know what this session holds: drop it, and count from zero from now on.
+    pub fn forget(&mut self, slot: &Slot) {
+        self.removed += slot.shed(0);
+        self.forgotten = self.spent(slot);
+        self.phase = Phase::Active;
+        self.not_before = Moment::ORIGIN;
+    }
+
+    /// Takes everything that is free out of the slot and returns the final total for the allocator.
+    pub fn close(&mut self, slot: &Slot) -> u64 {
+        self.removed += slot.shed(0);
+        self.spent(slot) - self.forgotten
+    }
+
+    /// Whether there is nothing to lose by forgetting this pool altogether.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::New { .. } | Phase::Idle)
+    }
+
+    /// When the next ask may bring something.
+    pub fn not_before(&self) -> Moment {
+        self.not_before
+    }
+
+    fn attempts(&self, slot: &Slot, seen: Seen) -> u64 {
+        self.spent(slot) + seen.refused
+    }
+
+    fn asked_at(&self) -> Moment {
+        self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
+    }
+}
+
+/// The mean of what `demand_milli` spends in `span`, rounded up.
+fn need_without_stock(demand_milli: u64, span: Duration) -> u64 {
+    let scaled = u128::from(demand_milli) * span.as_nanos();
+    u64::try_from(scaled.div_ceil(1_000_000_000_000)).unwrap_or(u64::MAX)
+}
+
+/// `wait`, stretched by up to [`JITTER_PERCENT`].
+fn jittered(wait: Duration, dice: u64) -> Duration {
+    wait.saturating_add(wait / 100 * u32::try_from(dice % (JITTER_PERCENT + 1)).expect("a percentage"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! One node's side of one pool, one step after another, worked out by hand.
+
+use super::*;
+
+const RTT: Duration = Duration::from_millis(10);
+const TERM: Duration = Duration::from_secs(1);
+
+fn millis(millis: u64) -> Moment {
+    Moment::from_nanos(millis * 1_000_000)
+}
+
+fn grant(kept: u64, permits: u64) -> Grant {
+    Grant { kept, permits, term: TERM, ceiling: 1_000, ask_after: Duration::ZERO, retry_after: None }
+}
+
+fn exact() -> Terms {
+    Terms::try_new(0).expect("no drift")
+}
+
+/// A refill that holds `permits` since 0 ms.
+fn holding(permits: u64) -> (Slot, Refill) {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let seen = Seen { refused: 0, waiting: permits };
+    assert_eq!(refill.write(&slot, seen, millis(0)).want, permits);
+    let belief = refill.believe(&slot, &grant(0, permits), exact(), millis(0), millis(1), 0);
+    assert_eq!(belief, Belief::Installed);
+    (slot, refill)
+}
+
+fn spend(slot: &Slot, permits: u64, now: Moment) {
+    slot.take(permits, now).expect("it is there");
+}
+
+#[test]
+fn an_eager_limit_asks_at_once_and_a_quiet_key_when_it_is_called() {
+    let slot = Slot::new();
+    let mut eager = Refill::new(millis(5), true);
+    assert_eq!(eager.due(&slot, Seen::default(), millis(5), RTT), millis(5));
+    assert_eq!(eager.write(&slot, Seen::default(), millis(5)).want, FIRST_WANT);
+    let quiet = Refill::new(millis(5), false);
+    assert_eq!(quiet.due(&slot, Seen::default(), millis(5), RTT), Moment::NEVER);
+    let refused = Seen { refused: 1, waiting: 0 };
+    assert_eq!(quiet.due(&slot, refused, millis(5), RTT), millis(5));
+}
+
+#[test]
+fn totals_say_what_was_spent_and_what_is_held() {
+    let (slot, mut refill) = holding(100);
+    spend(&slot, 30, millis(10));
+    let ask = refill.write(&slot, Seen { refused: 5, waiting: 20 }, millis(100));
+    assert_eq!((ask.spent_total, ask.held), (30, 70));
+    assert!(ask.demand_milli > 0);
+    // What is spent while the ask is on its way comes off what the answer leaves.
+    spend(&slot, 10, millis(105));
+    refill.believe(&slot, &grant(70, 15), exact(), millis(100), millis(110), 0);
+    assert_eq!(slot.balance().free, 75);
+    assert_eq!(refill.spent(&slot), 40);
+    assert_eq!(slot.deadline(), millis(1_100));
+}
+
+#[test]
+fn what_is_not_kept_is_dropped() {
+    let (slot, mut refill) = holding(100);
+    spend(&slot, 1, millis(500));
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 150 }, millis(900));
+    assert_eq!(ask.held, 99);
+    refill.believe(&slot, &grant(0, 20), exact(), millis(900), millis(1_500), 0);
+    assert_eq!(slot.balance().free, 20);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 20 }, millis(1_500));
+    assert_eq!((ask.spent_total, ask.held), (1, 20));
+}
+
+#[test]
+fn an_answer_that_cannot_be_is_not_installed() {
+    let (slot, mut refill) = holding(10);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 12 }, millis(10));
+    assert_eq!((ask.held, ask.want), (10, 2));
+    for rubbish in [grant(11, 0), grant(10, 3), Grant { term: 3 * TERM, ..grant(10, 2) }] {
+        let belief = refill.believe(&slot, &rubbish, exact(), millis(10), millis(20), 0);
+        assert_eq!(belief, Belief::Rubbish);
+    }
+    assert_eq!(slot.balance().free, 10);
+}
+
+#[test]
+fn it_asks_again_a_few_round_trips_before_it_runs_dry() {
+    let (slot, mut refill) = holding(1_000);
+    // 400/s for six seconds, renewed on the way: the rate is known.
+    let mut now = 0;
+    for _ in 0..60 {
+        now += 100;
+        spend(&slot, 40, millis(now));
+        let ask = refill.write(&slot, Seen::default(), millis(now));
+        refill.believe(&slot, &grant(ask.held, ask.want), exact(), millis(now), millis(now), 0);
+    }
+    let free = slot.balance().free;
+    assert!((440..=460).contains(&free), "a term's worth and three deviations: {free}");
+    // Low water is 3 round trips and 10 ms: 40 ms, 16 permits. But a quarter of the term is kept for renewing.
+    assert!((14..=16).contains(&refill.low_water(RTT)));
+    let due = refill.due(&slot, Seen::default(), millis(now), RTT);
+    assert_eq!(due, millis(now + 750));
+    spend(&slot, free - 20, millis(now));
+    let due = refill.due(&slot, Seen::default(), millis(now), RTT);
+    assert!((millis(now + 5)..=millis(now + 15)).contains(&due), "{due:?}");
+}
+
+#[test]
+fn it_does_not_ask_sooner_than_it_was_told() {
+    let (slot, mut refill) = holding(10);
+    let waiting = Seen { refused: 0, waiting: 50 };
+    refill.write(&slot, waiting, millis(10));
+    let told = Grant { ask_after: Duration::from_millis(100), ..grant(10, 5) };
+    refill.believe(&slot, &told, exact(), millis(10), millis(20), 7);
+    assert_eq!(refill.due(&slot, waiting, millis(30), RTT), millis(127));
+}
+
+#[test]
+fn a_term_without_a_call_gives_everything_back() {
+    let (slot, mut refill) = holding(100);
+    spend(&slot, 40, millis(10));
+    let mut now = millis(10);
+    let mut renewals = 0;
+    while !refill.is_idle() {
+        let due = refill.due(&slot, Seen::default(), now, RTT);
+        assert!(due < now + TERM, "before the lease ends: {due:?} after {now:?}");
+        now = due;
+        let ask = refill.write(&slot, Seen::default(), now);
+        assert_eq!(ask.spent_total, 40);
+        refill.believe(&slot, &grant(ask.held, ask.want), exact(), now, now, 0);
+        renewals += 1;
+    }
+    assert!(renewals <= 4 && now < millis(10) + 3 * TERM, "{renewals} renewals until {now:?}");
+    assert_eq!(slot.balance().total(), 0);
+    assert_eq!(refill.due(&slot, Seen::default(), now, RTT), Moment::NEVER);
+}
+
+#[test]
+fn an_ended_lease_is_given_back_and_never_spent() {
+    let (slot, mut refill) = holding(100);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 50 }, millis(1_000));
+    assert_eq!((ask.spent_total, ask.held, ask.want), (0, 0, 50));
+}
+
+#[test]
+fn an_allocator_that_forgot_is_told_from_zero() {
+    let (slot, mut refill) = holding(100);
+    spend(&slot, 40, millis(10));
+    refill.forget(&slot);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 7 }, millis(20));
+    assert_eq!((ask.spent_total, ask.held), (0, 0));
+    refill.believe(&slot, &grant(0, 7), exact(), millis(20), millis(25), 0);
+    spend(&slot, 3, millis(30));
+    assert_eq!(refill.write(&slot, Seen { refused: 0, waiting: 4 }, millis(40)).spent_total, 3);
+    assert_eq!(refill.close(&slot), 3);
+}

@@ -1,0 +1,301 @@
+//! The background task: one per client. It looks which pools are due, asks for all of them in one exchange, and
+//! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
+
+use crate::backoff::Backoff;
+use crate::client::Shared;
+use crate::local_pool::{Condition, LocalPool, Standing};
+use crate::refill::Belief;
+use crate::transport::{ExchangeError, Transport, excerpt};
+use lessor_protocol::wire::{
+    ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, SpentBody, code,
+};
+use lessor_protocol::{Answer, Grant, Moment, PERMITS_MAX, Refusal, Terms};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Pools that are due within this time go along with one that is due now.
+const TOGETHER: Duration = Duration::from_millis(1);
+
+/// Longest sleep: a pool whose handles are gone is forgotten at the next look.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Each new round trip counts an eighth: one slow answer does not scare it, a slower network is learnt in a few.
+const RTT_PART: u32 = 8;
+
+/// Round trip to reckon with until one was measured.
+const RTT_UNTOLD: Duration = Duration::from_millis(2);
+
+/// Longest that a stopping client waits for its goodbye to be heard.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Told to stop: say goodbye and answer on this.
+pub(crate) type Stop = oneshot::Receiver<oneshot::Sender<()>>;
+
+pub(crate) struct Refiller {
+    shared: Arc<Shared>,
+    transport: Transport,
+    node: String,
+    terms: Terms,
+    session: u64,
+    seq: u64,
+    rtt: Duration,
+    backoff: Backoff,
+    /// After a failure, nothing is sent before this.
+    quiet_until: Moment,
+    /// Where jitter comes from.
+    dice: fastrand::Rng,
+}
+
+impl Refiller {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        transport: Transport,
+        node: String,
+        terms: Terms,
+        mut dice: fastrand::Rng,
+    ) -> Self {
+        Refiller {
+            shared,
+            transport,
+            node,
+            terms,
+            session: dice.u64(1..=PERMITS_MAX),
+            seq: 0,
+            rtt: RTT_UNTOLD,
+            backoff: Backoff::new(),
+            quiet_until: Moment::ORIGIN,
+            dice,
+        }
+    }
+
+    /// Runs until it is told to stop, or the client is gone.
+    pub(crate) async fn run(mut self, mut stop: Stop) {
+        loop {
+            let (due, next) = self.look();
+            let told = if due.is_empty() {
+                let sleep = next.since(self.shared.clock.now()).min(LOOK_AGAIN);
+                tokio::select! {
+                    told = &mut stop => Some(told),
+                    () = self.shared.wake.notified() => None,
+                    () = tokio::time::sleep(sleep) => None,
+                }
+            } else {
+                tokio::select! {
+                    told = &mut stop => Some(told),
+                    () = self.exchange(due) => None,
+                }
+            };
+            match told {
+                None => {}
+                Some(Ok(done)) => return self.goodbye(done).await,
+                Some(Err(_)) => return self.shared.close(),
+            }
+        }
+    }
+
+    /// The first exchange, before anybody relies on it: with no asks it only shows that somebody answers.
+    pub(crate) async fn greet(&mut self) -> Result<(), ExchangeError> {
+        self.send(vec![]).await.map(|_| ())
+    }
+
+    /// Which pools are due now, and when the next one will be.
+    fn look(&mut self) -> (Vec<Arc<LocalPool>>, Moment) {
+        let now = self.shared.clock.now();
+        if now < self.quiet_until {
+            return (vec![], self.quiet_until);
+        }
+        let (mut due, mut next) = (vec![], Moment::NEVER);
+        for pool in self.shared.pools() {
+            let refill = pool.refill();
+            if now >= refill.not_before() {
+                pool.listen(true);
+            } else {
+                next = next.min(refill.not_before());
+            }
+            let when = refill.due(&pool.slot, pool.seen(), now, self.rtt);
+            drop(refill);
+            if when <= now + TOGETHER && due.len() < ASKS_MAX {
+                due.push(pool);
+            } else {
+                next = next.min(when);
+            }
+        }
+        (due, next)
+    }
+
+    /// Asks for `pools`, all at once.
+    async fn exchange(&mut self, pools: Vec<Arc<LocalPool>>) {
+        let first_sent = self.shared.clock.now();
+        let asks = pools
+            .iter()
+            .map(|pool| {
+                pool.listen(false);
+                let ask = pool.refill().write(&pool.slot, pool.seen(), first_sent);
+                AskBody::of(&pool.name.limit, pool.name.key.as_deref(), ask)
+            })
+            .collect();
+        let answer = self.send(asks).await.and_then(|response| matching(response, &pools));
+        self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
+        match answer {
+            Ok(grants) => self.answered(&pools, &grants, first_sent),
+            Err(error) => self.failed(&pools, &error),
+        }
+    }
+
+    async fn send(&mut self, asks: Vec<AskBody>) -> Result<LeasesResponse, ExchangeError> {
+        self.seq += 1;
+        let request = LeasesRequest { node: self.node.clone(), session: self.session, seq: self.seq, asks };
+        let sent = self.shared.clock.now();
+        let response = self.transport.leases(&request).await?;
+        let took = self.shared.clock.now().since(sent);
+        self.rtt = self.rtt - self.rtt / RTT_PART + took / RTT_PART;
+        Ok(response)
+    }
+
+    fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], first_sent: Moment) {
+        self.backoff.succeeded();
+        self.shared.reachable(true);
+        let mut renew_session = false;
+        for (pool, body) in pools.iter().zip(grants) {
+            match body.answer() {
+                Ok(Answer::Grant(grant)) => self.granted(pool, &grant, first_sent),
+                Ok(Answer::Refusal(refusal)) => self.refused(pool, refusal),
+                Err(error) => renew_session |= self.disputed(pool, error),
+            }
+        }
+        if renew_session {
+            self.begin_session();
+        }
+    }
+
+    fn granted(&mut self, pool: &Arc<LocalPool>, grant: &Grant, first_sent: Moment) {
+        let now = self.shared.clock.now();
+        let mut refill = pool.refill();
+        let belief = refill.believe(&pool.slot, grant, self.terms, first_sent, now, self.dice.u64(..));
+        pool.set_low_water(refill.low_water(self.rtt));
+        pool.listen(refill.not_before() <= now);
+        drop(refill);
+        match belief {
+            Belief::Installed => {
+                let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
+                self.stand(pool, Condition::Good, grant.ceiling, chance);
+                pool.call_first();
+            }
+            Belief::Rubbish => {
+                tracing::warn!(limit = %excerpt(&pool.name.limit), ?grant, "ignored a grant that cannot be");
+            }
+        }
+    }
+
+    fn refused(&mut self, pool: &Arc<LocalPool>, refusal: Refusal) {
+        let now = self.shared.clock.now();
+        pool.refill().refused(now, refusal.retry_after.min(LOOK_AGAIN), self.dice.u64(..));
+        self.stand(pool, Condition::Good, pool.standing().ceiling, now + refusal.retry_after);
+    }
+
+    /// The allocator found something wrong with our ask. True if the whole session should begin again.
+    fn disputed(&mut self, pool: &Arc<LocalPool>, error: &ErrorBody) -> bool {
+        let now = self.shared.clock.now();
+        match error.code.as_str() {
+            code::LEASE_UNKNOWN => {
+                pool.refill().forget(&pool.slot);
+                pool.listen(true);
+                false
+            }
+            code::TOTALS_WRONG | code::STALE_SEQUENCE => true,
+            _ => {
+                // Somebody may configure the limit later: look again now and then.
+                pool.refill().refused(now, LOOK_AGAIN, self.dice.u64(..));
+                if pool.standing().condition != Condition::Unknown {
+                    tracing::error!(
+                        limit = %excerpt(&pool.name.limit), code = %excerpt(&error.code),
+                        detail = %excerpt(&error.detail), "the allocator lends nothing from this limit"
+                    );
+                }
+                self.stand(pool, Condition::Unknown, pool.standing().ceiling, now + LOOK_AGAIN);
+                pool.call_all();
+                false
+            }
+        }
+    }
+
+    fn failed(&mut self, pools: &[Arc<LocalPool>], error: &ExchangeError) {
+        self.shared.failed_exchanges.fetch_add(1, Ordering::Relaxed);
+        let now = self.shared.clock.now();
+        self.quiet_until = now + self.backoff.failed(self.dice.u64(..));
+        if self.shared.reachable(false) {
+            tracing::warn!(%error, "no exchange with the allocator; spending what is leased");
+        }
+        for pool in pools {
+            if pool.standing().condition == Condition::Good {
+                self.stand(pool, Condition::Unreachable, pool.standing().ceiling, self.quiet_until);
+            }
+        }
+    }
+
+    fn stand(&self, pool: &LocalPool, condition: Condition, ceiling: u64, chance: Moment) {
+        pool.set_standing(Standing { condition, ceiling, chance, rtt: self.rtt });
+    }
+
+    /// Starts over as a new session, which owns nothing: the allocator and we do not agree on the old one.
+    fn begin_session(&mut self) {
+        tracing::warn!("the allocator disputes our totals; starting a new session");
+        self.session = self.dice.u64(1..=PERMITS_MAX);
+        self.seq = 0;
+        for pool in self.shared.pools() {
+            pool.refill().forget(&pool.slot);
+            pool.listen(true);
+        }
+    }
+
+    /// Closes every pool and gives everything back.
+    async fn goodbye(mut self, done: oneshot::Sender<()>) {
+        self.shared.close();
+        let pools = self.shared.pools();
+        let spent: Vec<SpentBody> = pools
+            .iter()
+            .map(|pool| SpentBody {
+                limit: pool.name.limit.clone(),
+                key: pool.name.key.clone(),
+                spent_total: pool.refill().close(&pool.slot),
+            })
+            .collect();
+        let said = tokio::time::timeout(GOODBYE, async {
+            for part in spent.chunks(ASKS_MAX) {
+                self.seq += 1;
+                let request = LeaveRequest { session: self.session, seq: self.seq, spent: part.to_vec() };
+                self.transport.leave(&self.node, &request).await?;
+                self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok::<(), ExchangeError>(())
+        });
+        match said.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "could not give the leases back; they end by themselves")
+            }
+            Err(_) => tracing::warn!("could not give the leases back in time; they end by themselves"),
+        }
+        // Nobody may be waiting any more.
+        let _ = done.send(());
+    }
+}
+
+/// The grants of a response that answers exactly what was asked.
+fn matching(response: LeasesResponse, pools: &[Arc<LocalPool>]) -> Result<Vec<GrantBody>, ExchangeError> {
+    let named =
+        |pool: &LocalPool, body: &GrantBody| pool.name.limit == body.limit && pool.name.key == body.key;
+    if response.grants.len() != pools.len() {
+        let (got, asked) = (response.grants.len(), pools.len());
+        return Err(ExchangeError::Rubbish(format!("{got} grants for {asked} asks")));
+    }
+    match pools.iter().zip(&response.grants).find(|(pool, body)| !named(pool, body)) {
+        Some((pool, _)) => Err(ExchangeError::Rubbish(format!(
+            "a grant for another limit than {}",
+            excerpt(&pool.name.limit)
+        ))),
+        None => Ok(response.grants),
+    }
+}

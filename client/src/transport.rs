@@ -1,0 +1,141 @@
+//! HTTP to the allocator. It sends one body and reads one bounded body back; it never retries: what to do about a
+//! failure is the background task's to say.
+
+use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveRequest};
+use std::time::Duration;
+
+/// Largest answer that is read. A thousand grants take a third of a megabyte.
+const BODY_MAX: usize = 4 << 20;
+
+/// What of a foreign text is worth showing.
+const EXCERPT_MAX: usize = 200;
+
+/// Why an exchange came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The address is none that can be spoken to.
+    #[error("{url:?} is not the address of an allocator: {reason}")]
+    Address {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No connection, no answer, or not in time.
+    #[error("the allocator could not be reached: {0}")]
+    Unreachable(String),
+    /// An answer that is not 200.
+    #[error("the allocator answered {status}: {excerpt}")]
+    Status {
+        /// The HTTP status.
+        status: u16,
+        /// The beginning of what it said.
+        excerpt: String,
+    },
+    /// A body that is not an answer.
+    #[error("the allocator's answer is not one: {0}")]
+    Rubbish(String),
+    /// Called outside a tokio runtime.
+    #[error("a client needs a tokio runtime with time and IO enabled to refill its leases")]
+    NoRuntime,
+}
+
+/// The way to one allocator.
+#[derive(Clone, Debug)]
+pub(crate) struct Transport {
+    http: reqwest::Client,
+    base: reqwest::Url,
+}
+
+impl Transport {
+    pub(crate) fn try_new(url: &str, timeout: Duration) -> Result<Self, ExchangeError> {
+        let address = |reason: String| ExchangeError::Address { url: excerpt(url), reason };
+        let base = reqwest::Url::parse(url).map_err(|error| address(error.to_string()))?;
+        if base.scheme() != "http" || base.cannot_be_a_base() {
+            return Err(address("use http://host:port".to_owned()));
+        }
+        let http = reqwest::Client::builder()
+            .timeout(timeout)
+            .connect_timeout(timeout)
+            .tcp_nodelay(true)
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| address(error.to_string()))?;
+        Ok(Transport { http, base })
+    }
+
+    pub(crate) async fn leases(&self, request: &LeasesRequest) -> Result<LeasesResponse, ExchangeError> {
+        let body = self.post(LEASES_PATH, request).await?;
+        serde_json::from_slice(&body).map_err(|error| ExchangeError::Rubbish(error.to_string()))
+    }
+
+    pub(crate) async fn leave(&self, node: &str, request: &LeaveRequest) -> Result<(), ExchangeError> {
+        // A node's name may hold slashes and colons, in a path segment they are escaped.
+        let mut path = reqwest::Url::parse("http://x/v1/nodes").expect("a constant");
+        path.path_segments_mut().expect("http has a path").push(node).push("leave");
+        self.post(path.path(), request).await.map(|_| ())
+    }
+
+    async fn post<T: serde::Serialize>(&self, path: &str, body: &T) -> Result<Vec<u8>, ExchangeError> {
+        let unreachable = |error: reqwest::Error| ExchangeError::Unreachable(chain(&error));
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        let mut response = self.http.post(url).json(body).send().await.map_err(unreachable)?;
+        let status = response.status();
+        let mut read = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if read.len() + chunk.len() > BODY_MAX {
+                return Err(ExchangeError::Rubbish(format!("more than {BODY_MAX} bytes")));
+            }
+            read.extend_from_slice(&chunk);
+        }
+        if status != reqwest::StatusCode::OK {
+            let excerpt = excerpt(&String::from_utf8_lossy(&read));
+            return Err(ExchangeError::Status { status: status.as_u16(), excerpt });
+        }
+        Ok(read)
+    }
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    excerpt(&text)
+}
+
+/// The beginning of a text that somebody else wrote, harmless in a log line.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_spoken_to_is_refused_with_a_reason() {
+        let error = |url: &str| {
+            Transport::try_new(url, Duration::from_secs(1)).map(|_| ()).map_err(|e| e.to_string())
+        };
+        assert_eq!(
+            error("localhost:7400"),
+            Err("\"localhost:7400\" is not the address of an allocator: use http://host:port".to_owned())
+        );
+        assert!(error("").is_err());
+        assert!(error("https://a:1").is_err(), "this build speaks no TLS");
+        assert!(error("http://127.0.0.1:7400/behind/a/proxy").is_ok());
+    }
+
+    #[test]
+    fn foreign_text_is_cut_and_kept_on_one_line() {
+        assert_eq!(excerpt("a\nb\u{1b}[31m"), "a b [31m");
+        assert_eq!(excerpt(&"x".repeat(1_000)).len(), EXCERPT_MAX);
+    }
+}
