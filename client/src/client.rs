@@ -1,10 +1,11 @@
 //! The client: where handles come from and the background task is owned.
 
 use crate::limit::Limit;
-use crate::local_pool::{Condition, LocalPool, PoolName, Standing};
+use crate::local_pool::{Condition, LocalPool, PoolName};
 use crate::refiller::Refiller;
 use crate::transport::{ExchangeError, Transport};
-use lessor_protocol::{Clock, Key, LimitName, NodeName, Terms};
+use arc_swap::ArcSwap;
+use lessor_protocol::{Key, LimitName, NodeName, Terms};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -187,11 +188,13 @@ fn unseeded() -> fastrand::Rng {
 /// What handles and the background task share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) clock: Clock,
     pub(crate) wake: Arc<Notify>,
     pub(crate) exchanges: AtomicU64,
     pub(crate) failed_exchanges: AtomicU64,
     unreachable: AtomicBool,
+    /// The limits without a key: few, never forgotten, and looked up by whoever keeps no handle.
+    limits: ArcSwap<HashMap<String, Arc<LocalPool>>>,
+    /// All pools. Changes to `limits` are made under this lock too.
     pools: Mutex<Pools>,
 }
 
@@ -204,38 +207,46 @@ struct Pools {
 impl Shared {
     fn new() -> Self {
         Shared {
-            clock: Clock::since_boot(),
             wake: Arc::new(Notify::new()),
             exchanges: AtomicU64::new(0),
             failed_exchanges: AtomicU64::new(0),
             unreachable: AtomicBool::new(false),
+            limits: ArcSwap::default(),
             pools: Mutex::new(Pools::default()),
         }
     }
 
     /// The handle to a limit and key, made on first use.
     pub(crate) fn limit(self: &Arc<Self>, limit: &str, key: Option<&str>) -> Limit {
-        let name = PoolName { limit: limit.to_owned(), key: key.map(str::to_owned) };
-        let mut pools = self.lock();
-        let pool = match pools.by_name.get(&name) {
-            Some(pool) => pool.clone(),
-            None => {
-                let (pool, known) = self.make(name.clone(), pools.closed);
-                if known {
-                    pools.by_name.insert(name, pool.clone());
-                }
-                pool
-            }
-        };
-        drop(pools);
+        let known = if key.is_none() { self.limits.load().get(limit).cloned() } else { None };
+        let pool = known.unwrap_or_else(|| {
+            self.find_or_make(PoolName { limit: limit.to_owned(), key: key.map(str::to_owned) })
+        });
         Limit::new(pool, self.clone())
+    }
+
+    fn find_or_make(&self, name: PoolName) -> Arc<LocalPool> {
+        let mut pools = self.lock();
+        if let Some(pool) = pools.by_name.get(&name) {
+            return pool.clone();
+        }
+        let (pool, known) = self.make(name.clone(), pools.closed);
+        if known {
+            if name.key.is_none() {
+                let mut limits = HashMap::clone(&self.limits.load());
+                limits.insert(name.limit.clone(), pool.clone());
+                self.limits.store(Arc::new(limits));
+            }
+            pools.by_name.insert(name, pool.clone());
+        }
+        pool
     }
 
     /// A pool, and whether the background task is to know it: a name that cannot be is never sent.
     fn make(&self, name: PoolName, closed: bool) -> (Arc<LocalPool>, bool) {
         let wrong = LimitName::try_new(&name.limit).err().or_else(|| Key::try_new(name.key.as_ref()?).err());
         let eager = name.key.is_none() && wrong.is_none();
-        let pool = Arc::new(LocalPool::new(name, eager, self.wake.clone(), self.clock));
+        let pool = Arc::new(LocalPool::new(name, eager, self.wake.clone()));
         let condition = match &wrong {
             _ if closed => Condition::Closed,
             Some(error) => {
@@ -244,7 +255,7 @@ impl Shared {
             }
             None => Condition::Good,
         };
-        pool.set_standing(Standing { condition, ..pool.standing() });
+        pool.set_condition(condition);
         if eager {
             pool.nudge();
         }
@@ -271,8 +282,8 @@ impl Shared {
         let mut pools = self.lock();
         pools.closed = true;
         for pool in pools.by_name.values() {
-            pool.set_standing(Standing { condition: Condition::Closed, ..pool.standing() });
-            pool.refill().close(&pool.slot);
+            pool.set_condition(Condition::Closed);
+            pool.refill().close(pool.slot());
             pool.call_all();
         }
     }

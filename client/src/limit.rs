@@ -40,7 +40,7 @@ impl Limit {
     /// synchronise.
     #[inline]
     pub fn try_acquire(&self, permits: u64) -> Result<(), Refusal> {
-        self.pool.take(permits, false).map_err(|_| self.pool.refuse(permits))
+        self.pool.try_acquire(permits)
     }
 
     /// Spends `permits`, waiting for them if need be, first come, first served.

@@ -5,12 +5,17 @@ use crate::line::Line;
 use crate::refill::{Refill, Seen};
 use crate::refusal::Refusal;
 use crate::slot::{SLOT_MAX, Short, Slot};
-use arc_swap::ArcSwap;
 use lessor_protocol::{Clock, Moment};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+
+/// Round trip to reckon with until one was measured, in microseconds.
+const RTT_UNTOLD_US: u32 = 1_000;
+
+/// What every deadline on a node is counted on.
+pub(crate) const CLOCK: Clock = Clock::since_boot();
 
 /// The name of a pool: a limit, and a key if it is keyed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +24,7 @@ pub(crate) struct PoolName {
     pub(crate) key: Option<String>,
 }
 
-/// What the last exchange said about the pool; replaced as a whole.
+/// What the last exchange said about the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) condition: Condition,
@@ -33,6 +38,7 @@ pub(crate) struct Standing {
 
 /// How things stand between this process and the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Condition {
     /// Asked, or about to be.
     Good,
@@ -44,59 +50,91 @@ pub(crate) enum Condition {
     Closed,
 }
 
+impl Condition {
+    fn from_u8(condition: u8) -> Self {
+        const ALL: [Condition; 4] =
+            [Condition::Good, Condition::Unreachable, Condition::Unknown, Condition::Closed];
+        ALL[usize::from(condition)]
+    }
+}
+
+/// All that a call reads or writes, admitted or refused, in one cache line: a process that calls its vendor now and
+/// then finds it cold, and each further line would be another wait for memory.
 #[derive(Debug)]
-pub(crate) struct LocalPool {
-    pub(crate) name: PoolName,
-    pub(crate) slot: Slot,
-    /// Free permits below which a spender wakes the background task. Written by that task.
-    low_water: AtomicU64,
+#[repr(align(64))]
+struct Hot {
+    slot: Slot,
     /// Permits that callers in line want. While there is a line, nobody overtakes it.
     queued: AtomicU64,
-    /// Whether the background task knows already that it is wanted.
-    nudged: AtomicBool,
     /// Permits refused so far, in total; admitted ones show in the slot.
     refused: AtomicU64,
-    standing: ArcSwap<Standing>,
+    /// The parts of [`Standing`]. Each is true by itself: they make hints and refusals, never an admission.
+    ceiling: AtomicU64,
+    chance: AtomicU64,
+    rtt_us: AtomicU32,
+    condition: AtomicU8,
+    /// Whether the background task knows already that it is wanted.
+    nudged: AtomicBool,
+    /// Free permits below which a spender wakes the background task. Written by that task.
+    low_water: AtomicU32,
+}
+
+/// What this process holds of one pool.
+#[derive(Debug)]
+pub(crate) struct LocalPool {
+    hot: Hot,
+    pub(crate) name: PoolName,
     line: Mutex<Line>,
     refill: Mutex<Refill>,
     wake: Arc<Notify>,
-    clock: Clock,
 }
 
 impl LocalPool {
-    pub(crate) fn new(name: PoolName, eager: bool, wake: Arc<Notify>, clock: Clock) -> Self {
-        let standing = Standing {
-            condition: Condition::Good,
-            ceiling: lessor_protocol::PERMITS_MAX,
-            chance: Moment::ORIGIN,
-            rtt: Duration::from_millis(1),
-        };
+    pub(crate) fn new(name: PoolName, eager: bool, wake: Arc<Notify>) -> Self {
         LocalPool {
+            hot: Hot {
+                slot: Slot::new(),
+                queued: AtomicU64::new(0),
+                refused: AtomicU64::new(0),
+                ceiling: AtomicU64::new(lessor_protocol::PERMITS_MAX),
+                chance: AtomicU64::new(0),
+                rtt_us: AtomicU32::new(RTT_UNTOLD_US),
+                condition: AtomicU8::new(Condition::Good as u8),
+                nudged: AtomicBool::new(false),
+                low_water: AtomicU32::new(0),
+            },
             name,
-            slot: Slot::new(),
-            low_water: AtomicU64::new(0),
-            queued: AtomicU64::new(0),
-            nudged: AtomicBool::new(false),
-            refused: AtomicU64::new(0),
-            standing: ArcSwap::from_pointee(standing),
             line: Mutex::new(Line::default()),
-            refill: Mutex::new(Refill::new(clock.now(), eager)),
+            refill: Mutex::new(Refill::new(CLOCK.now(), eager)),
             wake,
-            clock,
+        }
+    }
+
+    /// Spends `permits` now, or says why not.
+    #[inline]
+    pub(crate) fn try_acquire(&self, permits: u64) -> Result<(), Refusal> {
+        let now = CLOCK.now();
+        match self.take_at(permits, false, now) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.refuse_at(permits, now)),
         }
     }
 
     /// Spends `permits` if they are there. Nobody overtakes the line; `first` says that it is the caller's turn.
     /// A failure is not counted: the caller may be about to wait.
-    #[inline]
     pub(crate) fn take(&self, permits: u64, first: bool) -> Result<(), Short> {
+        self.take_at(permits, first, CLOCK.now())
+    }
+
+    #[inline]
+    fn take_at(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
         if permits == 0 {
             return Ok(());
         }
-        if !first && self.queued.load(Ordering::Relaxed) > 0 {
+        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
             return Err(Short::Empty);
         }
-        self.slot.take(permits, self.clock.now()).map(|left| self.spent_down_to(left))
+        self.hot.slot.take(permits, now).map(|left| self.spent_down_to(left))
     }
 
     /// Sets `permits` aside, see [`Slot::hold`]; otherwise as [`LocalPool::take`].
@@ -104,48 +142,51 @@ impl LocalPool {
         if permits == 0 {
             return Ok(());
         }
-        if !first && self.queued.load(Ordering::Relaxed) > 0 {
+        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
             return Err(Short::Empty);
         }
-        self.slot.hold(permits, self.clock.now()).map(|_| ())
+        self.hot.slot.hold(permits, CLOCK.now()).map(|_| ())
     }
 
     /// Spends what [`LocalPool::hold`] set aside.
     pub(crate) fn spend_held(&self, permits: u64) {
-        self.spent_down_to(self.slot.spend_held(permits));
+        self.spent_down_to(self.hot.slot.spend_held(permits));
     }
 
     /// Frees what [`LocalPool::hold`] set aside, for whoever is in line.
     pub(crate) fn put_back(&self, permits: u64) {
-        self.slot.put_back(permits);
-        if self.queued.load(Ordering::Relaxed) > 0 {
+        self.hot.slot.put_back(permits);
+        if self.hot.queued.load(Ordering::Relaxed) > 0 {
             self.call_first();
         }
     }
 
     #[inline]
     fn spent_down_to(&self, left: u64) {
-        if left < self.low_water.load(Ordering::Relaxed) {
+        if left < u64::from(self.hot.low_water.load(Ordering::Relaxed)) {
             self.nudge();
         }
     }
 
     /// Why `permits` cannot be had; counts the attempt, once for each call that ends with it.
-    #[cold]
     pub(crate) fn refuse(&self, permits: u64) -> Refusal {
+        self.refuse_at(permits, CLOCK.now())
+    }
+
+    // Not marked cold: with a quota worth leasing, a refusal is as ordinary as an admission, and has to be as cheap.
+    fn refuse_at(&self, permits: u64, now: Moment) -> Refusal {
         if let Some(refusal) = self.for_good(permits) {
             return refusal;
         }
-        self.refused.fetch_add(permits, Ordering::Relaxed);
+        self.hot.refused.fetch_add(permits, Ordering::Relaxed);
         self.nudge();
-        self.not_now()
+        self.not_now_at(now)
     }
 
     /// The refusal that waiting will not change, if there is one.
     pub(crate) fn for_good(&self, permits: u64) -> Option<Refusal> {
-        let standing = self.standing.load();
-        let ceiling = standing.ceiling.min(SLOT_MAX);
-        match standing.condition {
+        let ceiling = self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX);
+        match self.condition() {
             Condition::Closed => Some(Refusal::Closed),
             Condition::Unknown => Some(Refusal::Unavailable),
             Condition::Good | Condition::Unreachable if permits > ceiling => {
@@ -162,53 +203,84 @@ impl LocalPool {
 
     /// The refusal of the moment.
     pub(crate) fn not_now(&self) -> Refusal {
-        let (now, standing) = (self.clock.now(), self.standing.load());
-        if standing.condition == Condition::Unreachable && now >= self.slot.deadline() {
+        self.not_now_at(CLOCK.now())
+    }
+
+    fn not_now_at(&self, now: Moment) -> Refusal {
+        if self.condition() == Condition::Unreachable && now >= self.hot.slot.deadline() {
             return Refusal::Unavailable;
         }
-        Refusal::Empty { retry_after: standing.chance.since(now).max(standing.rtt) }
+        let chance = Moment::from_nanos(self.hot.chance.load(Ordering::Relaxed)).since(now);
+        let rtt = Duration::from_micros(u64::from(self.hot.rtt_us.load(Ordering::Relaxed)));
+        Refusal::Empty { retry_after: chance.max(rtt) }
     }
 
     /// Tells the background task that it is wanted, unless it knows. At most once until it has looked: this is
     /// the only thing a spend can do that touches the runtime.
-    #[cold]
+    #[inline]
     pub(crate) fn nudge(&self) {
-        if !self.nudged.load(Ordering::Relaxed) && !self.nudged.swap(true, Ordering::AcqRel) {
+        if !self.hot.nudged.load(Ordering::Relaxed) {
+            self.wake_task();
+        }
+    }
+
+    #[cold]
+    fn wake_task(&self) {
+        if !self.hot.nudged.swap(true, Ordering::AcqRel) {
             self.wake.notify_one();
         }
     }
 
     /// From now on a nudge is heard again, or (`false`) it is not needed until the task looks by itself.
     pub(crate) fn listen(&self, listen: bool) {
-        self.nudged.store(!listen, Ordering::Release);
+        self.hot.nudged.store(!listen, Ordering::Release);
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        **self.standing.load()
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.hot.slot
+    }
+
+    pub(crate) fn condition(&self) -> Condition {
+        Condition::from_u8(self.hot.condition.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn ceiling(&self) -> u64 {
+        self.hot.ceiling.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_condition(&self, condition: Condition) {
+        self.hot.condition.store(condition as u8, Ordering::Relaxed);
     }
 
     pub(crate) fn set_standing(&self, standing: Standing) {
-        self.standing.store(Arc::new(standing));
+        self.set_condition(standing.condition);
+        self.hot.ceiling.store(standing.ceiling, Ordering::Relaxed);
+        self.hot.chance.store(standing.chance.as_nanos(), Ordering::Relaxed);
+        let rtt = u32::try_from(standing.rtt.as_micros()).unwrap_or(u32::MAX);
+        self.hot.rtt_us.store(rtt, Ordering::Relaxed);
     }
 
     pub(crate) fn set_low_water(&self, permits: u64) {
-        self.low_water.store(permits, Ordering::Relaxed);
+        self.hot.low_water.store(u32::try_from(permits).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     /// What the handles have seen so far.
     pub(crate) fn seen(&self) -> Seen {
-        Seen { refused: self.refused.load(Ordering::Relaxed), waiting: self.queued.load(Ordering::Relaxed) }
+        Seen {
+            refused: self.hot.refused.load(Ordering::Relaxed),
+            waiting: self.hot.queued.load(Ordering::Relaxed),
+        }
     }
 
     /// Permits that can be spent at this moment.
     pub(crate) fn available(&self) -> u64 {
-        if self.clock.now() < self.slot.deadline() { self.slot.balance().free } else { 0 }
+        if CLOCK.now() < self.hot.slot.deadline() { self.hot.slot.balance().free } else { 0 }
     }
 
     /// The line, with the count of permits that it wants.
     pub(crate) fn line(&self) -> (MutexGuard<'_, Line>, &AtomicU64) {
         // A line is a list of wakers: nothing that a panic elsewhere could have left half done.
-        (self.line.lock().unwrap_or_else(PoisonError::into_inner), &self.queued)
+        (self.line.lock().unwrap_or_else(PoisonError::into_inner), &self.hot.queued)
     }
 
     /// Wakes the first in line: there may be something for it.

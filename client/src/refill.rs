@@ -132,9 +132,11 @@ impl Refill {
         renew.min((now + lasts.saturating_sub(low_water)).max(self.not_before))
     }
 
-    /// Free permits below which a spender should wake the background task: what lasts a few round trips.
+    /// Free permits below which a spender should wake the background task: half of what it plans to ask again at.
+    /// The plan is kept by a timer, at no cost to any caller; a nudge is for demand that runs ahead of it.
     pub fn low_water(&self, rtt: Duration) -> u64 {
-        need_without_stock(self.demand.milli(), rtt * LOW_WATER_RTTS + GUARD)
+        let spent = u128::from(self.demand.milli()) * (rtt * LOW_WATER_RTTS + GUARD).as_nanos();
+        u64::try_from(spent / 2_000_000_000_000).unwrap_or(u64::MAX)
     }
 
     /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
@@ -231,12 +233,6 @@ impl Refill {
     fn asked_at(&self) -> Moment {
         self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
     }
-}
-
-/// The mean of what `demand_milli` spends in `span`, rounded up.
-fn need_without_stock(demand_milli: u64, span: Duration) -> u64 {
-    let scaled = u128::from(demand_milli) * span.as_nanos();
-    u64::try_from(scaled.div_ceil(1_000_000_000_000)).unwrap_or(u64::MAX)
 }
 
 /// `wait`, stretched by up to [`JITTER_PERCENT`].

@@ -3,8 +3,8 @@
 
 use crate::backoff::Backoff;
 use crate::client::Shared;
-use crate::local_pool::{Condition, LocalPool, Standing};
-use crate::refill::Belief;
+use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
+use crate::refill::{Belief, Seen};
 use crate::transport::{ExchangeError, Transport, excerpt};
 use lessor_protocol::wire::{
     ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, SpentBody, code,
@@ -75,7 +75,7 @@ impl Refiller {
         loop {
             let (due, next) = self.look();
             let told = if due.is_empty() {
-                let sleep = next.since(self.shared.clock.now()).min(LOOK_AGAIN);
+                let sleep = next.since(CLOCK.now()).min(LOOK_AGAIN);
                 tokio::select! {
                     told = &mut stop => Some(told),
                     () = self.shared.wake.notified() => None,
@@ -102,7 +102,7 @@ impl Refiller {
 
     /// Which pools are due now, and when the next one will be.
     fn look(&mut self) -> (Vec<Arc<LocalPool>>, Moment) {
-        let now = self.shared.clock.now();
+        let now = CLOCK.now();
         if now < self.quiet_until {
             return (vec![], self.quiet_until);
         }
@@ -114,7 +114,7 @@ impl Refiller {
             } else {
                 next = next.min(refill.not_before());
             }
-            let when = refill.due(&pool.slot, pool.seen(), now, self.rtt);
+            let when = refill.due(pool.slot(), pool.seen(), now, self.rtt);
             drop(refill);
             if when <= now + TOGETHER && due.len() < ASKS_MAX {
                 due.push(pool);
@@ -127,12 +127,12 @@ impl Refiller {
 
     /// Asks for `pools`, all at once.
     async fn exchange(&mut self, pools: Vec<Arc<LocalPool>>) {
-        let first_sent = self.shared.clock.now();
+        let first_sent = CLOCK.now();
         let asks = pools
             .iter()
             .map(|pool| {
                 pool.listen(false);
-                let ask = pool.refill().write(&pool.slot, pool.seen(), first_sent);
+                let ask = pool.refill().write(pool.slot(), pool.seen(), first_sent);
                 AskBody::of(&pool.name.limit, pool.name.key.as_deref(), ask)
             })
             .collect();
@@ -147,9 +147,9 @@ impl Refiller {
     async fn send(&mut self, asks: Vec<AskBody>) -> Result<LeasesResponse, ExchangeError> {
         self.seq += 1;
         let request = LeasesRequest { node: self.node.clone(), session: self.session, seq: self.seq, asks };
-        let sent = self.shared.clock.now();
+        let sent = CLOCK.now();
         let response = self.transport.leases(&request).await?;
-        let took = self.shared.clock.now().since(sent);
+        let took = CLOCK.now().since(sent);
         self.rtt = self.rtt - self.rtt / RTT_PART + took / RTT_PART;
         Ok(response)
     }
@@ -171,9 +171,9 @@ impl Refiller {
     }
 
     fn granted(&mut self, pool: &Arc<LocalPool>, grant: &Grant, first_sent: Moment) {
-        let now = self.shared.clock.now();
+        let now = CLOCK.now();
         let mut refill = pool.refill();
-        let belief = refill.believe(&pool.slot, grant, self.terms, first_sent, now, self.dice.u64(..));
+        let belief = refill.believe(pool.slot(), grant, self.terms, first_sent, now, self.dice.u64(..));
         pool.set_low_water(refill.low_water(self.rtt));
         pool.listen(refill.not_before() <= now);
         drop(refill);
@@ -190,17 +190,17 @@ impl Refiller {
     }
 
     fn refused(&mut self, pool: &Arc<LocalPool>, refusal: Refusal) {
-        let now = self.shared.clock.now();
+        let now = CLOCK.now();
         pool.refill().refused(now, refusal.retry_after.min(LOOK_AGAIN), self.dice.u64(..));
-        self.stand(pool, Condition::Good, pool.standing().ceiling, now + refusal.retry_after);
+        self.stand(pool, Condition::Good, pool.ceiling(), now + refusal.retry_after);
     }
 
     /// The allocator found something wrong with our ask. True if the whole session should begin again.
     fn disputed(&mut self, pool: &Arc<LocalPool>, error: &ErrorBody) -> bool {
-        let now = self.shared.clock.now();
+        let now = CLOCK.now();
         match error.code.as_str() {
             code::LEASE_UNKNOWN => {
-                pool.refill().forget(&pool.slot);
+                pool.refill().forget(pool.slot());
                 pool.listen(true);
                 false
             }
@@ -208,13 +208,15 @@ impl Refiller {
             _ => {
                 // Somebody may configure the limit later: look again now and then.
                 pool.refill().refused(now, LOOK_AGAIN, self.dice.u64(..));
-                if pool.standing().condition != Condition::Unknown {
+                // The plain handle of a keyed limit is only there to make others from, unless somebody calls it.
+                let for_keys = error.code == code::KEY_MISMATCH && pool.seen() == Seen::default();
+                if pool.condition() != Condition::Unknown && !for_keys {
                     tracing::error!(
                         limit = %excerpt(&pool.name.limit), code = %excerpt(&error.code),
                         detail = %excerpt(&error.detail), "the allocator lends nothing from this limit"
                     );
                 }
-                self.stand(pool, Condition::Unknown, pool.standing().ceiling, now + LOOK_AGAIN);
+                self.stand(pool, Condition::Unknown, pool.ceiling(), now + LOOK_AGAIN);
                 pool.call_all();
                 false
             }
@@ -223,14 +225,14 @@ impl Refiller {
 
     fn failed(&mut self, pools: &[Arc<LocalPool>], error: &ExchangeError) {
         self.shared.failed_exchanges.fetch_add(1, Ordering::Relaxed);
-        let now = self.shared.clock.now();
+        let now = CLOCK.now();
         self.quiet_until = now + self.backoff.failed(self.dice.u64(..));
         if self.shared.reachable(false) {
             tracing::warn!(%error, "no exchange with the allocator; spending what is leased");
         }
         for pool in pools {
-            if pool.standing().condition == Condition::Good {
-                self.stand(pool, Condition::Unreachable, pool.standing().ceiling, self.quiet_until);
+            if pool.condition() == Condition::Good {
+                self.stand(pool, Condition::Unreachable, pool.ceiling(), self.quiet_until);
             }
         }
     }
@@ -245,7 +247,7 @@ impl Refiller {
         self.session = self.dice.u64(1..=PERMITS_MAX);
         self.seq = 0;
         for pool in self.shared.pools() {
-            pool.refill().forget(&pool.slot);
+            pool.refill().forget(pool.slot());
             pool.listen(true);
         }
     }
@@ -259,7 +261,7 @@ impl Refiller {
             .map(|pool| SpentBody {
                 limit: pool.name.limit.clone(),
                 key: pool.name.key.clone(),
-                spent_total: pool.refill().close(&pool.slot),
+                spent_total: pool.refill().close(pool.slot()),
             })
             .collect();
         let said = tokio::time::timeout(GOODBYE, async {

@@ -11,18 +11,12 @@ use crate::moment::Moment;
 pub struct Clock {
     /// Added to each reading: zero on a node, the wall-clock time at start on an allocator.
     offset: u64,
-    #[cfg(not(target_os = "linux"))]
-    origin: std::time::Instant,
 }
 
 impl Clock {
     /// A clock whose origin is the machine's own (its boot). For nodes.
-    pub fn since_boot() -> Self {
-        Clock {
-            offset: 0,
-            #[cfg(not(target_os = "linux"))]
-            origin: origin(),
-        }
+    pub const fn since_boot() -> Self {
+        Clock { offset: 0 }
     }
 
     /// A clock whose origin is the Unix epoch, as the wall clock showed it *now*, once. Later steps of the wall
@@ -50,14 +44,12 @@ impl Clock {
     /// This instant.
     #[cfg(not(target_os = "linux"))]
     pub fn now(&self) -> Moment {
-        Moment::from_nanos(crate::moment::nanos(self.origin.elapsed()).saturating_add(self.offset))
+        /// The first reading in this process, which stands in for the boot.
+        static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        #[expect(clippy::disallowed_methods, reason = "the best clock that std offers on this platform")]
+        let origin = ORIGIN.get_or_init(std::time::Instant::now);
+        Moment::from_nanos(crate::moment::nanos(origin.elapsed()).saturating_add(self.offset))
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-#[expect(clippy::disallowed_methods, reason = "the best clock that std offers on this platform")]
-fn origin() -> std::time::Instant {
-    std::time::Instant::now()
 }
 
 #[cfg(test)]
