@@ -1,6 +1,42 @@
-//! wip
+//! The allocator of Lessor: it owns quotas, and lends them to nodes so that in every window all nodes together
+//! admit at most the limit, whatever crashes, is cut off, lost, repeated or late; and so that what nobody spends
+//! is back within one lease term. Its core is pure: it takes the time as an argument and does no IO.
+//!
+//! ```
+//! use lessor_allocator::{Allocator, Config, allocator::{Caller, Entry}, limits::Past};
+//! use lessor_protocol::{Moment, NodeName, wire::AskBody};
+//!
+//! let text = r#"[[limit]]
+//! name  = "vendor/rest"
+//! rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
+//! let mut allocator = Allocator::new(&Config::parse(text)?, Past::None, Moment::ORIGIN, 7);
+//! let caller = Caller { node: NodeName::try_new("checkout-1")?, session: 1, seq: 1 };
+//! let ask = AskBody { limit: "vendor/rest".to_owned(), want: 300, waiting: 2, ..AskBody::default() };
+//! let grants = allocator.leases(Moment::ORIGIN, &caller, &[Entry::Ask(ask)]);
+//! assert_eq!((grants[0].permits, grants[0].term_ms), (300, 1_000));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! In reading order. The core: [`rules`] (the books of one promise), [`sizing`] and [`pacing`] (how big a lease
+//! is), [`pool`] (the books of one limit and key), [`limits`] (a limit and its pools), [`sessions`] (who asks),
+//! [`wrong`] (why an ask is refused), [`allocator`] (all of it). Around it: [`config`] (what an operator decides),
+//! `shared` (a lock and a clock), `http` (the routes), `metrics`, and [`server`] (a function of a listener).
 
+pub mod allocator;
+pub mod config;
+mod http;
+pub mod limits;
+mod metrics;
 pub mod pacing;
 pub mod pool;
 pub mod rules;
+pub mod server;
+pub mod sessions;
+mod shared;
 pub mod sizing;
+mod sweep;
+pub mod wrong;
+
+pub use allocator::Allocator;
+pub use config::{Config, ConfigError};
+pub use server::Server;

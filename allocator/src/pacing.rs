@@ -79,10 +79,7 @@ mod tests {
     #[test]
     fn what_is_left_is_lent_at_the_rate_that_lasts() {
         // 100 permits for a second: ten in the first term, then one each 10 ms.
-        let pace = Pace {
-            permits: 100,
-            over: 1_000_000_000,
-        };
+        let pace = Pace { permits: 100, over: 1_000_000_000 };
         let mut pacer = Pacer::Free;
         assert_eq!(pacer.lendable(millis(0), 100, pace, TERM), 10);
         pacer.lent(10);
@@ -93,10 +90,7 @@ mod tests {
 
     #[test]
     fn unused_credit_does_not_pile_up_beyond_a_term() {
-        let pace = Pace {
-            permits: 100,
-            over: 1_000_000_000,
-        };
+        let pace = Pace { permits: 100, over: 1_000_000_000 };
         let mut pacer = Pacer::Free;
         pacer.lendable(millis(0), 100, pace, TERM);
         assert_eq!(pacer.lendable(millis(5_000), 100, pace, TERM), 10);
@@ -104,10 +98,7 @@ mod tests {
 
     #[test]
     fn a_pace_slower_than_one_a_term_still_lends_one_at_a_time() {
-        let pace = Pace {
-            permits: 1,
-            over: 10_000_000_000,
-        };
+        let pace = Pace { permits: 1, over: 10_000_000_000 };
         let mut pacer = Pacer::Free;
         assert_eq!(pacer.lendable(millis(0), 1, pace, TERM), 1);
         pacer.lent(1);

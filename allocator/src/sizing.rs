@@ -32,18 +32,12 @@ const NEWCOMER_PART: u64 = 4;
 /// one to whoever asks; and nobody gets nothing while anything is left.
 pub fn grant(want: u64, mine: Claim, others: &[Claim], supply: Supply) -> Sized {
     if want == 0 || supply.left == 0 {
-        return Sized {
-            permits: 0,
-            scarce: want > 0,
-        };
+        return Sized { permits: 0, scarce: want > 0 };
     }
     let half = (supply.left / 2).max(1);
     let share = share(mine, others, supply);
     let permits = want.min(share).min(half).max(1);
-    Sized {
-        permits,
-        scarce: permits < want && share <= half,
-    }
+    Sized { permits, scarce: permits < want && share <= half }
 }
 
 /// A grant and what decided it.
@@ -98,9 +92,7 @@ fn water_fill(mine: Claim, others: &[Claim], supply: u64) -> u64 {
 
 /// The most that a lessee without history is lent, whatever it says it wants: `waiting` callers are real.
 pub fn newcomer_cap(waiting: u64, lessees: u64, supply: Supply) -> u64 {
-    (supply.within_term / (NEWCOMER_PART * (lessees + 1)))
-        .max(waiting)
-        .max(1)
+    (supply.within_term / (NEWCOMER_PART * (lessees + 1))).max(waiting).max(1)
 }
 
 #[cfg(test)]
@@ -113,20 +105,14 @@ mod tests {
     }
 
     fn supply(left: u64) -> Supply {
-        Supply {
-            left,
-            within_term: left,
-        }
+        Supply { left, within_term: left }
     }
 
     #[test]
     fn a_rich_pool_gives_what_is_wanted() {
         assert_eq!(
             grant(100, claim(120), &[claim(300), claim(80)], supply(9_000)),
-            Sized {
-                permits: 100,
-                scarce: false
-            }
+            Sized { permits: 100, scarce: false }
         );
     }
 
@@ -145,34 +131,16 @@ mod tests {
     #[test]
     fn modest_needs_are_met_before_large_ones_share_the_rest() {
         let (modest, large) = (claim(10), claim(1_000));
-        let scarce = Supply {
-            left: 60,
-            within_term: 300,
-        };
+        let scarce = Supply { left: 60, within_term: 300 };
         assert_eq!(grant(10, modest, &[large, large], scarce).permits, 10);
         // The large ones stand at 145 of 300 each: that part of the 60 that are there.
-        assert_eq!(
-            grant(900, large, &[modest, large], scarce),
-            Sized {
-                permits: 29,
-                scarce: true
-            }
-        );
+        assert_eq!(grant(900, large, &[modest, large], scarce), Sized { permits: 29, scarce: true });
     }
 
     #[test]
     fn weights_tilt_the_shares() {
-        let (heavy, light) = (
-            Claim {
-                need: 1_000,
-                weight: 3,
-            },
-            claim(1_000),
-        );
-        let scarce = Supply {
-            left: 100,
-            within_term: 400,
-        };
+        let (heavy, light) = (Claim { need: 1_000, weight: 3 }, claim(1_000));
+        let scarce = Supply { left: 100, within_term: 400 };
         assert_eq!(water_fill(heavy, &[light], 400), 300);
         assert_eq!(water_fill(light, &[heavy], 400), 100);
         assert_eq!(grant(900, light, &[heavy], scarce).permits, 25);

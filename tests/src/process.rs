@@ -1,1 +1,162 @@
-//! wip
+//! Real processes: the `lessor` binary as an operator starts it, and nodes that do what a test tells them. Every
+//! process is known by its id and dies with the test that started it.
+
+use lessor_protocol::Moment;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+/// The `lessor` binary beside this test's own.
+///
+/// # Panics
+/// If it was not built: `cargo build --workspace --bins` builds it, as `tests/run` does first.
+pub fn lessor() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let profile = test.parent().and_then(Path::parent).expect("tests live in <target>/<profile>/deps");
+    let binary = profile.join("lessor");
+    assert!(binary.exists(), "{} is missing: run `cargo build --workspace --bins` first", binary.display());
+    binary
+}
+
+/// A child that is killed when the test lets go of it.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Starts `command` with pipes on stdin and stdout.
+    pub fn start(command: &mut Command) -> Self {
+        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let stdin = child.stdin.take().expect("it is a pipe");
+        let stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
+        Running { child, stdin, stdout }
+    }
+
+    /// The next line it prints.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("its stdout is a pipe");
+        line.trim_end().to_owned()
+    }
+
+    /// Writes a line to it.
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").expect("it reads its stdin");
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id")).expect("not zero");
+        kill_process(pid, signal).expect("it is ours and not yet waited for");
+    }
+
+    /// Kills it with SIGKILL and waits until it is gone.
+    pub fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.child.wait().expect("it is ours");
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait(mut self) -> ExitStatus {
+        self.child.wait().expect("it is ours")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Already gone after `kill` and `wait`: then both calls say so and there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An allocator, as `lessor serve` runs it.
+#[derive(Debug)]
+pub struct Allocator {
+    /// The process.
+    pub running: Running,
+    /// `http://127.0.0.1:…`
+    pub url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Allocator {
+    /// Starts one with `config` on `listen` (`127.0.0.1:0` for any free port) and waits until it listens.
+    pub fn start(config: &str, listen: &str, fresh: bool) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("lessor.toml");
+        std::fs::write(&file, config).expect("a file in it");
+        let mut command = Command::new(lessor());
+        command.arg("serve").arg("--config").arg(&file).args(["--listen", listen, "--log-level", "warn"]);
+        if fresh {
+            command.arg("--fresh");
+        }
+        let mut running = Running::start(&mut command);
+        let line = running.line();
+        let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
+        Allocator { running, url, _folder: folder }
+    }
+
+    /// The address without the scheme.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+}
+
+/// A node: `spender`, which does what it is told and says what came of it.
+#[derive(Debug)]
+pub struct Node {
+    /// The process.
+    pub running: Running,
+}
+
+impl Node {
+    /// Starts a node called `name` and waits until it has spoken to the allocator at `url`.
+    pub fn start(spender: &str, url: &str, limit: &str, name: &str) -> Self {
+        let mut running = Running::start(Command::new(spender).args([url, limit, name]));
+        assert_eq!(running.line(), "connected", "{name} could not connect");
+        Node { running }
+    }
+
+    /// Tries `calls` calls of one permit each, at once. Returns when each admitted one was admitted.
+    pub fn spend(&mut self, calls: u64) -> Vec<Moment> {
+        self.running.tell(&format!("spend {calls}"));
+        self.answer()
+    }
+
+    /// Makes `calls` calls of one permit each, waiting up to `patience_ms` for each.
+    pub fn acquire(&mut self, calls: u64, patience_ms: u64) -> Vec<Moment> {
+        self.running.tell(&format!("acquire {calls} {patience_ms}"));
+        self.answer()
+    }
+
+    /// Tries a call each millisecond for `millis`, and goes on doing so until [`Node::answer`] is called.
+    pub fn begin(&mut self, millis: u64) {
+        self.running.tell(&format!("run {millis}"));
+    }
+
+    /// Permits in hand.
+    pub fn available(&mut self) -> u64 {
+        self.running.tell("available");
+        self.running.line().parse().expect("a number")
+    }
+
+    /// The admissions of the last command.
+    pub fn answer(&mut self) -> Vec<Moment> {
+        let line = self.running.line();
+        line.split_whitespace()
+            .map(|nanos| Moment::from_nanos(nanos.parse().unwrap_or_else(|_| panic!("it said {line:?}"))))
+            .collect()
+    }
+
+    /// Ends it in good order.
+    pub fn quit(mut self) {
+        self.running.tell("quit");
+        assert!(self.running.wait().success());
+    }
+}

@@ -29,6 +29,10 @@ use std::time::Duration;
 /// permits asks at least once a term.
 const ACTIVE_TERMS: u32 = 3;
 
+/// A session is remembered at least this long. One that is forgotten must start again from zero, which costs its
+/// node an exchange: not each time that a user pauses for a few seconds. Longer would keep more pools of keys.
+const REMEMBERED_MIN: Duration = Duration::from_secs(10);
+
 /// The books of one limit and key.
 #[derive(Debug)]
 pub struct Pool {
@@ -252,7 +256,7 @@ impl Pool {
     /// How long a session is worth remembering: until no rule counts its burned permits any more.
     pub fn memory(&self) -> Duration {
         let memories = self.ledgers.iter().map(|ledger| ledger.memory());
-        memories.max().unwrap_or_default().max(self.active())
+        memories.max().unwrap_or_default().max(self.active()).max(REMEMBERED_MIN)
     }
 
     /// Forgets sessions with nothing live that have said nothing for `memory`. A late copy of an old ask is then

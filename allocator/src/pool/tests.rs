@@ -213,7 +213,8 @@ fn a_pool_can_be_dropped_only_when_it_cannot_be_told_from_a_new_one() {
     assert!(!pool.is_forgettable(millis(10)));
     grant(pool.renew(millis(10), A, 2, ask(1, 0, 0)));
     assert!(!pool.is_forgettable(millis(1_010)), "a spent permit still counts");
-    assert!(pool.is_forgettable(millis(1_040)));
+    assert!(!pool.is_forgettable(millis(10_000)), "a session that is remembered");
+    assert!(pool.is_forgettable(millis(10_040)));
 }
 
 /// It was dropped as soon as its bucket was full again: the session that went on using it, with its totals, was
@@ -225,7 +226,7 @@ fn a_pool_is_not_dropped_under_a_session_that_uses_it() {
     grant(pool.renew(millis(50), A, 2, ask(1, 0, 0)));
     grant(pool.renew(millis(120), A, 3, ask(1, 0, 0)));
     assert!(!pool.is_forgettable(millis(151)), "full again, but the session may go on");
-    assert!(pool.is_forgettable(millis(300)));
+    assert!(pool.is_forgettable(millis(10_120)));
 }
 
 /// Sessions that had burned a lease were remembered for a whole window: with windows of a month, a fleet that

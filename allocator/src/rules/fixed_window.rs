@@ -24,13 +24,7 @@ pub struct FixedLedger {
 impl FixedLedger {
     /// An empty window at `now`.
     pub fn new(rule: &FixedWindow, now: Moment) -> Self {
-        FixedLedger {
-            limit: rule.limit(),
-            per: nanos(rule.per()).max(1),
-            now,
-            charged: 0,
-            outstanding: 0,
-        }
+        FixedLedger { limit: rule.limit(), per: nanos(rule.per()).max(1), now, charged: 0, outstanding: 0 }
     }
 
     fn window_of(&self, at: Moment) -> u64 {
@@ -94,10 +88,7 @@ impl Ledger for FixedLedger {
 
     fn pace(&self) -> Option<Pace> {
         let over = nanos(self.boundary(self.now).since(self.now)).max(1);
-        Some(Pace {
-            permits: self.available(),
-            over,
-        })
+        Some(Pace { permits: self.available(), over })
     }
 
     fn lease_end(&self) -> Option<Moment> {
@@ -169,11 +160,7 @@ mod tests {
         ledger.advance(millis(300));
         ledger.settle(1, millis(300));
         ledger.credit(1, millis(300));
-        assert_eq!(
-            ledger.available(),
-            3,
-            "the lease ended at the boundary: it was lent before it"
-        );
+        assert_eq!(ledger.available(), 3, "the lease ended at the boundary: it was lent before it");
         assert!(ledger.is_sound());
     }
 }

@@ -117,22 +117,14 @@ impl Ledger for SlidingLedger {
         let mut free = self.available();
         let mut ready = self.now;
         let mut settled = self.settled.iter().copied().peekable();
-        let mut leases = ends
-            .map(|(end, permits)| Slot {
-                index: self.slot_of(end.max(self.now)),
-                permits,
-            })
-            .peekable();
+        let mut leases =
+            ends.map(|(end, permits)| Slot { index: self.slot_of(end.max(self.now)), permits }).peekable();
         while free < permits {
             let settled_first = match (settled.peek(), leases.peek()) {
                 (Some(slot), Some(lease)) => slot.index <= lease.index,
                 (slot, _) => slot.is_some(),
             };
-            let next = if settled_first {
-                settled.next()
-            } else {
-                leases.next()
-            }?;
+            let next = if settled_first { settled.next() } else { leases.next() }?;
             free += next.permits;
             ready = self.end_of(next.index);
         }
@@ -141,20 +133,13 @@ impl Ledger for SlidingLedger {
 
     fn arriving(&self, span: Duration) -> u64 {
         let until = self.now + span;
-        self.settled
-            .iter()
-            .take_while(|slot| self.end_of(slot.index) <= until)
-            .map(|slot| slot.permits)
-            .sum()
+        self.settled.iter().take_while(|slot| self.end_of(slot.index) <= until).map(|slot| slot.permits).sum()
     }
 
     /// What is left must last until charges end, and what ends must last until more end: the slowest of these.
     fn pace(&self) -> Option<Pace> {
         let mut lent = self.available();
-        let mut pace = Pace {
-            permits: lent + self.settled_sum,
-            over: self.window.max(1),
-        };
+        let mut pace = Pace { permits: lent + self.settled_sum, over: self.window.max(1) };
         for slot in &self.settled {
             let over = nanos(self.end_of(slot.index).since(self.now)).max(1);
             pace = pace.slower(Pace { permits: lent, over });
@@ -197,11 +182,7 @@ mod tests {
 
     fn ledger(limit: u64) -> SlidingLedger {
         let rule = SlidingWindow::try_new(limit, Duration::from_nanos(512), Duration::ZERO).expect("valid");
-        SlidingLedger::new(
-            &rule,
-            Terms::try_new(0).expect("no drift"),
-            Moment::from_nanos(SECOND),
-        )
+        SlidingLedger::new(&rule, Terms::try_new(0).expect("no drift"), Moment::from_nanos(SECOND))
     }
 
     fn at(nanos: u64) -> Moment {
@@ -255,23 +236,11 @@ mod tests {
         ledger.charge(6);
         ledger.settle(6, at(0));
         ledger.advance(at(500));
-        assert_eq!(
-            ledger.pace(),
-            Some(Pace {
-                permits: 10,
-                over: 512
-            })
-        );
+        assert_eq!(ledger.pace(), Some(Pace { permits: 10, over: 512 }));
         // 4 left and nothing ends for 512 ns: 4 per 512 ns.
         let mut early = self::ledger(10);
         early.charge(6);
         early.settle(6, at(0));
-        assert_eq!(
-            early.pace(),
-            Some(Pace {
-                permits: 4,
-                over: 512
-            })
-        );
+        assert_eq!(early.pace(), Some(Pace { permits: 4, over: 512 }));
     }
 }

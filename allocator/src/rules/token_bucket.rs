@@ -108,11 +108,7 @@ impl Ledger for BucketLedger {
             if missing == 0 {
                 return Some(future.now);
             }
-            let minted = if missing <= future.room() {
-                future.minted_at(missing)
-            } else {
-                None
-            };
+            let minted = if missing <= future.room() { future.minted_at(missing) } else { None };
             match (minted, ends.next()) {
                 (Some(minted), Some((end, _))) if minted <= end => return Some(minted),
                 (minted, None) => return minted,
@@ -126,9 +122,7 @@ impl Ledger for BucketLedger {
 
     fn arriving(&self, span: Duration) -> u64 {
         let parts = self.fraction + u128::from(nanos(span)) * u128::from(self.refill);
-        u64::try_from(parts / u128::from(self.per))
-            .unwrap_or(u64::MAX)
-            .min(self.capacity - self.level)
+        u64::try_from(parts / u128::from(self.per)).unwrap_or(u64::MAX).min(self.capacity - self.level)
     }
 
     fn pace(&self) -> Option<Pace> {
@@ -213,9 +207,7 @@ mod tests {
     fn ready_is_the_first_instant_at_which_it_is_there() {
         let mut bucket = bucket(10, 3, 1_000, 0);
         for permits in 1..=10 {
-            let ready = bucket
-                .ready_at(permits, &mut std::iter::empty())
-                .expect("it refills");
+            let ready = bucket.ready_at(permits, &mut std::iter::empty()).expect("it refills");
             let mut early = bucket.clone();
             early.advance(Moment::from_nanos(ready.as_nanos() - 1));
             assert!(early.available() < permits);
@@ -232,10 +224,7 @@ mod tests {
     #[test]
     fn a_bucket_that_never_refills_is_never_ready() {
         assert_eq!(bucket(10, 0, 1_000, 4).ready_at(5, &mut std::iter::empty()), None);
-        assert_eq!(
-            bucket(10, 0, 1_000, 4).ready_at(4, &mut std::iter::empty()),
-            Some(Moment::ORIGIN)
-        );
+        assert_eq!(bucket(10, 0, 1_000, 4).ready_at(4, &mut std::iter::empty()), Some(Moment::ORIGIN));
     }
 
     #[test]

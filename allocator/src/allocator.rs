@@ -1,0 +1,254 @@
+//! All limits and sessions of one allocator: one pure state machine. The HTTP service and the simulator drive it,
+//! with the time as an argument; it does no IO, reads no clock and rolls no dice.
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::{Config, LimitConfig};
+use crate::limits::{Figures, Limit, Past};
+use crate::pool::Holder;
+use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
+use crate::wrong::{Reason, Wrong, quoted};
+use lessor_protocol::names::{KEY_MAX, NAME_MAX};
+use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody};
+use lessor_protocol::{Answer, Key, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, Terms};
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+/// When to ask again after "stopping": a successor takes about a second to start, and an ask too early costs one
+/// more exchange.
+const STOPPING_RETRY: Duration = Duration::from_secs(1);
+
+/// Who is asking, and where in its sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The node.
+    pub node: NodeName,
+    /// Its session, at most 2^53 − 1.
+    pub session: u64,
+    /// The exchange, at most 2^53 − 1.
+    pub seq: u64,
+}
+
+/// One entry of an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// An ask.
+    Ask(AskBody),
+    /// The answer to what was no ask.
+    Unread(GrantBody),
+}
+
+/// All limits and sessions of one allocator.
+#[derive(Debug)]
+pub struct Allocator {
+    limits: BTreeMap<String, Limit>,
+    sessions: Sessions,
+    epoch: u64,
+    is_stopping: bool,
+    wrong: WrongCounts,
+}
+
+/// Asks that were wrong, by reason.
+pub type WrongCounts = BTreeMap<Reason, u64>;
+
+impl Allocator {
+    /// An allocator whose `epoch` tells this life from others. Unless `past` is none, every pool is in quarantine
+    /// until what an earlier life may have lent matters no more.
+    pub fn new(config: &Config, past: Past, now: Moment, epoch: u64) -> Self {
+        let limit = |limit: &LimitConfig| {
+            let made = Limit::new(limit.clone(), config.terms, past, now);
+            (limit.name.to_string(), made)
+        };
+        let limits: BTreeMap<String, Limit> = config.limits.iter().map(limit).collect();
+        Allocator {
+            sessions: Sessions::new(keep(config.terms, &limits)),
+            limits,
+            epoch,
+            is_stopping: false,
+            wrong: Reason::ALL.into_iter().map(|reason| (reason, 0)).collect(),
+        }
+    }
+
+    /// Which life of the allocator this is.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// One exchange: an answer for each entry, in order. An entry that is wrong changes nothing, and fails nobody
+    /// else's.
+    pub fn leases(&mut self, now: Moment, caller: &Caller, asks: &[Entry]) -> Vec<GrantBody> {
+        let mut pools = HashSet::with_capacity(asks.len());
+        let mut grants = Vec::with_capacity(asks.len());
+        for entry in asks {
+            grants.push(match entry {
+                Entry::Ask(ask) => match self.ask(now, caller, &mut pools, ask) {
+                    Ok(answer) => GrantBody::of(&ask.limit, ask.key.as_deref(), answer),
+                    Err(wrong) => {
+                        self.count_wrong(wrong.reason);
+                        unanswered(&ask.limit, ask.key.as_deref(), wrong)
+                    }
+                },
+                Entry::Unread(answer) => {
+                    self.count_wrong(Reason::Invalid);
+                    answer.clone()
+                }
+            });
+        }
+        grants
+    }
+
+    /// A session says goodbye. What it still held goes back to the pools that it names.
+    pub fn leave(&mut self, now: Moment, caller: &Caller, spent: &[SpentBody]) -> LeaveResponse {
+        let mut response = LeaveResponse { returned: 0, errors: vec![] };
+        for (index, entry) in spent.iter().enumerate() {
+            match self.leave_pool(now, caller, entry) {
+                Ok(returned) => response.returned = response.returned.saturating_add(returned),
+                Err(wrong) => {
+                    self.count_wrong(wrong.reason);
+                    response.errors.push(at_index(wrong, index));
+                }
+            }
+        }
+        response
+    }
+
+    /// From now on nothing is lent. What is out stays out, and can still be given back by leaving.
+    pub fn stop(&mut self) {
+        self.is_stopping = true;
+    }
+
+    /// Whether it has been stopped.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
+    /// Looks at the next `steps` sessions, and pools of each limit, and forgets what can matter to nobody.
+    pub fn sweep(&mut self, now: Moment, steps: usize) {
+        self.sessions.sweep(now, steps);
+        for limit in self.limits.values_mut() {
+            limit.sweep(now, steps);
+        }
+    }
+
+    /// Limits that lend nothing yet, and for how long.
+    pub fn quarantined(&self, now: Moment) -> Vec<(&str, Duration)> {
+        let waits = self.limits.iter().map(|(name, limit)| (name.as_str(), limit.quarantine(now)));
+        waits.filter(|(_, wait)| !wait.is_zero()).collect()
+    }
+
+    /// Every limit with its figures, by name.
+    pub fn limits(&mut self, now: Moment) -> Vec<(&LimitConfig, Figures)> {
+        let limits = self.limits.values_mut().map(|limit| {
+            let figures = limit.figures(now);
+            (limit.config(), figures)
+        });
+        limits.collect()
+    }
+
+    /// The limit called `name`.
+    pub fn limit(&mut self, name: &str) -> Option<&mut Limit> {
+        self.limits.get_mut(name)
+    }
+
+    /// Sessions that are known.
+    pub fn sessions(&self) -> usize {
+        self.sessions.count()
+    }
+
+    /// Asks that were wrong, by reason. Every reason is in it.
+    pub fn wrong(&self) -> &WrongCounts {
+        &self.wrong
+    }
+
+    fn ask<'a>(
+        &mut self,
+        now: Moment,
+        caller: &Caller,
+        pools: &mut HashSet<(&'a str, Option<&'a str>)>,
+        ask: &'a AskBody,
+    ) -> Result<Answer, Wrong> {
+        let (limit, key) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
+        if let Some((field, value)) = ask.out_of_range() {
+            return Err(too_large(field, value));
+        }
+        if !pools.insert((&ask.limit, ask.key.as_deref())) {
+            let detail = "this pool is in the same exchange twice: the first entry was answered";
+            return Err(Wrong::new(Reason::Duplicate, "limit", detail));
+        }
+        if self.is_stopping {
+            limit.count_stopping();
+            return Ok(STOPPING);
+        }
+        let Some(id) = self.sessions.enter(now, &caller.node, caller.session) else {
+            return Err(no_room_for_session());
+        };
+        let weight = limit.config().weights.of(&caller.node);
+        limit.renew(now, key, Holder { id, weight }, caller.seq, ask.ask())
+    }
+
+    fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
+        let (limit, key) = find(&mut self.limits, &spent.limit, spent.key.as_deref())?;
+        if spent.spent_total > PERMITS_MAX {
+            return Err(too_large("spent_total", spent.spent_total));
+        }
+        let Some(id) = self.sessions.find(&caller.node, caller.session) else {
+            return Ok(0);
+        };
+        Ok(limit.leave(now, &key, id, caller.seq, spent.spent_total)?)
+    }
+
+    fn count_wrong(&mut self, reason: Reason) {
+        *self.wrong.entry(reason).or_default() += 1;
+    }
+}
+
+const STOPPING: Answer =
+    Answer::Refusal(Refusal { reason: RefusalReason::Stopping, retry_after: STOPPING_RETRY });
+
+/// How long idle sessions are remembered, for the rules of all `limits`.
+fn keep(terms: Terms, limits: &BTreeMap<String, Limit>) -> Keep {
+    let longest = limits.values().map(Limit::memory).max().unwrap_or_default();
+    Keep { roomy: longest + terms.quarantine(), full: terms.quarantine() }
+}
+
+fn find<'a>(
+    limits: &'a mut BTreeMap<String, Limit>,
+    name: &str,
+    key: Option<&str>,
+) -> Result<(&'a mut Limit, Option<Key>), Wrong> {
+    let unknown = || {
+        let detail = format!("there is no limit {}", quoted(name));
+        Wrong::new(Reason::LimitUnknown, "limit", detail)
+    };
+    let limit = limits.get_mut(name).ok_or_else(unknown)?;
+    let key = limit.key(key)?;
+    Ok((limit, key))
+}
+
+fn too_large(field: &str, value: u64) -> Wrong {
+    let detail = format!("{field} is {value}: use at most {PERMITS_MAX} (2^53 - 1)");
+    Wrong::new(Reason::Invalid, field, detail)
+}
+
+fn no_room_for_session() -> Wrong {
+    let detail = format!("{SESSIONS_MAX} sessions are known, as many as may be; those go on");
+    Wrong { reason: Reason::LesseesFull, field: None, detail }
+}
+
+/// The answer to an entry that was `wrong`. Names that are longer than any real one are not sent back.
+pub(crate) fn unanswered(limit: &str, key: Option<&str>, wrong: Wrong) -> GrantBody {
+    let echo = |text: &str, max| if text.len() <= max { text.to_owned() } else { quoted(text) };
+    let key = key.map(|key| echo(key, KEY_MAX));
+    GrantBody::wrong(&echo(limit, NAME_MAX), key.as_deref(), wrong.body())
+}
+
+/// `wrong` with the entry of a leave that it was in.
+fn at_index(wrong: Wrong, index: usize) -> ErrorBody {
+    let place = format!("spent[{index}]");
+    let field = match &wrong.field {
+        Some(field) => format!("{place}.{field}"),
+        None => place,
+    };
+    Wrong { field: Some(field), ..wrong }.body()
+}

@@ -1,0 +1,177 @@
+//! Raw → checked. Every error names the limit, the key and the value, and says what would be right.
+
+use super::raw::{Count, RawConfig, RawLimit, RawServer};
+use super::rules::rule;
+use super::weights::{self, Weights};
+use super::{
+    CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, ServerConfig,
+};
+use lessor_protocol::{LimitName, Rule, Terms};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use toml::Spanned;
+
+pub(super) fn config(text: &str, raw: &RawConfig) -> Result<Config, ConfigError> {
+    let mut names = BTreeSet::new();
+    let mut limits = vec![];
+    for limit in &raw.limit {
+        let check = Check { text, limit };
+        if !names.insert(limit.name.get_ref()) {
+            return Err(check.wrong(&limit.name, "is there twice: every limit needs a name of its own"));
+        }
+        limits.push(check.limit()?);
+    }
+    if limits.is_empty() {
+        return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
+    }
+    Ok(Config {
+        terms: terms(text, raw.clock_drift_ppm.as_ref())?,
+        server: server(text, &raw.server)?,
+        limits,
+    })
+}
+
+fn terms(text: &str, raw: Option<&Spanned<Count>>) -> Result<Terms, ConfigError> {
+    let Some(raw) = raw else {
+        return Ok(Terms::default());
+    };
+    let Count(ppm) = *raw.get_ref();
+    let terms = u32::try_from(ppm).ok().and_then(Terms::try_new);
+    terms.ok_or_else(|| {
+        let problem = format!(
+            "clock_drift_ppm is {ppm}: a clock that is off by more than a tenth is broken, use at most {}",
+            Terms::DRIFT_PPM_MAX
+        );
+        ConfigError::at(text, raw.span().start, problem)
+    })
+}
+
+fn server(text: &str, raw: &RawServer) -> Result<ServerConfig, ConfigError> {
+    let listen = raw.listen.as_ref();
+    let address = listen.map_or(LISTEN, |listen| listen.get_ref());
+    let listen = address.parse::<SocketAddr>().map_err(|_| {
+        let problem =
+            format!("server.listen is {address:?}: use an IP address and a port, for example {LISTEN:?}");
+        ConfigError::at(text, listen.map_or(0, |listen| listen.span().start), problem)
+    })?;
+    let connections_max =
+        at_least_one(raw.connections_max.as_ref(), CONNECTIONS_MAX).map_err(|(offset, problem)| {
+            ConfigError::at(text, offset, format!("server.connections_max {problem}"))
+        })?;
+    Ok(ServerConfig { listen, connections_max })
+}
+
+/// A bound: at least one, or nothing would ever be let in. Else where it stands, and what is wrong with it.
+fn at_least_one(raw: Option<&Spanned<Count>>, default: usize) -> Result<usize, (usize, String)> {
+    let Some(raw) = raw else {
+        return Ok(default);
+    };
+    match usize::try_from(raw.get_ref().0) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => {
+            let problem = format!("is {}: use a number from 1 on", raw.get_ref().0);
+            Err((raw.span().start, problem))
+        }
+    }
+}
+
+/// One limit, and the text that it stands in.
+struct Check<'a> {
+    text: &'a str,
+    limit: &'a RawLimit,
+}
+
+impl Check<'_> {
+    /// `problem` with this limit, where `place` stands.
+    fn wrong<T>(&self, place: &Spanned<T>, problem: impl std::fmt::Display) -> ConfigError {
+        self.wrong_at(place.span().start, problem)
+    }
+
+    fn wrong_at(&self, offset: usize, problem: impl std::fmt::Display) -> ConfigError {
+        let problem = format!("limit {:?}: {problem}", self.limit.name.get_ref());
+        ConfigError::at(self.text, offset, problem)
+    }
+
+    fn limit(&self) -> Result<LimitConfig, ConfigError> {
+        let raw = self.limit;
+        let name = LimitName::try_new(raw.name.get_ref())
+            .map_err(|error| self.wrong(&raw.name, format!("name {error}")))?;
+        self.check_fallback()?;
+        let rules = self.rules()?;
+        Ok(LimitConfig {
+            name,
+            keyed: self.keyed()?,
+            ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
+            rules,
+            lessees_max: self.at_least_one("lessees_max", raw.lessees_max.as_ref(), LESSEES_MAX)?,
+            weights: self.weights()?,
+        })
+    }
+
+    fn check_fallback(&self) -> Result<(), ConfigError> {
+        match &self.limit.fallback {
+            Some(fallback) if fallback.get_ref() != "closed" => {
+                let value = fallback.get_ref();
+                let known = if ["open", "safe_share"].contains(&value.as_str()) {
+                    "is not available in this version"
+                } else {
+                    "is none"
+                };
+                Err(self.wrong(fallback, format!("fallback {value:?} {known}: use \"closed\"")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn keyed(&self) -> Result<Keyed, ConfigError> {
+        let keys_max = self.limit.keys_max.as_ref();
+        match (self.limit.keyed, keys_max) {
+            (true, keys_max) => {
+                Ok(Keyed::Yes { keys_max: self.at_least_one("keys_max", keys_max, KEYS_MAX)? })
+            }
+            (false, None) => Ok(Keyed::No),
+            (false, Some(keys_max)) => {
+                Err(self.wrong(keys_max, "keys_max needs keyed = true: this limit has no keys"))
+            }
+        }
+    }
+
+    fn at_least_one(
+        &self,
+        name: &str,
+        raw: Option<&Spanned<Count>>,
+        default: usize,
+    ) -> Result<usize, ConfigError> {
+        at_least_one(raw, default)
+            .map_err(|(offset, problem)| self.wrong_at(offset, format!("{name} {problem}")))
+    }
+
+    fn weights(&self) -> Result<Weights, ConfigError> {
+        let mut pairs = vec![];
+        for (pattern, weight) in &self.limit.weights {
+            weights::check(pattern, weight.get_ref().0)
+                .map_err(|problem| self.wrong(weight, format!("weights.{pattern:?} {problem}")))?;
+            pairs.push((pattern.as_str(), weight.get_ref().0));
+        }
+        Ok(Weights::new(&pairs))
+    }
+
+    fn rules(&self) -> Result<Vec<Rule>, ConfigError> {
+        let raw = &self.limit.rules;
+        if raw.is_empty() {
+            let problem = "rules is empty: say at least one, or the limit would promise nothing";
+            return Err(self.wrong(&self.limit.name, problem));
+        }
+        let rules = raw.iter().enumerate().map(|(index, raw)| {
+            rule(raw.get_ref()).map_err(|problem| self.wrong(raw, format!("rules[{index}].{problem}")))
+        });
+        rules.collect()
+    }
+}
+
+fn is_window(rule: &Rule) -> bool {
+    match rule {
+        Rule::SlidingWindow(_) | Rule::FixedWindow(_) => true,
+        Rule::TokenBucket(_) => false,
+    }
+}

@@ -1,0 +1,31 @@
+//! What is wrong with a configuration, in one line: which line, which key, which value, and what would be right.
+
+use std::fmt;
+
+/// Why a configuration was refused. Its `Display` is one line, without the name of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    line: usize,
+    problem: String,
+}
+
+impl ConfigError {
+    /// `problem` at byte `offset` of `text`.
+    pub(super) fn at(text: &str, offset: usize, problem: impl Into<String>) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        ConfigError { line: before.matches('\n').count() + 1, problem: problem.into().replace('\n', " ") }
+    }
+
+    /// The line it is on, counted from one.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+impl std::error::Error for ConfigError {}

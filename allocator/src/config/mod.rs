@@ -1,0 +1,92 @@
+//! What an operator writes: TOML text → raw structs → checked types. The binary parses it before anything is
+//! bound; behind [`Config::parse`] nothing is checked twice. It reads no file and no environment.
+
+mod check;
+mod error;
+mod raw;
+mod rules;
+mod show;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+pub use error::ConfigError;
+pub use weights::Weights;
+
+use lessor_protocol::{LimitName, Rule, Terms};
+use std::net::SocketAddr;
+
+/// Keys that a keyed limit remembers at once, where the operator says nothing else. An idle pool takes about
+/// half a kilobyte: a million keys would be half a gigabyte that nobody asked for, a thousand would refuse the
+/// users of a small shop.
+pub const KEYS_MAX: usize = 100_000;
+
+/// Sessions that one pool remembers, where the operator says nothing else. An exchange looks at each of them:
+/// ten thousand cost it a fraction of a millisecond, and nobody has told us of a larger fleet on one contract.
+pub const LESSEES_MAX: usize = 10_000;
+
+/// Connections that are open at once, where the operator says nothing else; further ones wait to be accepted.
+/// A node keeps one or two. Each takes a file and some 20 kB: more would need a raised `ulimit -n`.
+pub const CONNECTIONS_MAX: usize = 4_096;
+
+/// Where to listen, where the operator says nothing else: reachable from this machine only.
+pub const LISTEN: &str = "127.0.0.1:7400";
+
+/// Everything that an operator decides. Its `Display` prints it as TOML, every default included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The assumption about clocks.
+    pub terms: Terms,
+    /// How the service is reached.
+    pub server: ServerConfig,
+    /// The limits, at least one, no two of the same name.
+    pub limits: Vec<LimitConfig>,
+}
+
+/// How the service is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// The address that the binary binds.
+    pub listen: SocketAddr,
+    /// Connections that are open at once.
+    pub connections_max: usize,
+}
+
+/// One limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitConfig {
+    /// Its name, unique.
+    pub name: LimitName,
+    /// Whether there is one pool for each key, and for how many keys at once.
+    pub keyed: Keyed,
+    /// What must hold, all of it: at least one rule.
+    pub rules: Vec<Rule>,
+    /// Whether it lends more slowly below its low-water mark.
+    pub ease_off: bool,
+    /// Sessions that each pool remembers.
+    pub lessees_max: usize,
+    /// Who counts for more when permits are scarce.
+    pub weights: Weights,
+}
+
+/// Whether a limit has one pool or one for each key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyed {
+    /// One pool.
+    No,
+    /// One for each key, and at most so many at once.
+    Yes {
+        /// The bound.
+        keys_max: usize,
+    },
+}
+
+impl Config {
+    /// Reads and checks `text`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it, in one line.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        check::config(text, &raw::read(text)?)
+    }
+}

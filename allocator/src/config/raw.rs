@@ -1,0 +1,181 @@
+//! The configuration as it is written, before anybody asks whether it makes sense: the only types here that
+//! know serde. They are read from TOML, and written as TOML by `lessor check` and as JSON by `GET /v1/limits`.
+
+use super::ConfigError;
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_path_to_error::{Path, Segment};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+use toml::Spanned;
+
+/// Keys of the design that this version does not have. Whoever copies them from there is told so.
+const LATER: [&str; 10] = [
+    "anchor_day",
+    "burst",
+    "calendar",
+    "debt",
+    "longest",
+    "priority",
+    "refill_style",
+    "reserve",
+    "warm_up",
+    "zone",
+];
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawConfig {
+    pub clock_drift_ppm: Option<Spanned<Count>>,
+    #[serde(default)]
+    pub server: RawServer,
+    #[serde(default)]
+    pub limit: Vec<RawLimit>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawServer {
+    pub listen: Option<Spanned<String>>,
+    pub connections_max: Option<Spanned<Count>>,
+}
+
+/// One limit, as it is written.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawLimit {
+    pub(super) name: Spanned<String>,
+    #[serde(default)]
+    pub(super) keyed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ease_off: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fallback: Option<Spanned<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keys_max: Option<Spanned<Count>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lessees_max: Option<Spanned<Count>>,
+    #[serde(default)]
+    pub(super) weights: BTreeMap<String, Spanned<Count>>,
+    pub(super) rules: Vec<Spanned<RawRule>>,
+}
+
+/// One rule. Which of the fields it may have is up to its kind.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRule {
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per: Option<Timespan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub margin: Option<Timespan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<String>,
+}
+
+/// A whole number that is not negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub(super) struct Count(pub u64);
+
+/// A duration, written with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Timespan(pub Duration);
+
+/// Reads `text` into raw structs. A value of a wrong type is an error that names the line and the key.
+pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
+    let wrong = |error: &toml::de::Error, problem: String| {
+        let offset = error.span().map_or(0, |span| span.start);
+        ConfigError::at(text, offset, problem)
+    };
+    let document =
+        toml::Deserializer::parse(text).map_err(|error| wrong(&error, error.message().to_owned()))?;
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let key = key(error.path());
+        let error = error.into_inner();
+        let last = key.rsplit('.').next().unwrap_or_default();
+        if error.message().starts_with("unknown field") && LATER.contains(&last) {
+            return wrong(&error, format!("{key} is not available in this version"));
+        }
+        let colon = if key.is_empty() { "" } else { ": " };
+        wrong(&error, format!("{key}{colon}{}", error.message()))
+    })
+}
+
+/// `path` as an operator would write it, without the steps that `Spanned` leaves in it.
+fn key(path: &Path) -> String {
+    let mut key = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => key.push_str(&format!("[{index}]")),
+            Segment::Map { key: name } if name.starts_with("$__serde_spanned") => {}
+            Segment::Map { key: name } => {
+                let dot = if key.is_empty() { "" } else { "." };
+                key.push_str(&format!("{dot}{name}"));
+            }
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    key
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_u64(CountVisitor)
+    }
+}
+
+struct CountVisitor;
+
+impl Visitor<'_> for CountVisitor {
+    type Value = Count;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number, not negative")
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Count, E> {
+        Ok(Count(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Count, E> {
+        let wrong = || E::invalid_value(Unexpected::Signed(value), &self);
+        u64::try_from(value).map(Count).map_err(|_| wrong())
+    }
+}
+
+impl<'de> Deserialize<'de> for Timespan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(TimespanVisitor)
+    }
+}
+
+struct TimespanVisitor;
+
+impl Visitor<'_> for TimespanVisitor {
+    type Value = Timespan;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number with a unit, for example \"30s\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Timespan, E> {
+        let wrong = |_| E::invalid_value(Unexpected::Str(text), &self);
+        humantime::parse_duration(text).map(Timespan).map_err(wrong)
+    }
+}
+
+impl Serialize for Timespan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&super::show::timespan(self.0))
+    }
+}

@@ -1,0 +1,126 @@
+//! Checked → raw, every default included: what `lessor check` prints and `GET /v1/limits` shows. What it prints
+//! can be read again and means the same.
+
+use super::raw::{Count, RawLimit, RawRule, Timespan};
+use super::{Config, Keyed, LimitConfig};
+use lessor_protocol::Rule;
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+use toml::Spanned;
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        line(f, "clock_drift_ppm", &self.terms.drift_ppm())?;
+        writeln!(f, "\n[server]")?;
+        line(f, "listen", &self.server.listen.to_string())?;
+        line(f, "connections_max", &self.server.connections_max)?;
+        for limit in &self.limits {
+            writeln!(f, "\n[[limit]]")?;
+            raw_limit(f, &limit.raw())?;
+        }
+        Ok(())
+    }
+}
+
+fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
+    line(f, "name", &limit.name)?;
+    writeln!(f, "rules = [")?;
+    for rule in &limit.rules {
+        writeln!(f, "    {},", inline(rule)?)?;
+    }
+    writeln!(f, "]")?;
+    line(f, "keyed", &limit.keyed)?;
+    if let Some(keys_max) = &limit.keys_max {
+        line(f, "keys_max", keys_max)?;
+    }
+    line(f, "lessees_max", &limit.lessees_max)?;
+    line(f, "weights", &limit.weights)?;
+    line(f, "ease_off", &limit.ease_off)?;
+    line(f, "fallback", &limit.fallback)
+}
+
+/// `name = value`, in one line whatever the value is.
+fn line(f: &mut fmt::Formatter<'_>, name: &str, value: &impl Serialize) -> fmt::Result {
+    writeln!(f, "{name} = {}", inline(value)?)
+}
+
+fn inline(value: &impl Serialize) -> Result<String, fmt::Error> {
+    let mut text = String::new();
+    value.serialize(toml::ser::ValueSerializer::new(&mut text)).map_err(|_| fmt::Error)?;
+    Ok(text)
+}
+
+impl LimitConfig {
+    /// As it would be written, every default included.
+    pub(crate) fn raw(&self) -> RawLimit {
+        let keys_max = match self.keyed {
+            Keyed::No => None,
+            Keyed::Yes { keys_max } => Some(count(keys_max as u64)),
+        };
+        let weights = self.weights.pairs();
+        RawLimit {
+            name: placeless(self.name.to_string()),
+            keyed: keys_max.is_some(),
+            ease_off: Some(self.ease_off),
+            fallback: Some(placeless("closed".to_owned())),
+            keys_max,
+            lessees_max: Some(count(self.lessees_max as u64)),
+            weights: weights.map(|(pattern, weight)| (pattern, count(weight))).collect(),
+            rules: self.rules.iter().map(|rule| placeless(raw_rule(rule))).collect(),
+        }
+    }
+}
+
+fn raw_rule(rule: &Rule) -> RawRule {
+    let kind = rule.kind().to_owned();
+    match rule {
+        Rule::SlidingWindow(rule) => RawRule {
+            kind,
+            limit: Some(Count(rule.limit())),
+            per: Some(Timespan(rule.per())),
+            margin: Some(Timespan(rule.margin())),
+            ..RawRule::default()
+        },
+        Rule::FixedWindow(rule) => RawRule {
+            kind,
+            limit: Some(Count(rule.limit())),
+            per: Some(Timespan(rule.per())),
+            anchor: Some("epoch".to_owned()),
+            ..RawRule::default()
+        },
+        Rule::TokenBucket(rule) => RawRule {
+            kind,
+            capacity: Some(Count(rule.capacity())),
+            refill: Some(Count(rule.refill())),
+            per: Some(Timespan(rule.per())),
+            initial: Some(Count(rule.initial())),
+            ..RawRule::default()
+        },
+    }
+}
+
+/// A value that stands nowhere in any text.
+fn placeless<T>(value: T) -> Spanned<T> {
+    Spanned::new(0..0, value)
+}
+
+fn count(value: u64) -> Spanned<Count> {
+    placeless(Count(value))
+}
+
+/// `span` in the largest unit that keeps it whole.
+pub(super) fn timespan(span: Duration) -> String {
+    const UNITS: [(&str, u128); 7] = [
+        ("d", 86_400_000_000_000),
+        ("h", 3_600_000_000_000),
+        ("m", 60_000_000_000),
+        ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("ns", 1),
+    ];
+    let nanos = span.as_nanos();
+    let whole = UNITS.iter().find(|(_, unit)| nanos > 0 && nanos.is_multiple_of(*unit));
+    whole.map_or("0s".to_owned(), |(name, unit)| format!("{}{name}", nanos / unit))
+}

@@ -1,0 +1,265 @@
+//! What is understood, and what is refused with which words.
+
+use super::*;
+use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The configuration that we ship.
+const EXAMPLE: &str = include_str!("../../../lessor.toml");
+
+#[test]
+fn the_shipped_example_is_understood() {
+    let config = Config::parse(EXAMPLE).expect("we ship it");
+    assert_eq!(config.terms, Terms::default());
+    assert_eq!(config.server.listen.to_string(), LISTEN);
+    let [rest, messages, export, reports] = &config.limits[..] else {
+        panic!("{} limits", config.limits.len());
+    };
+    let sliding =
+        |limit, per, margin| Rule::SlidingWindow(SlidingWindow::try_new(limit, per, margin).expect("valid"));
+    let quarter = SECOND / 4;
+    assert_eq!(rest.rules, [sliding(9_000, 30 * SECOND, quarter)]);
+    assert_eq!((rest.ease_off, rest.keyed, rest.lessees_max), (true, Keyed::No, LESSEES_MAX));
+    assert_eq!(messages.rules, [sliding(600, 30 * SECOND, quarter)], "the default margin");
+    let weight = |name| messages.weights.of(&lessor_protocol::NodeName::try_new(name).expect("valid"));
+    assert_eq!((weight("checkout-7"), weight("batch"), weight("search")), (3, 1, 1));
+    let bucket = Rule::TokenBucket(TokenBucket::try_new(1, 1, 2 * SECOND, 1).expect("valid"));
+    assert_eq!(export.rules, [bucket]);
+    assert_eq!((export.ease_off, export.keyed), (false, Keyed::Yes { keys_max: KEYS_MAX }));
+    let day = Rule::FixedWindow(FixedWindow::try_new(5_000, 86_400 * SECOND).expect("valid"));
+    assert_eq!(reports.rules, [day, sliding(100, 60 * SECOND, Duration::ZERO)]);
+}
+
+/// What it prints is a configuration that says the same, so every default in it is the one in force.
+#[test]
+fn what_is_printed_means_the_same() {
+    let config = Config::parse(EXAMPLE).expect("we ship it");
+    let printed = config.to_string();
+    assert_eq!(Config::parse(&printed), Ok(config), "{printed}");
+    for default in
+        ["clock_drift_ppm = 1000", "connections_max = 4096", "margin = \"250ms\"", "fallback = \"closed\""]
+    {
+        assert!(printed.contains(default), "{default} is not in\n{printed}");
+    }
+}
+
+#[test]
+fn every_option_of_the_example_is_one_that_exists() {
+    let options = EXAMPLE.lines().filter_map(|line| line.strip_prefix("# "));
+    let options = options.filter(|line| line.contains(" = ") && !line.contains(". "));
+    for option in options {
+        let name = option.split(" = ").next().unwrap_or_default();
+        let printed = Config::parse(EXAMPLE).expect("we ship it").to_string();
+        assert!(printed.contains(&format!("{option}\n")), "{name}: {option} is not the default");
+    }
+}
+
+#[test]
+fn durations_are_printed_in_the_largest_unit_that_fits() {
+    for text in ["0s", "1ns", "999us", "250ms", "30s", "90s", "1h", "31d"] {
+        let span = humantime::parse_duration(text).expect("valid");
+        assert_eq!(show::timespan(span), text);
+    }
+}
+
+/// A window of a tenth of a second with the default margin, which is longer, is no mistake of the operator.
+#[test]
+fn the_default_margin_is_never_longer_than_its_window() {
+    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"sliding_window\", limit = 1, per = \"100ms\" }]";
+    let config = Config::parse(text).expect("valid");
+    let rule = SlidingWindow::try_new(1, SECOND / 10, SECOND / 10).expect("valid");
+    assert_eq!(config.limits[0].rules, [Rule::SlidingWindow(rule)]);
+}
+
+/// Checks that `text` is refused with `expected`, all of it.
+#[track_caller]
+fn refused(text: &str, expected: &str) {
+    let error = Config::parse(text).expect_err(text).to_string();
+    assert_eq!(error, expected, "\n{text}");
+}
+
+/// The same for a limit `a` with `rule`, on line 3.
+#[track_caller]
+fn rule_refused(rule: &str, expected: &str) {
+    refused(&format!("[[limit]]\nname = \"a\"\nrules = [{{ {rule} }}]"), &format!("line 3: {expected}"));
+}
+
+/// The same for a limit `a` with a good rule and `option`, on line 4.
+#[track_caller]
+fn option_refused(option: &str, expected: &str) {
+    let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }";
+    let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\n{option}");
+    refused(&text, &format!("line 4: {expected}"));
+}
+
+#[test]
+fn what_is_no_configuration_is_refused() {
+    refused("", "line 1: there is no [[limit]]: say at least one");
+    refused("\nlimit = 3", "line 2: limit: invalid type: integer `3`, expected a sequence");
+    refused(
+        "\n\nlimt = 3",
+        "line 3: limt: unknown field `limt`, expected one of `clock_drift_ppm`, `server`, `limit`",
+    );
+    refused("[[limit]]\nname = a", "line 2: string values must be quoted, expected literal string");
+    refused("[[limit]]\nname = \"a\"", "line 1: limit[0]: missing field `rules`");
+    refused(
+        "[[limit]]\nname = \"a\"\nrules = []",
+        "line 2: limit \"a\": rules is empty: say at least one, or the limit would promise nothing",
+    );
+    refused(
+        "[[limit]]\nname = \"a b\"\nrules = []",
+        "line 2: limit \"a b\": name contains ' ', allowed are A-Z a-z 0-9 . _ : / -",
+    );
+    refused("[[limit]]\nname = \"a\"\nname = \"a\"", "line 3: duplicate key");
+    let limit = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
+    refused(
+        &format!("{limit}{limit}"),
+        "line 5: limit \"a\": is there twice: every limit needs a name of its own",
+    );
+    refused(
+        &format!("clock_drift_ppm = 200000\n{limit}"),
+        "line 1: clock_drift_ppm is 200000: a clock that is off by more than a tenth is broken, use at most 100000",
+    );
+    refused(
+        &format!("clock_drift_ppm = -1\n{limit}"),
+        "line 1: clock_drift_ppm: invalid value: integer `-1`, expected a whole number, not negative",
+    );
+    refused(
+        &format!("[server]\nlisten = \"7400\"\n{limit}"),
+        "line 2: server.listen is \"7400\": use an IP address and a port, for example \"127.0.0.1:7400\"",
+    );
+    refused(
+        &format!("[server]\nconnections_max = 0\n{limit}"),
+        "line 2: server.connections_max is 0: use a number from 1 on",
+    );
+    refused(
+        &format!("[server]\nport = 1\n{limit}"),
+        "line 2: server.port: unknown field `port`, expected `listen` or `connections_max`",
+    );
+}
+
+#[test]
+fn rules_that_promise_nothing_sensible_are_refused() {
+    rule_refused(
+        "kind = \"sliding_window\", limit = 1, per = 30",
+        "limit[0].rules[0].per: invalid type: integer `30`, expected a number with a unit, for example \"30s\"",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", limit = 1, per = \"30\"",
+        "limit[0].rules[0].per: invalid value: string \"30\", expected a number with a unit, for example \"30s\"",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", limit = -1, per = \"30s\"",
+        "limit[0].rules[0].limit: invalid value: integer `-1`, expected a whole number, not negative",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", limit = 1.5, per = \"30s\"",
+        "limit[0].rules[0].limit: invalid type: floating point `1.5`, expected a whole number, not negative",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", limit = \"9000\", per = \"30s\"",
+        "limit[0].rules[0].limit: invalid type: string \"9000\", expected a whole number, not negative",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", limit = 9007199254740992, per = \"30s\"",
+        "limit \"a\": rules[0].limit is 9007199254740992, more than 9007199254740991 (2^53 - 1), the most that can be counted",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", limit = 1, per = \"0s\"",
+        "limit \"a\": rules[0].per is zero: a window needs a length, for example \"30s\"",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", limit = 1, per = \"1s\", margin = \"2s\"",
+        "limit \"a\": rules[0].margin is 2s, longer than the window itself (1s): use a shorter margin",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", limit = 1",
+        "limit \"a\": rules[0].per is missing: a sliding_window needs it, for example per = \"30s\"",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", per = \"1s\"",
+        "limit \"a\": rules[0].limit is missing: a sliding_window needs it, for example limit = 100",
+    );
+    rule_refused(
+        "kind = \"sliding_window\", limit = 1, per = \"1s\", capacity = 3",
+        "limit \"a\": rules[0].capacity means nothing to a sliding_window: it takes limit, per, margin",
+    );
+    rule_refused(
+        "kind = \"fixed_window\", limit = 1, per = \"10ms\"",
+        "limit \"a\": rules[0].per is 10ms, no lease fits in it: use at least 50ms",
+    );
+    rule_refused(
+        "kind = \"fixed_window\", limit = 1, per = \"1s\", anchor = \"noon\"",
+        "limit \"a\": rules[0].anchor is \"noon\": use \"epoch\"",
+    );
+    rule_refused(
+        "kind = \"token_bucket\", capacity = 1, refill = 1, per = \"1s\", initial = 2",
+        "limit \"a\": rules[0].initial is 2, more than the bucket holds: use at most 1",
+    );
+    rule_refused(
+        "kind = \"token_bucket\", capacity = 1, per = \"1s\"",
+        "limit \"a\": rules[0].refill is missing: a token_bucket needs it, for example refill = 100",
+    );
+    rule_refused(
+        "kind = \"sliding_widow\"",
+        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\" or \"token_bucket\"",
+    );
+    rule_refused("limit = 1", "limit[0].rules[0]: missing field `kind`");
+}
+
+/// The design knows more than this version. Whoever reads it is told the difference.
+#[test]
+fn what_comes_later_is_said_to_come_later() {
+    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\" or \"token_bucket\"";
+    for kind in ["sliding_log", "leaky_bucket", "concurrency"] {
+        rule_refused(
+            &format!("kind = \"{kind}\", limit = 1"),
+            &format!("limit \"a\": rules[0].kind is \"{kind}\", {USE}"),
+        );
+    }
+    for option in [
+        "calendar = \"month\"",
+        "anchor_day = 5",
+        "warm_up = {}",
+        "debt = 3",
+        "longest = \"2m\"",
+        "burst = 1",
+    ] {
+        let name = option.split(" = ").next().unwrap_or_default();
+        rule_refused(
+            &format!("kind = \"x\", {option}"),
+            &format!("limit[0].rules[0].{name} is not available in this version"),
+        );
+    }
+    rule_refused(
+        "kind = \"fixed_window\", limit = 1, per = \"1s\", anchor = \"first_use\"",
+        "limit \"a\": rules[0].anchor is \"first_use\", which is not available in this version: use \"epoch\"",
+    );
+    option_refused(
+        "fallback = \"open\"",
+        "limit \"a\": fallback \"open\" is not available in this version: use \"closed\"",
+    );
+    option_refused("priority = 3", "limit[0].priority is not available in this version");
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    option_refused("fallback = \"ajar\"", "limit \"a\": fallback \"ajar\" is none: use \"closed\"");
+    option_refused("keys_max = 3", "limit \"a\": keys_max needs keyed = true: this limit has no keys");
+    option_refused("lessees_max = 0", "limit \"a\": lessees_max is 0: use a number from 1 on");
+    option_refused("keyed = \"yes\"", "limit[0].keyed: invalid type: string \"yes\", expected a boolean");
+    option_refused(
+        "weights = { \"a-*\" = 0 }",
+        "limit \"a\": weights.\"a-*\" is 0: use a weight from 1 to 1000000",
+    );
+    option_refused(
+        "weights = { \"a-*-b\" = 2 }",
+        "limit \"a\": weights.\"a-*-b\" contains '*', allowed are A-Z a-z 0-9 . _ : / -: use a node name, or how names begin and a *",
+    );
+    option_refused(
+        "weights = { \"\" = 2 }",
+        "limit \"a\": weights.\"\" is empty: use a node name, or how names begin and a *",
+    );
+}

@@ -1,0 +1,59 @@
+//! What nodes call: exchanges, and goodbyes. Each is decoded, handed to the allocator, and encoded.
+
+use super::problem::Problem;
+use super::{body, decode, json};
+use crate::shared::Shared;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use lessor_protocol::wire::LeasesResponse;
+use std::sync::Arc;
+
+/// `POST /v1/leases`
+pub(super) async fn leases(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Problem> {
+    let result = body::read(request).await.and_then(|body| exchange(&shared, &body));
+    shared.metrics().exchanges().count(outcome(&result));
+    result
+}
+
+fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
+    let began = shared.now();
+    let exchange = decode::leases(body)?;
+    let response = shared.with(|allocator, now| LeasesResponse {
+        epoch: allocator.epoch(),
+        grants: allocator.leases(now, &exchange.caller, &exchange.asks),
+    });
+    let response = json(encoded(&response));
+    let span = shared.now().since(began);
+    shared.metrics().answered(exchange.asks.len(), span);
+    Ok(response)
+}
+
+/// `POST /v1/nodes/{node}/leave`
+pub(super) async fn leave(
+    State(shared): State<Arc<Shared>>,
+    path: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let result = match path.ok().as_ref().and_then(|Path(rest)| rest.strip_suffix("/leave")) {
+        Some(node) => body::read(request).await.and_then(|body| goodbye(&shared, node, &body)),
+        None => Err(Problem::not_found("a node has nothing but /leave")),
+    };
+    shared.metrics().leaves().count(outcome(&result));
+    result
+}
+
+fn goodbye(shared: &Shared, node: &str, body: &[u8]) -> Result<Response, Problem> {
+    let (caller, spent) = decode::leave(node, body)?;
+    let response = shared.with(|allocator, now| allocator.leave(now, &caller, &spent));
+    Ok(json(encoded(&response)))
+}
+
+/// How a request ended, as metrics call it.
+fn outcome(result: &Result<Response, Problem>) -> &'static str {
+    result.as_ref().map_or_else(Problem::code, |_| "ok")
+}
+
+fn encoded(body: &impl serde::Serialize) -> String {
+    serde_json::to_string(body).expect("bodies are plain data: numbers, strings and lists")
+}

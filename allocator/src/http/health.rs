@@ -1,0 +1,41 @@
+//! What orchestrators and Prometheus ask: is it alive, should it get traffic, what does it count.
+
+use super::json;
+use super::problem::Problem;
+use crate::shared::Shared;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use lessor_protocol::lease::millis_up;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// `GET /livez`: the process answers.
+pub(super) async fn livez() -> Response {
+    json(r#"{"status":"alive"}"#.to_owned())
+}
+
+/// `GET /readyz`: every limit lends. In quarantine nodes may and should go on asking: they are told how long to
+/// wait; but whoever moves traffic here should not yet take the old place away.
+pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    let (is_stopping, waits) = shared.with(|allocator, now| {
+        let waits = allocator.quarantined(now).into_iter();
+        let waits = waits.map(|(name, wait)| json!({ "limit": name, "quarantine_ms": millis_up(wait) }));
+        (allocator.is_stopping(), waits.collect::<Vec<Value>>())
+    });
+    if is_stopping {
+        return Err(Problem::unavailable("stopping", "the allocator is stopping"));
+    }
+    if !waits.is_empty() {
+        let detail = "an earlier life may have lent permits that are still being spent: these limits wait";
+        return Err(Problem::unavailable("quarantine", detail).with("limits", Value::Array(waits)));
+    }
+    Ok(json(r#"{"status":"ready"}"#.to_owned()))
+}
+
+/// `GET /metrics`. Prometheus refuses text whose type it is not told.
+pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+    shared.with(|allocator, now| shared.metrics().publish(allocator, now));
+    let media = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (media, shared.metrics().render()).into_response()
+}

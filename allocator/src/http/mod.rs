@@ -1,0 +1,51 @@
+//! The allocator over HTTP: decode, ask the core, encode. The server calls [`router`]; nothing here keeps state,
+//! and nothing that was sent is trusted or shown unescaped.
+
+mod body;
+mod decode;
+mod exchange;
+mod explain;
+mod health;
+mod problem;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use crate::shared::Shared;
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use lessor_protocol::wire::LEASES_PATH;
+use problem::Problem;
+use std::sync::Arc;
+
+/// All routes there are.
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route(LEASES_PATH, post(exchange::leases))
+        // Names may hold slashes, written as such or as %2F: what follows the name is cut off by the handler.
+        .route("/v1/nodes/{*rest}", post(exchange::leave))
+        .route("/v1/limits", get(show::limits))
+        .route("/v1/limits/{*rest}", get(show::pools))
+        .route("/livez", get(health::livez))
+        .route("/healthz", get(health::livez))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(shared)
+}
+
+async fn no_such_path() -> Problem {
+    Problem::not_found("there is nothing at this path")
+}
+
+async fn wrong_method() -> Problem {
+    Problem::wrong_method()
+}
+
+/// `body`, which is JSON.
+fn json(body: String) -> Response {
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
+}

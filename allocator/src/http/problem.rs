@@ -1,0 +1,111 @@
+//! What goes wrong with a whole request, as RFC 9457 `application/problem+json`. Handlers return it; here, in one
+//! place, it becomes a response.
+
+use crate::wrong::{Reason, Wrong};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use lessor_protocol::wire::code;
+use serde_json::{Map, Value, json};
+
+/// What went wrong with a request. Nothing has changed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    field: Option<String>,
+    detail: String,
+    /// Further members, for machines.
+    more: Map<String, Value>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Problem { status, code, field: None, detail: detail.into(), more: Map::new() }
+    }
+
+    /// The body is no JSON.
+    pub(super) fn malformed(detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::BAD_REQUEST, "malformed", detail)
+    }
+
+    /// `field` is missing, of the wrong type, or out of range.
+    pub(super) fn invalid(field: &str, detail: impl Into<String>) -> Self {
+        Problem {
+            field: Some(field.to_owned()),
+            ..Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code::INVALID, detail)
+        }
+    }
+
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::NOT_FOUND, "not_found", detail)
+    }
+
+    pub(super) fn wrong_method() -> Self {
+        let detail = "this path is not for this method: see the header Allow";
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+    }
+
+    pub(super) fn too_large(detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
+    }
+
+    pub(super) fn timeout(detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail)
+    }
+
+    pub(super) fn wrong_media(detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
+    }
+
+    pub(super) fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail)
+    }
+
+    /// With one more member.
+    pub(super) fn with(mut self, name: &str, value: Value) -> Self {
+        self.more.insert(name.to_owned(), value);
+        self
+    }
+
+    /// Its stable word.
+    pub(super) fn code(&self) -> &'static str {
+        self.code
+    }
+}
+
+impl From<Wrong> for Problem {
+    fn from(wrong: Wrong) -> Self {
+        Problem {
+            status: if wrong.reason == Reason::LimitUnknown {
+                StatusCode::NOT_FOUND
+            } else {
+                StatusCode::UNPROCESSABLE_ENTITY
+            },
+            code: wrong.reason.code(),
+            field: wrong.field,
+            detail: wrong.detail,
+            more: Map::new(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = json!({
+            "type": "about:blank",
+            "title": self.status.canonical_reason().unwrap_or("Error"),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+        });
+        if let Some(field) = self.field {
+            body["field"] = Value::String(field);
+        }
+        for (name, value) in self.more {
+            body[name] = value;
+        }
+        let media = [(CONTENT_TYPE, "application/problem+json")];
+        (self.status, media, body.to_string()).into_response()
+    }
+}

@@ -1,0 +1,171 @@
+//! What can be looked at: limits, pools, health and metrics.
+
+use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[tokio::test]
+async fn limits_are_shown_as_they_were_configured_with_their_figures() {
+    let app = App::new(true);
+    app.lease(1, 1, json!([ask(10)])).await;
+    let body = app.get("/v1/limits").await.json();
+    let limit = &body["limits"][1];
+    let rule = json!({ "kind": "sliding_window", "limit": 1_000, "per": "30s", "margin": "250ms" });
+    assert_eq!((&limit["name"], &limit["rules"]), (&json!("vendor/rest"), &json!([rule])));
+    assert_eq!((&limit["keyed"], &limit["ease_off"]), (&json!(false), &json!(true)));
+    let figures = ["ceiling", "pools", "lessees", "available", "outstanding", "granted", "quarantine_ms"];
+    assert_eq!(figures.map(|name| limit[name].as_u64()), [1_000, 1, 1, 990, 10, 10, 0].map(Some));
+}
+
+#[tokio::test]
+async fn pools_are_shown_by_key_or_by_page() {
+    let app = App::new(true);
+    let asks: Vec<Value> = ["c", "a/b", "b", "user 42"]
+        .map(|key| json!({ "limit": "export", "key": key, "spent_total": 0, "held": 0, "want": 1 }))
+        .into();
+    app.lease(1, 1, json!(asks)).await;
+    let keys = async |query: &str| {
+        let reply = app.get(&format!("/v1/limits/export/pools{query}")).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
+        let body = reply.json();
+        let pools = body["pools"].as_array().expect("a list").iter();
+        let keys: Vec<String> = pools.map(|pool| pool["key"].as_str().expect("a text").to_owned()).collect();
+        (keys.join(","), body["next"].as_str().unwrap_or_default().to_owned())
+    };
+    let pair = |keys: &str, next: &str| (keys.to_owned(), next.to_owned());
+    assert_eq!(keys("").await, pair("a/b,b,c,user 42", ""));
+    assert_eq!(keys("?count=2").await, pair("a/b,b", "b"));
+    assert_eq!(keys("?count=2&after=b").await, pair("c,user 42", "user 42"));
+    assert_eq!(keys("?count=2&after=user%2042").await, pair("", ""));
+    assert_eq!(keys("?key=user%2042").await, pair("user 42", ""));
+    assert_eq!(keys("?key=nobody").await, pair("", ""));
+    let wrong = [
+        ("count=0", "count"),
+        ("count=1001", "count"),
+        ("count=x", "count"),
+        ("after=", "after"),
+        ("x=1", "query"),
+    ];
+    for (query, field) in wrong {
+        let problem = app.get(&format!("/v1/limits/export/pools?{query}")).await.problem(422);
+        assert_eq!(problem.1, field, "{query}");
+    }
+    assert_eq!(app.get("/v1/limits/nope/pools").await.problem(404).0, "limit_unknown");
+    assert_eq!(app.get("/v1/limits/vendor/rest/pools?key=a").await.problem(422).0, "key_mismatch");
+}
+
+#[tokio::test]
+async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
+    let app = App::new(true);
+    assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
+    app.shared.with(|allocator, _| allocator.stop());
+    assert_eq!(app.get("/readyz").await.problem(503).0, "stopping");
+    let app = App::new(false);
+    let reply = app.get("/readyz").await;
+    assert_eq!(reply.problem(503).0, "quarantine");
+    let limits = &reply.json()["limits"];
+    assert_eq!((&limits[0]["limit"], &limits[1]["limit"]), (&json!("export"), &json!("vendor/rest")));
+    assert!(limits[1]["quarantine_ms"].as_u64().expect("a number") > 30_000);
+    for path in ["/livez", "/healthz"] {
+        assert_eq!(app.get(path).await.status, StatusCode::OK);
+    }
+    let refused = app.lease(1, 1, json!([ask(10)])).await;
+    assert_eq!((&refused[0]["refused"], &refused[0]["permits"]), (&json!("quarantine"), &json!(0)));
+}
+
+/// Metric names with what their lines say: HELP, TYPE, and samples by name and labels.
+struct Scrape {
+    help: BTreeMap<String, String>,
+    kind: BTreeMap<String, String>,
+    samples: BTreeMap<String, String>,
+}
+
+impl App {
+    async fn scrape(&self) -> Scrape {
+        let reply = self.get("/metrics").await;
+        assert_eq!(reply.media, "text/plain; version=0.0.4; charset=utf-8");
+        let mut scrape = Scrape { help: BTreeMap::new(), kind: BTreeMap::new(), samples: BTreeMap::new() };
+        for line in reply.text.lines().filter(|line| !line.is_empty()) {
+            let words: Vec<&str> = line.splitn(4, ' ').collect();
+            match words[..] {
+                ["#", "HELP", name, text] => drop(scrape.help.insert(name.to_owned(), text.to_owned())),
+                ["#", "TYPE", name, kind] => drop(scrape.kind.insert(name.to_owned(), kind.to_owned())),
+                _ => {
+                    let (name, value) = line.rsplit_once(' ').expect("a sample");
+                    assert!(value.parse::<f64>().is_ok(), "{line}");
+                    let twice = scrape.samples.insert(name.to_owned(), value.to_owned());
+                    assert!(twice.is_none(), "{name} twice");
+                }
+            }
+        }
+        scrape
+    }
+}
+
+impl Scrape {
+    #[track_caller]
+    fn value(&self, name: &str) -> u64 {
+        let value = self.samples.get(name).unwrap_or_else(|| panic!("no {name} in {:#?}", self.samples));
+        value.parse().expect(value)
+    }
+}
+
+#[tokio::test]
+async fn every_metric_is_described_and_there_from_the_start() {
+    let scrape = App::new(true).scrape().await;
+    let mut families = BTreeSet::new();
+    for name in scrape.samples.keys() {
+        let name = name.split('{').next().unwrap_or_default();
+        let parts = ["_bucket", "_sum", "_count"].iter();
+        let histogram =
+            parts.filter_map(|part| name.strip_suffix(part)).find(|stem| scrape.kind.contains_key(*stem));
+        families.insert(histogram.unwrap_or(name).to_owned());
+    }
+    assert_eq!(families.len(), 23, "{families:?}");
+    assert_eq!(families, scrape.help.keys().cloned().collect());
+    assert_eq!(families, scrape.kind.keys().cloned().collect());
+    for (name, kind) in &scrape.kind {
+        assert!(name.starts_with("lessor_"), "{name}");
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
+    }
+    for outcome in ["ok", "malformed", "invalid", "too_large", "timeout"] {
+        assert_eq!(scrape.value(&format!("lessor_exchanges_total{{outcome=\"{outcome}\"}}")), 0);
+    }
+    for reason in crate::wrong::Reason::ALL {
+        assert_eq!(scrape.value(&format!("lessor_asks_wrong_total{{reason=\"{}\"}}", reason.code())), 0);
+    }
+    assert_eq!(scrape.value("lessor_exchange_seconds_count"), 0);
+    assert_eq!(scrape.value("lessor_ready"), 1);
+}
+
+#[tokio::test]
+async fn metrics_tell_what_happened() {
+    let app = App::new(true);
+    app.lease(1, 1, json!([ask(10), { "limit": "nope", "spent_total": 0, "held": 0, "want": 1 }])).await;
+    app.lease(1, 2, json!([{ "limit": "vendor/rest", "spent_total": 4, "held": 5, "want": 0 }])).await;
+    app.post("/v1/leases", "{").await;
+    let scrape = app.scrape().await;
+    let of = |name: &str| scrape.value(&format!("lessor_{name}{{limit=\"vendor/rest\"}}"));
+    let permits = ["ceiling_permits", "available_permits", "outstanding_permits"].map(of);
+    assert_eq!(permits, [1_000, 991, 5]);
+    let totals = ["granted", "spent", "returned", "burned"].map(|name| of(&format!("{name}_permits_total")));
+    assert_eq!(totals, [10, 4, 1, 0]);
+    assert_eq!((of("pools"), of("lessees"), of("quarantine_seconds")), (1, 1, 0));
+    let asks =
+        |outcome| scrape.value(&format!("lessor_asks_total{{limit=\"vendor/rest\",outcome=\"{outcome}\"}}"));
+    assert_eq!((asks("granted"), asks("settled"), asks("empty")), (1, 1, 0));
+    assert_eq!(scrape.value("lessor_asks_wrong_total{reason=\"limit_unknown\"}"), 1);
+    assert_eq!(scrape.value("lessor_exchanges_total{outcome=\"ok\"}"), 2);
+    assert_eq!(scrape.value("lessor_exchanges_total{outcome=\"malformed\"}"), 1);
+    assert_eq!(scrape.value("lessor_exchange_asks_sum"), 3);
+    assert_eq!(scrape.value("lessor_exchange_seconds_bucket{le=\"+Inf\"}"), 2);
+}
+
+/// Two allocators in one process, as tests and demos have them, count apart.
+#[tokio::test]
+async fn servers_in_one_process_do_not_share_metrics() {
+    let (busy, idle) = (App::new(true), App::new(true));
+    busy.lease(1, 1, json!([ask(10)])).await;
+    let granted = "lessor_granted_permits_total{limit=\"vendor/rest\"}";
+    assert_eq!(busy.scrape().await.value(granted), 10);
+    assert_eq!(idle.scrape().await.value(granted), 0);
+}

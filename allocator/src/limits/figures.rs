@@ -1,0 +1,111 @@
+//! What a limit shows of itself: sums over its pools, kept up to date a pool at a time, so that looking at them
+//! costs the same for one key and for a million. Counts never fall, also when pools are dropped.
+
+use crate::pool::PoolView;
+use lessor_protocol::{Answer, Ask, RefusalReason};
+use std::time::Duration;
+
+/// One limit, summed over its pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// The most one call can ever take from one pool.
+    pub ceiling: u64,
+    /// Pools there are now.
+    pub pools: u64,
+    /// How long until the first pool lends.
+    pub quarantine: Duration,
+    /// Sums over all pools, dropped ones included.
+    pub sums: Sums,
+}
+
+/// Sums over the pools of a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Permits that can be lent. Wide: a hundred thousand pools may each have 2^53.
+    pub available: u128,
+    /// Permits that are lent, and neither settled nor returned.
+    pub outstanding: u64,
+    /// Sessions that pools remember; one that uses two keys counts twice.
+    pub lessees: u64,
+    /// Permits ever lent.
+    pub granted: u64,
+    /// Permits ever reported spent.
+    pub spent: u64,
+    /// Permits that ever came back unspent.
+    pub returned: u64,
+    /// Permits ever presumed spent, because their lease ended without a report.
+    pub burned: u64,
+    /// Of those, permits that a late report then moved to `spent` or `returned`.
+    pub reported_late: u64,
+    /// What asks were answered.
+    pub answered: Answered,
+}
+
+/// How many asks got which answer. Each is in one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// Some permits, perhaps fewer than wanted.
+    pub granted: u64,
+    /// None, though some were wanted.
+    pub empty: u64,
+    /// Nothing was wanted: a report.
+    pub settled: u64,
+    /// Refused in quarantine.
+    pub quarantine: u64,
+    /// Refused because the allocator is stopping.
+    pub stopping: u64,
+}
+
+impl Sums {
+    /// The pool that was counted as `counted` looks like `view` now.
+    pub(super) fn count(&mut self, counted: &mut PoolView, view: PoolView) {
+        let (old, new) = (counted.books, view.books);
+        self.available = self.available - u128::from(counted.available) + u128::from(view.available);
+        self.outstanding = self.outstanding - old.outstanding + new.outstanding;
+        self.lessees = self.lessees - counted.lessees + view.lessees;
+        self.granted += new.granted - old.granted;
+        self.spent += new.spent - old.spent;
+        self.returned += new.returned - old.returned;
+        self.burned += new.burned.saturating_sub(old.burned);
+        self.reported_late += old.burned.saturating_sub(new.burned);
+        *counted = view;
+    }
+
+    /// The pool that was counted as `counted` is gone. What it ever did stays counted.
+    pub(super) fn drop(&mut self, counted: PoolView) {
+        self.available -= u128::from(counted.available);
+        self.outstanding -= counted.books.outstanding;
+        self.lessees -= counted.lessees;
+    }
+
+    /// Whether every permit that was ever granted is accounted for.
+    pub fn balance(&self) -> bool {
+        self.granted + self.reported_late == self.spent + self.returned + self.burned + self.outstanding
+    }
+}
+
+impl Answered {
+    pub(super) fn count(&mut self, ask: &Ask, answer: &Answer) {
+        let counter = match answer {
+            Answer::Grant(grant) if grant.permits > 0 => &mut self.granted,
+            Answer::Grant(_) if ask.want > 0 => &mut self.empty,
+            Answer::Grant(_) => &mut self.settled,
+            Answer::Refusal(refusal) => match refusal.reason {
+                RefusalReason::Quarantine => &mut self.quarantine,
+                RefusalReason::Stopping => &mut self.stopping,
+            },
+        };
+        *counter += 1;
+    }
+
+    /// Each with its stable word.
+    pub fn by_outcome(&self) -> [(&'static str, u64); 5] {
+        [
+            ("granted", self.granted),
+            ("empty", self.empty),
+            ("settled", self.settled),
+            ("quarantine", self.quarantine),
+            ("stopping", self.stopping),
+        ]
+    }
+}

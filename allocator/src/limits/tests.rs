@@ -1,0 +1,161 @@
+//! Pools that come and go with their keys, and sums that stay right.
+
+use super::*;
+use crate::config::Config;
+use crate::pool::Books;
+use crate::rules;
+use std::collections::BTreeSet;
+
+/// Checks that the sums are those of the pools there are, and that every permit is accounted for.
+#[track_caller]
+fn audit(limit: &mut Limit, now: Moment) {
+    let count = limit.pools.len();
+    for kept in limit.pools.values_mut() {
+        let view = kept.pool.view(now);
+        limit.sums.count(&mut kept.counted, view);
+    }
+    let views = limit.views(now, None, count + 1);
+    let total = views.iter().fold(Books::default(), |sum, (_, view)| sum.plus(view.books));
+    let sums = limit.figures(now).sums;
+    assert!(sums.balance(), "{sums:?}");
+    assert_eq!(sums.outstanding, total.outstanding);
+    assert_eq!(sums.lessees, views.iter().map(|(_, view)| view.lessees).sum::<u64>());
+    assert_eq!(sums.available, views.iter().map(|(_, view)| u128::from(view.available)).sum::<u128>());
+    assert!(sums.granted >= total.granted && sums.spent >= total.spent && sums.burned >= total.burned);
+}
+
+fn limit(options: &str) -> Limit {
+    let rule = "{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\" }";
+    let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\n{options}");
+    let config = Config::parse(&text).expect("valid");
+    Limit::new(config.limits[0].clone(), config.terms, Past::None, millis(0))
+}
+
+fn millis(millis: u64) -> Moment {
+    Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
+}
+
+fn key(text: &str) -> Option<Key> {
+    Some(Key::try_new(text).expect("valid"))
+}
+
+const A: Holder = Holder { id: LesseeId(1), weight: 1 };
+
+/// Asks for `want` permits of `key`, having spent `spent_total`. Returns how many were granted.
+fn ask(limit: &mut Limit, at: u64, key: &str, seq: u64, spent_total: u64, want: u64) -> Result<u64, Wrong> {
+    let ask = Ask { spent_total, want, waiting: want, ..Ask::default() };
+    limit.renew(millis(at), self::key(key), A, seq, ask).map(Answer::permits)
+}
+
+#[test]
+fn a_key_has_a_pool_from_its_first_use_until_it_looks_new_again() {
+    let mut limit = limit("keyed = true");
+    assert_eq!(limit.figures(millis(0)).pools, 0);
+    assert_eq!(limit.view(millis(0), &key("x")), None, "looking makes nothing");
+    assert_eq!(ask(&mut limit, 0, "x", 1, 0, 4), Ok(4));
+    assert_eq!(ask(&mut limit, 0, "y", 1, 0, 5), Ok(5), "counted apart");
+    assert_eq!(ask(&mut limit, 20, "x", 2, 4, 0), Ok(0));
+    audit(&mut limit, millis(20));
+    limit.sweep(millis(400), 10);
+    assert_eq!(limit.figures(millis(400)).pools, 2, "neither bucket is full again");
+    audit(&mut limit, millis(400));
+    limit.sweep(millis(11_000), 10);
+    let figures = limit.figures(millis(11_000));
+    assert_eq!((figures.pools, figures.sums.lessees, figures.sums.available), (0, 0, 0));
+    let sums = figures.sums;
+    assert_eq!((sums.granted, sums.spent, sums.burned), (9, 4, 5), "what was done stays counted");
+    assert!(sums.balance());
+}
+
+#[test]
+fn at_the_bound_a_new_key_is_refused_and_old_ones_go_on() {
+    let mut limit = limit("keyed = true\nkeys_max = 2");
+    assert_eq!(ask(&mut limit, 0, "x", 1, 0, 1), Ok(1));
+    assert_eq!(ask(&mut limit, 0, "y", 1, 0, 1), Ok(1));
+    let refused = ask(&mut limit, 1, "z", 1, 0, 1).expect_err("there is no room");
+    assert_eq!((refused.reason, refused.field.as_deref()), (Reason::KeysFull, Some("key")));
+    assert_eq!(refused.detail, "\"a\" has 2 keys in use, as many as it may; those go on");
+    assert_eq!(ask(&mut limit, 2, "x", 2, 1, 1), Ok(1));
+    audit(&mut limit, millis(2));
+    assert_eq!(ask(&mut limit, 11_000, "z", 1, 0, 1), Ok(1), "the others look new again");
+    audit(&mut limit, millis(11_000));
+}
+
+/// Each new key pays for more of the sweep than it adds, so that no timer is needed to keep up with a flood.
+#[test]
+fn a_flood_of_keys_is_swept_as_it_comes() {
+    let mut limit = limit("keyed = true\nkeys_max = 10000");
+    for n in 0..5_000u64 {
+        // Ten keys a second, each remembered for ten seconds and a little.
+        ask(&mut limit, n * 100, &n.to_string(), 1, 0, 1).expect("there is room");
+        assert!(limit.pools.len() <= 150, "{} pools after {n} keys", limit.pools.len());
+    }
+    audit(&mut limit, millis(500_000));
+}
+
+#[test]
+fn a_limit_without_keys_keeps_its_pool() {
+    let mut limit = limit("");
+    for at in [0, 5_000] {
+        limit.sweep(millis(at), 10);
+        assert_eq!(limit.figures(millis(at)).pools, 1);
+    }
+    assert_eq!(limit.key(Some("x")).expect_err("no keys").reason, Reason::KeyMismatch);
+    assert_eq!(limit.key(None), Ok(None));
+}
+
+#[test]
+fn keys_are_checked() {
+    let limit = limit("keyed = true");
+    assert_eq!(limit.key(None).expect_err("no key").reason, Reason::KeyMismatch);
+    assert_eq!(limit.key(Some("")).expect_err("empty").detail, "key is empty");
+    let long = limit.key(Some(&"x".repeat(1 << 20))).expect_err("a megabyte");
+    assert_eq!(long.detail, "key is 1048576 bytes long, at most 256 are allowed");
+    assert_eq!(limit.key(Some("user 42")), Ok(key("user 42")));
+}
+
+/// A report that comes after its lease has burned takes permits off the books' `burned`. Prometheus would read a
+/// counter that falls as a restart, so what burned and what was reported late are counted apart.
+#[test]
+fn what_burned_is_a_count_that_never_falls() {
+    let mut limit = limit("keyed = true");
+    assert_eq!(ask(&mut limit, 0, "x", 1, 0, 5), Ok(5));
+    assert_eq!(ask(&mut limit, 200, "x", 2, 3, 0), Ok(0));
+    let sums = limit.figures(millis(200)).sums;
+    assert_eq!((sums.burned, sums.reported_late), (5, 5));
+    assert_eq!((sums.spent, sums.returned), (3, 2));
+    audit(&mut limit, millis(200));
+}
+
+#[test]
+fn after_a_loss_pools_of_new_keys_wait_too() {
+    let config = Config::parse("[[limit]]\nname = \"a\"\nkeyed = true\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"5s\", margin = \"0s\" }]").expect("valid");
+    let mut limit = Limit::new(config.limits[0].clone(), config.terms, Past::Lost(millis(0)), millis(0));
+    let wait = limit.quarantine(millis(0));
+    let window = rules::ledger(&config.limits[0].rules[0], config.terms, millis(0)).memory();
+    assert!(
+        wait > std::time::Duration::from_secs(7) && wait < window + config.terms.quarantine() + wait / 100
+    );
+    let early = Ask { want: 1, waiting: 1, ..Ask::default() };
+    let answer = limit.renew(millis(1_000), key("x"), A, 1, early).expect("a refusal is an answer");
+    assert!(matches!(answer, Answer::Refusal(_)), "{answer:?}");
+    assert_eq!(limit.figures(millis(1_000)).sums.answered.quarantine, 1);
+    assert_eq!(ask(&mut limit, 8_000, "y", 1, 0, 1), Ok(1));
+    audit(&mut limit, millis(8_000));
+}
+
+#[test]
+fn pages_follow_each_other_in_the_order_of_keys() {
+    let mut limit = limit("keyed = true");
+    for name in ["d", "a", "c", "b", "e"] {
+        ask(&mut limit, 0, name, 1, 0, 1).expect("there is room");
+    }
+    let (mut seen, mut after) = (BTreeSet::new(), None);
+    loop {
+        let page = limit.views(millis(0), after.as_ref(), 2);
+        let Some((last, _)) = page.last() else { break };
+        after = last.clone();
+        assert!(page.iter().all(|(key, _)| seen.insert(key.clone())), "each once");
+    }
+    assert_eq!(seen.len(), 5);
+}

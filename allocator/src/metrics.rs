@@ -1,0 +1,177 @@
+//! What Prometheus sees. Exchanges are counted as they happen; everything about limits comes from the books when
+//! somebody looks. Each server has its own recorder: nothing here is global, and only names from the
+//! configuration and from fixed lists become labels.
+
+mod limit;
+
+use crate::allocator::Allocator;
+use crate::config::Config;
+use crate::wrong::Reason;
+use lessor_protocol::{Moment, wire};
+use limit::LimitMetrics;
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics_exporter_prometheus::{
+    BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often samples of histograms are folded into their buckets; until then each takes memory of its own.
+pub(crate) const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// From what a loopback exchange of one ask takes to what nobody should ever wait.
+const SECONDS: [f64; 12] =
+    [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0];
+
+/// Up to the most that one exchange may hold.
+const ASKS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, wire::ASKS_MAX as f64];
+
+/// How a request can end: well, or with one of these problems.
+const OUTCOMES: [&str; 7] =
+    ["ok", "malformed", "invalid", "not_found", "too_large", "timeout", "unsupported_media_type"];
+
+/// The metrics of one server.
+pub(crate) struct Metrics {
+    handle: PrometheusHandle,
+    exchanges: Outcomes,
+    leaves: Outcomes,
+    exchange_seconds: Histogram,
+    exchange_asks: Histogram,
+    connections: Gauge,
+    epoch: Gauge,
+    ready: Gauge,
+    sessions: Gauge,
+    wrong: BTreeMap<Reason, Counter>,
+    limits: BTreeMap<String, LimitMetrics>,
+}
+
+/// Requests of one kind, by how they ended.
+pub(crate) struct Outcomes(BTreeMap<&'static str, Counter>);
+
+impl Metrics {
+    /// All of them, at zero, for a server that begins at `now`.
+    pub(crate) fn new(config: &Config, now: Moment) -> Self {
+        let recorder = recorder().expect("the buckets are not empty");
+        metrics::with_local_recorder(&recorder, || Self::registered(recorder.handle(), config, now))
+    }
+
+    fn registered(handle: PrometheusHandle, config: &Config, now: Moment) -> Self {
+        describe();
+        gauge!("lessor_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+        gauge!("lessor_start_time_seconds").set(now.as_nanos() as f64 / 1e9);
+        let limits = config.limits.iter().map(|limit| limit.name.to_string());
+        let wrong = Reason::ALL.into_iter();
+        Metrics {
+            handle,
+            exchanges: Outcomes::new("lessor_exchanges_total"),
+            leaves: Outcomes::new("lessor_leaves_total"),
+            exchange_seconds: histogram!("lessor_exchange_seconds"),
+            exchange_asks: histogram!("lessor_exchange_asks"),
+            connections: gauge!("lessor_connections"),
+            epoch: gauge!("lessor_epoch"),
+            ready: gauge!("lessor_ready"),
+            sessions: gauge!("lessor_sessions"),
+            wrong: wrong
+                .map(|reason| (reason, counter!("lessor_asks_wrong_total", "reason" => reason.code())))
+                .collect(),
+            limits: limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect(),
+        }
+    }
+
+    /// Exchanges, by how they ended.
+    pub(crate) fn exchanges(&self) -> &Outcomes {
+        &self.exchanges
+    }
+
+    /// Goodbyes, by how they ended.
+    pub(crate) fn leaves(&self) -> &Outcomes {
+        &self.leaves
+    }
+
+    /// An exchange of `asks` was answered, in `span` from its last byte in to its first byte out.
+    pub(crate) fn answered(&self, asks: usize, span: Duration) {
+        self.exchange_asks.record(asks as f64);
+        self.exchange_seconds.record(span);
+    }
+
+    /// So many connections are open.
+    pub(crate) fn connections(&self, open: usize) {
+        self.connections.set(open as f64);
+    }
+
+    /// Takes over what the books of `allocator` say.
+    pub(crate) fn publish(&self, allocator: &mut Allocator, now: Moment) {
+        let ready = !allocator.is_stopping() && allocator.quarantined(now).is_empty();
+        self.ready.set(f64::from(u8::from(ready)));
+        self.epoch.set(allocator.epoch() as f64);
+        self.sessions.set(allocator.sessions() as f64);
+        for (reason, count) in allocator.wrong() {
+            self.wrong[reason].absolute(*count);
+        }
+        for (config, figures) in allocator.limits(now) {
+            self.limits[config.name.as_str()].publish(&figures);
+        }
+    }
+
+    /// As text.
+    pub(crate) fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// To be called every [`UPKEEP_EVERY`].
+    pub(crate) fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+}
+
+impl Outcomes {
+    fn new(name: &'static str) -> Self {
+        Outcomes(OUTCOMES.map(|outcome| (outcome, counter!(name, "outcome" => outcome))).into())
+    }
+
+    /// One more that ended with `outcome`.
+    pub(crate) fn count(&self, outcome: &str) {
+        if let Some(counter) = self.0.get(outcome) {
+            counter.increment(1);
+        }
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+fn recorder() -> Result<PrometheusRecorder, BuildError> {
+    // Without buckets of its own a histogram would come out as a summary, which cannot be added up.
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full("lessor_exchange_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Full("lessor_exchange_asks".to_owned()), &ASKS)?;
+    Ok(builder.build_recorder())
+}
+
+fn describe() {
+    use metrics::{describe_counter, describe_gauge, describe_histogram};
+    describe_gauge!("lessor_build_info", "1, with the version as a label");
+    describe_gauge!(
+        "lessor_start_time_seconds",
+        "When this life of the allocator began, since the Unix epoch"
+    );
+    describe_gauge!("lessor_epoch", "A number that tells this life of the allocator from others");
+    describe_gauge!("lessor_ready", "1 if every limit lends, 0 in quarantine and while stopping");
+    describe_gauge!("lessor_connections", "Connections that are open");
+    describe_gauge!("lessor_sessions", "Sessions of nodes that are remembered");
+    describe_counter!("lessor_exchanges_total", "Exchanges of leases, by how the request ended");
+    describe_counter!("lessor_leaves_total", "Goodbyes of sessions, by how the request ended");
+    describe_histogram!(
+        "lessor_exchange_seconds",
+        "How long exchanges took, from the last byte in to the first out"
+    );
+    describe_histogram!("lessor_exchange_asks", "Asks in one exchange");
+    describe_counter!(
+        "lessor_asks_wrong_total",
+        "Asks that were not answered because something was wrong with them"
+    );
+    limit::describe();
+}

@@ -1,0 +1,90 @@
+//! What Prometheus sees of one limit: the sums over its pools, as they are when somebody looks.
+
+use crate::limits::{Answered, Figures};
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+
+/// The metrics of one limit.
+pub(super) struct LimitMetrics {
+    ceiling: Gauge,
+    available: Gauge,
+    outstanding: Gauge,
+    pools: Gauge,
+    lessees: Gauge,
+    quarantine: Gauge,
+    granted: Counter,
+    spent: Counter,
+    returned: Counter,
+    burned: Counter,
+    reported_late: Counter,
+    /// In the order of [`Answered::by_outcome`].
+    asks: Vec<Counter>,
+}
+
+impl LimitMetrics {
+    /// Those of the limit called `name`, at zero.
+    pub(super) fn new(name: String) -> Self {
+        let outcomes = Answered::default().by_outcome().into_iter();
+        let asks = outcomes
+            .map(|(outcome, _)| counter!("lessor_asks_total", "limit" => name.clone(), "outcome" => outcome));
+        LimitMetrics {
+            asks: asks.collect(),
+            ceiling: gauge!("lessor_ceiling_permits", "limit" => name.clone()),
+            available: gauge!("lessor_available_permits", "limit" => name.clone()),
+            outstanding: gauge!("lessor_outstanding_permits", "limit" => name.clone()),
+            pools: gauge!("lessor_pools", "limit" => name.clone()),
+            lessees: gauge!("lessor_lessees", "limit" => name.clone()),
+            quarantine: gauge!("lessor_quarantine_seconds", "limit" => name.clone()),
+            granted: counter!("lessor_granted_permits_total", "limit" => name.clone()),
+            spent: counter!("lessor_spent_permits_total", "limit" => name.clone()),
+            returned: counter!("lessor_returned_permits_total", "limit" => name.clone()),
+            burned: counter!("lessor_burned_permits_total", "limit" => name.clone()),
+            reported_late: counter!("lessor_reported_late_permits_total", "limit" => name),
+        }
+    }
+
+    /// Takes over `figures`.
+    pub(super) fn publish(&self, figures: &Figures) {
+        let sums = &figures.sums;
+        self.ceiling.set(figures.ceiling as f64);
+        self.available.set(sums.available as f64);
+        self.outstanding.set(sums.outstanding as f64);
+        self.pools.set(figures.pools as f64);
+        self.lessees.set(sums.lessees as f64);
+        self.quarantine.set(figures.quarantine.as_secs_f64());
+        self.granted.absolute(sums.granted);
+        self.spent.absolute(sums.spent);
+        self.returned.absolute(sums.returned);
+        self.burned.absolute(sums.burned);
+        self.reported_late.absolute(sums.reported_late);
+        for (counter, (_, count)) in self.asks.iter().zip(sums.answered.by_outcome()) {
+            counter.absolute(count);
+        }
+    }
+}
+
+pub(super) fn describe() {
+    describe_gauge!("lessor_ceiling_permits", "The most that one call can ever take");
+    describe_gauge!("lessor_available_permits", "Permits that can be lent now, over all keys");
+    describe_gauge!("lessor_outstanding_permits", "Permits that are lent, and neither settled nor returned");
+    describe_gauge!("lessor_pools", "Pools that are kept: keys in use, or 1 for a limit without keys");
+    describe_gauge!("lessor_lessees", "Sessions that pools remember, each once for every pool");
+    describe_gauge!(
+        "lessor_quarantine_seconds",
+        "How long until the limit lends, after a start that may have lost its books"
+    );
+    describe_counter!("lessor_granted_permits_total", "Permits lent");
+    describe_counter!("lessor_spent_permits_total", "Permits reported spent");
+    describe_counter!("lessor_returned_permits_total", "Permits that came back unspent");
+    describe_counter!(
+        "lessor_burned_permits_total",
+        "Permits presumed spent: their lease ended without a report"
+    );
+    describe_counter!(
+        "lessor_reported_late_permits_total",
+        "Burned permits that a late report moved to spent or returned: granted = spent + returned + burned - these + outstanding"
+    );
+    describe_counter!(
+        "lessor_asks_total",
+        "Asks that a limit answered: granted, empty, settled (nothing wanted), quarantine, stopping"
+    );
+}

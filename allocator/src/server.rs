@@ -1,0 +1,99 @@
+//! The allocator as a service: a function of a listener and of the moment to stop. Binaries and tests own both.
+//! It spawns a task for each connection, and none of them outlives it.
+
+mod peers;
+#[cfg(test)]
+mod tests;
+
+use crate::config::Config;
+use crate::metrics::UPKEEP_EVERY;
+use crate::shared::Shared;
+use peers::Peers;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{interval, sleep};
+
+/// How often sessions and pools that matter to nobody are looked for, and how many are looked at then. A hundred
+/// thousand pools take 20 s; the allocator is busy with it for about a hundredth of its time.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+const SWEEP_STEPS: usize = 500;
+
+/// How long to wait when there are no files left for another connection. Others will close.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The allocator, ready to serve.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// A new life of the allocator. `fresh` states that no earlier life can have lent anything that is still
+    /// being spent; without it every limit begins in quarantine.
+    pub fn new(config: Config, fresh: bool) -> Self {
+        Server { shared: Arc::new(Shared::new(config, fresh)) }
+    }
+
+    /// Serves on `listener` until `shutdown`. Then it lends no more, finishes what is in flight, and returns
+    /// within five seconds, whatever its peers do.
+    ///
+    /// # Errors
+    /// If the listener has no address.
+    pub async fn run(
+        self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        let address = listener.local_addr()?;
+        let quarantined = self.shared.with(|allocator, now| allocator.quarantined(now).len());
+        tracing::info!(%address, limits = self.shared.config().limits.len(), quarantined, "listening");
+        let mut peers = Peers::new(&self.shared);
+        self.serve(&listener, &mut peers, shutdown).await;
+        self.shared.with(|allocator, _| allocator.stop());
+        tracing::info!(connections = peers.count(), "stopping: nothing is lent any more");
+        drop(listener);
+        peers.finish().await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+
+    async fn serve(&self, listener: &TcpListener, peers: &mut Peers, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = pin!(shutdown);
+        let mut sweep = interval(SWEEP_EVERY);
+        let mut upkeep = interval(UPKEEP_EVERY);
+        let connections_max = self.shared.config().server.connections_max;
+        loop {
+            self.shared.metrics().connections(peers.count());
+            tokio::select! {
+                () = &mut shutdown => return,
+                Some(()) = peers.ended() => {}
+                _ = sweep.tick() => self.shared.with(|allocator, now| allocator.sweep(now, SWEEP_STEPS)),
+                _ = upkeep.tick() => self.shared.metrics().upkeep(),
+                accepted = listener.accept(), if peers.count() < connections_max => match accepted {
+                    Ok((stream, _)) => peers.serve(without_delay(stream)),
+                    Err(error) => pause(&error).await,
+                },
+            }
+        }
+    }
+}
+
+/// Sends what it is given at once: answers are small, and somebody waits for each.
+fn without_delay(stream: TcpStream) -> TcpStream {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot send without delay");
+    }
+    stream
+}
+
+/// Waits, if `error` is about us and not about one peer that gave up.
+async fn pause(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if ![ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&error.kind()) {
+        tracing::warn!(%error, "cannot accept connections");
+        sleep(ACCEPT_PAUSE).await;
+    }
+}

@@ -1,0 +1,143 @@
+//! The connections of a server, each with its own task. The server hands them over as they are accepted, and owns
+//! them: none outlives it, and none can hold it up.
+
+#[cfg(test)]
+mod tests;
+
+use crate::http;
+use crate::shared::Shared;
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tower::ServiceExt;
+
+/// How long requests that are in flight may take to finish once it stops. With what the process does besides, it
+/// must be gone within five seconds of the signal.
+const DRAIN_WAIT: Duration = Duration::from_secs(4);
+
+/// How long the head of a request may take, and a connection may idle. Nodes at work say something every two
+/// seconds at least; longer would let silent peers hold connections that others need.
+const HEAD_WAIT: Duration = Duration::from_secs(10);
+
+/// Header fields of one request. Nodes send six, proxies add some.
+const HEADERS_MAX: usize = 64;
+
+/// Bytes of a request's head, or of what is buffered of its body.
+const BUFFER_MAX: usize = 64 << 10;
+
+/// Requests at a time on one HTTP/2 connection. A node has one or two in flight.
+const STREAMS_MAX: u32 = 64;
+
+/// How often an HTTP/2 peer that says nothing is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(20);
+
+/// The connections, each with its task.
+pub(super) struct Peers {
+    router: Router,
+    builder: Builder<TokioExecutor>,
+    /// Tells connections to finish.
+    graceful: GracefulShutdown,
+    tasks: JoinSet<()>,
+}
+
+impl Peers {
+    /// None yet. All of them will talk to `shared`.
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Peers {
+            router: http::router(shared.clone()),
+            builder: builder(),
+            graceful: GracefulShutdown::new(),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Serves one more.
+    pub(super) fn serve(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let (builder, router, watcher) = (self.builder.clone(), self.router.clone(), self.graceful.watcher());
+        self.tasks.spawn(serve_peer(stream, builder, router, watcher));
+    }
+
+    /// Connections that are open, and those that have ended since [`Peers::ended`] was last polled.
+    pub(super) fn count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Waits until one has ended; `None` if there is none. Cancel-safe.
+    pub(super) async fn ended(&mut self) -> Option<()> {
+        let ended = self.tasks.join_next().await?;
+        if let Err(error) = ended
+            && error.is_panic()
+        {
+            tracing::error!(%error, "the task of a connection has panicked: this is a bug");
+        }
+        Some(())
+    }
+
+    /// Lets requests in flight finish, for a while, and ends the rest.
+    pub(super) async fn finish(mut self) {
+        if timeout(DRAIN_WAIT, self.graceful.shutdown()).await.is_err() {
+            tracing::info!("ending connections that did not finish by themselves");
+        }
+        self.tasks.shutdown().await;
+    }
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WAIT)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(BUFFER_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(BUFFER_MAX as u32);
+    builder
+}
+
+async fn serve_peer(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    builder: Builder<TokioExecutor>,
+    router: Router,
+    watcher: Watcher,
+) {
+    let spoke = Arc::new(Notify::new());
+    let service = {
+        let spoke = spoke.clone();
+        service_fn(move |request: hyper::Request<Incoming>| {
+            spoke.notify_one();
+            router.clone().oneshot(request)
+        })
+    };
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let mut connection = pin!(watcher.watch(connection));
+    // The time-outs of hyper begin once it knows which HTTP this is: a peer that does not get that far is ours.
+    let first = tokio::select! {
+        result = &mut connection => Some(result),
+        spoken = timeout(HEAD_WAIT, spoke.notified()) => match spoken {
+            Ok(()) => None,
+            Err(_) => return,
+        },
+    };
+    let result = match first {
+        Some(result) => result,
+        None => connection.await,
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}

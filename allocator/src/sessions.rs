@@ -1,0 +1,139 @@
+//! Who is asking: each (node, session) is one lessee to every pool. The allocator looks it up once an exchange.
+//! What the name of a node says about trust or size is never used.
+
+use crate::pool::LesseeId;
+use crate::sweep::Sweep;
+use lessor_protocol::{Moment, NodeName};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Sessions that are remembered at once, some 200 bytes each. Ten times the largest fleet that one pool takes;
+/// at the bound the idle make room, and a newcomer is refused only while nobody is.
+pub const SESSIONS_MAX: usize = 100_000;
+
+/// Entries that a newcomer pays for looking at when there is no room. Fewer would refuse newcomers while idle
+/// sessions sit just out of reach, more would make each of a flood of newcomers dearer.
+const STEPS_FOR_NEWCOMER: usize = 16;
+
+/// The sessions that are known.
+#[derive(Debug)]
+pub struct Sessions {
+    /// Ordered, so that the same calls always do the same.
+    known: BTreeMap<(NodeName, u64), Session>,
+    sweep: Sweep<(NodeName, u64)>,
+    /// Never given to anybody yet.
+    next: u64,
+    keep: Keep,
+}
+
+/// How long a session that says nothing is remembered. Beyond either it can make no difference to the cap: it
+/// comes back as a stranger, starts at zero, and what it had been lent stays charged.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// While there is room: until no rule counts anything that was lent to it.
+    pub roomy: Duration,
+    /// At the bound: until nothing that was lent to it can be live.
+    pub full: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    id: LesseeId,
+    asked: Moment,
+}
+
+impl Sessions {
+    /// Nobody.
+    pub fn new(keep: Keep) -> Self {
+        Sessions { known: BTreeMap::new(), sweep: Sweep::default(), next: 0, keep }
+    }
+
+    /// The lessee that `session` of `node` is, new if need be; `None` if there is no room.
+    pub fn enter(&mut self, now: Moment, node: &NodeName, session: u64) -> Option<LesseeId> {
+        let who = (node.clone(), session);
+        if let Some(known) = self.known.get_mut(&who) {
+            known.asked = now;
+            return Some(known.id);
+        }
+        if self.known.len() >= SESSIONS_MAX {
+            self.forget(now, STEPS_FOR_NEWCOMER, self.keep.full);
+            if self.known.len() >= SESSIONS_MAX {
+                return None;
+            }
+        }
+        let id = LesseeId(self.next);
+        self.next += 1;
+        self.known.insert(who, Session { id, asked: now });
+        Some(id)
+    }
+
+    /// The lessee that `session` of `node` is, if it is known.
+    pub fn find(&self, node: &NodeName, session: u64) -> Option<LesseeId> {
+        self.known.get(&(node.clone(), session)).map(|known| known.id)
+    }
+
+    /// Looks at the next `steps` sessions, and forgets those that can matter to nobody.
+    pub fn sweep(&mut self, now: Moment, steps: usize) {
+        self.forget(now, steps, self.keep.roomy);
+    }
+
+    /// How many are known.
+    pub fn count(&self) -> usize {
+        self.known.len()
+    }
+
+    fn forget(&mut self, now: Moment, steps: usize, keep: Duration) {
+        self.sweep.run(&mut self.known, steps, |session| now.since(session.asked) > keep);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEEP: Keep = Keep { roomy: Duration::from_secs(30), full: Duration::from_secs(2) };
+
+    fn seconds(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn node(name: &str) -> NodeName {
+        NodeName::try_new(name).expect("valid")
+    }
+
+    #[test]
+    fn a_session_keeps_its_id_and_a_restarted_node_gets_another() {
+        let mut sessions = Sessions::new(KEEP);
+        let first = sessions.enter(seconds(0), &node("a"), 1);
+        assert_eq!(sessions.enter(seconds(1), &node("a"), 1), first);
+        assert_ne!(sessions.enter(seconds(1), &node("a"), 2), first);
+        assert_ne!(sessions.enter(seconds(1), &node("b"), 1), first);
+        assert_eq!(sessions.find(&node("a"), 1), first);
+        assert_eq!(sessions.find(&node("c"), 1), None);
+    }
+
+    #[test]
+    fn the_idle_are_forgotten_once_they_can_matter_to_nobody() {
+        let mut sessions = Sessions::new(KEEP);
+        sessions.enter(seconds(0), &node("a"), 1);
+        sessions.enter(seconds(20), &node("b"), 1);
+        sessions.sweep(seconds(30), 10);
+        assert_eq!(sessions.count(), 2);
+        sessions.sweep(seconds(31), 10);
+        sessions.sweep(seconds(31), 10);
+        assert_eq!(sessions.find(&node("a"), 1), None);
+        assert!(sessions.find(&node("b"), 1).is_some());
+    }
+
+    #[test]
+    fn at_the_bound_the_idle_make_room_and_the_busy_do_not() {
+        let mut sessions = Sessions::new(KEEP);
+        for session in 0..SESSIONS_MAX as u64 {
+            assert!(sessions.enter(seconds(0), &node("a"), session).is_some());
+        }
+        assert_eq!(sessions.enter(seconds(1), &node("b"), 1), None);
+        assert!(sessions.enter(seconds(1), &node("a"), 7).is_some(), "old ones go on");
+        assert!(sessions.enter(seconds(3), &node("b"), 1).is_some());
+        assert!(sessions.count() <= SESSIONS_MAX);
+    }
+}

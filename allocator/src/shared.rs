@@ -1,0 +1,103 @@
+//! The one allocator of a server, behind a lock, with the clock that it goes by and its metrics. Handlers call [`Shared::with`];
+//! the lock is let go before anything waits.
+
+use crate::allocator::Allocator;
+use crate::config::Config;
+use crate::limits::Past;
+use crate::metrics::Metrics;
+use lessor_protocol::{Clock, Moment, PERMITS_MAX};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The allocator, its clock and its metrics.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    config: Config,
+    clock: Clock,
+    metrics: Metrics,
+    allocator: Mutex<Allocator>,
+}
+
+impl Shared {
+    /// A new life of the allocator. Unless it is `fresh`, an earlier one may have lent until now.
+    pub(crate) fn new(config: Config, fresh: bool) -> Self {
+        let clock = Clock::since_epoch();
+        let now = clock.now();
+        let past = if fresh { Past::None } else { Past::Lost(now) };
+        Shared {
+            allocator: Mutex::new(Allocator::new(&config, past, now, epoch(now))),
+            metrics: Metrics::new(&config, now),
+            clock,
+            config,
+        }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// This instant, on the allocator's clock.
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Does something with the allocator, now. Nobody else does meanwhile.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Allocator, Moment) -> T) -> T {
+        let mut allocator = match self.allocator.lock() {
+            Ok(allocator) => allocator,
+            Err(poisoned) => self.start_over(poisoned),
+        };
+        // Read under the lock: moments then come in the order in which they are used.
+        let now = self.clock.now();
+        act(&mut allocator, now)
+    }
+
+    /// A panic left the books half written, so they are lost: what follows is what follows a crash, a new life
+    /// that begins in quarantine. To go on with such books could lend a permit twice; to give up for good would
+    /// be an outage where a wait of seconds is enough.
+    fn start_over<'a>(&self, poisoned: PoisonError<MutexGuard<'a, Allocator>>) -> MutexGuard<'a, Allocator> {
+        let mut allocator = poisoned.into_inner();
+        let now = self.clock.now();
+        let was_stopping = allocator.is_stopping();
+        *allocator = Allocator::new(&self.config, Past::Lost(now), now, epoch(now));
+        if was_stopping {
+            allocator.stop();
+        }
+        self.allocator.clear_poison();
+        tracing::error!("a bug broke the books: all limits are in quarantine, as after a crash");
+        allocator
+    }
+}
+
+/// A number that no other life of an allocator has, as far as 53 bits of hash can tell.
+fn epoch(now: Moment) -> u64 {
+    RandomState::new().hash_one(now) & PERMITS_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
+        let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+        let shared = Shared::new(Config::parse(text).expect("valid"), true);
+        let epoch = shared.with(|allocator, now| {
+            assert!(allocator.quarantined(now).is_empty());
+            allocator.epoch()
+        });
+        let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
+        assert!(bug.is_err());
+        for _ in 0..2 {
+            shared.with(|allocator, now| {
+                assert_eq!(allocator.quarantined(now).len(), 1);
+                assert_ne!(allocator.epoch(), epoch);
+            });
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What was wrong with one ask, and how it is said on the wire. Limits, sessions and the decoder make these;
+//! none of them ever shows more than a short, escaped piece of what was sent.
+
+use crate::pool::AskError;
+use lessor_protocol::wire::{ErrorBody, code};
+
+/// Characters of a sent text that are shown. Enough to find it by; a longer piece would only fill logs.
+const SHOWN_MAX: usize = 40;
+
+/// What was wrong with one ask. The books are untouched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The cause.
+    pub reason: Reason,
+    /// The field, if it is one.
+    pub field: Option<String>,
+    /// A sentence for people.
+    pub detail: String,
+}
+
+/// Causes, each with a stable word on the wire and in metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// See [`code::INVALID`].
+    Invalid,
+    /// See [`code::LIMIT_UNKNOWN`].
+    LimitUnknown,
+    /// See [`code::KEY_MISMATCH`].
+    KeyMismatch,
+    /// See [`code::KEYS_FULL`].
+    KeysFull,
+    /// See [`code::LESSEES_FULL`].
+    LesseesFull,
+    /// See [`code::STALE_SEQUENCE`].
+    StaleSequence,
+    /// See [`code::DUPLICATE`].
+    Duplicate,
+    /// See [`code::TOTALS_WRONG`].
+    TotalsWrong,
+    /// See [`code::LEASE_UNKNOWN`].
+    LeaseUnknown,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Reason; 9] = [
+        Reason::Invalid,
+        Reason::LimitUnknown,
+        Reason::KeyMismatch,
+        Reason::KeysFull,
+        Reason::LesseesFull,
+        Reason::StaleSequence,
+        Reason::Duplicate,
+        Reason::TotalsWrong,
+        Reason::LeaseUnknown,
+    ];
+
+    /// Its stable word.
+    pub fn code(self) -> &'static str {
+        match self {
+            Reason::Invalid => code::INVALID,
+            Reason::LimitUnknown => code::LIMIT_UNKNOWN,
+            Reason::KeyMismatch => code::KEY_MISMATCH,
+            Reason::KeysFull => code::KEYS_FULL,
+            Reason::LesseesFull => code::LESSEES_FULL,
+            Reason::StaleSequence => code::STALE_SEQUENCE,
+            Reason::Duplicate => code::DUPLICATE,
+            Reason::TotalsWrong => code::TOTALS_WRONG,
+            Reason::LeaseUnknown => code::LEASE_UNKNOWN,
+        }
+    }
+}
+
+impl Wrong {
+    /// For `reason`, with `field`.
+    pub fn new(reason: Reason, field: &str, detail: impl Into<String>) -> Self {
+        Wrong { reason, field: Some(field.to_owned()), detail: detail.into() }
+    }
+
+    /// On the wire.
+    pub fn body(self) -> ErrorBody {
+        ErrorBody { code: self.reason.code().to_owned(), field: self.field, detail: self.detail }
+    }
+}
+
+impl From<AskError> for Wrong {
+    fn from(error: AskError) -> Self {
+        let detail = error.to_string();
+        match error {
+            AskError::Stale { .. } => Wrong::new(Reason::StaleSequence, "seq", detail),
+            AskError::Totals { .. } => Wrong::new(Reason::TotalsWrong, "spent_total", detail),
+            AskError::LeaseUnknown { .. } => Wrong::new(Reason::LeaseUnknown, "spent_total", detail),
+            AskError::Full { .. } => Wrong { reason: Reason::LesseesFull, field: None, detail },
+        }
+    }
+}
+
+/// A short, escaped, quoted piece of `text`: safe to show anywhere, whatever was sent.
+pub fn quoted(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}… ({} bytes)", &text[..end], text.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_short_and_escaped() {
+        assert_eq!(quoted("vendor/rest"), "\"vendor/rest\"");
+        assert_eq!(quoted("a\n\u{1b}[31m\""), r#""a\n\u{1b}[31m\"""#);
+        let long = "\u{fc}".repeat(500_000);
+        assert_eq!(quoted(&long), format!("\"{}\"… (1000000 bytes)", "\u{fc}".repeat(40)));
+    }
+}

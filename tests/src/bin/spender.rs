@@ -1,0 +1,78 @@
+//! A node that does what it is told, line by line, for tests with real processes: `spender URL LIMIT NAME`.
+//!
+//! `spend N`, `acquire N PATIENCE_MS` and `run MILLIS` answer with the instants of the admissions, in nanoseconds of
+//! the machine's clock; `available` with a number; `quit` gives everything back and ends it.
+
+use lessor::{Client, Limit};
+use lessor_protocol::Clock;
+use std::io::BufRead;
+use std::time::Duration;
+
+const CLOCK: Clock = Clock::since_boot();
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let mut args = std::env::args().skip(1);
+    let mut next = || args.next().expect("usage: spender URL LIMIT NAME");
+    let (url, limit, name) = (next(), next(), next());
+    let client = Client::builder(&url).node(&name).connect().await.expect("the allocator answers");
+    let limit = client.limit(&limit);
+    println!("connected");
+    let mut orders = orders();
+    while let Some(order) = orders.recv().await {
+        let words: Vec<&str> = order.split_whitespace().collect();
+        let number = |i: usize| words[i].parse::<u64>().expect("a number");
+        match words[0] {
+            "spend" => say(&(0..number(1)).filter_map(|_| spend(&limit)).collect::<Vec<_>>()),
+            "acquire" => say(&acquire(&limit, number(1), Duration::from_millis(number(2))).await),
+            "run" => say(&run(&limit, Duration::from_millis(number(1))).await),
+            "available" => println!("{}", limit.available()),
+            "quit" => break,
+            other => panic!("what is {other:?}?"),
+        }
+    }
+    client.shutdown().await;
+}
+
+/// The lines of stdin, read aside: a lease is refilled while nobody says anything.
+fn orders() -> tokio::sync::mpsc::Receiver<String> {
+    let (send, orders) = tokio::sync::mpsc::channel(16);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if send.blocking_send(line).is_err() {
+                break;
+            }
+        }
+    });
+    orders
+}
+
+/// The instant just after an admission: never earlier than it.
+fn spend(limit: &Limit) -> Option<u64> {
+    limit.try_acquire(1).ok().map(|()| CLOCK.now().as_nanos())
+}
+
+async fn acquire(limit: &Limit, calls: u64, patience: Duration) -> Vec<u64> {
+    let mut admitted = vec![];
+    for _ in 0..calls {
+        if limit.acquire_within(1, patience).await.is_ok() {
+            admitted.push(CLOCK.now().as_nanos());
+        }
+    }
+    admitted
+}
+
+async fn run(limit: &Limit, span: Duration) -> Vec<u64> {
+    let mut admitted = vec![];
+    let mut tick = tokio::time::interval(Duration::from_millis(1));
+    let end = CLOCK.now() + span;
+    while CLOCK.now() < end {
+        tick.tick().await;
+        admitted.extend(spend(limit));
+    }
+    admitted
+}
+
+fn say(admitted: &[u64]) {
+    println!("{}", admitted.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+}

@@ -1,0 +1,315 @@
+//! The shipping client against the shipping server, in one process: what callers see.
+
+use lessor::{Client, Limit, Refusal};
+use lessor_allocator::{Config, Server};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+const CONFIG: &str = r#"
+[[limit]]
+name = "plenty"
+rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]
+
+[[limit]]
+name = "few"
+rules = [{ kind = "token_bucket", capacity = 5, refill = 5, per = "1s" }]
+
+[[limit]]
+name = "none"
+rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial = 0 }]
+
+[[limit]]
+name = "user"
+keyed = true
+rules = [{ kind = "fixed_window", limit = 3, per = "1h" }]
+"#;
+
+/// A server for one test, which ends it.
+struct Fleet {
+    url: String,
+    stop: Option<oneshot::Sender<()>>,
+    server: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Fleet {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let server = Server::new(Config::parse(CONFIG).expect("a good configuration"), true);
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async move {
+            // Told, or the test is over: both mean stop.
+            let _ = stopped.await;
+        };
+        Fleet { url, stop: Some(stop), server: tokio::spawn(server.run(listener, shutdown)) }
+    }
+
+    async fn client(&self, node: &str) -> Client {
+        Client::builder(&self.url).node(node).connect().await.expect("the server answers")
+    }
+
+    async fn books(&self, limit: &str) -> serde_json::Value {
+        let body = reqwest::get(format!("{}/v1/limits/{limit}/pools", self.url)).await.expect("it answers");
+        serde_json::from_str(&body.text().await.expect("a text")).expect("JSON")
+    }
+
+    async fn stop(mut self) {
+        self.stop.take().expect("not stopped yet").send(()).expect("it listens");
+        self.server.await.expect("no panic").expect("no error");
+    }
+}
+
+/// The first of the pools in an answer of the admin API.
+fn number(books: &serde_json::Value, field: &str) -> u64 {
+    books["pools"][0][field].as_u64().unwrap_or_else(|| panic!("{field} in {books}"))
+}
+
+async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..500 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what}: not within five seconds");
+}
+
+#[tokio::test]
+async fn a_call_is_admitted_locally_once_there_is_a_lease() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let plenty = client.limit("plenty");
+    plenty.acquire(1).await.expect("there are thousands");
+    assert!(plenty.try_acquire(0).is_ok(), "a probe costs nothing");
+    let before = client.stats().exchanges;
+    eventually("a lease to spend from", async || (plenty.available() > 0).then_some(())).await;
+    assert!(plenty.try_acquire(1).is_ok());
+    assert!(client.stats().exchanges <= before + 2, "a spend is no exchange");
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn a_refusal_says_what_can_be_done_about_it() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let few = client.limit("few");
+    few.acquire(1).await.expect("five are there");
+    assert_eq!(few.try_acquire(6), Err(Refusal::TooLarge { limit: 5 }), "five is all it can ever hold");
+    assert_eq!(few.acquire(6).await, Err(Refusal::TooLarge { limit: 5 }), "waiting would not help");
+    let empty = std::iter::from_fn(|| few.try_acquire(1).err()).next().expect("not more than five");
+    assert!(empty.retry_after().is_some_and(|wait| wait <= Duration::from_secs(1)), "{empty:?}");
+    let unknown = client.limit("nobody/configured/this");
+    assert_eq!(unknown.acquire(1).await, Err(Refusal::Unavailable));
+    assert_eq!(client.limit("no such name!").try_acquire(1), Err(Refusal::Unavailable));
+    client.shutdown().await;
+    assert_eq!(few.try_acquire(1), Err(Refusal::Closed));
+    assert_eq!(few.acquire(1).await, Err(Refusal::Closed));
+    assert_eq!(client.limit("plenty").try_acquire(1), Err(Refusal::Closed));
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn a_wait_that_cannot_end_in_time_fails_at_once() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let none = client.limit("none");
+    let patience = Duration::from_millis(300);
+    let first = none.acquire_within(1, patience).await.expect_err("it never refills");
+    assert!(matches!(first, Refusal::Empty { .. }), "{first:?}");
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn callers_are_served_in_the_order_they_came() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let few = client.limit("few");
+    let (send, mut served) = tokio::sync::mpsc::channel(64);
+    // Started one after the other on one thread: each is in line before the next begins.
+    for i in 0..12 {
+        let (few, send) = (few.clone(), send.clone());
+        tokio::spawn(async move {
+            few.acquire(1).await.expect("it refills");
+            send.send(i).await.expect("the test listens");
+        });
+    }
+    drop(send);
+    let mut order = vec![];
+    while let Some(i) = served.recv().await {
+        order.push(i);
+    }
+    assert_eq!(order, (0..12).collect::<Vec<_>>());
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_overtakes_a_caller_in_line() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let few = client.limit("few");
+    let large = tokio::spawn({
+        let few = few.clone();
+        async move { few.acquire(5).await }
+    });
+    // While the large one waits for all five, single ones are refused rather than starve it.
+    while !large.is_finished() {
+        assert!(few.try_acquire(1).is_err() || large.is_finished());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    large.await.expect("no panic").expect("five fit");
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn giving_up_a_wait_loses_nothing() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let few = client.limit("few");
+    let mut waits: Vec<_> = (0..50)
+        .map(|_| {
+            let few = few.clone();
+            tokio::spawn(async move { few.acquire(1).await })
+        })
+        .collect();
+    few.acquire(1).await.expect("it refills");
+    // Cancel every other one, wherever it is; the rest must all be served.
+    let rest: Vec<_> = waits
+        .drain(..)
+        .enumerate()
+        .filter(|(i, wait)| {
+            i % 2 == 0 || {
+                wait.abort();
+                false
+            }
+        })
+        .collect();
+    for (_, wait) in rest.into_iter().take(5) {
+        wait.await.expect("not cancelled").expect("served");
+    }
+    client.shutdown().await;
+    let books = fleet.books("few").await;
+    assert_eq!(number(&books, "outstanding"), 0);
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn several_limits_are_spent_together_or_not_at_all() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let (plenty, few, none) = (client.limit("plenty"), client.limit("few"), client.limit("none"));
+    lessor::all([(&plenty, 1), (&few, 5)]).acquire().await.expect("both are there");
+    let in_hand = eventually("a lease", async || (plenty.available() > 0).then(|| plenty.available())).await;
+    for _ in 0..100 {
+        assert!(lessor::try_all([(&plenty, 1), (&none, 1)]).is_err());
+    }
+    assert_eq!(plenty.available(), in_hand, "nothing was taken on the way to a refusal");
+    let patience = Duration::from_millis(50);
+    assert!(lessor::all([(&plenty, 1), (&none, 1)]).acquire_within(patience).await.is_err());
+    client.shutdown().await;
+    let books = fleet.books("plenty").await;
+    assert_eq!(number(&books, "spent"), 1, "{books}");
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn each_key_has_a_pool_of_its_own() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let user = client.limit("user");
+    let spend = async |key: &Limit| {
+        let mut admitted = 0;
+        while key.acquire_within(1, Duration::from_millis(200)).await.is_ok() {
+            admitted += 1;
+        }
+        admitted
+    };
+    assert_eq!(spend(&user.key("ann")).await, 3);
+    assert_eq!(spend(&user.key("bob")).await, 3);
+    assert_eq!(spend(&user.key("ann")).await, 0, "three an hour are spent");
+    assert_eq!(user.try_acquire(1), Err(Refusal::Unavailable), "counted by key: say which");
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn shutting_down_gives_everything_back_and_tells_what_was_spent() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let plenty = client.limit("plenty");
+    for _ in 0..200 {
+        plenty.acquire(1).await.expect("there are thousands");
+    }
+    client.shutdown().await;
+    let books = fleet.books("plenty").await;
+    assert_eq!((number(&books, "spent"), number(&books, "outstanding")), (200, 0), "{books}");
+    assert_eq!(number(&books, "burned"), 0);
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_process_gives_its_surplus_back_by_itself() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let plenty = client.limit("plenty");
+    for _ in 0..100 {
+        plenty.acquire(1).await.expect("there are thousands");
+    }
+    let empty = async || (number(&fleet.books("plenty").await, "outstanding") == 0).then_some(());
+    eventually("everything is back", empty).await;
+    assert_eq!(number(&fleet.books("plenty").await, "burned"), 0, "given back, not burned");
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_threads_spend_one_lease_without_spending_a_permit_twice() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let user = client.limit("plenty");
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let user = user.clone();
+            tokio::spawn(async move {
+                let mut admitted = 0u64;
+                for _ in 0..2_000 {
+                    admitted += u64::from(user.try_acquire(1).is_ok());
+                    tokio::task::yield_now().await;
+                }
+                admitted
+            })
+        })
+        .collect();
+    let mut admitted = 0;
+    for task in tasks {
+        admitted += task.await.expect("no panic");
+    }
+    client.shutdown().await;
+    assert_eq!(number(&fleet.books("plenty").await, "spent"), admitted);
+    fleet.stop().await;
+}
+
+#[test]
+fn a_client_outside_a_runtime_is_an_error_and_no_panic() {
+    let built = Client::builder("http://127.0.0.1:1").build();
+    assert!(built.is_err_and(|error| error.to_string().contains("tokio runtime")));
+}
+
+#[tokio::test]
+async fn a_client_without_an_allocator_starts_and_refuses() {
+    // A port that was free a moment ago, with nobody behind it.
+    let free = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", free.local_addr().expect("it is bound"));
+    drop(free);
+    assert!(Client::connect(&url).await.is_err());
+    let client = Client::builder(&url).build().expect("a good address");
+    let limit = client.limit("plenty");
+    let failed = async || (client.stats().failed_exchanges > 0).then_some(());
+    eventually("a failed exchange", failed).await;
+    assert_eq!(limit.try_acquire(1), Err(Refusal::Unavailable));
+    client.shutdown().await;
+}

@@ -1,0 +1,191 @@
+//! Real processes over loopback, killed, stopped and restarted. The vendor's view is the judge: the instants of all
+//! admissions, on the one clock that all processes of a machine share.
+
+use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::{Clock, Moment, Rule};
+use rustix::process::Signal;
+use scenarios::process::{Allocator, Node};
+use scenarios::reference::{Spend, breach};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
+const CLOCK: Clock = Clock::since_boot();
+
+/// 100 calls in any second, and a lease of 33 ms. The margin covers what a busy machine may put between an
+/// admission and the reading of the clock that stands for it.
+const CONFIG: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "sliding_window", limit = 100, per = "1s", margin = "50ms" }]
+"#;
+
+fn node(allocator: &Allocator, name: &str) -> Node {
+    Node::start(SPENDER, &allocator.url, "vendor", name)
+}
+
+/// No second holds more than 100 of `admitted`.
+fn judge(admitted: impl IntoIterator<Item = Vec<Moment>>) -> usize {
+    judge_by(100, admitted)
+}
+
+/// No second holds more than `limit` of `admitted`.
+fn judge_by(limit: u64, admitted: impl IntoIterator<Item = Vec<Moment>>) -> usize {
+    let mut instants: Vec<u64> = admitted.into_iter().flatten().map(Moment::as_nanos).collect();
+    instants.sort_unstable();
+    let spend = |&at: &u64| Spend { real: at, allocator: at, permits: 1 };
+    let spends: Vec<Spend> = instants.iter().map(spend).collect();
+    let rule = SlidingWindow::try_new(limit, Duration::from_secs(1), Duration::ZERO).expect("valid");
+    assert_eq!(breach(&Rule::SlidingWindow(rule), &spends), None);
+    spends.len()
+}
+
+#[test]
+fn four_processes_share_one_limit() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let mut nodes: Vec<Node> = (0..4).map(|i| node(&allocator, &format!("node-{i}"))).collect();
+    nodes.iter_mut().for_each(|node| node.begin(3_000));
+    let admitted = judge(nodes.iter_mut().map(Node::answer).collect::<Vec<_>>());
+    // Three windows of a limit of 100, with 4,000 calls a second: most of it is used, none of it twice.
+    assert!((250..=400).contains(&admitted), "{admitted} admitted in 3 s");
+    nodes.into_iter().for_each(Node::quit);
+}
+
+#[test]
+fn what_a_killed_node_held_comes_back_and_is_never_spent_twice() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let (mut victim, mut survivor) = (node(&allocator, "victim"), node(&allocator, "survivor"));
+    let first = victim.acquire(30, 2_000);
+    assert_eq!(first.len(), 30);
+    victim.running.kill();
+    survivor.begin(2_500);
+    let rest = survivor.answer();
+    // The survivor alone may have 100 in each window in which the victim spent nothing.
+    let late = rest.iter().filter(|at| **at > first[29] + Duration::from_millis(1_200)).count();
+    assert!(late >= 90, "{late} of 100 a second after everything the victim did has passed");
+    judge([first, rest]);
+}
+
+#[test]
+fn a_killed_allocator_comes_back_in_quarantine_and_then_lends_again() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let address = allocator.address().to_owned();
+    let mut nodes = [node(&allocator, "a"), node(&allocator, "b")];
+    nodes.iter_mut().for_each(|node| node.begin(8_000));
+    // They run for eight seconds; the first second and a half belongs to the first allocator.
+    std::thread::park_timeout(Duration::from_millis(1_500));
+    allocator.running.kill();
+    let died = CLOCK.now();
+    let restarted = Allocator::start(CONFIG, &address, false);
+    let admitted: Vec<Vec<Moment>> = nodes.iter_mut().map(Node::answer).collect();
+    judge(admitted.clone());
+    let after = |span: Duration| admitted.iter().flatten().filter(|at| **at > died + span).count();
+    let quarantined = after(Duration::from_millis(50)) - after(Duration::from_millis(2_900));
+    assert_eq!(quarantined, 0, "leases of 33 ms end, and new ones are not lent for 3 s");
+    assert!(after(Duration::from_millis(2_900)) > 100, "then it goes on");
+    drop(restarted);
+}
+
+#[test]
+fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
+    let allocator = Allocator::start(&CONFIG.replace("limit = 100", "limit = 20"), "127.0.0.1:0", true);
+    let mut sleeper = node(&allocator, "sleeper");
+    // It has demand, so it holds a few of the 20 permits when it is stopped.
+    let first = sleeper.acquire(10, 2_000);
+    let held = sleeper.available();
+    sleeper.running.signal(Signal::STOP);
+    assert!(held > 2, "stopped with {held} in hand: the test would prove nothing");
+    // Meanwhile its lease ends, a window passes, and somebody else takes all that there is.
+    let mut other = node(&allocator, "other");
+    other.begin(3_000);
+    let others = other.answer();
+    sleeper.running.tell("spend 50");
+    sleeper.running.signal(Signal::CONT);
+    let woken = sleeper.answer();
+    judge_by(20, [first, others, woken]);
+}
+
+#[test]
+fn sigterm_ends_the_allocator_in_time_though_a_peer_holds_on() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let mut peer = TcpStream::connect(allocator.address()).expect("it listens");
+    peer.write_all(b"POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").expect("it reads");
+    let asked = CLOCK.now();
+    allocator.running.signal(Signal::TERM);
+    let status = allocator.running.wait();
+    assert_eq!(status.code(), Some(0));
+    assert!(CLOCK.now().since(asked) < Duration::from_secs(6), "within five seconds and a start-up's noise");
+}
+
+#[test]
+fn garbage_on_the_wire_leaves_the_allocator_alive() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let bodies: [&[u8]; 5] = [b"\0\xff\xfe garbage", b"{", b"[[[[[[", b"{\"node\":7}", b"null"];
+    for body in bodies {
+        let mut peer = TcpStream::connect(allocator.address()).expect("it listens");
+        let head = format!(
+            "POST /v1/leases HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        peer.write_all(head.as_bytes()).and_then(|()| peer.write_all(body)).expect("it reads");
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).expect("it answers in text");
+        assert!(answer.starts_with("HTTP/1.1 4"), "{body:?} got {answer:?}");
+        assert!(answer.contains("application/problem+json"), "{answer:?}");
+    }
+    assert_eq!(node(&allocator, "after").acquire(5, 2_000).len(), 5);
+}
+
+#[test]
+fn a_bad_command_line_or_configuration_ends_with_code_2_and_one_line() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("bad.toml");
+    std::fs::write(&file, CONFIG.replace("100", "-100")).expect("a file in it");
+    let path = file.to_str().expect("a plain path");
+    for args in
+        [vec!["check", path], vec!["serve", "--config", path], vec!["serve", "--what"], vec!["nonsense"]]
+    {
+        let output =
+            std::process::Command::new(scenarios::process::lessor()).args(&args).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.is_empty() && !said.contains("panicked"), "{args:?}: {said}");
+        if args.contains(&path) {
+            assert!(
+                said.contains("limit") && said.contains("-100"),
+                "{args:?} names field and value: {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_client_survives_an_allocator_that_answers_rubbish_and_one_that_never_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    // The first connection gets rubbish, the second is never answered.
+    let fake = std::thread::spawn(move || {
+        let (mut first, _) = listener.accept().expect("a client");
+        let _ = first.read(&mut [0; 4096]);
+        let _ = first
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\n{\"gr\xffnts}");
+        let (second, _) = listener.accept().expect("the client tries again");
+        // Dropped with the listener, which frees the port for the real one.
+        std::thread::park_timeout(Duration::from_millis(300));
+        drop(second);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let url = format!("http://{address}");
+        let client = lessor::Client::builder(&url).node("patient").build().expect("a good address");
+        let limit = client.limit("vendor");
+        let refused = limit.acquire_within(1, Duration::from_millis(100)).await;
+        assert!(refused.is_err(), "nobody lent anything");
+        fake.join().expect("it did its part");
+        let _allocator = Allocator::start(CONFIG, &address, true);
+        limit.acquire(1).await.expect("the real one answers");
+        assert!(client.stats().failed_exchanges > 0);
+        client.shutdown().await;
+    });
+}
