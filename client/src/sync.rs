@@ -1,3 +1,7 @@
-//! The one place that atomics of the slot come from, so that a model checker can stand in for them.
+//! The one place that the slot's atomics come from: std's, or those of a model checker that tries every order in
+//! which threads can meet (`--cfg slot_loom`, see `client/tests/slot_loom.rs`).
 
+#[cfg(slot_loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(slot_loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
