@@ -1,0 +1,162 @@
+//! The command line, and the environment where an operator expects it. Parsing only: a bad command line is one
+//! message and exit code 2, before anything is opened.
+
+use crate::logging::{self, Format};
+use clap::{Args, Parser, Subcommand, value_parser};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Keeps a fleet of processes inside a quota that belongs to somebody else.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run an allocator: it owns the limits of a configuration and lends them to nodes.
+    #[command(after_help = SERVE_EXAMPLE)]
+    Serve(ServeArgs),
+    /// Check a configuration and print what was understood, every default included.
+    #[command(after_help = CHECK_EXAMPLE)]
+    Check(CheckArgs),
+    /// Watch a fleet of processes share a vendor's contract, or replay real traffic.
+    #[command(after_help = DEMO_EXAMPLE)]
+    Demo(DemoArgs),
+    /// One node of a demo.
+    #[command(name = crate::demo::NODE_COMMAND, hide = true)]
+    DemoNode,
+}
+
+const SERVE_EXAMPLE: &str = "\
+Example:
+  lessor serve --config lessor.toml --listen 0.0.0.0:7400 --log json
+
+Prints one line with the address once it listens. SIGTERM and SIGINT stop it: what is in flight is finished.
+Exit codes: 0 stopped, 1 broken, 2 bad command line or configuration.";
+
+const CHECK_EXAMPLE: &str = "\
+Example:
+  lessor check lessor.toml
+
+Exit codes: 0 good, 2 bad, with one line that names the key and the value.";
+
+const DEMO_EXAMPLE: &str = "\
+Examples:
+  lessor demo                                            eight processes, one contract, one minute
+  lessor demo --nodes 16 --seconds 90 --seed 7 --json    the same as one JSON object
+  lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
+
+Ctrl-C ends it with the table so far.";
+
+/// `lessor serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The configuration: limits and their rules.
+    #[arg(long, value_name = "FILE", env = "LESSOR_CONFIG")]
+    pub(crate) config: PathBuf,
+    /// Where to listen, instead of where the configuration says (or else 127.0.0.1:7400). Port 0 takes a free
+    /// one; the line that is printed says which.
+    #[arg(long, value_name = "ADDR", env = "LESSOR_LISTEN")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Lend at once: states that no earlier life of this allocator can have permits outstanding. Without it an
+    /// allocator that remembers nothing waits until whatever it may have lent has ended.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// What log lines look like. They go to stderr.
+    #[arg(long, value_name = "FORMAT", env = "LESSOR_LOG_FORMAT", default_value = "text")]
+    pub(crate) log: Format,
+    /// Which log lines: a level, or levels by module such as `warn,lessor_allocator=debug`.
+    #[arg(long, value_name = "FILTER", env = "LESSOR_LOG", default_value = "info", value_parser = logging::parse_filter)]
+    pub(crate) log_level: String,
+}
+
+/// `lessor check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The configuration.
+    pub(crate) file: PathBuf,
+}
+
+/// `lessor demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Node processes.
+    #[arg(long, default_value_t = 8, value_parser = value_parser!(u8).range(1..=64))]
+    nodes: u8,
+    /// How long it runs. Utilisation is measured after the first window of 30 s.
+    #[arg(long, default_value_t = 60, conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: u64,
+    /// Feeds every dice: the same seed makes the same calls.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON object and nothing else on stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Replay the requests of a CSV file with the columns offset_s and client, each client held to 30 calls in
+    /// any 60 s.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// How many seconds of the trace pass in one; windows shrink with it.
+    #[arg(long, default_value_t = 60.0, requires = "trace", value_parser = parse_speed)]
+    pub(crate) speed: f64,
+    /// Show progress on stderr although it is not a terminal.
+    #[arg(long)]
+    pub(crate) progress: bool,
+    /// Print the configuration that the allocator of this demo would get, and end.
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+impl DemoArgs {
+    /// Node processes.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.into()
+    }
+}
+
+/// Slower would take days; faster would shrink a window of 60 s below 100 ms, where one machine's own delays
+/// decide and no limiter.
+const SPEEDS: std::ops::RangeInclusive<f64> = 0.01..=600.0;
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if !SPEEDS.contains(&speed) {
+        return Err(format!("not between {} and {}", SPEEDS.start(), SPEEDS.end()));
+    }
+    Ok(speed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bad_value_is_exit_code_2() {
+        let check = |args: &str| {
+            let parsed = Cli::try_parse_from(args.split(' '));
+            assert_eq!(parsed.map(|_| ()).map_err(|error| error.exit_code()), Err(2), "{args}");
+        };
+        check("lessor demo --nodes 0");
+        check("lessor demo --seconds 0");
+        check("lessor demo --seed -1");
+        check("lessor demo --speed 60");
+        check("lessor demo --trace x --speed 0");
+        check("lessor demo --trace x --speed inf");
+        check("lessor demo --trace x --speed NaN");
+        check("lessor demo --trace x --seconds 5");
+        check("lessor serve --config x --listen nowhere");
+        check("lessor serve --config x --log xml");
+        check("lessor serve --config x --log-level a=b=c");
+        check("lessor nothing");
+    }
+}

@@ -1,0 +1,71 @@
+//! `lessor demo`: the promise of Lessor, made visible on one machine with real processes and real connections.
+//!
+//! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`node`] (one process of the fleet),
+//! [`fleet`] (all of them), [`line`] (what they say to each other), [`allocator`], [`progress`], [`latency`],
+//! [`table`].
+
+mod allocator;
+mod contract;
+mod fleet;
+mod latency;
+mod line;
+mod node;
+mod progress;
+mod replay;
+mod table;
+
+use crate::args::DemoArgs;
+use crate::failure::Failure;
+use crate::logging::{self, Format};
+use crate::stop::Stop;
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::Write as _;
+use tracing_subscriber::EnvFilter;
+
+/// The hidden subcommand that makes a process a node.
+pub(crate) const NODE_COMMAND: &str = "demo-node";
+
+/// Runs a demo and prints what it found.
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    if args.print_config {
+        return print(match &args.trace {
+            None => contract::CONFIG.to_owned(),
+            Some(_) => replay::config(args.speed),
+        });
+    }
+    install_log();
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    runtime.block_on(async {
+        let mut stop = Stop::install()?;
+        match &args.trace {
+            None => show(&contract::run(args, &mut stop).await?, args.json),
+            Some(file) => show(&replay::run(args, file, &mut stop).await?, args.json),
+        }
+    })
+}
+
+/// Runs one node of a demo.
+pub(crate) fn run_node() -> Result<(), Failure> {
+    install_log();
+    node::run()
+}
+
+/// Only what somebody should know; `LESSOR_LOG` asks for more, in the nodes too.
+fn install_log() {
+    let filter = EnvFilter::try_from_env("LESSOR_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    logging::install(Format::Text, filter);
+}
+
+fn show(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> {
+    print(match json {
+        true => serde_json::to_string(report).expect("plain data is always JSON") + "\n",
+        false => format!("{report}\n"),
+    })
+}
+
+fn print(text: String) -> Result<(), Failure> {
+    let printed = std::io::stdout().write_all(text.as_bytes());
+    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+}

@@ -1,0 +1,93 @@
+//! The allocator of a demo: the shipping one, in this process, on a free port. The demo starts it fresh (no
+//! earlier life can be spending), looks into its books as any operator could, and stops it.
+
+use crate::failure::Failure;
+use lessor_allocator::{Config, Server};
+use serde::Deserialize;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// How long it may take to look into the books, and to stop.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// A running allocator.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    url: String,
+    http: reqwest::Client,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<std::io::Result<()>>,
+}
+
+/// The books of one pool, as far as a demo looks at them.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Pool {
+    /// What could be lent now.
+    pub(crate) available: u64,
+    /// Lent, and not yet settled or returned.
+    pub(crate) outstanding: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pools {
+    pools: Vec<Pool>,
+}
+
+impl Hosted {
+    /// Starts one with the configuration `text`.
+    pub(crate) async fn open(text: &str) -> Result<Self, Failure> {
+        let config = Config::parse(text)
+            .map_err(|error| Failure::Input(format!("the demo's own configuration: {error}")))?;
+        let cannot = |error| Failure::Run(format!("the allocator cannot listen on loopback: {error}"));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(cannot)?;
+        let url = format!("http://{}", listener.local_addr().map_err(cannot)?);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let server = Server::new(config, true);
+        let server = tokio::spawn(server.run(listener, async {
+            let _ = stopped.await;
+        }));
+        let http = reqwest::Client::builder()
+            .timeout(ANSWER_WITHIN)
+            .no_proxy()
+            .build()
+            .map_err(|error| Failure::Run(format!("cannot make an HTTP client: {error}")))?;
+        Ok(Hosted { url, http, stop, server })
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The books of `limit`, one for each key if it has keys.
+    pub(crate) async fn pools(&self, limit: &str) -> Result<Vec<Pool>, Failure> {
+        let cannot = |error| Failure::Run(format!("cannot read the pools of {limit}: {error}"));
+        // A name may hold slashes; in a path they are part of one segment.
+        let url = format!("{}/v1/limits/{}/pools", self.url, limit.replace('/', "%2F"));
+        let answer = self.http.get(url).send().await.and_then(reqwest::Response::error_for_status);
+        let pools: Pools = answer.map_err(cannot)?.json().await.map_err(cannot)?;
+        Ok(pools.pools)
+    }
+
+    /// What is lent out on all of `limits` together.
+    pub(crate) async fn outstanding(&self, limits: &[&str]) -> Result<u64, Failure> {
+        let mut sum = 0;
+        for limit in limits {
+            sum += self.pools(limit).await?.iter().map(|pool| pool.outstanding).sum::<u64>();
+        }
+        Ok(sum)
+    }
+
+    /// Stops it.
+    pub(crate) async fn close(self) {
+        // One that has ended already needs no telling.
+        let _ = self.stop.send(());
+        if timeout(ANSWER_WITHIN, self.server).await.is_err() {
+            tracing::warn!(within = ?ANSWER_WITHIN, "the allocator did not stop");
+        }
+    }
+}

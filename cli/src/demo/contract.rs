@@ -1,0 +1,151 @@
+//! The main job: a fleet of processes shares a vendor's contract and never breaks it. Starts an allocator, a
+//! strict vendor and the nodes, lets them run, and reports what the vendor saw.
+//!
+//! In reading order: [`schedule`] (when nodes call), [`judge`] (the contract), [`vendor`] (who enforces it),
+//! [`report`] (the table).
+
+pub(super) mod judge;
+pub(super) mod report;
+pub(super) mod schedule;
+pub(super) mod vendor;
+
+use super::allocator::Hosted;
+use super::fleet::{Done, Fleet};
+use super::latency::Latency;
+use super::line::{Found, Job, Tally, Work};
+use super::progress::{Progress, follow};
+use crate::args::DemoArgs;
+use crate::failure::Failure;
+use crate::stop::Stop;
+use judge::{Judge, Seen};
+use lessor_protocol::Clock;
+use report::{LimitReport, Report};
+use std::time::Duration;
+use vendor::Vendor;
+
+/// The configuration of the allocator.
+pub(super) const CONFIG: &str = include_str!("contract/lessor.toml");
+
+/// One limit of the contract, as the vendor enforces it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreed {
+    pub(super) name: &'static str,
+    pub(super) limit: u64,
+    pub(super) window: Duration,
+}
+
+/// All calls.
+pub(super) const REST: Agreed = Agreed { name: "vendor/rest", limit: 9000, window: Duration::from_secs(30) };
+
+/// Pushes, which are calls as well.
+pub(super) const MESSAGES: Agreed =
+    Agreed { name: "vendor/messages", limit: 600, window: Duration::from_secs(30) };
+
+/// The shortest time over which use of the contract is measured. A contract may be used up early in each window:
+/// only over whole windows is the share exact, and over less than this it would say nothing.
+const MEASURED_MIN: Duration = Duration::from_secs(5);
+
+/// Runs it for as long as `args` say, or until somebody stops it.
+pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
+    let names = [REST.name, MESSAGES.name];
+    let allocator = Hosted::open(CONFIG).await?;
+    let vendor =
+        Vendor::open(Judge::new((REST.limit, REST.window), (MESSAGES.limit, MESSAGES.window))).await?;
+    let mut fleet = Fleet::launch(jobs(args, allocator.url(), vendor.url())).await?;
+
+    let clock = Clock::since_boot();
+    let start = clock.now();
+    vendor.measure_from(start);
+    fleet.go(start).await?;
+    let mut progress = Progress::new(args.progress, &names);
+    let end = async {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(args.seconds)) => {}
+            () = stop.asked() => {}
+        }
+    };
+    follow(&mut fleet, &mut progress, &allocator, end).await;
+    let (ran, in_time) = (clock.now().since(start), vendor.seen());
+
+    let done = fleet.stop().await;
+    let stranded = allocator.outstanding(&names).await?;
+    allocator.close().await;
+    Ok(summary(&done, ran, in_time, vendor.seen(), stranded))
+}
+
+fn jobs(args: &DemoArgs, allocator: &str, vendor: &str) -> Vec<Job> {
+    let job = |node| Job {
+        name: format!("demo-{}", node + 1),
+        allocator: allocator.to_owned(),
+        work: Work::Contract { vendor: vendor.to_owned(), node, nodes: args.nodes(), seed: args.seed },
+    };
+    (0..args.nodes()).map(job).collect()
+}
+
+/// `in_time` is what the vendor had seen when the time was up, `seen` when all nodes had left.
+fn summary(done: &[Done], ran: Duration, in_time: [Seen; 2], seen: [Seen; 2], stranded: u64) -> Report {
+    let mut tally = Tally::default();
+    let mut latency = Latency::new();
+    for node in done {
+        tally.add(&node.tally);
+        if let Some(Found::Contract(buckets)) = &node.found {
+            latency.add(buckets);
+        }
+    }
+    if tally.unsent > 0 {
+        tracing::warn!(calls = tally.unsent, "admitted, but not sent: too late, or the connection broke");
+    }
+    let limits = [(0, REST), (1, MESSAGES)].map(|(at, agreed)| {
+        let in_time = in_time[at].admitted_after_first;
+        LimitReport::new(agreed, tally.count(at), seen[at], utilisation(agreed, in_time, ran))
+    });
+    Report {
+        limits: limits.into(),
+        try_acquire_ns: latency.percentiles(),
+        exchanges_per_1000_calls: tally.exchanges_per_1000_calls(),
+        stranded,
+        nodes: done.len(),
+        seconds: ran.as_secs_f64(),
+    }
+}
+
+/// The share of the contract that was used after the first window, which starts from an empty one and could hold
+/// a whole burst. None if too little of the run came after that.
+fn utilisation(agreed: Agreed, admitted_after_first: u64, ran: Duration) -> Option<f64> {
+    let measured = ran.checked_sub(agreed.window).filter(|&measured| measured >= MEASURED_MIN)?;
+    let windows = measured.as_secs_f64() / agreed.window.as_secs_f64();
+    Some(admitted_after_first as f64 / (agreed.limit as f64 * windows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utilisation_is_the_share_of_the_contract_after_the_first_window() {
+        let check = |admitted, seconds, expected: Option<f64>| {
+            let found = utilisation(REST, admitted, Duration::from_secs(seconds));
+            let close = |(a, b): (f64, f64)| (a - b).abs() < 1e-9;
+            assert_eq!(found.is_some(), expected.is_some(), "after {seconds} s");
+            assert!(found.zip(expected).is_none_or(close), "{found:?} is not {expected:?}");
+        };
+        check(9000, 60, Some(1.0));
+        check(4500, 60, Some(0.5));
+        check(3000, 40, Some(1.0));
+        check(0, 45, Some(0.0));
+        check(50, 30, None);
+        check(0, 5, None);
+    }
+
+    #[test]
+    fn the_allocator_is_told_what_the_vendor_enforces() {
+        let config: toml::Table = CONFIG.parse().expect("the shipped configuration is TOML");
+        let limits = config["limit"].as_array().expect("a list of limits");
+        for (limit, agreed) in limits.iter().zip([REST, MESSAGES]) {
+            let rule = &limit["rules"][0];
+            assert_eq!(limit["name"].as_str(), Some(agreed.name));
+            assert_eq!(rule["limit"].as_integer(), i64::try_from(agreed.limit).ok());
+            assert_eq!(rule["per"].as_str(), Some(format!("{}s", agreed.window.as_secs()).as_str()));
+        }
+    }
+}

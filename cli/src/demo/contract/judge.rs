@@ -1,0 +1,211 @@
+//! The contract as its vendor enforces it: true sliding windows over the instants at which calls arrived.
+//! The fake vendor asks it about every arrival, and the final table is made of what it counted.
+//! It knows nothing of leases, takes the time as an argument, and has the last word.
+
+use lessor_protocol::Moment;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Both limits of the contract: every call counts on the first, a message on both.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    rest: Window,
+    messages: Window,
+}
+
+/// What the vendor answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Within the contract.
+    Admitted,
+    /// Over the contract: a 429.
+    TooMany,
+}
+
+/// What was seen on one limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Calls within the contract.
+    pub(crate) admitted: u64,
+    /// Those of them that arrived after the first window was over.
+    pub(crate) admitted_after_first: u64,
+    /// Calls answered 429 because of this limit.
+    pub(crate) too_many: u64,
+    /// The most arrivals in any window, admitted or not.
+    pub(crate) most: u64,
+}
+
+impl Judge {
+    /// A judge of both limits, each `(calls, window)`.
+    pub(crate) fn new(rest: (u64, Duration), messages: (u64, Duration)) -> Self {
+        Judge { rest: Window::new(rest), messages: Window::new(messages) }
+    }
+
+    /// From `start` on it is measured: each limit's first window is over one window later.
+    pub(crate) fn measure_from(&mut self, start: Moment) {
+        for window in [&mut self.rest, &mut self.messages] {
+            window.first_over = start + window.per;
+        }
+    }
+
+    /// A plain call arrives.
+    pub(crate) fn call(&mut self, now: Moment) -> Verdict {
+        judge(now, &mut [&mut self.rest])
+    }
+
+    /// A message arrives: it takes one of each or nothing.
+    pub(crate) fn message(&mut self, now: Moment) -> Verdict {
+        judge(now, &mut [&mut self.rest, &mut self.messages])
+    }
+
+    /// What was seen so far, on all calls and on messages.
+    pub(crate) fn seen(&self) -> [Seen; 2] {
+        [self.rest.seen, self.messages.seen]
+    }
+}
+
+/// One limit. Windows are half-open: an arrival at `t` has left the window at exactly `t + per`.
+#[derive(Debug)]
+struct Window {
+    limit: u64,
+    per: Duration,
+    first_over: Moment,
+    /// Admitted arrivals of the last `per`. Never more than `limit`.
+    admitted: VecDeque<Moment>,
+    /// All arrivals of the last `per`. As many as the network delivers: that is the point of counting them.
+    arrivals: VecDeque<Moment>,
+    seen: Seen,
+}
+
+impl Window {
+    fn new((limit, per): (u64, Duration)) -> Self {
+        Window {
+            limit,
+            per,
+            first_over: Moment::NEVER,
+            admitted: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    fn arrive(&mut self, now: Moment) {
+        forget(&mut self.admitted, now, self.per);
+        forget(&mut self.arrivals, now, self.per);
+        self.arrivals.push_back(now);
+        // A window is fullest just when something arrives, so looking at arrivals looks at every window.
+        self.seen.most = self.seen.most.max(self.arrivals.len() as u64);
+    }
+
+    fn is_full(&self) -> bool {
+        self.admitted.len() as u64 >= self.limit
+    }
+
+    fn admit(&mut self, now: Moment) {
+        self.admitted.push_back(now);
+        self.seen.admitted += 1;
+        self.seen.admitted_after_first += u64::from(now >= self.first_over);
+    }
+}
+
+fn judge(now: Moment, windows: &mut [&mut Window]) -> Verdict {
+    for window in windows.iter_mut() {
+        window.arrive(now);
+    }
+    let mut verdict = Verdict::Admitted;
+    for window in windows.iter_mut().filter(|window| window.is_full()) {
+        window.seen.too_many += 1;
+        verdict = Verdict::TooMany;
+    }
+    if verdict == Verdict::Admitted {
+        for window in windows.iter_mut() {
+            window.admit(now);
+        }
+    }
+    verdict
+}
+
+fn forget(instants: &mut VecDeque<Moment>, now: Moment, per: Duration) {
+    while instants.front().is_some_and(|&oldest| now.since(oldest) >= per) {
+        instants.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Verdict::{Admitted, TooMany};
+
+    const PER: Duration = Duration::from_millis(100);
+
+    fn judge_of(rest: u64, messages: u64) -> Judge {
+        Judge::new((rest, PER), (messages, PER))
+    }
+
+    fn at(millis: u64) -> Moment {
+        Moment::ORIGIN + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn an_arrival_leaves_the_window_exactly_one_window_later() {
+        let mut judge = judge_of(1, 1);
+        assert_eq!(judge.call(at(0)), Admitted);
+        assert_eq!(judge.call(at(100).before(Duration::from_nanos(1))), TooMany);
+        assert_eq!(judge.call(at(100)), Admitted);
+    }
+
+    #[test]
+    fn windows_slide_two_bursts_around_an_edge_are_one_window() {
+        let mut judge = judge_of(10, 10);
+        for _ in 0..10 {
+            assert_eq!(judge.call(at(95)), Admitted);
+        }
+        assert_eq!(judge.call(at(105)), TooMany);
+        assert_eq!(judge.call(at(194)), TooMany);
+        assert_eq!(judge.call(at(195)), Admitted);
+    }
+
+    #[test]
+    fn a_message_takes_one_of_each_or_nothing() {
+        let mut judge = judge_of(3, 1);
+        assert_eq!(judge.message(at(0)), Admitted);
+        // Refused on messages: it must not have used up a call.
+        assert_eq!(judge.message(at(1)), TooMany);
+        assert_eq!(judge.call(at(2)), Admitted);
+        assert_eq!(judge.call(at(3)), Admitted);
+        assert_eq!(judge.call(at(4)), TooMany);
+        let [rest, messages] = judge.seen();
+        assert_eq!((rest.admitted, rest.too_many), (3, 1));
+        assert_eq!((messages.admitted, messages.too_many), (1, 1));
+    }
+
+    #[test]
+    fn the_fullest_window_counts_what_was_turned_away_too() {
+        let mut judge = judge_of(2, 2);
+        for millis in [0, 10, 20, 30, 200, 290, 310] {
+            judge.call(at(millis));
+        }
+        assert_eq!(judge.seen()[0].most, 4);
+        assert_eq!(judge.seen()[1].most, 0);
+    }
+
+    #[test]
+    fn a_call_turned_away_does_not_count_against_the_next() {
+        let mut judge = judge_of(1, 1);
+        assert_eq!(judge.call(at(0)), Admitted);
+        assert_eq!(judge.call(at(90)), TooMany);
+        assert_eq!(judge.call(at(110)), Admitted);
+    }
+
+    #[test]
+    fn what_arrives_after_the_first_window_is_counted_apart() {
+        let mut judge = judge_of(10, 10);
+        judge.call(at(0));
+        judge.measure_from(at(50));
+        for millis in [60, 149, 150, 400] {
+            judge.call(at(millis));
+        }
+        assert_eq!(judge.seen()[0].admitted, 5);
+        assert_eq!(judge.seen()[0].admitted_after_first, 2);
+    }
+}

@@ -1,0 +1,129 @@
+//! What the contract demo found, as one table for people or one JSON object for machines.
+
+use super::Agreed;
+use super::judge::Seen;
+use crate::demo::latency::Percentiles;
+use crate::demo::line::Count;
+use crate::demo::table::{percent, rounded};
+use serde::Serialize;
+use std::fmt;
+
+/// The whole of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    /// One for each limit of the contract.
+    pub(crate) limits: Vec<LimitReport>,
+    /// What a local decision took, over all nodes.
+    pub(crate) try_acquire_ns: Percentiles,
+    /// Exchanges with the allocator for every 1,000 calls that were tried, admitted and refused together.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) exchanges_per_1000_calls: f64,
+    /// Permits still lent out after all nodes had left.
+    pub(crate) stranded: u64,
+    /// Node processes.
+    pub(crate) nodes: usize,
+    /// How long it ran.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) seconds: f64,
+}
+
+/// One limit.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LimitReport {
+    name: &'static str,
+    limit: u64,
+    window_s: u64,
+    /// Calls that the nodes admitted.
+    admitted: u64,
+    /// Calls that the nodes refused. A refused push counts on both limits: either may have been the reason.
+    refused: u64,
+    /// Calls that the vendor turned away because of this limit.
+    vendor_429: u64,
+    /// The most that arrived at the vendor in any window, admitted or not.
+    max_in_any_window: u64,
+    /// What the vendor admitted after the first window, as a share of what it would have admitted.
+    #[serde(serialize_with = "rounded")]
+    utilisation: Option<f64>,
+}
+
+impl LimitReport {
+    /// What nodes counted and what the vendor saw.
+    pub(crate) fn new(agreed: Agreed, count: Count, seen: Seen, utilisation: Option<f64>) -> Self {
+        LimitReport {
+            name: agreed.name,
+            limit: agreed.limit,
+            window_s: agreed.window.as_secs(),
+            admitted: count.admitted,
+            refused: count.refused,
+            vendor_429: seen.too_many,
+            max_in_any_window: seen.most,
+            utilisation,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<16} {:>14} {:>9} {:>9} {:>11} {:>18} {:>12}",
+            "limit", "contract", "admitted", "refused", "vendor 429s", "most in any window", "utilisation"
+        )?;
+        for limit in &self.limits {
+            writeln!(
+                f,
+                "{:<16} {:>14} {:>9} {:>9} {:>11} {:>18} {:>12}",
+                limit.name,
+                format!("{} per {} s", limit.limit, limit.window_s),
+                limit.admitted,
+                limit.refused,
+                limit.vendor_429,
+                limit.max_in_any_window,
+                limit.utilisation.map_or_else(|| "-".to_owned(), percent),
+            )?;
+        }
+        let Percentiles { p50, p99, p999 } = self.try_acquire_ns;
+        writeln!(f)?;
+        writeln!(f, "try_acquire      p50 {p50} ns, p99 {p99} ns, p99.9 {p999} ns")?;
+        writeln!(f, "exchanges        {:.1} per 1,000 calls", self.exchanges_per_1000_calls)?;
+        writeln!(f, "stranded         {} permits after all nodes had left", self.stranded)?;
+        write!(f, "ran              {} nodes for {:.0} s", self.nodes, self.seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::REST;
+    use super::*;
+
+    fn report(utilisation: Option<f64>) -> Report {
+        let count = Count { admitted: 10, refused: 2 };
+        Report {
+            limits: vec![LimitReport::new(REST, count, Seen::default(), utilisation)],
+            try_acquire_ns: Percentiles { p50: 90, p99: 300, p999: 900 },
+            exchanges_per_1000_calls: 12.345_678,
+            stranded: 0,
+            nodes: 8,
+            seconds: 60.000_4,
+        }
+    }
+
+    #[test]
+    fn machines_get_exactly_these_names() {
+        let json = serde_json::to_string(&report(Some(0.987_654_3))).expect("plain data");
+        let expected = concat!(
+            r#"{"limits":[{"name":"vendor/rest","limit":9000,"window_s":30,"admitted":10,"refused":2,"#,
+            r#""vendor_429":0,"max_in_any_window":0,"utilisation":0.9877}],"#,
+            r#""try_acquire_ns":{"p50":90,"p99":300,"p999":900},"exchanges_per_1000_calls":12.3457,"#,
+            r#""stranded":0,"nodes":8,"seconds":60.0004}"#,
+        );
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn a_run_without_a_second_window_has_no_utilisation() {
+        let json = serde_json::to_value(report(None)).expect("plain data");
+        assert!(json["limits"][0]["utilisation"].is_null());
+        assert!(report(None).to_string().lines().nth(1).is_some_and(|line| line.ends_with(" -")));
+    }
+}

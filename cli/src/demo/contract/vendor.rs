@@ -1,0 +1,118 @@
+//! The fake vendor: an HTTP server on loopback that answers 429 to whatever breaks the contract.
+//! Nodes call it over real connections; it runs in the parent process of the demo and trusts nobody.
+
+use super::judge::{Judge, Seen, Verdict};
+use crate::failure::Failure;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::serve::ListenerExt as _;
+use lessor_protocol::{Clock, Moment};
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// Where plain calls go.
+pub(crate) const CALLS_PATH: &str = "/calls";
+
+/// Where messages go. A message is a call as well.
+pub(crate) const MESSAGES_PATH: &str = "/messages";
+
+/// A running vendor. It stops when dropped.
+#[derive(Debug)]
+pub(crate) struct Vendor {
+    url: String,
+    desk: Desk,
+    server: JoinHandle<()>,
+}
+
+impl Vendor {
+    /// Opens on a free port of the loopback interface.
+    pub(crate) async fn open(judge: Judge) -> Result<Self, Failure> {
+        let cannot = |error| Failure::Run(format!("the fake vendor cannot listen on loopback: {error}"));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        let desk = Desk { clock: Clock::since_boot(), judge: Arc::new(Mutex::new(judge)) };
+        let app = router(desk.clone());
+        let server = tokio::spawn(async move {
+            // Without Nagle's delay: an answer held back would look like a slow vendor.
+            let listener = listener.tap_io(|stream| {
+                let _ = stream.set_nodelay(true);
+            });
+            // Ends only with the task: axum retries failed accepts itself.
+            let _ = axum::serve(listener, app).await;
+        });
+        Ok(Vendor { url: format!("http://{address}"), desk, server })
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// From `start` on it is measured, see [`Judge::measure_from`].
+    pub(crate) fn measure_from(&self, start: Moment) {
+        self.desk.judge().measure_from(start);
+    }
+
+    /// What was seen so far, on all calls and on messages.
+    pub(crate) fn seen(&self) -> [Seen; 2] {
+        self.desk.judge().seen()
+    }
+}
+
+impl Drop for Vendor {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Desk {
+    clock: Clock,
+    judge: Arc<Mutex<Judge>>,
+}
+
+impl Desk {
+    fn judge(&self) -> MutexGuard<'_, Judge> {
+        self.judge.lock().expect("nobody panics while judging")
+    }
+
+    /// The time is read under the lock, so that arrivals are judged in the order of their instants.
+    fn decide(&self, decide: impl FnOnce(&mut Judge, Moment) -> Verdict) -> StatusCode {
+        let mut judge = self.judge();
+        match decide(&mut judge, self.clock.now()) {
+            Verdict::Admitted => StatusCode::NO_CONTENT,
+            Verdict::TooMany => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+}
+
+fn router(desk: Desk) -> Router {
+    Router::new()
+        .route(CALLS_PATH, post(async |State(desk): State<Desk>| desk.decide(Judge::call)))
+        .route(MESSAGES_PATH, post(async |State(desk): State<Desk>| desk.decide(Judge::message)))
+        .with_state(desk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn over_the_wire_a_call_too_many_is_answered_429() {
+        let hour = Duration::from_secs(3600);
+        let vendor = Vendor::open(Judge::new((2, hour), (1, hour))).await.expect("loopback is there");
+        let http = reqwest::Client::new();
+        let mut answers = Vec::new();
+        for path in [MESSAGES_PATH, MESSAGES_PATH, CALLS_PATH, CALLS_PATH] {
+            let sent = http.post(format!("{}{path}", vendor.url())).send().await;
+            answers.push(sent.expect("the vendor answers").status().as_u16());
+        }
+        assert_eq!(answers, [204, 429, 204, 429]);
+        assert_eq!(vendor.seen().map(|seen| seen.too_many), [1, 1]);
+    }
+}

@@ -1,0 +1,196 @@
+//! The node processes of a demo: started from this same program, told what to do over stdin, heard over stdout.
+//! Their stdin closes when this process ends, however it ends, and a node whose stdin closes exits at once.
+
+use super::line::{Found, Job, News, Order, Tally};
+use crate::failure::Failure;
+use lessor_protocol::Moment;
+use serde::Serialize;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// How long nodes may take until all are connected. They need milliseconds; a machine under load, seconds.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long nodes may take to leave: what is in flight, then one exchange. After that they are killed.
+const LEAVE_WITHIN: Duration = Duration::from_secs(8);
+
+/// News that wait to be read. Nodes speak five times a second; a full queue slows nobody but the readers.
+const NEWS_MAX: usize = 256;
+
+/// All nodes of a demo.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    nodes: Vec<Node>,
+    heard: mpsc::Receiver<(usize, Heard)>,
+}
+
+/// What one node did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// Its totals; the last it said, if it died.
+    pub(crate) tally: Tally,
+    /// What it found; nothing if it died.
+    pub(crate) found: Option<Found>,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: String,
+    child: Child,
+    stdin: ChildStdin,
+    state: State,
+    tally: Tally,
+    found: Option<Found>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Starting,
+    Ready,
+    Left,
+}
+
+#[derive(Debug)]
+enum Heard {
+    News(News),
+    Left,
+}
+
+impl Fleet {
+    /// Starts one node for each job and waits until all are connected.
+    pub(crate) async fn launch(jobs: Vec<Job>) -> Result<Self, Failure> {
+        let (said, heard) = mpsc::channel(NEWS_MAX);
+        let mut fleet = Fleet { nodes: Vec::new(), heard };
+        for (index, job) in jobs.into_iter().enumerate() {
+            let (mut node, stdout) = Node::spawn(&job.name)?;
+            tokio::spawn(listen(index, stdout, said.clone()));
+            node.tell(&Order::Job(job)).await?;
+            fleet.nodes.push(node);
+        }
+        drop(said);
+        let ready = timeout(READY_WITHIN, fleet.all_are(State::Ready)).await;
+        ready.map_err(|_| Failure::Run(format!("not all nodes connected within {READY_WITHIN:?}")))?;
+        match fleet.nodes.iter().find(|node| node.state == State::Left) {
+            Some(node) => Err(Failure::Run(format!("{} ended before it was connected", node.name))),
+            None => Ok(fleet),
+        }
+    }
+
+    /// All begin, counting from `at`.
+    pub(crate) async fn go(&mut self, at: Moment) -> Result<(), Failure> {
+        let at_ns = at.as_nanos();
+        for node in &mut self.nodes {
+            node.tell(&Order::Go { at_ns }).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next news and takes it in. False once all nodes have left. Cancel-safe.
+    pub(crate) async fn hear(&mut self) -> bool {
+        let Some((index, heard)) = self.heard.recv().await else {
+            return false;
+        };
+        self.nodes[index].take_in(heard);
+        true
+    }
+
+    /// What each node has said of itself last.
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.nodes.iter().map(|node| &node.tally)
+    }
+
+    /// Tells all to stop, waits until they have left, and returns what they did.
+    pub(crate) async fn stop(mut self) -> Vec<Done> {
+        for node in &mut self.nodes {
+            // One that cannot be told has left already.
+            let _ = node.tell(&Order::Stop).await;
+        }
+        let left = timeout(LEAVE_WITHIN, self.all_are(State::Left)).await;
+        if left.is_err() {
+            tracing::warn!(within = ?LEAVE_WITHIN, "nodes that have not left are killed");
+        }
+        let mut done = Vec::new();
+        for mut node in self.nodes {
+            // Has no effect on one that has left; reaps either.
+            let _ = node.child.kill().await;
+            if node.found.is_none() {
+                tracing::warn!(node = node.name, "died: what it did since its last word is not counted");
+            }
+            done.push(Done { tally: node.tally, found: node.found });
+        }
+        done
+    }
+
+    async fn all_are(&mut self, state: State) {
+        let behind = |node: &Node| node.state != state && node.state != State::Left;
+        while self.nodes.iter().any(behind) && self.hear().await {}
+    }
+}
+
+impl Node {
+    fn spawn(name: &str) -> Result<(Self, ChildStdout), Failure> {
+        let cannot = |error| Failure::Run(format!("cannot start {name}: {error}"));
+        let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
+            .arg(super::NODE_COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C in a terminal goes to a whole group: this process gets it, and tells the nodes.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(cannot)?;
+        let stdin = child.stdin.take().expect("it was asked to be piped");
+        let stdout = child.stdout.take().expect("it was asked to be piped");
+        let node = Node {
+            name: name.to_owned(),
+            child,
+            stdin,
+            state: State::Starting,
+            tally: Tally::default(),
+            found: None,
+        };
+        Ok((node, stdout))
+    }
+
+    async fn tell(&mut self, order: &Order) -> Result<(), Failure> {
+        let told = self.stdin.write_all(&to_line(order)).await;
+        told.map_err(|error| Failure::Run(format!("{} does not listen: {error}", self.name)))
+    }
+
+    fn take_in(&mut self, heard: Heard) {
+        match heard {
+            Heard::News(News::Ready) => self.state = State::Ready,
+            Heard::News(News::Progress(tally)) => self.tally = tally,
+            Heard::News(News::Done(report)) => {
+                self.tally = report.tally;
+                self.found = Some(report.found);
+            }
+            Heard::Left => self.state = State::Left,
+        }
+    }
+}
+
+/// `message` as one line.
+pub(crate) fn to_line(message: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).expect("plain data is always JSON");
+    line.push(b'\n');
+    line
+}
+
+/// Passes on what one node says until its stdout closes.
+async fn listen(index: usize, stdout: ChildStdout, said: mpsc::Sender<(usize, Heard)>) {
+    let mut lines = BufReader::new(stdout).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        match serde_json::from_str(&line) {
+            Ok(news) => {
+                let _ = said.send((index, Heard::News(news))).await;
+            }
+            Err(error) => tracing::warn!(node = index, %error, line, "a node said what nobody understands"),
+        }
+    }
+    let _ = said.send((index, Heard::Left)).await;
+}

@@ -1,0 +1,173 @@
+//! What the demo and its node processes say to each other: one JSON object a line, orders on a node's stdin,
+//! news on its stdout. All instants are `CLOCK_BOOTTIME`, which every process of one machine shares.
+
+use serde::{Deserialize, Serialize};
+
+/// What the demo tells a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// The first line: what to do. The node connects and says [`News::Ready`].
+    Job(Job),
+    /// Begin, counting from this instant.
+    Go {
+        /// The instant, the same for all nodes.
+        at_ns: u64,
+    },
+    /// Finish what is in flight, give everything back, say [`News::Done`].
+    Stop,
+}
+
+/// What a node is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// Its name, for people.
+    pub(crate) name: String,
+    /// The allocator's address.
+    pub(crate) allocator: String,
+    /// The calls it makes.
+    pub(crate) work: Work,
+}
+
+/// The calls a node makes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Work {
+    /// The contract: calls by a schedule of its own, until told to stop.
+    Contract {
+        /// The vendor's address.
+        vendor: String,
+        /// Which node of the fleet it is, from 0.
+        node: usize,
+        /// How many there are.
+        nodes: usize,
+        /// The seed of the whole fleet.
+        seed: u64,
+    },
+    /// The replay: these calls, until they are made.
+    Replay {
+        /// In the order they come due.
+        calls: Vec<DealtCall>,
+        /// How long each may wait for a permit.
+        patience_ns: u64,
+    },
+}
+
+/// One request of a trace, dealt to a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DealtCall {
+    /// When, since the beginning of the replay.
+    pub(crate) due_ns: u64,
+    /// Who asks.
+    pub(crate) client: String,
+}
+
+/// What a node tells the demo.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum News {
+    /// It is connected.
+    Ready,
+    /// How far it is. Said a few times a second.
+    Progress(Tally),
+    /// It has left. The last line.
+    Done(Report),
+}
+
+/// What a node did so far, in totals.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    /// One count for each limit, in the order of the configuration; the first is of all calls.
+    pub(crate) counts: Vec<Count>,
+    /// Exchanges with the allocator.
+    pub(crate) exchanges: u64,
+    /// Admitted calls that did not reach the vendor: too late to be sent, or the connection broke.
+    pub(crate) unsent: u64,
+}
+
+/// Calls on one limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Count {
+    /// Admitted by the node.
+    pub(crate) admitted: u64,
+    /// Refused by the node.
+    pub(crate) refused: u64,
+}
+
+/// All that a node has to say at the end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// The final totals.
+    pub(crate) tally: Tally,
+    /// What only one kind of work knows.
+    pub(crate) found: Found,
+}
+
+/// What only one kind of work knows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Found {
+    /// How long `try_acquire` took: a histogram, as `(nanoseconds, calls)` of the buckets in use.
+    Contract(Vec<(u64, u64)>),
+    /// Which of its calls were admitted, and when: `(index in the job, instant in nanoseconds)`.
+    Replay(Vec<(u32, u64)>),
+}
+
+impl Tally {
+    /// Adds another node's totals.
+    pub(crate) fn add(&mut self, other: &Tally) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), Count::default());
+        for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
+            sum.admitted += count.admitted;
+            sum.refused += count.refused;
+        }
+        self.exchanges += other.exchanges;
+        self.unsent += other.unsent;
+    }
+
+    /// The count of limit number `limit`; none if nothing was said about it.
+    pub(crate) fn count(&self, limit: usize) -> Count {
+        self.counts.get(limit).copied().unwrap_or_default()
+    }
+
+    /// Exchanges with the allocator for every 1,000 calls that were tried, admitted and refused together.
+    pub(crate) fn exchanges_per_1000_calls(&self) -> f64 {
+        let calls = self.count(0).admitted + self.count(0).refused;
+        1000.0 * self.exchanges as f64 / calls.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(admitted: u64, refused: u64) -> Count {
+        Count { admitted, refused }
+    }
+
+    #[test]
+    fn tallies_add_up_limit_by_limit() {
+        let mut sum = Tally::default();
+        for refused in [1, 2] {
+            sum.add(&Tally { counts: vec![count(10, refused), count(3, 0)], exchanges: 5, unsent: 1 });
+        }
+        assert_eq!(sum.counts, [count(20, 3), count(6, 0)]);
+        assert_eq!((sum.exchanges, sum.unsent), (10, 2));
+        assert!((sum.exchanges_per_1000_calls() - 10_000.0 / 23.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_call_is_no_division_by_zero() {
+        assert!(Tally::default().exchanges_per_1000_calls() < 1e-9);
+    }
+
+    #[test]
+    fn an_order_and_a_report_survive_their_line() {
+        let order = serde_json::to_string(&Order::Go { at_ns: u64::MAX }).expect("plain data");
+        assert_eq!(order, r#"{"go":{"at_ns":18446744073709551615}}"#);
+        let news = News::Done(Report { tally: Tally::default(), found: Found::Replay(vec![(0, 7)]) });
+        let line = serde_json::to_string(&news).expect("plain data");
+        let back: News = serde_json::from_str(&line).expect("what was written can be read");
+        assert!(matches!(back, News::Done(Report { found: Found::Replay(found), .. }) if found == [(0, 7)]));
+    }
+}

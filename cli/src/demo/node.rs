@@ -1,0 +1,100 @@
+//! One node of a demo: a process like any that uses the client library. The demo starts it with a hidden
+//! subcommand and tells it what to do; it never outlives the demo, and says nothing but news on stdout.
+//!
+//! In reading order: [`orders`] (what it is told), [`caller`] (the contract), [`sender`] (calls on their way to
+//! the vendor), [`player`] (the replay).
+
+mod caller;
+mod orders;
+mod player;
+mod sender;
+
+use super::fleet::to_line;
+use super::line::{Job, News, Order, Report, Tally, Work};
+use crate::failure::Failure;
+use caller::Caller;
+use lessor::Client;
+use lessor_protocol::Moment;
+use orders::Orders;
+use player::Player;
+use std::io::Write as _;
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, timeout};
+
+/// How often a node says how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// How long giving everything back may take. Well below the time after which the demo kills a node.
+const SHUTDOWN_WITHIN: Duration = Duration::from_secs(3);
+
+/// Runs until the work is done or the demo says stop. One thread, as the smallest of services would.
+pub(crate) fn run() -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let outcome = runtime.block_on(live(Orders::listen()));
+    // The thread that listens to stdin may still be reading: do not wait for it.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn live(mut orders: Orders) -> Result<(), Failure> {
+    let Some(Order::Job(job)) = orders.next().await else {
+        return Err(Failure::Run(
+            "this command is for the demo's own use: the first line must be a job".into(),
+        ));
+    };
+    let client = connect(&job).await?;
+    say(&News::Ready);
+    let Some(Order::Go { at_ns }) = orders.next().await else {
+        return Ok(());
+    };
+    let report = work(&client, job.work, Moment::from_nanos(at_ns), &mut orders).await?;
+    say(&News::Done(leave(client, report).await));
+    Ok(())
+}
+
+async fn connect(job: &Job) -> Result<Client, Failure> {
+    let client = Client::builder(&job.allocator).node(&job.name).connect().await;
+    client.map_err(|error| Failure::Run(format!("{} cannot connect: {error}", job.name)))
+}
+
+async fn work(client: &Client, work: Work, start: Moment, orders: &mut Orders) -> Result<Report, Failure> {
+    match work {
+        Work::Contract { vendor, node, nodes, seed } => {
+            let schedule = super::contract::schedule::Schedule::new(node, nodes, seed);
+            Ok(Caller::new(client, &vendor, schedule)?.run(start, orders).await)
+        }
+        Work::Replay { calls, patience_ns } => {
+            let patience = Duration::from_nanos(patience_ns);
+            Ok(Player::new(client, calls, patience).run(start, orders).await)
+        }
+    }
+}
+
+/// Gives everything back. The exchange that does it is counted, too.
+async fn leave(client: Client, mut report: Report) -> Report {
+    if timeout(SHUTDOWN_WITHIN, client.shutdown()).await.is_err() {
+        tracing::warn!(within = ?SHUTDOWN_WITHIN, "the allocator did not take back what this node held");
+    }
+    report.tally.exchanges = client.stats().exchanges;
+    report
+}
+
+/// One line on stdout. If nobody reads it any more, the thread that listens to stdin is about to end us.
+fn say(news: &News) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(&to_line(news)).and_then(|()| stdout.flush());
+}
+
+fn say_progress(tally: Tally) {
+    say(&News::Progress(tally));
+}
+
+/// A timer that does not try to catch up after a pause.
+fn ticks(every: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}

@@ -1,0 +1,110 @@
+//! Makes a node's calls in the contract demo: decides each locally with `try_acquire`, sends what was admitted,
+//! counts what was refused, and measures what the decision took.
+
+use super::orders::Orders;
+use super::sender::Sender;
+use super::{PROGRESS_EVERY, say_progress, ticks};
+use crate::demo::contract::schedule::{Call, Schedule};
+use crate::demo::contract::{MESSAGES, REST};
+use crate::demo::latency::Latency;
+use crate::demo::line::{Count, Found, Report, Tally};
+use crate::failure::Failure;
+use lessor::{Client, Limit};
+use lessor_protocol::{Clock, Moment};
+use std::time::Duration;
+
+/// How often a node works off what has come in, as a consumer does that polls its queue: some forty calls at a
+/// time. Much shorter, and the figure would be what a sleeping processor takes to wake up, a microsecond or two
+/// before anything of ours; much longer, and a batch would be larger than what a node can sensibly be lent.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Makes one node's calls.
+#[derive(Debug)]
+pub(crate) struct Caller<'a> {
+    client: &'a Client,
+    rest: Limit,
+    messages: Limit,
+    schedule: Schedule,
+    sender: Sender,
+    clock: Clock,
+    latency: Latency,
+    /// A push counts on both: [all calls, messages].
+    counts: [Count; 2],
+}
+
+impl<'a> Caller<'a> {
+    /// Calls the vendor at `vendor` as `schedule` says.
+    pub(crate) fn new(client: &'a Client, vendor: &str, schedule: Schedule) -> Result<Self, Failure> {
+        Ok(Caller {
+            client,
+            rest: client.limit(REST.name),
+            messages: client.limit(MESSAGES.name),
+            schedule,
+            sender: Sender::new(vendor)?,
+            clock: Clock::since_boot(),
+            latency: Latency::new(),
+            counts: [Count::default(); 2],
+        })
+    }
+
+    /// Makes calls from `start` on, until the next order, which can only be to stop.
+    pub(crate) async fn run(mut self, start: Moment, orders: &mut Orders) -> Report {
+        let mut tick = ticks(TICK);
+        let mut progress = ticks(PROGRESS_EVERY);
+        loop {
+            tokio::select! {
+                _ = orders.next() => break,
+                _ = tick.tick() => self.make_due(start),
+                _ = progress.tick() => say_progress(self.tally()),
+            }
+        }
+        self.sender.finish().await;
+        Report { tally: self.tally(), found: Found::Contract(self.latency.buckets()) }
+    }
+
+    /// Decides about the whole batch, then sends what was admitted of it.
+    fn make_due(&mut self, start: Moment) {
+        let mut admitted = Vec::new();
+        for call in self.schedule.due(self.clock.now().since(start)) {
+            let began = self.clock.now();
+            if self.decide(call, began) {
+                admitted.push((call, began));
+            }
+        }
+        for (call, at) in admitted {
+            self.sender.send(call, at);
+        }
+    }
+
+    fn decide(&mut self, call: Call, began: Moment) -> bool {
+        let answer = match call {
+            Call::Plain => self.rest.try_acquire(1),
+            Call::Push => lessor::try_all([(&self.rest, 1), (&self.messages, 1)]),
+        };
+        let ended = self.clock.now();
+        if call == Call::Plain {
+            self.latency.record(ended.since(began));
+        }
+        self.count(call, answer.is_ok());
+        answer.is_ok()
+    }
+
+    fn count(&mut self, call: Call, admitted: bool) {
+        let limits = match call {
+            Call::Plain => 1,
+            Call::Push => 2,
+        };
+        for count in &mut self.counts[..limits] {
+            count.admitted += u64::from(admitted);
+            count.refused += u64::from(!admitted);
+        }
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            counts: self.counts.to_vec(),
+            exchanges: self.client.stats().exchanges,
+            unsent: self.sender.unsent(),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Admitted calls on their way to the vendor: real HTTP requests, several in flight, never more than a bound.
+//! The caller hands them over and goes on. A call that would arrive too late to be safe is not sent at all.
+
+use crate::demo::contract::schedule::Call;
+use crate::demo::contract::vendor::{CALLS_PATH, MESSAGES_PATH};
+use crate::failure::Failure;
+use lessor_protocol::{Clock, Moment};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Requests at the same time, each on a connection of its own. Loopback answers within a millisecond, so that
+/// eight carry thousands of calls a second; more connections would only be more to set up.
+const IN_FLIGHT_MAX: usize = 8;
+
+/// Calls in hand, in flight or waiting for a connection: half a second of the busiest node's share.
+const IN_HAND_MAX: u32 = 512;
+
+/// The oldest admission that is still sent. The contract's margin is 250 ms: what is left of it is for the wire
+/// and for the vendor to take the call in.
+const SEND_WITHIN: Duration = Duration::from_millis(150);
+
+/// How long the vendor may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Sends calls to one vendor.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    http: reqwest::Client,
+    calls_url: String,
+    messages_url: String,
+    clock: Clock,
+    in_hand: Arc<Semaphore>,
+    in_flight: Arc<Semaphore>,
+    unsent: Arc<AtomicU64>,
+}
+
+impl Sender {
+    /// A sender to the vendor at `url`.
+    pub(crate) fn new(url: &str) -> Result<Self, Failure> {
+        let http = reqwest::Client::builder()
+            .tcp_nodelay(true)
+            .pool_max_idle_per_host(IN_FLIGHT_MAX)
+            .timeout(ANSWER_WITHIN)
+            .no_proxy()
+            .build()
+            .map_err(|error| Failure::Run(format!("cannot make an HTTP client: {error}")))?;
+        Ok(Sender {
+            http,
+            calls_url: format!("{url}{CALLS_PATH}"),
+            messages_url: format!("{url}{MESSAGES_PATH}"),
+            clock: Clock::since_boot(),
+            in_hand: Arc::new(Semaphore::new(IN_HAND_MAX as usize)),
+            in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            unsent: Arc::default(),
+        })
+    }
+
+    /// Sends `call`, which was admitted at `admitted`, in the background.
+    pub(crate) fn send(&self, call: Call, admitted: Moment) {
+        let Ok(in_hand) = Arc::clone(&self.in_hand).try_acquire_owned() else {
+            self.count_unsent();
+            return;
+        };
+        let sender = self.clone();
+        tokio::spawn(async move {
+            if !sender.deliver(call, admitted).await {
+                sender.count_unsent();
+            }
+            drop(in_hand);
+        });
+    }
+
+    /// Admitted calls that did not reach the vendor so far. Their permits are spent all the same.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.unsent.load(Ordering::Relaxed)
+    }
+
+    /// Waits until nothing is in hand.
+    pub(crate) async fn finish(&self) {
+        // Never closed, and each call gives its place back within the time an answer may take.
+        let _ = self.in_hand.acquire_many(IN_HAND_MAX).await;
+    }
+
+    /// False if it did not reach the vendor. What the vendor answers is the vendor's to count.
+    async fn deliver(&self, call: Call, admitted: Moment) -> bool {
+        let Ok(_connection) = self.in_flight.acquire().await else {
+            return false;
+        };
+        if self.clock.now().since(admitted) > SEND_WITHIN {
+            return false;
+        }
+        let url = match call {
+            Call::Plain => &self.calls_url,
+            Call::Push => &self.messages_url,
+        };
+        self.http.post(url).send().await.is_ok()
+    }
+
+    fn count_unsent(&self) {
+        // Relaxed: a counter, nothing is read on the strength of it.
+        self.unsent.fetch_add(1, Ordering::Relaxed);
+    }
+}

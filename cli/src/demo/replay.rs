@@ -1,0 +1,180 @@
+//! Replays real traffic: each client of a trace is held to a limit of its own, its requests land on any node and
+//! wait for a permit for a while. Reports what was admitted, beside what an omniscient limiter would have admitted.
+//!
+//! In reading order: [`trace`] (the file), [`deal`] (who gets which request), [`central`] (the omniscient
+//! limiter), [`window`] (the judge), [`report`] (the table).
+
+mod central;
+mod deal;
+pub(super) mod report;
+mod trace;
+mod window;
+
+use super::allocator::Hosted;
+use super::fleet::{Done, Fleet};
+use super::line::{DealtCall, Found, Job, Tally, Work};
+use super::progress::{Progress, follow};
+use crate::args::DemoArgs;
+use crate::failure::Failure;
+use crate::stop::Stop;
+use central::Central;
+use lessor_protocol::{Clock, Moment};
+use report::{LimitReport, Report};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+use trace::Request;
+
+/// The limit, keyed by client.
+pub(super) const LIMIT_NAME: &str = "client";
+
+/// Calls of one client in any window.
+const LIMIT: u64 = 30;
+
+/// The window, in the trace's own time.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// How long a request waits for a permit, in the trace's own time: a tenth of the window.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// The configuration of the allocator at `speed`. No margin: what is judged is the admission itself, there is no
+/// vendor behind it.
+pub(super) fn config(speed: f64) -> String {
+    // Rounded up to a whole millisecond: the limit is never looser than what is judged.
+    let window_ms = WINDOW.div_f64(speed).as_nanos().div_ceil(1_000_000);
+    format!(
+        "# Each client of the trace: {LIMIT} calls in any {} s of its time, replayed at {speed} times its pace.\n\
+         \n\
+         [[limit]]\n\
+         name  = \"{LIMIT_NAME}\"\n\
+         keyed = true\n\
+         rules = [{{ kind = \"sliding_window\", limit = {LIMIT}, per = \"{window_ms}ms\", margin = \"0s\" }}]\n",
+        WINDOW.as_secs(),
+    )
+}
+
+/// Replays `file` as `args` say, to its end or until somebody stops it.
+pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result<Report, Failure> {
+    let requests = trace::read(file)?;
+    let hands = deal::deal(&requests, args.nodes(), args.speed, args.seed);
+    let allocator = Hosted::open(&config(args.speed)).await?;
+    let mut fleet = Fleet::launch(jobs(args, allocator.url(), &hands)).await?;
+
+    let clock = Clock::since_boot();
+    let start = clock.now();
+    fleet.go(start).await?;
+    let mut progress = Progress::new(args.progress, &[]);
+    follow(&mut fleet, &mut progress, &allocator, stop.asked()).await;
+    let ran = clock.now().since(start);
+    let done = fleet.stop().await;
+    allocator.close().await;
+
+    // All of them, unless somebody stopped it early.
+    let played = requests.partition_point(|request| request.offset.div_f64(args.speed) <= ran);
+    let requests = &requests[..played];
+    let most = most_of_any_client(&hands, &done, WINDOW.div_f64(args.speed));
+    Ok(summary(args, requests, &done, most, ran))
+}
+
+fn jobs(args: &DemoArgs, allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> {
+    let patience = PATIENCE.div_f64(args.speed);
+    let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
+        name: format!("demo-{}", node + 1),
+        allocator: allocator.to_owned(),
+        work: Work::Replay { calls: calls.clone(), patience_ns: patience.as_nanos() as u64 },
+    };
+    hands.iter().enumerate().map(job).collect()
+}
+
+/// What one limiter in one place, with the same patience, admits of the same requests.
+fn central_admits(requests: &[Request]) -> u64 {
+    let mut central = Central::new(LIMIT as usize, WINDOW, PATIENCE);
+    let turns =
+        requests.iter().map(|request| central.arrive(&request.client, Moment::ORIGIN + request.offset));
+    turns.flatten().count() as u64
+}
+
+/// The most that any client was admitted in any window, over all nodes, from the instants of every admission.
+fn most_of_any_client(hands: &[Vec<DealtCall>], done: &[Done], window: Duration) -> u64 {
+    let mut instants: HashMap<&str, Vec<Moment>> = HashMap::new();
+    for (calls, node) in hands.iter().zip(done) {
+        let Some(Found::Replay(admitted)) = &node.found else {
+            continue;
+        };
+        for &(call, at_ns) in admitted {
+            let client = calls[call as usize].client.as_str();
+            instants.entry(client).or_default().push(Moment::from_nanos(at_ns));
+        }
+    }
+    let most = |instants: &mut Vec<Moment>| window::most_in_any(instants, window);
+    instants.values_mut().map(most).max().unwrap_or(0)
+}
+
+fn summary(
+    args: &DemoArgs,
+    requests: &[Request],
+    done: &[Done],
+    max_in_any_window: u64,
+    ran: Duration,
+) -> Report {
+    let central_admitted = central_admits(requests);
+    let mut tally = Tally::default();
+    for node in done {
+        tally.add(&node.tally);
+    }
+    let count = tally.count(0);
+    let clients: HashSet<&str> = requests.iter().map(|request| request.client.as_str()).collect();
+    let limit = LimitReport {
+        name: LIMIT_NAME,
+        limit: LIMIT,
+        window_s: WINDOW.as_secs(),
+        admitted: count.admitted,
+        refused: count.refused,
+        max_in_any_window,
+    };
+    Report {
+        limits: [limit],
+        requests: requests.len() as u64,
+        clients: clients.len() as u64,
+        central_admitted,
+        admitted_share_of_central: count.admitted as f64 / central_admitted.max(1) as f64,
+        exchanges_per_1000_calls: tally.exchanges_per_1000_calls(),
+        nodes: done.len(),
+        speed: args.speed,
+        seconds: ran.as_secs_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::line::Count;
+
+    fn call(client: &str) -> DealtCall {
+        DealtCall { due_ns: 0, client: client.to_owned() }
+    }
+
+    fn done(admitted: &[(u32, u64)]) -> Done {
+        Done {
+            tally: Tally { counts: vec![Count::default()], ..Tally::default() },
+            found: Some(Found::Replay(admitted.to_vec())),
+        }
+    }
+
+    #[test]
+    fn a_client_is_judged_over_all_nodes() {
+        let hands = [vec![call("a"), call("b"), call("a")], vec![call("b"), call("a")]];
+        let done = [done(&[(0, 0), (1, 5), (2, 30)]), done(&[(1, 9)])];
+        let most = |nanos| most_of_any_client(&hands, &done, Duration::from_nanos(nanos));
+        // Client a was admitted at 0, 9 and 30.
+        assert_eq!(most(9), 1);
+        assert_eq!(most(10), 2);
+        assert_eq!(most(31), 3);
+    }
+
+    #[test]
+    fn windows_shrink_with_the_speed() {
+        assert!(config(60.0).contains("per = \"1000ms\", margin = \"0s\""));
+        assert!(config(1.0).contains("per = \"60000ms\""));
+    }
+}

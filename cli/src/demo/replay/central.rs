@@ -1,0 +1,107 @@
+//! What one central, omniscient limiter would have admitted: every client in one place, no leases, no network.
+//! The replay measures Lessor against it. Virtual time; it decides about each request as it arrives.
+
+use lessor_protocol::Moment;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// A sliding window for each client, whose requests wait their turn for at most `patience`.
+#[derive(Debug)]
+pub(crate) struct Central<'a> {
+    limit: usize,
+    per: Duration,
+    patience: Duration,
+    /// The last `limit` admissions of each client, some of them still to come.
+    admitted: HashMap<&'a str, VecDeque<Moment>>,
+}
+
+impl<'a> Central<'a> {
+    /// At most `limit` of each client in any window of length `per`.
+    pub(crate) fn new(limit: usize, per: Duration, patience: Duration) -> Self {
+        Central { limit, per, patience, admitted: HashMap::new() }
+    }
+
+    /// A request of `client` arrives at `now`, no earlier than the one before. It is admitted at the moment that
+    /// is returned, or refused at once because its turn would come too late; then nothing is booked.
+    pub(crate) fn arrive(&mut self, client: &'a str, now: Moment) -> Option<Moment> {
+        let admitted = self.admitted.entry(client).or_default();
+        // First come, first served: not before the one ahead. And only once the window has room: half-open, so
+        // at exactly one window after the admission that is `limit` back.
+        let behind = admitted.back().copied().unwrap_or(Moment::ORIGIN);
+        let room = match admitted.len() < self.limit {
+            true => Moment::ORIGIN,
+            false => admitted.front().map_or(Moment::NEVER, |&oldest| oldest + self.per),
+        };
+        let turn = now.max(behind).max(room);
+        if turn.since(now) > self.patience {
+            return None;
+        }
+        admitted.push_back(turn);
+        if admitted.len() > self.limit {
+            admitted.pop_front();
+        }
+        Some(turn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PER: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_secs(6);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::ORIGIN + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_request_waits_for_its_turn_if_it_can_come_in_time() {
+        let mut central = Central::new(2, PER, PATIENCE);
+        assert_eq!(central.arrive("a", at(0)), Some(at(0)));
+        assert_eq!(central.arrive("a", at(1)), Some(at(1)));
+        assert_eq!(central.arrive("a", at(53)), None);
+        // A wait that is exactly as long as the patience is in time.
+        assert_eq!(central.arrive("a", at(54)), Some(at(60)));
+        assert_eq!(central.arrive("a", at(55)), Some(at(61)));
+        assert_eq!(central.arrive("a", at(62)), None);
+    }
+
+    #[test]
+    fn clients_do_not_see_each_other() {
+        let mut central = Central::new(1, PER, PATIENCE);
+        assert_eq!(central.arrive("a", at(0)), Some(at(0)));
+        assert_eq!(central.arrive("b", at(0)), Some(at(0)));
+        assert_eq!(central.arrive("a", at(1)), None);
+    }
+
+    #[test]
+    fn those_that_wait_are_admitted_in_the_order_they_came() {
+        let mut central = Central::new(2, PER, PATIENCE);
+        for second in [0, 5] {
+            central.arrive("a", at(second));
+        }
+        assert_eq!(central.arrive("a", at(59)), Some(at(60)));
+        assert_eq!(central.arrive("a", at(60)), Some(at(65)));
+        assert_eq!(central.arrive("a", at(61)), None);
+    }
+
+    #[test]
+    fn a_limit_of_zero_refuses_everything() {
+        assert_eq!(Central::new(0, PER, PATIENCE).arrive("a", at(0)), None);
+    }
+
+    #[test]
+    fn it_never_admits_more_than_the_limit_in_any_window() {
+        let mut central = Central::new(30, PER, PATIENCE);
+        let mut dice = fastrand::Rng::with_seed(1);
+        let mut now = Moment::ORIGIN;
+        let mut admitted = Vec::new();
+        for _ in 0..20_000 {
+            now = now + Duration::from_millis(dice.u64(0..1500));
+            admitted.extend(central.arrive("a", now));
+        }
+        assert_eq!(super::super::window::most_in_any(&mut admitted, PER), 30);
+        assert!(admitted.len() > 4_000, "only {}", admitted.len());
+    }
+}

@@ -1,0 +1,32 @@
+//! Where log lines go and what they look like. They go to stderr: stdout belongs to what a command prints.
+
+use clap::ValueEnum;
+use std::io::IsTerminal as _;
+use tracing_subscriber::EnvFilter;
+
+/// What a log line looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// One object a line, for machines.
+    Json,
+}
+
+/// Sends log lines that pass `filter` to stderr. Called once, first.
+pub(crate) fn install(format: Format, filter: EnvFilter) {
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    match format {
+        Format::Text => lines.init(),
+        Format::Json => lines.json().flatten_event(true).init(),
+    }
+}
+
+/// Reads a filter: a level (`info`), or levels by module (`warn,lessor_allocator=debug`).
+pub(crate) fn parse_filter(text: &str) -> Result<String, String> {
+    EnvFilter::try_new(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}

@@ -1,0 +1,32 @@
+//! `lessor`: the one binary. Parses the command line and hands over; each subcommand lives in a module of its own.
+
+mod args;
+mod check;
+mod configuration;
+mod demo;
+mod failure;
+mod logging;
+mod serve;
+mod stop;
+
+use args::{Cli, Command};
+use clap::Parser as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::DemoNode => demo::run_node(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nobody has to read it: the exit code says the same.
+            let _ = writeln!(std::io::stderr(), "lessor: {failure}");
+            failure.exit_code()
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `lessor serve`: reads the configuration, listens, says so, and runs the allocator until it is told to stop.
+
+use crate::args::ServeArgs;
+use crate::configuration;
+use crate::failure::Failure;
+use crate::logging;
+use crate::stop::Stop;
+use lessor_allocator::Server;
+use std::io::Write as _;
+use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
+
+/// Runs until SIGTERM or SIGINT.
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    logging::install(args.log, EnvFilter::new(&args.log_level));
+    let config = configuration::read(&args.config)?;
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    runtime.block_on(async {
+        let mut stop = Stop::install()?;
+        let listen = args.listen.unwrap_or(config.server.listen);
+        let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
+        let listener = TcpListener::bind(listen).await.map_err(cannot)?;
+        announce(&listener).map_err(cannot)?;
+        let server = Server::new(config, args.fresh);
+        let ran = server.run(listener, async move { stop.asked().await }).await;
+        ran.map_err(|error| Failure::Run(format!("the allocator broke: {error}")))
+    })
+}
+
+/// The one line on stdout. No log filter hides it: with port 0 it is the only way to learn the address.
+fn announce(listener: &TcpListener) -> std::io::Result<()> {
+    let address = listener.local_addr()?;
+    // Nobody has to read it: a closed stdout is no reason not to serve.
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "listening on http://{address}").and_then(|()| stdout.flush());
+    Ok(())
+}
