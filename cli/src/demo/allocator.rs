@@ -25,11 +25,11 @@ pub(crate) struct Hosted {
 
 /// The books of one pool, as far as a demo looks at them.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(crate) struct Pool {
+struct Pool {
     /// What could be lent now.
-    pub(crate) available: u64,
+    available: u64,
     /// Lent, and not yet settled or returned.
-    pub(crate) outstanding: u64,
+    outstanding: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,23 +63,27 @@ impl Hosted {
         &self.url
     }
 
-    /// The books of `limit`, one for each key if it has keys.
-    pub(crate) async fn pools(&self, limit: &str) -> Result<Vec<Pool>, Failure> {
-        let cannot = |error| Failure::Run(format!("cannot read the pools of {limit}: {error}"));
-        // A name may hold slashes; in a path they are part of one segment.
-        let url = format!("{}/v1/limits/{}/pools", self.url, limit.replace('/', "%2F"));
-        let answer = self.http.get(url).send().await.and_then(reqwest::Response::error_for_status);
-        let pools: Pools = answer.map_err(cannot)?.json().await.map_err(cannot)?;
-        Ok(pools.pools)
+    /// What could be lent of `limit` now. It has no keys.
+    pub(crate) async fn available(&self, limit: &str) -> Result<u64, Failure> {
+        Ok(self.pools(limit).await?.iter().map(|pool| pool.available).sum())
     }
 
-    /// What is lent out on all of `limits` together.
+    /// What is lent out on all of `limits` together. They have no keys.
     pub(crate) async fn outstanding(&self, limits: &[&str]) -> Result<u64, Failure> {
         let mut sum = 0;
         for limit in limits {
             sum += self.pools(limit).await?.iter().map(|pool| pool.outstanding).sum::<u64>();
         }
         Ok(sum)
+    }
+
+    async fn pools(&self, limit: &str) -> Result<Vec<Pool>, Failure> {
+        let cannot = |error| Failure::Run(format!("cannot read the pools of {limit}: {error}"));
+        // A name may hold slashes; in a path they are part of one segment.
+        let url = format!("{}/v1/limits/{}/pools", self.url, limit.replace('/', "%2F"));
+        let answer = self.http.get(url).send().await.and_then(reqwest::Response::error_for_status);
+        let pools: Pools = answer.map_err(cannot)?.json().await.map_err(cannot)?;
+        Ok(pools.pools)
     }
 
     /// Stops it.

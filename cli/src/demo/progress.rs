@@ -1,5 +1,5 @@
-//! What a demo shows while it runs, on stderr: what is left in each pool and how fast each node goes. One line,
-//! redrawn once a second where there is a terminal, a new line each second where somebody asked for it.
+//! What a demo shows while it runs, on stderr: what is left in each pool and how fast each node goes. Two
+//! lines, redrawn once a second where there is a terminal, added each second where somebody asked for them.
 
 use super::allocator::Hosted;
 use super::fleet::Fleet;
@@ -19,7 +19,10 @@ const NODES_SHOWN: usize = 8;
 /// Columns of a terminal that does not say how many it has.
 const COLUMNS: usize = 80;
 
-/// The line.
+/// Back over the two lines that were drawn last, and everything below them erased.
+const BACK: &str = "\x1b[2F\x1b[J";
+
+/// What is shown.
 #[derive(Debug)]
 pub(crate) struct Progress<'a> {
     how: How,
@@ -34,7 +37,10 @@ pub(crate) struct Progress<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Not,
-    Redrawn,
+    /// `drawn`: there is something to draw over.
+    Redrawn {
+        drawn: bool,
+    },
     LineByLine,
 }
 
@@ -42,7 +48,7 @@ impl<'a> Progress<'a> {
     /// Shown if stderr is a terminal, or if `asked` for.
     pub(crate) fn new(asked: bool, limits: &'a [&'a str]) -> Self {
         let how = match (std::io::stderr().is_terminal(), asked) {
-            (true, _) => How::Redrawn,
+            (true, _) => How::Redrawn { drawn: false },
             (false, true) => How::LineByLine,
             (false, false) => How::Not,
         };
@@ -50,53 +56,58 @@ impl<'a> Progress<'a> {
     }
 
     async fn draw(&mut self, fleet: &Fleet, allocator: &Hosted) {
-        let rates = self.rates(fleet.tallies());
+        let (admitted, refused) = self.changes(fleet.tallies());
         if self.how == How::Not {
             return;
         }
-        let mut line = format!("{:>4} s", self.second);
+        let mut pools = format!("{:>4} s", self.second);
         for limit in self.limits {
-            if let Ok(pools) = allocator.pools(limit).await {
-                let available: u64 = pools.iter().map(|pool| pool.available).sum();
-                let _ = write!(line, "  {limit} {available:>5} left");
+            if let Ok(available) = allocator.available(limit).await {
+                let _ = write!(pools, "  {limit} {available:>5} left");
             }
         }
-        line.push_str(&rates);
-        self.print(&line);
+        let _ = write!(pools, "  refused/s {refused:>4}");
+        self.print(&[pools, nodes_line(&admitted)]);
         self.second += 1;
     }
 
-    /// What changed since the last time, in calls.
-    fn rates<'t>(&mut self, tallies: impl Iterator<Item = &'t Tally>) -> String {
+    /// What changed since the last time, in calls: admitted by each node, refused by all.
+    fn changes<'t>(&mut self, tallies: impl Iterator<Item = &'t Tally>) -> (Vec<u64>, u64) {
         let counts: Vec<_> = tallies.map(|tally| tally.count(0)).collect();
-        self.admitted.resize(counts.len(), 0);
-        let refused = counts.iter().map(|count| count.refused).sum();
-        let mut rates = Vec::new();
-        for (before, count) in self.admitted.iter_mut().zip(&counts) {
-            rates.push(count.admitted.saturating_sub(*before));
-            *before = count.admitted;
-        }
-        let line = rates_line(&rates, refused - self.refused.min(refused));
-        self.refused = refused;
-        line
+        let now: Vec<u64> = counts.iter().map(|count| count.admitted).collect();
+        let refused: u64 = counts.iter().map(|count| count.refused).sum();
+        self.admitted.resize(now.len(), 0);
+        let admitted = now.iter().zip(&self.admitted).map(|(now, before)| now.saturating_sub(*before));
+        let changes = (admitted.collect(), refused.saturating_sub(self.refused));
+        (self.admitted, self.refused) = (now, refused);
+        changes
     }
 
-    fn print(&self, line: &str) {
-        let mut stderr = std::io::stderr().lock();
-        // Nothing is lost if stderr is closed: the table goes to stdout.
-        let _ = match self.how {
-            How::Not => Ok(()),
-            How::LineByLine => writeln!(stderr, "{line}"),
-            // Cut to the width of the terminal: a line that wraps cannot be redrawn.
-            How::Redrawn => write!(stderr, "\r\x1b[2K{:.*}", columns(), line).and_then(|()| stderr.flush()),
+    fn print(&mut self, lines: &[String; 2]) {
+        let mut text = String::new();
+        let width = match &mut self.how {
+            How::Not => return,
+            How::LineByLine => usize::MAX,
+            How::Redrawn { drawn } => {
+                text.push_str(if *drawn { BACK } else { "" });
+                *drawn = true;
+                // Cut to the width of the terminal: a line that wraps cannot be drawn over.
+                columns()
+            }
         };
+        for line in lines {
+            text.extend(line.chars().take(width));
+            text.push('\n');
+        }
+        // Nothing is lost if stderr is closed: the table goes to stdout.
+        let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }
 
 impl Drop for Progress<'_> {
     fn drop(&mut self) {
-        if self.how == How::Redrawn {
-            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        if self.how == (How::Redrawn { drawn: true }) {
+            let _ = std::io::stderr().write_all(BACK.as_bytes());
         }
     }
 }
@@ -119,16 +130,15 @@ pub(crate) async fn follow(
     }
 }
 
-fn rates_line(rates: &[u64], refused: u64) -> String {
-    let shown = rates.len().min(NODES_SHOWN);
-    let mut line = "  admitted/s".to_owned();
-    for rate in &rates[..shown] {
-        let _ = write!(line, " {rate:>3}");
+fn nodes_line(admitted: &[u64]) -> String {
+    let shown = admitted.len().min(NODES_SHOWN);
+    let mut line = "        admitted/s by node".to_owned();
+    for rate in &admitted[..shown] {
+        let _ = write!(line, " {rate:>4}");
     }
-    if rates.len() > shown {
-        let _ = write!(line, " +{}", rates[shown..].iter().sum::<u64>());
+    if admitted.len() > shown {
+        let _ = write!(line, " +{}", admitted[shown..].iter().sum::<u64>());
     }
-    let _ = write!(line, "  refused/s {refused:>3}");
     line
 }
 
@@ -149,13 +159,13 @@ mod tests {
     #[test]
     fn it_shows_what_changed_since_the_last_time() {
         let mut progress = Progress::new(false, &[]);
-        assert_eq!(progress.rates([tally(5, 1), tally(7, 2)].iter()), "  admitted/s   5   7  refused/s   3");
-        assert_eq!(progress.rates([tally(6, 1), tally(9, 9)].iter()), "  admitted/s   1   2  refused/s   7");
+        assert_eq!(progress.changes([tally(5, 1), tally(7, 2)].iter()), (vec![5, 7], 3));
+        assert_eq!(progress.changes([tally(6, 1), tally(9, 9)].iter()), (vec![1, 2], 7));
     }
 
     #[test]
     fn nodes_beyond_the_line_are_one_sum() {
-        let line = rates_line(&[1; NODES_SHOWN + 3], 0);
-        assert!(line.contains(" +3 "), "{line}");
+        let line = nodes_line(&[1; NODES_SHOWN + 3]);
+        assert!(line.ends_with(" 1 +3"), "{line}");
     }
 }
