@@ -17,25 +17,28 @@ const RETRY_COST: u32 = 10;
 
 /// Exponential, jittered, and on a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     failures: u32,
     /// Tenths of a retry.
     budget: u32,
 }
 
-impl Backoff {
-    pub(crate) fn new() -> Self {
+impl Default for Backoff {
+    fn default() -> Self {
         Backoff { failures: 0, budget: BUDGET_MAX }
     }
+}
 
-    pub(crate) fn succeeded(&mut self) {
+impl Backoff {
+    /// An exchange came to an end: the next failure is a first one.
+    pub fn succeeded(&mut self) {
         self.failures = 0;
         self.budget = (self.budget + 1).min(BUDGET_MAX);
     }
 
     /// How long to wait before the next try. `dice` is any number; the wait is between half of what it would be
     /// and all of it.
-    pub(crate) fn failed(&mut self, dice: u64) -> Duration {
+    pub fn failed(&mut self, dice: u64) -> Duration {
         let full = if self.budget < RETRY_COST {
             LONGEST
         } else {
@@ -53,7 +56,7 @@ mod tests {
 
     #[test]
     fn waits_grow_to_a_second_and_start_again_after_a_success() {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let waits: Vec<u128> = (0..7).map(|_| backoff.failed(100).as_millis()).collect();
         assert_eq!(waits, [50, 100, 200, 400, 800, 1_000, 1_000]);
         backoff.succeeded();
@@ -63,7 +66,7 @@ mod tests {
 
     #[test]
     fn quick_retries_are_at_most_a_tenth_of_the_load() {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         // Every other exchange fails, a thousand times.
         let quick = (0..1_000).filter(|_| {
             backoff.succeeded();

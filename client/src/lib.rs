@@ -27,7 +27,7 @@
 //! `refiller`, `backoff` and `transport` (the background task), `client` (who owns it all).
 
 mod all;
-mod backoff;
+pub mod backoff;
 mod client;
 pub mod demand;
 mod limit;

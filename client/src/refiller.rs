@@ -64,7 +64,7 @@ impl Refiller {
             session: dice.u64(1..=PERMITS_MAX),
             seq: 0,
             rtt: RTT_UNTOLD,
-            backoff: Backoff::new(),
+            backoff: Backoff::default(),
             quiet_until: Moment::ORIGIN,
             dice,
         }

@@ -1,0 +1,59 @@
+//! Instructions a call, counted by valgrind's callgrind: a figure that a busy machine does not move. This binary
+//! runs itself under it. Only the calls are counted, in one function of the calling thread: what the server and the
+//! background task do meanwhile differs from run to run.
+
+use crate::rows::{self, lessor::Fleet};
+use crate::sample::{COUNTED, WRONG_MAX};
+use std::error::Error;
+use std::process::Command;
+
+const ROWS: [&str; 3] = ["floor/clock", "lessor/hit", "lessor/refusal"];
+
+/// Calls of a run: so many that neither the few dozen instructions around them show, nor the call that wakes the
+/// background task.
+const CALLS: u64 = 500_000;
+
+/// Prints the instructions a call of some rows, or how to get what is missing.
+pub(crate) fn print() -> Result<(), Box<dyn Error>> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return Err("valgrind is not installed: it is in the package `valgrind` of every distribution".into());
+    }
+    println!(
+        "With the loop around them. Valgrind hides the vDSO: a clock is read by a system call, and its inside"
+    );
+    println!("is not counted. Take off floor/clock for what a row does besides.\n");
+    println!("| row            | instructions per call |");
+    println!("|----------------|----------------------:|");
+    for row in ROWS {
+        println!("| {row:<14} | {:>21.1} |", collected(row)? / CALLS as f64);
+    }
+    Ok(())
+}
+
+/// Makes `calls` calls of `row`: what runs under valgrind.
+pub(crate) fn make_calls(row: &str, calls: u64) -> Result<(), Box<dyn Error>> {
+    let fleet = Fleet::start()?;
+    let mut cases = rows::all(&fleet)?;
+    let case = cases.iter_mut().find(|case| case.name == row).ok_or("no row has this name")?;
+    let wrong = case.call(calls)?;
+    if wrong as f64 > calls as f64 * WRONG_MAX {
+        return Err(format!("{wrong} of {calls} calls were answered otherwise").into());
+    }
+    Ok(())
+}
+
+/// The instructions of [`CALLS`] calls of `row`.
+fn collected(row: &str) -> Result<f64, Box<dyn Error>> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(format!("--toggle-collect={COUNTED}*"))
+        .arg(std::env::current_exe()?)
+        .args(["calls", row, &CALLS.to_string()])
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let collected = said.lines().find_map(|line| line.split("Collected :").nth(1)?.trim().parse().ok());
+    match collected {
+        Some(count) if output.status.success() && count > 0.0 => Ok(count),
+        _ => Err(format!("valgrind did not count {row}: {said}").into()),
+    }
+}

@@ -1,0 +1,102 @@
+//! What a call costs, side by side with what a user would pick instead, in one table from one run.
+//!
+//! ```text
+//! cargo run --release -p benches -- check              # every row
+//! cargo run --release -p benches -- check lessor       # the rows whose name holds a text
+//! cargo run --release -p benches -- check --json
+//! cargo run --release -p benches -- ir                 # instructions a call, counted by valgrind
+//! ```
+//!
+//! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
+//! `table` (how it is shown), `instructions` (what no noise can reach).
+
+mod instructions;
+mod quiet;
+mod rows;
+mod sample;
+mod table;
+
+use clap::{Parser, Subcommand};
+use rows::lessor::Fleet;
+use sample::{Case, Figures};
+use std::error::Error;
+use std::process::ExitCode;
+
+/// Enough for a median that one busy second of a shared machine does not move; the whole table takes seconds.
+const ROUNDS: u32 = 9;
+
+#[derive(Parser)]
+#[command(about, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measures the rows in turn, round by round, and prints one table.
+    Check {
+        /// Only the rows whose name holds this; the row that the others are compared with is always there.
+        row: Option<String>,
+        /// Samples of each row.
+        #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+        /// Prints `[{row, ns_median, ns_min, ns_max, allocations}]` instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Counts the instructions of a call, with valgrind.
+    Ir,
+    /// Calls one row so many times: what `ir` runs under valgrind.
+    #[command(hide = true)]
+    Calls { row: String, calls: u64 },
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Check { row, rounds, json } => check(row.as_deref(), rounds, json),
+        Command::Ir => instructions::print(),
+        Command::Calls { row, calls } => instructions::make_calls(&row, calls),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("benches: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(filter: Option<&str>, rounds: u32, json: bool) -> Result<(), Box<dyn Error>> {
+    let fleet = Fleet::start()?;
+    let mut cases = rows::all(&fleet)?;
+    if let Some(text) = filter {
+        cases.retain(|case| case.name.contains(text) || case.name == table::UNIT);
+    }
+    let figures = measure(&mut cases, rounds)?;
+    if json {
+        println!("{}", table::json(&figures)?);
+    } else {
+        print!("{}", table::text(&figures, rounds));
+    }
+    if let Some(warning) = table::warning(&figures) {
+        eprintln!("benches: {warning}");
+    }
+    let broken: Vec<&str> = figures.iter().filter(|row| row.is_broken()).map(|row| row.row).collect();
+    if broken.is_empty() { Ok(()) } else { Err(format!("broken rows: {}", broken.join(", ")).into()) }
+}
+
+/// Takes a sample of each case in turn, round after round, so that a machine that slows down slows all of them.
+fn measure(cases: &mut [Case], rounds: u32) -> Result<Vec<Figures>, Box<dyn Error>> {
+    // What happens once (caches fill, clocks calibrate) belongs to no figure.
+    for case in &mut *cases {
+        case.sample()?;
+    }
+    let mut samples = vec![vec![]; cases.len()];
+    for _ in 0..rounds {
+        for (case, samples) in cases.iter_mut().zip(&mut samples) {
+            samples.push(case.sample()?);
+        }
+    }
+    Ok(cases.iter().zip(&samples).map(|(case, samples)| Figures::of(case.name, samples)).collect())
+}

@@ -1,0 +1,111 @@
+//! Our own calls, against a real lease: the shipping client, lent to by the shipping server over loopback. A lease
+//! is made to last through a sample, and the calls that it did not cover are counted.
+
+use crate::sample::Case;
+use lessor::{Client, Limit, try_all};
+use lessor_allocator::{Config, Server};
+use std::error::Error;
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+/// What is lent out.
+const CONFIG: &str = r#"
+[[limit]]
+name = "hit"
+rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
+
+[[limit]]
+name = "other"
+rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
+
+[[limit]]
+name = "keyed"
+keyed = true
+rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
+
+[[limit]]
+name = "empty"
+rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial = 0 }]
+"#;
+
+/// Free permits with which a sample begins: 20 ms of two threads at 1 ns a call take 40 million. It is also far
+/// above the low water of the demand that [`BULK`] makes, so that no call of a sample sends for more.
+const AMPLE: u64 = 1 << 26;
+
+/// Permits of the call that makes demand. A lease is sized by what was tried, refused calls included: one call of
+/// this size, refused or not, brings a lease of some hundred millions.
+const BULK: u64 = 1 << 28;
+
+/// Time for a lease to come, some exchanges long, and how often it is asked for before giving up.
+const LEASE_WITHIN: Duration = Duration::from_millis(20);
+const TRIES: u32 = 100;
+
+/// A server and a client of it, which live as long as this.
+pub(crate) struct Fleet {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Fleet {
+    /// Starts them, on one thread beside the one that measures.
+    pub(crate) fn start() -> Result<Self, Box<dyn Error>> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let client = runtime.block_on(async {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let url = format!("http://{}", listener.local_addr()?);
+            tokio::spawn(Server::new(Config::parse(CONFIG)?, true).run(listener, std::future::pending()));
+            Ok::<_, Box<dyn Error>>(Client::connect(&url).await?)
+        })?;
+        Ok(Fleet { runtime, client })
+    }
+
+    pub(super) fn cases(&self) -> Vec<Case> {
+        let [hit, other, empty] = ["hit", "other", "empty"].map(|name| self.client.limit(name));
+        let both = [hit.clone(), other.clone()];
+        let all = move || {
+            let [hit, other] = black_box(&both);
+            try_all([(hit, 1), (other, 1)]).is_ok()
+        };
+        vec![
+            self.hit("lessor/hit", &hit),
+            Case::new("lessor/refusal", move || black_box(black_box(&empty).try_acquire(1)).is_err()),
+            self.hit("lessor/hit-2-threads", &hit).on_two_threads(),
+            Case::new("lessor/try-all-2", all).prepared_by(self.ample(vec![hit, other])),
+            self.hit("lessor/keyed", &self.client.limit("keyed").key("user-42")),
+        ]
+    }
+
+    fn hit(&self, name: &'static str, limit: &Limit) -> Case {
+        let called = limit.clone();
+        let call = move || black_box(&called).try_acquire(1).is_ok();
+        Case::new(name, call).prepared_by(self.ample(vec![limit.clone()]))
+    }
+
+    /// Sees to it that of each limit there is a lease that outlasts a sample.
+    fn ample(&self, limits: Vec<Limit>) -> impl FnMut() -> Result<(), Box<dyn Error>> + 'static {
+        let runtime = self.runtime.handle().clone();
+        move || {
+            for limit in &limits {
+                if !runtime.block_on(is_ample(limit)) {
+                    return Err(format!("no ample lease of {}", limit.name()).into());
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn is_ample(limit: &Limit) -> bool {
+    for _ in 0..TRIES {
+        if limit.available() >= AMPLE {
+            return true;
+        }
+        // Whether it is admitted does not matter: it is an attempt either way.
+        let _ = limit.try_acquire(BULK);
+        tokio::time::sleep(LEASE_WITHIN).await;
+    }
+    false
+}

@@ -1,0 +1,59 @@
+//! What a user would pick instead if one process were all there is. Each is built as its documentation shows, with
+//! the clock and the mode that it has by default, and with permits for more calls than all samples make.
+
+use crate::sample::Case;
+use governor::clock::DefaultClock;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use std::error::Error;
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Permits a second that no loop can spend: one a nanosecond, the finest step of those that count in time.
+const PLENTY: u32 = 1_000_000_000;
+
+type Governor = RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
+
+pub(super) fn cases() -> Result<Vec<Case>, Box<dyn Error>> {
+    let plenty = Quota::per_second(NonZeroU32::new(PLENTY).ok_or("a rate of zero")?);
+    let governor = |name| {
+        let limiter = Governor::direct(plenty);
+        Case::new(name, move || black_box(&limiter).check().is_ok())
+    };
+    Ok(vec![
+        governor("governor/hit"),
+        governor_refusal()?,
+        governor("governor/hit-2-threads").on_two_threads(),
+        tokio_semaphore(),
+        leaky_bucket(),
+        ratelimit()?,
+    ])
+}
+
+fn governor_refusal() -> Result<Case, Box<dyn Error>> {
+    let rare = Quota::with_period(Duration::from_secs(3600)).ok_or("a period of zero")?;
+    let limiter = Governor::direct(rare);
+    limiter.check().map_err(|_| "a new governor refused its first call")?;
+    Ok(Case::new("governor/refusal", move || black_box(black_box(&limiter).check()).is_err()))
+}
+
+/// Not a limiter by itself: nothing refills it, and it reads no clock.
+fn tokio_semaphore() -> Case {
+    let semaphore = Semaphore::new(Semaphore::MAX_PERMITS);
+    let call = move || black_box(&semaphore).try_acquire().map(|permit| permit.forget()).is_ok();
+    Case::new("tokio-semaphore/hit", call)
+}
+
+fn leaky_bucket() -> Case {
+    let plenty = usize::MAX / 2;
+    let limiter = leaky_bucket::RateLimiter::builder().max(plenty).initial(plenty).build();
+    Case::new("leaky-bucket/hit", move || black_box(&limiter).try_acquire(1))
+}
+
+fn ratelimit() -> Result<Case, Box<dyn Error>> {
+    let plenty = u64::from(PLENTY);
+    let limiter = ratelimit::Ratelimiter::builder(plenty).initial_available(plenty).build()?;
+    Ok(Case::new("ratelimit/hit", move || black_box(&limiter).try_wait().is_ok()))
+}
