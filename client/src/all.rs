@@ -2,6 +2,7 @@
 
 use crate::limit::{Limit, within};
 use crate::line::wait_in_line;
+use crate::local_pool::CLOCK;
 use crate::refusal::Refusal;
 use std::time::Duration;
 
@@ -84,8 +85,10 @@ impl<const N: usize> All<'_, N> {
     /// Sets every part aside, then spends them all; or puts back what was set aside and names the part that is
     /// short. `first` is the part in whose line the caller is first, `N` if it is in none.
     fn take(&self, first: usize) -> Result<(), usize> {
+        // One reading for all parts: they are checked within nanoseconds of each other.
+        let now = CLOCK.now();
         for (part, (limit, permits)) in self.parts.iter().enumerate() {
-            if limit.pool().hold(*permits, part == first).is_err() {
+            if limit.pool().hold(*permits, part == first, now).is_err() {
                 for (limit, permits) in &self.parts[..part] {
                     limit.pool().put_back(*permits);
                 }

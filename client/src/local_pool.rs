@@ -137,15 +137,15 @@ impl LocalPool {
         self.hot.slot.take(permits, now).map(|left| self.spent_down_to(left))
     }
 
-    /// Sets `permits` aside, see [`Slot::hold`]; otherwise as [`LocalPool::take`].
-    pub(crate) fn hold(&self, permits: u64, first: bool) -> Result<(), Short> {
+    /// Sets `permits` aside at `now`, see [`Slot::hold`]; otherwise as [`LocalPool::take`].
+    pub(crate) fn hold(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
         if permits == 0 {
             return Ok(());
         }
         if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
             return Err(Short::Empty);
         }
-        self.hot.slot.hold(permits, CLOCK.now()).map(|_| ())
+        self.hot.slot.hold(permits, now).map(|_| ())
     }
 
     /// Spends what [`LocalPool::hold`] set aside.
