@@ -1,6 +1,6 @@
 //! Scenarios that try to break Lessor's two promises.
 //!
-//! In reading order: [`reference`] (a rule kept by remembering every spend: what is true), [`world`] (the shipping
+//! In reading order: [`mod@reference`] (a rule kept by remembering every spend: what is true), [`world`] (the shipping
 //! pool, refill and slot on drifting clocks with a bad network between them), and, for whole processes,
 //! [`process`] (the real binary, its addresses and its signals).
 
