@@ -28,6 +28,11 @@ const RENEW_PERCENT: u32 = 25;
 /// A wait that was told is stretched by up to this part, in percent, lest all nodes come back at once.
 const JITTER_PERCENT: u64 = 20;
 
+/// A line that spends nothing for so many terms, though permits are in hand, steps back for a term: its first caller
+/// wants more than one lease brings, and somebody else may hold the rest and wait for ours. Sooner would break up a
+/// holding that is still growing. How many is drawn anew each time: two that step back together gain nothing.
+const PATIENCE_TERMS: std::ops::RangeInclusive<u64> = 3..=9;
+
 /// Term to reckon with until the allocator has told one.
 const TERM_UNTOLD: Duration = Duration::from_millis(500);
 
@@ -42,6 +47,12 @@ pub struct Refill {
     demand: Demand,
     /// When an attempt was last seen.
     tried: Moment,
+    /// How much was spent when the line was last seen to move, and when that was.
+    moved: (u64, Moment),
+    /// How long it may stand still, in terms.
+    patience: u32,
+    /// Whether the ask that was written last gives everything back for that reason.
+    stepping_back: bool,
     term: Duration,
     /// The answer told not to ask sooner.
     not_before: Moment,
@@ -88,6 +99,9 @@ impl Refill {
             forgotten: 0,
             demand: Demand::new(now),
             tried: now,
+            moved: (0, now),
+            patience: patience(0),
+            stepping_back: false,
             term: TERM_UNTOLD,
             not_before: Moment::ORIGIN,
             asked: None,
@@ -149,7 +163,11 @@ impl Refill {
         if now.since(self.tried) >= self.term {
             self.demand.reset();
         }
-        let target = need(self.demand.milli(), self.term).saturating_add(seen.waiting);
+        self.stepping_back = self.is_stuck(slot, seen, now);
+        let target = match self.stepping_back {
+            true => 0,
+            false => need(self.demand.milli(), self.term).saturating_add(seen.waiting),
+        };
         let keep = if now >= slot.deadline() { 0 } else { target };
         self.removed += slot.shed(keep);
         let balance = slot.balance();
@@ -163,6 +181,19 @@ impl Refill {
         };
         self.asked = Some((now, ask));
         ask
+    }
+
+    /// Whether callers wait, permits are in hand, and yet nothing was spent for so long that it should all go back
+    /// once: two nodes that each hold half of what both need would otherwise hold and wait for ever.
+    fn is_stuck(&mut self, slot: &Slot, seen: Seen, now: Moment) -> bool {
+        let (before, at) = self.moved;
+        let spent = self.spent(slot);
+        let stuck = seen.waiting > 0 && slot.balance().free > 0 && spent == before;
+        let for_long = stuck && now.since(at) >= self.term * self.patience;
+        if !stuck || for_long {
+            self.moved = (spent, now);
+        }
+        for_long
     }
 
     /// Installs what was granted for the ask that was written last, which was first sent at `first_sent`.
@@ -186,7 +217,11 @@ impl Refill {
         if !grant.term.is_zero() {
             self.term = grant.term;
         }
-        self.not_before = now + jittered(grant.ask_after, dice);
+        let pause = if self.stepping_back { self.term } else { Duration::ZERO };
+        if self.stepping_back {
+            self.patience = patience(dice);
+        }
+        self.not_before = now + jittered(grant.ask_after.max(pause), dice);
         let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
         self.phase = if slot.balance().total() == 0 && told_all && ask.want == 0 && ask.waiting == 0 {
             Phase::Idle
@@ -233,6 +268,12 @@ impl Refill {
     fn asked_at(&self) -> Moment {
         self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
     }
+}
+
+/// A number of [`PATIENCE_TERMS`].
+fn patience(dice: u64) -> u32 {
+    let (least, most) = (PATIENCE_TERMS.start(), PATIENCE_TERMS.end());
+    u32::try_from(least + dice % (most - least + 1)).expect("a few")
 }
 
 /// `wait`, stretched by up to [`JITTER_PERCENT`].

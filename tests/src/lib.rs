@@ -3,7 +3,9 @@
 //! In reading order: [`mod@reference`] (a rule kept by remembering every spend: what is true), [`world`] (the shipping
 //! pool, refill and slot on drifting clocks with a bad network between them), and, for whole processes,
 //! [`process`] (the real binary, its addresses and its signals).
+//! [`sim`] is a whole fleet in virtual time, under load and faults, with an oracle that sees everything.
 
 pub mod process;
 pub mod reference;
+pub mod sim;
 pub mod world;

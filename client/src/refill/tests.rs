@@ -153,3 +153,23 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     assert_eq!(refill.write(&slot, Seen { refused: 0, waiting: 4 }, millis(40)).spent_total, 3);
     assert_eq!(refill.close(&slot), 3);
 }
+
+#[test]
+fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
+    // Five are in hand, the first in line wants nine, and nobody else gives anything back.
+    let (slot, mut refill) = holding(5);
+    let waiting = Seen { refused: 0, waiting: 9 };
+    let mut now = millis(500);
+    let mut backed_off = 0;
+    for _ in 0..20 {
+        let ask = refill.write(&slot, waiting, now);
+        if ask.want == 0 {
+            assert_eq!((ask.held, slot.balance().total()), (0, 0), "all of it goes back");
+            backed_off += 1;
+        }
+        let permits = ask.want.min(5 - ask.held);
+        refill.believe(&slot, &grant(ask.held, permits), exact(), now, now, 0);
+        now = now + TERM / 2;
+    }
+    assert_eq!(backed_off, 3, "once in three terms, ten terms long");
+}

@@ -1,0 +1,101 @@
+//! What goes wrong, how often, and how often it did. The world asks it; it changes nothing by itself.
+
+use std::collections::BTreeMap;
+
+/// A kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A message never arrives.
+    Loss,
+    /// A message arrives again, later.
+    Duplicate,
+    /// A message takes seconds.
+    LongDelay,
+    /// A link is cut both ways, from node to allocator only, or back only.
+    Cut,
+    /// Asks arrive, answers do not.
+    CutBack,
+    /// Answers would arrive, asks do not.
+    CutThere,
+    /// A node dies at some moment and comes back as a new session.
+    NodeCrash,
+    /// … between writing an ask and sending it.
+    CrashBeforeSend,
+    /// … right after sending an ask.
+    CrashAfterSend,
+    /// … when the answer is there and before it is installed.
+    CrashBeforeInstall,
+    /// A node leaves in good order and comes back.
+    NodeLeave,
+    /// A node does nothing for a while; its clock goes on.
+    NodePause,
+    /// A node's clock jumps ahead.
+    ClockJump,
+    /// A clock changes its rate, within the bound.
+    ClockRate,
+    /// A node and its clock stand still. Beyond what is promised: on only where that is wanted.
+    Freeze,
+    /// The allocator dies and comes back without its books.
+    AllocatorRestart,
+    /// The allocator does nothing for a while.
+    AllocatorPause,
+}
+
+impl Fault {
+    /// Those that strike at random moments rather than at a message or an exchange.
+    pub const TIMED: [Fault; 11] = [
+        Fault::Cut,
+        Fault::CutBack,
+        Fault::CutThere,
+        Fault::NodeCrash,
+        Fault::NodeLeave,
+        Fault::NodePause,
+        Fault::ClockJump,
+        Fault::ClockRate,
+        Fault::Freeze,
+        Fault::AllocatorRestart,
+        Fault::AllocatorPause,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Loss => "message_lost",
+            Fault::Duplicate => "message_repeated",
+            Fault::LongDelay => "message_late",
+            Fault::Cut => "link_cut",
+            Fault::CutBack => "link_cut_to_node",
+            Fault::CutThere => "link_cut_to_allocator",
+            Fault::NodeCrash => "node_crash",
+            Fault::CrashBeforeSend => "node_crash_before_send",
+            Fault::CrashAfterSend => "node_crash_after_send",
+            Fault::CrashBeforeInstall => "node_crash_before_install",
+            Fault::NodeLeave => "node_leave",
+            Fault::NodePause => "node_pause",
+            Fault::ClockJump => "clock_jump",
+            Fault::ClockRate => "clock_rate",
+            Fault::Freeze => "node_freeze",
+            Fault::AllocatorRestart => "allocator_restart",
+            Fault::AllocatorPause => "allocator_pause",
+        }
+    }
+}
+
+/// How hard each fault strikes. What is not in it is off.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// Of faults at messages and exchanges: the chance, each time.
+    pub chance: BTreeMap<Fault, f64>,
+    /// Of timed ones: the mean time between two, in nanoseconds, and the longest that one lasts.
+    pub every: BTreeMap<Fault, (u64, u64)>,
+}
+
+impl Faults {
+    /// Whether `fault` strikes now.
+    pub fn strikes(&self, fault: Fault, dice: &mut fastrand::Rng) -> bool {
+        self.chance.get(&fault).is_some_and(|&chance| dice.f64() < chance)
+    }
+}
+
+/// How often each fault struck.
+pub type Struck = BTreeMap<Fault, u64>;

@@ -1,0 +1,136 @@
+//! One node of the simulated fleet: the shipping slot, refill and backoff, with callers in front. The world drives it
+//! as the shipping background task does; what that task keeps in atomics is plain here.
+
+use crate::sim::clock::HostClock;
+use lessor::backoff::Backoff;
+use lessor::refill::{Refill, Seen};
+use lessor::slot::Slot;
+use lessor_protocol::Moment;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Round trip to reckon with until one was measured, as in the shipping task.
+const RTT_UNTOLD: Duration = Duration::from_millis(2);
+
+/// Each new round trip counts an eighth, as in the shipping task.
+const RTT_PART: u32 = 8;
+
+/// A node.
+#[derive(Debug)]
+pub struct Node {
+    /// Its clock, which outlives its process.
+    pub clock: HostClock,
+    /// Whether its process runs.
+    pub up: bool,
+    /// Counts processes.
+    pub life: u64,
+    /// It does nothing before this real instant.
+    pub paused_until: u64,
+    /// Which session it is.
+    pub session: u64,
+    /// The sequence number of its last ask.
+    pub seq: u64,
+    /// What it may spend.
+    pub slot: Slot,
+    /// When and what it asks.
+    pub refill: Refill,
+    /// Permits refused so far.
+    pub refused: u64,
+    /// Callers that wait.
+    pub line: VecDeque<Waiter>,
+    /// Whether the task knows that it is wanted.
+    pub nudged: bool,
+    /// Free permits below which a spender nudges.
+    pub low_water: u64,
+    /// How long an exchange takes.
+    pub rtt: Duration,
+    /// How long to wait after a failed one.
+    pub backoff: Backoff,
+    /// Nothing is sent before this.
+    pub quiet_until: Moment,
+    /// The one in flight.
+    pub exchange: Option<Exchange>,
+    /// When the task wakes by itself, in real time.
+    pub alarm: u64,
+    /// Arrivals drawn before the last change of rates do not count.
+    pub arrivals: u64,
+}
+
+/// A caller that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    /// Names it.
+    pub ticket: u64,
+    /// Since when.
+    pub since: u64,
+    /// For how many permits.
+    pub permits: u64,
+}
+
+/// An exchange in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange {
+    /// Names it.
+    pub id: u64,
+    /// When its ask was first sent.
+    pub first_sent: Moment,
+    /// Permits that the allocator has granted in it.
+    pub coming: u64,
+}
+
+impl Node {
+    /// A host whose process is about to start as `session`.
+    pub fn new(clock: HostClock, real: u64, session: u64) -> Self {
+        Node {
+            clock,
+            up: true,
+            life: 0,
+            paused_until: 0,
+            session,
+            seq: 0,
+            slot: Slot::new(),
+            refill: Refill::new(clock.show(real), true),
+            refused: 0,
+            line: VecDeque::new(),
+            nudged: false,
+            low_water: 0,
+            rtt: RTT_UNTOLD,
+            backoff: Backoff::default(),
+            quiet_until: Moment::ORIGIN,
+            exchange: None,
+            alarm: u64::MAX,
+            arrivals: 0,
+        }
+    }
+
+    /// The process ended, and starts again as `session` when `up` is set.
+    pub fn restarted(&self, real: u64, session: u64) -> Self {
+        let fresh = Node::new(self.clock, real, session);
+        Node { life: self.life + 1, arrivals: self.arrivals, up: false, ..fresh }
+    }
+
+    /// What its clock shows.
+    pub fn now(&self, real: u64) -> Moment {
+        self.clock.show(real)
+    }
+
+    /// What its handles have seen.
+    pub fn seen(&self) -> Seen {
+        Seen { refused: self.refused, waiting: self.line.iter().map(|waiter| waiter.permits).sum() }
+    }
+
+    /// Permits that it can still spend.
+    pub fn in_hand(&self, real: u64) -> u64 {
+        if self.up && self.now(real) < self.slot.deadline() { self.slot.balance().total() } else { 0 }
+    }
+
+    /// Permits on their way to it.
+    pub fn coming(&self) -> u64 {
+        self.exchange.map_or(0, |exchange| exchange.coming)
+    }
+
+    /// An exchange took this long.
+    pub fn measured(&mut self, took: Duration) {
+        self.rtt = self.rtt - self.rtt / RTT_PART + took / RTT_PART;
+    }
+}

@@ -1,0 +1,119 @@
+//! Draws a whole setup from one seed: which rule, which load, which faults are on and how hard. Tests and the soak run
+//! what it draws; the same seed always draws the same.
+
+use crate::sim::faults::{Fault, Faults};
+use crate::sim::network::Latency;
+use crate::sim::setup::{Sabotage, Setup};
+use crate::sim::traffic::WORKLOADS;
+use crate::sim::world::sustained;
+use crate::sim::{MILLI, SECOND};
+use lessor_allocator::pool::Plan;
+use lessor_allocator::rules::term;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::{Rule, Terms};
+use std::time::Duration;
+
+/// Calls a second at most: more would say nothing new and take longer.
+const DEMAND_MAX: f64 = 3_000.0;
+
+/// What `seed` stands for.
+pub fn draw(seed: u64) -> Setup {
+    // Not the stream of dice that the run throws.
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_ed5e_ed00);
+    let dice = &mut dice;
+    let drift_ppm = if dice.bool() { Terms::DRIFT_PPM } else { 50_000 };
+    let rules = draw_rules(dice);
+    let ceiling = rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+    let nodes = if dice.u32(..10) == 0 { dice.usize(20..=60) } else { dice.usize(1..=10) };
+    let sustained = sustained(&rules);
+    let load = [0.3, 0.9, 1.5, 4.0, 20.0][dice.usize(..5)];
+    // A lease that is over before its answer arrives is worth nothing: half a term is left, without faults.
+    let round_trip = log_uniform(dice, 200_000, nanos(term(&rules)) / 2);
+    let one_way = round_trip / 4;
+    let start = if dice.bool() { dice.u64(0..10 * SECOND) } else { dice.u64(0..1 << 50) };
+    Setup {
+        seed,
+        plan: Plan {
+            rules,
+            terms: Terms::try_new(drift_ppm).expect("below the maximum"),
+            ease_off: dice.bool(),
+            lessees_max: if dice.u32(..10) == 0 { nodes + 1 } else { 10_000 },
+        },
+        nodes,
+        workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
+        demand: (sustained * load).clamp(2.0, DEMAND_MAX),
+        cost_max: if dice.u32(..3) == 0 { dice.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
+        patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
+        latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
+        faults: draw_faults(dice),
+        drifting: true,
+        start,
+        lasts: dice.u64(3 * SECOND..20 * SECOND),
+        then_calm: true,
+        sabotage: Sabotage::None,
+        replay: format!("cargo run --release -p scenarios --bin simulate -- --swarm {seed}"),
+    }
+}
+
+fn draw_rules(dice: &mut fastrand::Rng) -> Vec<Rule> {
+    let count = if dice.u32(..4) == 0 { 2 } else { 1 };
+    (0..count).map(|_| draw_rule(dice)).collect()
+}
+
+fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
+    let limit = match dice.u32(..4) {
+        0 => dice.u64(1..=5),
+        1 => dice.u64(5..=100),
+        _ => log_uniform(dice, 100, 20_000),
+    };
+    let per = Duration::from_millis(log_uniform(dice, 50, 5_000));
+    let rule = match dice.u32(..4) {
+        0 => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),
+        1 => {
+            // Full again within ten seconds, or never.
+            let least = limit * nanos(per) / (10 * SECOND) + 1;
+            let refill = if dice.u32(..10) == 0 { 0 } else { log_uniform(dice, least, 10 * least) };
+            let initial = if dice.bool() { limit } else { dice.u64(0..=limit) };
+            TokenBucket::try_new(limit, refill, per, initial).map(Rule::TokenBucket)
+        }
+        _ => {
+            let margin = if dice.bool() { Duration::ZERO } else { per / dice.u32(1..=10) };
+            SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingWindow)
+        }
+    };
+    rule.expect("numbers in range")
+}
+
+fn draw_faults(dice: &mut fastrand::Rng) -> Faults {
+    let mut faults = Faults::default();
+    let chances = [
+        (Fault::Loss, 0.3),
+        (Fault::Duplicate, 0.3),
+        (Fault::LongDelay, 0.1),
+        (Fault::CrashBeforeSend, 0.02),
+        (Fault::CrashAfterSend, 0.02),
+        (Fault::CrashBeforeInstall, 0.02),
+    ];
+    for (fault, most) in chances {
+        if dice.bool() {
+            faults.chance.insert(fault, most * dice.f64());
+        }
+    }
+    for fault in Fault::TIMED {
+        // A frozen clock breaks what is assumed; a restart costs seconds of quarantine.
+        let is_on = fault != Fault::Freeze
+            && if fault == Fault::AllocatorRestart { dice.u32(..4) == 0 } else { dice.bool() };
+        if is_on {
+            let every = log_uniform(dice, 200 * MILLI, 10 * SECOND);
+            faults.every.insert(fault, (every, log_uniform(dice, 10 * MILLI, 5 * SECOND)));
+        }
+    }
+    faults
+}
+
+/// As often between 1 and 10 as between 10 and 100.
+fn log_uniform(dice: &mut fastrand::Rng, least: u64, most: u64) -> u64 {
+    let (least, most) = ((least as f64).ln(), (most as f64).ln());
+    (least + dice.f64() * (most - least)).exp() as u64
+}

@@ -1,0 +1,330 @@
+//! The loop: takes the next event in virtual time and lets it happen. It decides nothing about leases; that is the
+//! shipping code's part, and nothing about right and wrong; that is the oracle's.
+
+mod allocator;
+mod calls;
+mod event;
+mod phases;
+mod tasks;
+mod trouble;
+
+use crate::sim::SECOND;
+use crate::sim::clock::HostClock;
+use crate::sim::faults::{Fault, Struck};
+use crate::sim::log::Log;
+use crate::sim::meter::{Figures, Meter};
+use crate::sim::network::Network;
+use crate::sim::node::Node;
+use crate::sim::oracle::{Instant, Oracle, Wrong};
+use crate::sim::setup::{Sabotage, Setup};
+use crate::sim::traffic::Traffic;
+use event::{Event, Phase, Queued};
+use lessor_allocator::pool::{Plan, Pool};
+use lessor_allocator::rules::term;
+use lessor_protocol::Rule;
+use lessor_protocol::moment::nanos;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::Arc;
+
+/// What came of a run in which nothing was wrong.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How well it went.
+    pub figures: Figures,
+    /// How often each fault struck.
+    pub struck: Struck,
+    /// Of all events: two runs of one setup have the same.
+    pub hash: u64,
+    /// Simulated nanoseconds.
+    pub lasted: u64,
+    /// Admissions that the oracle judged.
+    pub admissions: u64,
+}
+
+/// What was wrong, and all that is needed to see it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Whether more was admitted than promised.
+    pub is_over: bool,
+    /// In words.
+    pub what: String,
+    /// The seed.
+    pub seed: u64,
+    /// The step.
+    pub step: u64,
+    /// The last events, in words.
+    pub last: Vec<String>,
+    /// The command that runs it again.
+    pub replay: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "seed {}, step {}: {}", self.seed, self.step, self.what)?;
+        for line in &self.last {
+            writeln!(out, "{line}")?;
+        }
+        write!(out, "replay: {}", self.replay)
+    }
+}
+
+/// The allocator's host.
+#[derive(Debug)]
+struct Centre {
+    clock: HostClock,
+    plan: Arc<Plan>,
+    pool: Pool,
+    up: bool,
+    life: u64,
+    paused_until: u64,
+    /// Whether its books were dropped because they could not be told from new ones.
+    forgot: bool,
+    /// The loss that pools made now must wait for.
+    lost: Option<lessor_protocol::Moment>,
+    /// When the process died, on its clock.
+    died: lessor_protocol::Moment,
+}
+
+/// The whole fleet.
+#[derive(Debug)]
+pub struct World {
+    setup: Setup,
+    real: u64,
+    phase: Phase,
+    order: u64,
+    queue: BinaryHeap<Queued>,
+    /// The next arrival at each node, apart, for there are many: when, order, node, generation.
+    arrivals: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
+    centre: Centre,
+    nodes: Vec<Node>,
+    network: Network,
+    traffic: Traffic,
+    traffic_generation: u64,
+    dice: fastrand::Rng,
+    sessions: u64,
+    tickets: u64,
+    struck: Struck,
+    admissions: u64,
+    oracle: Oracle,
+    meter: Meter,
+    log: Log,
+    /// Longest that a caller may wait once it is calm.
+    bound: u64,
+    /// Since when it has been calm.
+    calm_since: u64,
+}
+
+impl World {
+    /// Runs `setup` to its end, or to the first thing that is wrong.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn run(setup: Setup) -> Result<Report, Box<Failure>> {
+        let mut world = World::new(setup);
+        world.begin();
+        loop {
+            world.log.step();
+            match world.step() {
+                Ok(true) => {}
+                Ok(false) => return Ok(world.report()),
+                Err(wrong) => return Err(Box::new(world.failure(wrong))),
+            }
+        }
+    }
+
+    fn new(setup: Setup) -> Self {
+        // The load has dice of its own, so that it is the same whatever else changes.
+        let mut dice = fastrand::Rng::with_seed(setup.seed);
+        let traffic = Traffic::new(setup.workload, setup.demand, setup.nodes, dice.fork());
+        let plan = Arc::new(setup.plan.clone());
+        let drift = i64::from(if setup.drifting { plan.terms.drift_ppm() } else { 0 });
+        // Half of all clocks run at the very edge: that is where a missing factor shows.
+        let clock = |dice: &mut fastrand::Rng, shown: u64| {
+            let ppm = if dice.bool() { dice.i64(-drift..=drift) } else { [-drift, drift][dice.usize(..2)] };
+            HostClock::new(shown, ppm)
+        };
+        let centre_clock = clock(&mut dice, setup.start);
+        let nodes: Vec<Node> = (0..setup.nodes)
+            .map(|node| {
+                let shown = dice.u64(0..1_000 * SECOND);
+                Node::new(clock(&mut dice, shown), 0, node as u64 + 1)
+            })
+            .collect();
+        let now = centre_clock.show(0);
+        let less = u64::from(setup.sabotage == Sabotage::StricterOracle);
+        World {
+            real: 0,
+            phase: Phase::Trouble,
+            order: 0,
+            queue: BinaryHeap::new(),
+            arrivals: BinaryHeap::new(),
+            centre: Centre {
+                clock: centre_clock,
+                pool: Pool::new(plan.clone(), now),
+                plan: plan.clone(),
+                up: true,
+                life: 0,
+                paused_until: 0,
+                forgot: false,
+                lost: None,
+                died: now,
+            },
+            network: Network::new(setup.latency, setup.nodes),
+            traffic,
+            traffic_generation: 0,
+            sessions: setup.nodes as u64,
+            tickets: 0,
+            struck: Struck::new(),
+            admissions: 0,
+            oracle: Oracle::new(&plan.rules, plan.terms.drift_ppm(), less, setup.remembered()),
+            meter: Meter::new(setup.nodes, &plan.rules),
+            log: Log::default(),
+            bound: phases::longest_wait(&setup),
+            calm_since: u64::MAX,
+            nodes,
+            dice,
+            setup,
+        }
+    }
+
+    fn begin(&mut self) {
+        for node in 0..self.nodes.len() {
+            let at = self.dice.u64(0..5_000_000);
+            self.push(at, Event::Wake { node, life: 0 });
+        }
+        self.push(0, Event::Traffic { generation: 0 });
+        self.push(SECOND, Event::Sweep);
+        for fault in Fault::TIMED {
+            self.strike_again(fault);
+        }
+        let end = self.setup.lasts;
+        let memory = memory(&self.setup.plan.rules);
+        if self.setup.then_calm {
+            // Quarantine, the wait after an answer that was a refusal, and the last backoff.
+            let settled = end + 2 * memory + 11 * SECOND;
+            let silent = settled + 3 * self.bound;
+            self.push(end, Event::Next(Phase::Settling));
+            self.push(settled, Event::Next(Phase::Calm));
+            self.push(silent, Event::Next(Phase::Silence));
+            let term = nanos(term(&self.setup.plan.rules));
+            self.push(silent + 4 * term + 2 * memory + 2 * SECOND, Event::End);
+        } else {
+            self.push(end, Event::End);
+        }
+    }
+
+    /// Lets the next thing happen; false at the end.
+    fn step(&mut self) -> Result<bool, Wrong> {
+        let arrival = self.arrivals.peek().map_or(u64::MAX, |Reverse(arrival)| arrival.0);
+        let event = self.queue.peek().map_or(u64::MAX, |queued| queued.at);
+        if arrival < event {
+            let Some(Reverse((at, _, node, generation))) = self.arrivals.pop() else { return Ok(false) };
+            self.real = at;
+            if generation == self.nodes[node].arrivals {
+                self.arrive(node)?;
+            }
+            return Ok(true);
+        }
+        let Some(Queued { at, event, .. }) = self.queue.pop() else { return Ok(false) };
+        self.real = at;
+        if let Some(later) = self.held_up(&event) {
+            self.push(later, event);
+            return Ok(true);
+        }
+        match event {
+            Event::Wake { node, life } => self.wake(node, life),
+            Event::Ask(message) => return self.reach(message).map(|()| true),
+            Event::Answer(reply) => return self.hear(reply).map(|()| true),
+            Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange),
+            Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket),
+            Event::Traffic { generation } => self.change_traffic(generation),
+            Event::Strike(fault) => self.strike(fault),
+            Event::Start { node, life } => self.start(node, life),
+            Event::Thaw { node, ppm } => self.nodes[node].clock.set_rate(self.real, ppm),
+            Event::Reopen { life } => self.reopen(life),
+            Event::Sweep => self.sweep(),
+            Event::Next(phase) => return self.next(phase).map(|()| true),
+            Event::End => return self.end().map(|()| false),
+        }
+        Ok(true)
+    }
+
+    /// When a host that is paused will see to `event`.
+    fn held_up(&self, event: &Event) -> Option<u64> {
+        let until = match event {
+            Event::Wake { node, .. } | Event::TimeOut { node, .. } | Event::GiveUp { node, .. } => {
+                self.nodes[*node].paused_until
+            }
+            Event::Answer(reply) => self.nodes[reply.node].paused_until,
+            Event::Ask(_) | Event::Sweep => self.centre.paused_until,
+            Event::Traffic { .. }
+            | Event::Strike(_)
+            | Event::Start { .. }
+            | Event::Thaw { .. }
+            | Event::Reopen { .. }
+            | Event::Next(_)
+            | Event::End => 0,
+        };
+        (until > self.real).then_some(until)
+    }
+
+    fn push(&mut self, at: u64, event: Event) {
+        self.order += 1;
+        self.queue.push(Queued { at, order: self.order, event });
+    }
+
+    fn now(&self) -> Instant {
+        Instant { real: self.real, allocator: self.centre.clock.show(self.real) }
+    }
+
+    fn in_hand(&self) -> u64 {
+        self.nodes.iter().map(|node| node.in_hand(self.real)).sum()
+    }
+
+    fn report(mut self) -> Report {
+        Report {
+            figures: self.meter.figures(self.real, sustained(&self.setup.plan.rules)),
+            struck: self.struck,
+            hash: self.log.hash(),
+            lasted: self.real,
+            admissions: self.admissions,
+        }
+    }
+
+    fn failure(self, wrong: Wrong) -> Failure {
+        Failure {
+            is_over: wrong.is_over,
+            what: wrong.what,
+            seed: self.setup.seed,
+            step: self.log.steps(),
+            last: self.log.words(),
+            replay: self.setup.replay,
+        }
+    }
+}
+
+/// Permits a second that `rules` sustain.
+pub fn sustained(rules: &[Rule]) -> f64 {
+    let rate = |count: u64, per: std::time::Duration| count as f64 / per.as_secs_f64();
+    let rates = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => rate(rule.limit(), rule.per()),
+        Rule::FixedWindow(rule) => rate(rule.limit(), rule.per()),
+        Rule::TokenBucket(rule) if rule.capacity() == 0 => 0.0,
+        Rule::TokenBucket(rule) => rate(rule.refill(), rule.per()),
+    });
+    rates.fold(f64::INFINITY, f64::min)
+}
+
+/// Nanoseconds until a permit that was spent can be lent again, for all of `rules`.
+fn memory(rules: &[Rule]) -> u64 {
+    let spans = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => nanos(rule.per() + rule.margin()) / 10 * 11,
+        Rule::FixedWindow(rule) => nanos(rule.per()) / 10 * 11,
+        Rule::TokenBucket(rule) => {
+            (nanos(rule.per()) as f64 * 1.1 * rule.capacity() as f64 / rule.refill().max(1) as f64) as u64
+        }
+    });
+    spans.max().unwrap_or(0)
+}

@@ -1,0 +1,128 @@
+//! The allocator's host: the shipping pool, one exchange at a time, and what becomes of it when its process dies.
+
+use super::World;
+use super::event::{Event, Message, Reply};
+use crate::sim::SECOND;
+use crate::sim::network::Way;
+use crate::sim::oracle::Verdict;
+use crate::sim::setup::Sabotage;
+use lessor_allocator::pool::{AskError, Holder, LesseeId, Pool};
+use lessor_protocol::Answer;
+
+impl World {
+    /// A message arrives.
+    pub(super) fn reach(&mut self, message: Message) -> Verdict {
+        let Message { node, session, seq, exchange, ask, leaves } = message;
+        let answer = if !self.centre.up {
+            None
+        } else if leaves {
+            self.leave(message)?;
+            return Ok(());
+        } else {
+            let now = self.centre.clock.show(self.real);
+            let answer = self.centre.pool.renew(now, Holder { id: LesseeId(session), weight: 1 }, seq, ask);
+            self.log_answer(&message, &answer);
+            self.oracle_on_answer(&message, &answer)?;
+            Some(answer)
+        };
+        let Self { network, setup, struck, dice, .. } = self;
+        for at in network.send(self.real, node, Way::Back, &setup.faults, struck, dice) {
+            self.push(at, Event::Answer(Reply { node, session, exchange, answer }));
+        }
+        Ok(())
+    }
+
+    fn log_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) {
+        let (node, session) = (message.node as u64, message.session);
+        match answer {
+            Ok(Answer::Grant(grant)) => self.log.note(
+                self.real,
+                "the pool grants node # (session #, ask #) # new, # kept",
+                &[node, session, message.seq, grant.permits, grant.kept],
+            ),
+            Ok(Answer::Refusal(_)) => {
+                self.log.note(self.real, "the pool refuses node #: quarantine", &[node])
+            }
+            Err(_) => {
+                let numbers = [node, session, message.seq, message.ask.spent_total, message.ask.held];
+                self.log.note(
+                    self.real,
+                    "the pool disputes node # (session #, ask #): spent #, holds #",
+                    &numbers,
+                );
+            }
+        }
+    }
+
+    fn oracle_on_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) -> Verdict {
+        let (now, in_hand) = (self.now(), self.in_hand());
+        let view = self.centre.pool.view(now.allocator);
+        let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
+        self.oracle.answered(now, message.session, message.seq, answer, view, in_hand)?;
+        if let Some(grant) = granted {
+            let at = &mut self.nodes[message.node];
+            if let Some(exchange) = &mut at.exchange
+                && exchange.id == message.exchange
+            {
+                exchange.coming = grant.permits;
+            }
+            if grant.permits == 0 && message.ask.want > 0 && view.available == 0 {
+                let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
+                let left = self.oracle.room(now);
+                self.meter.empty(self.centre.pool.ceiling(), left, in_hand + coming);
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, message: Message) -> Verdict {
+        let now = self.now();
+        let id = LesseeId(message.session);
+        let left = self.centre.pool.leave(now.allocator, id, message.seq, message.ask.spent_total);
+        self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
+        let (view, in_hand) = (self.centre.pool.view(now.allocator), self.in_hand());
+        self.oracle.books(now, view, in_hand)
+    }
+
+    /// Forgets what can be forgotten.
+    pub(super) fn sweep(&mut self) {
+        self.push(self.real + SECOND, Event::Sweep);
+        let now = self.centre.clock.show(self.real);
+        if self.centre.up && self.centre.pool.is_forgettable(now) {
+            self.log.note(self.real, "the pool is forgotten and made anew", &[]);
+            self.centre.forgot = true;
+            self.new_pool();
+            self.oracle.books_lost();
+        }
+    }
+
+    fn new_pool(&mut self) {
+        let now = self.centre.clock.show(self.real);
+        let plan = self.centre.plan.clone();
+        self.centre.pool = match self.centre.lost {
+            Some(lost) if self.setup.sabotage != Sabotage::NoQuarantine => Pool::after_loss(plan, lost, now),
+            _ => Pool::new(plan, now),
+        };
+    }
+
+    /// Its process dies, and its books with it.
+    pub(super) fn lose_allocator(&mut self, back_at: u64) {
+        self.centre.up = false;
+        self.centre.life += 1;
+        self.centre.died = self.centre.clock.show(self.real);
+        self.push(back_at, Event::Reopen { life: self.centre.life });
+    }
+
+    /// Its process starts without books. Sometimes it knows when it died.
+    pub(super) fn reopen(&mut self, life: u64) {
+        if self.centre.up || self.centre.life != life {
+            return;
+        }
+        self.log.note(self.real, "the allocator is back without its books", &[]);
+        let now = self.centre.clock.show(self.real);
+        self.centre.lost = Some(if self.dice.bool() { now } else { self.centre.died });
+        self.centre.up = true;
+        self.new_pool();
+        self.oracle.books_lost();
+    }
+}

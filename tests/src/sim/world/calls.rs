@@ -1,0 +1,146 @@
+//! Callers: they arrive by themselves, spend what their node holds, wait in line or are refused.
+
+use super::World;
+use super::event::{Event, Phase};
+use crate::sim::node::Waiter;
+use crate::sim::oracle::Verdict;
+use crate::sim::traffic::Workload;
+use lessor_allocator::rules::term;
+use lessor_protocol::Rule;
+use lessor_protocol::moment::nanos;
+use std::cmp::Reverse;
+
+impl World {
+    /// Rates change, and with them every arrival that was drawn already.
+    pub(super) fn change_traffic(&mut self, generation: u64) {
+        if generation != self.traffic_generation {
+            return;
+        }
+        self.traffic_generation += 1;
+        let until = self.traffic.change(self.real);
+        if until < u64::MAX {
+            self.push(until, Event::Traffic { generation: self.traffic_generation });
+        }
+        for node in 0..self.nodes.len() {
+            self.nodes[node].arrivals += 1;
+            self.draw_arrival(node);
+        }
+        if self.setup.workload == Workload::HotSpot && self.phase == Phase::Trouble {
+            let hot = self.traffic.hot();
+            let rates = self.traffic.rates();
+            let level = crate::sim::meter::water_level(rates, super::sustained(&self.setup.plan.rules));
+            let share = hot.map_or(0.0, |hot| rates[hot].min(level));
+            self.meter.hot_spot(self.real, hot, share, nanos(term(&self.setup.plan.rules)));
+        }
+    }
+
+    fn draw_arrival(&mut self, node: usize) {
+        let at = self.real.saturating_add(self.traffic.gap(node));
+        if at < u64::MAX {
+            self.order += 1;
+            self.arrivals.push(Reverse((at, self.order, node, self.nodes[node].arrivals)));
+        }
+    }
+
+    /// A caller comes to `node`.
+    pub(super) fn arrive(&mut self, node: usize) -> Verdict {
+        let paused_until = self.nodes[node].paused_until;
+        if paused_until > self.real {
+            // Its threads stand still; this call is the first thing it does when it wakes.
+            self.order += 1;
+            self.arrivals.push(Reverse((paused_until, self.order, node, self.nodes[node].arrivals)));
+            return Ok(());
+        }
+        self.draw_arrival(node);
+        if !self.nodes[node].up {
+            return Ok(());
+        }
+        let permits = if self.setup.cost_max > 1 { self.dice.u64(1..=self.setup.cost_max) } else { 1 };
+        self.call(node, permits)
+    }
+
+    fn call(&mut self, node: usize, permits: u64) -> Verdict {
+        self.meter.tried(node, permits);
+        if self.nodes[node].line.is_empty() && self.take(node, permits)? {
+            return Ok(());
+        }
+        let patience = if self.phase == Phase::Trouble { self.setup.patience } else { u64::MAX };
+        let elsewhere = !self.meter.has_been_empty() && self.is_elsewhere(node, permits);
+        self.meter.short(self.real, node, permits, patience == 0, elsewhere);
+        if patience == 0 {
+            self.log.note(self.real, "node # refuses #", &[node as u64, permits]);
+            self.nodes[node].refused += permits;
+        } else {
+            self.tickets += 1;
+            let ticket = self.tickets;
+            self.nodes[node].line.push_back(Waiter { ticket, since: self.real, permits });
+            self.log.note(self.real, "node #: a caller waits for #", &[node as u64, permits]);
+            if patience < u64::MAX {
+                let life = self.nodes[node].life;
+                self.push(self.real + patience, Event::GiveUp { node, life, ticket });
+            }
+        }
+        self.nudge(node);
+        Ok(())
+    }
+
+    /// Whether somebody else has what `node` lacks.
+    fn is_elsewhere(&mut self, node: usize, permits: u64) -> bool {
+        let mine = self.nodes[node].in_hand(self.real);
+        let view = self.centre.pool.view(self.centre.clock.show(self.real));
+        self.in_hand() - mine + view.available >= permits
+    }
+
+    /// Spends `permits` at `node` if they are there.
+    fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::sim::oracle::Wrong> {
+        let at = &self.nodes[node];
+        let Ok(left) = at.slot.take(permits, at.now(self.real)) else {
+            return Ok(false);
+        };
+        let session = at.session;
+        self.admissions += 1;
+        self.log.note(self.real, "node # admits #", &[node as u64, permits]);
+        self.meter.admitted(self.real, node, permits);
+        let way = self.margin();
+        let way = if way == 0 { 0 } else { self.dice.u64(0..=way) };
+        self.oracle.admitted(self.now(), session, permits, way)?;
+        if left < self.nodes[node].low_water {
+            self.nudge(node);
+        }
+        Ok(true)
+    }
+
+    /// The longest way to the vendor that every rule reckons with.
+    fn margin(&self) -> u64 {
+        let margins = self.setup.plan.rules.iter().filter_map(|rule| match rule {
+            Rule::SlidingWindow(rule) => Some(nanos(rule.margin())),
+            Rule::FixedWindow(_) | Rule::TokenBucket(_) => None,
+        });
+        margins.min().unwrap_or(0)
+    }
+
+    /// Serves whoever waits at `node`, first come, first served.
+    pub(super) fn serve_line(&mut self, node: usize) -> Verdict {
+        while let Some(waiter) = self.nodes[node].line.front().copied() {
+            if !self.take(node, waiter.permits)? {
+                break;
+            }
+            self.nodes[node].line.pop_front();
+            self.waited(node, waiter.since)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn give_up(&mut self, node: usize, life: u64, ticket: u64) {
+        let at = &mut self.nodes[node];
+        let place = at.line.iter().position(|waiter| waiter.ticket == ticket);
+        if let Some(place) = place
+            && at.life == life
+        {
+            let waiter = at.line.remove(place).expect("it is there");
+            at.refused += waiter.permits;
+            self.log.note(self.real, "node #: a caller gives up on #", &[node as u64, waiter.permits]);
+            self.meter.short(self.real, node, waiter.permits, true, false);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What can happen in the simulated world, and in which order: the soonest first, of two at the same time the one
+//! that was queued first.
+
+use crate::sim::faults::Fault;
+use lessor_allocator::pool::AskError;
+use lessor_protocol::{Answer, Ask};
+use std::cmp::Ordering;
+
+/// The part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Load and trouble: nothing may go wrong.
+    Trouble,
+    /// No trouble and little load: progress is owed soon.
+    Settling,
+    /// Progress is owed.
+    Calm,
+    /// No load: everything comes back.
+    Silence,
+}
+
+/// Something that happens at a time.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// A node's task wakes by itself.
+    Wake { node: usize, life: u64 },
+    /// A message reaches the allocator.
+    Ask(Message),
+    /// An answer reaches a node.
+    Answer(Reply),
+    /// A node has waited long enough for an answer.
+    TimeOut { node: usize, life: u64, exchange: u64 },
+    /// A caller has waited long enough.
+    GiveUp { node: usize, life: u64, ticket: u64 },
+    /// Rates change.
+    Traffic { generation: u64 },
+    /// A timed fault strikes.
+    Strike(Fault),
+    /// A node's process starts.
+    Start { node: usize, life: u64 },
+    /// A frozen clock goes on.
+    Thaw { node: usize, ppm: i64 },
+    /// The allocator's process starts, without its books.
+    Reopen { life: u64 },
+    /// The allocator looks whether anything can be forgotten.
+    Sweep,
+    /// The next part begins.
+    Next(Phase),
+    /// The run is over.
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    pub(super) node: usize,
+    pub(super) session: u64,
+    pub(super) seq: u64,
+    pub(super) exchange: u64,
+    pub(super) ask: Ask,
+    /// Goodbye, rather than an ask.
+    pub(super) leaves: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) node: usize,
+    pub(super) session: u64,
+    pub(super) exchange: u64,
+    /// `None` if nobody is there.
+    pub(super) answer: Option<Result<Answer, AskError>>,
+}
+
+/// An event in the queue. The soonest is the greatest; of two at the same time, the one that was queued first.
+#[derive(Clone, Debug)]
+pub(super) struct Queued {
+    pub(super) at: u64,
+    pub(super) order: u64,
+    pub(super) event: Event,
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Queued {}

@@ -1,0 +1,143 @@
+//! Trouble: what each fault does to the world, and how all of it ends.
+
+use super::World;
+use super::event::{Event, Message, Phase};
+use crate::sim::SECOND;
+use crate::sim::faults::Fault;
+use lessor_protocol::Ask;
+
+impl World {
+    /// Draws when `fault` strikes next.
+    pub(super) fn strike_again(&mut self, fault: Fault) {
+        if let Some(&(every, _)) = self.setup.faults.every.get(&fault) {
+            let wait = (-(1.0 - self.dice.f64()).ln() * every as f64) as u64;
+            self.push(self.real + wait, Event::Strike(fault));
+        }
+    }
+
+    pub(super) fn strike(&mut self, fault: Fault) {
+        if self.phase != Phase::Trouble {
+            return;
+        }
+        self.strike_again(fault);
+        *self.struck.entry(fault).or_default() += 1;
+        let longest = self.setup.faults.every[&fault].1;
+        let (node, until) = (self.dice.usize(..self.nodes.len()), self.real + self.dice.u64(0..=longest));
+        self.note_fault(fault, node, until);
+        match fault {
+            Fault::Cut => self.network.cut(node, true, true, until),
+            Fault::CutThere => self.network.cut(node, true, false, until),
+            Fault::CutBack => self.network.cut(node, false, true, until),
+            Fault::NodeCrash => self.crash(node, until),
+            Fault::NodeLeave => self.leave_in_order(node, until),
+            Fault::NodePause => self.nodes[node].paused_until = until,
+            Fault::Freeze => self.freeze(node, until),
+            Fault::ClockJump => self.nodes[node].clock.jump(self.real, until - self.real),
+            Fault::ClockRate => self.change_rate(),
+            Fault::AllocatorRestart => self.lose_allocator(until),
+            // Never longer than sessions are remembered: what happens then is what seeds with few sessions are for.
+            Fault::AllocatorPause if self.centre.paused_until <= self.real => {
+                self.centre.paused_until = until.min(self.real + 3 * SECOND);
+            }
+            Fault::AllocatorPause => {}
+            Fault::Loss
+            | Fault::Duplicate
+            | Fault::LongDelay
+            | Fault::CrashBeforeSend
+            | Fault::CrashAfterSend
+            | Fault::CrashBeforeInstall => {}
+        }
+    }
+
+    fn note_fault(&mut self, fault: Fault, node: usize, until: u64) {
+        let words = match fault {
+            Fault::Cut => "! the link of node # is cut for # ns",
+            Fault::CutThere => "! the link from node # is cut for # ns",
+            Fault::CutBack => "! the link to node # is cut for # ns",
+            Fault::NodePause => "! node # is paused for # ns",
+            Fault::Freeze => "! node # and its clock stand still for # ns",
+            Fault::ClockJump => "! the clock of node # jumps ahead by # ns",
+            Fault::ClockRate => "! a clock changes its rate",
+            Fault::AllocatorPause => "! the allocator is paused (#) for # ns",
+            Fault::AllocatorRestart => "! the allocator dies (#) for # ns",
+            Fault::NodeLeave => "! node # is stopped in good order for # ns",
+            Fault::NodeCrash | Fault::CrashBeforeSend | Fault::CrashAfterSend | Fault::CrashBeforeInstall => {
+                "! node # dies for # ns"
+            }
+            Fault::Loss | Fault::Duplicate | Fault::LongDelay => "! a message (#) is hit",
+        };
+        self.log.note(self.real, words, &[node as u64, until - self.real]);
+    }
+
+    /// Whether `node` dies here and now; it is back within a second.
+    pub(super) fn crashes(&mut self, node: usize, point: Fault) -> bool {
+        let dies = self.phase == Phase::Trouble && self.setup.faults.strikes(point, &mut self.dice);
+        if dies {
+            *self.struck.entry(point).or_default() += 1;
+            let until = self.real + self.dice.u64(0..=1_000_000_000);
+            self.note_fault(point, node, until);
+            self.crash(node, until);
+        }
+        dies
+    }
+
+    fn crash(&mut self, node: usize, until: u64) {
+        self.sessions += 1;
+        self.nodes[node] = self.nodes[node].restarted(self.real, self.sessions);
+        let life = self.nodes[node].life;
+        self.push(until, Event::Start { node, life });
+    }
+
+    pub(super) fn start(&mut self, node: usize, life: u64) {
+        if self.nodes[node].life == life && !self.nodes[node].up {
+            let mut fresh = self.nodes[node].restarted(self.real, self.nodes[node].session);
+            (fresh.life, fresh.up) = (life, true);
+            self.nodes[node] = fresh;
+            self.log.note(self.real, "node # starts as session #", &[node as u64, self.nodes[node].session]);
+            self.look(node);
+        }
+    }
+
+    fn leave_in_order(&mut self, node: usize, until: u64) {
+        let at = &mut self.nodes[node];
+        if at.up && at.paused_until <= self.real {
+            let ask = Ask { spent_total: at.refill.close(&at.slot), ..Ask::default() };
+            at.seq += 1;
+            let (session, seq) = (at.session, at.seq);
+            self.send_ask(Message { node, session, seq, exchange: 0, ask, leaves: true });
+        }
+        self.crash(node, until);
+    }
+
+    fn freeze(&mut self, node: usize, until: u64) {
+        let at = &mut self.nodes[node];
+        if at.paused_until <= self.real {
+            let ppm = at.clock.ppm();
+            at.clock.set_rate(self.real, -1_000_000);
+            at.paused_until = until;
+            self.push(until, Event::Thaw { node, ppm });
+        }
+    }
+
+    fn change_rate(&mut self) {
+        let drift = i64::from(self.setup.plan.terms.drift_ppm());
+        let ppm = [-drift, drift, self.dice.i64(-drift..=drift)][self.dice.usize(..3)];
+        match self.dice.usize(0..=self.nodes.len()) {
+            0 => self.centre.clock.set_rate(self.real, ppm),
+            node => self.nodes[node - 1].clock.set_rate(self.real, ppm),
+        }
+    }
+
+    /// All trouble ends. What is late is still on its way.
+    pub(super) fn mend_all(&mut self) {
+        self.network.mend();
+        self.setup.faults.chance.clear();
+        self.reopen(self.centre.life);
+        self.centre.paused_until = self.centre.paused_until.min(self.real);
+        for node in 0..self.nodes.len() {
+            self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.real);
+            self.nodes[node].line.clear();
+            self.start(node, self.nodes[node].life);
+        }
+    }
+}
