@@ -1,9 +1,9 @@
 //! One call on several limits at once: a permit of each, or none of any.
 
 use crate::limit::{Limit, within};
-use crate::line::wait_in_line;
 use crate::local_pool::CLOCK;
 use crate::refusal::Refusal;
+use crate::wait::wait_in_line;
 use std::time::Duration;
 
 /// A call that costs permits of several limits, all of them or none.

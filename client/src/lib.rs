@@ -23,8 +23,8 @@
 //! ```
 //!
 //! In reading order: `slot` (the atomic word that is spent from), `demand` and `refill` (pure: when to ask for how
-//! much), `local_pool` and `line` (what handles share, and who waits), `limit` and `all` (what callers use),
-//! `refiller`, `backoff` and `transport` (the background task), `client` (who owns it all).
+//! much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit` and `all` (what callers use),
+//! `refiller`, `backoff` and `transport` (the background task), `shared` and `client` (who owns it all).
 
 mod all;
 pub mod backoff;
@@ -36,9 +36,11 @@ mod local_pool;
 pub mod refill;
 mod refiller;
 mod refusal;
+mod shared;
 pub mod slot;
 mod sync;
 mod transport;
+mod wait;
 
 pub use all::{All, all, try_all};
 pub use client::{Builder, Client, Stats};

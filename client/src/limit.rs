@@ -1,9 +1,9 @@
 //! The handle that callers hold: one limit, or one key of it. Cheap to clone; look it up once and keep it.
 
-use crate::client::Shared;
-use crate::line::wait_in_line;
 use crate::local_pool::LocalPool;
 use crate::refusal::Refusal;
+use crate::shared::Shared;
+use crate::wait::wait_in_line;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Limit {
 
     /// The same limit for one key: a user, a tenant. Look it up once and keep the handle: this takes a lock.
     pub fn key(&self, key: &str) -> Limit {
-        self.shared.limit(&self.pool.name.limit, Some(key))
+        Limit::new(self.shared.pool(&self.pool.name.limit, Some(key)), self.shared.clone())
     }
 
     /// Spends `permits` now, or not at all. Zero permits always succeed and cost nothing.

@@ -2,9 +2,9 @@
 //! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
 
 use crate::backoff::Backoff;
-use crate::client::Shared;
 use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
+use crate::shared::Shared;
 use crate::transport::{ExchangeError, Transport, excerpt};
 use lessor_protocol::wire::{
     ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, SpentBody, code,

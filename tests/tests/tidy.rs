@@ -23,7 +23,8 @@ const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-allocator", "lessor"];
 const CORE: &str = "
     protocol/src/exchange protocol/src/lease protocol/src/rule protocol/src/sizing
     allocator/src/pacing allocator/src/pool allocator/src/rules allocator/src/sizing
-    client/src/demand client/src/refill client/src/slot
+    allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/sweep allocator/src/wrong
+    client/src/backoff client/src/demand client/src/refill client/src/slot
 ";
 
 /// Words that have no business there: clocks, dice, floats, the world outside. The last would hide some of the

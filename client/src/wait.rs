@@ -1,0 +1,62 @@
+//! Waiting for permits of one pool. Nothing is booked for anybody: the first in line is woken and takes for itself, so
+//! leaving the line, at any moment, costs and loses nothing.
+
+use crate::local_pool::LocalPool;
+use crate::refusal::Refusal;
+use std::future::poll_fn;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+/// A place in line; dropping it leaves the line and calls whoever is first then.
+struct Place<'a> {
+    pool: &'a LocalPool,
+    id: u64,
+    permits: u64,
+}
+
+impl<'a> Place<'a> {
+    fn join(pool: &'a LocalPool, permits: u64) -> Option<Self> {
+        let (mut line, queued) = pool.line();
+        let id = line.join()?;
+        queued.fetch_add(permits, Ordering::Relaxed);
+        Some(Place { pool, id, permits })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let (mut line, queued) = self.pool.line();
+        line.leave(self.id);
+        queued.fetch_sub(self.permits, Ordering::Relaxed);
+        drop(line);
+        self.pool.call_first();
+    }
+}
+
+/// Waits in the line of `pool` until `attempt`, made only while first in it, gives something.
+///
+/// `attempt` answers `None` to wait on.
+///
+/// # Cancel safety
+/// Dropping the future leaves the line. Nothing was booked, so nothing is lost.
+pub(crate) async fn wait_in_line<T>(
+    pool: &LocalPool,
+    permits: u64,
+    mut attempt: impl FnMut() -> Option<T>,
+) -> Result<T, Refusal> {
+    let place = Place::join(pool, permits).ok_or_else(|| pool.not_now())?;
+    pool.nudge();
+    poll_fn(|cx| {
+        if let Some(refusal) = pool.for_good(permits) {
+            return Poll::Ready(Err(refusal));
+        }
+        // The waker is known before the attempt: permits that come just after it wake this caller again. The
+        // lock is released before it: an attempt on several limits may have to call the first of another line.
+        let first = pool.line().0.wait(place.id, cx.waker());
+        match if first { attempt() } else { None } {
+            Some(taken) => Poll::Ready(Ok(taken)),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
