@@ -27,6 +27,13 @@ const RTT_PART: u32 = 8;
 /// Round trip to reckon with until one was measured.
 const RTT_UNTOLD: Duration = Duration::from_millis(2);
 
+/// How long to leave a pool alone whose answer was no use: the allocator does not know the lease, or says what cannot
+/// be. Once is a restart and costs this wait; an allocator that always does so must not be asked at network speed.
+const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
+
+/// The same when a whole session begins again, which says so in the log.
+const SESSION_PAUSE: Duration = Duration::from_secs(1);
+
 /// Longest that a stopping client waits for its goodbye to be heard.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -184,6 +191,7 @@ impl Refiller {
                 pool.call_first();
             }
             Belief::Rubbish => {
+                pool.refill().refused(now, DISPUTE_PAUSE, self.dice.u64(..));
                 tracing::warn!(limit = %excerpt(&pool.name.limit), ?grant, "ignored a grant that cannot be");
             }
         }
@@ -200,8 +208,7 @@ impl Refiller {
         let now = CLOCK.now();
         match error.code.as_str() {
             code::LEASE_UNKNOWN => {
-                pool.refill().forget(pool.slot());
-                pool.listen(true);
+                self.start_over(pool, DISPUTE_PAUSE);
                 false
             }
             code::TOTALS_WRONG | code::STALE_SEQUENCE => true,
@@ -247,9 +254,15 @@ impl Refiller {
         self.session = self.dice.u64(1..=PERMITS_MAX);
         self.seq = 0;
         for pool in self.shared.pools() {
-            pool.refill().forget(pool.slot());
-            pool.listen(true);
+            self.start_over(&pool, SESSION_PAUSE);
         }
+    }
+
+    /// Drops what is held of `pool` and counts from zero, after a pause.
+    fn start_over(&mut self, pool: &LocalPool, pause: Duration) {
+        let mut refill = pool.refill();
+        refill.forget(pool.slot());
+        refill.refused(CLOCK.now(), pause, self.dice.u64(..));
     }
 
     /// Closes every pool and gives everything back.

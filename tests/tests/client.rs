@@ -118,6 +118,13 @@ async fn a_wait_that_cannot_end_in_time_fails_at_once() {
     let patience = Duration::from_millis(300);
     let first = none.acquire_within(1, patience).await.expect_err("it never refills");
     assert!(matches!(first, Refusal::Empty { .. }), "{first:?}");
+    // By now it knows when to look again, which is later: the second is over before it waits for anything.
+    let second = tokio::select! {
+        biased;
+        second = none.acquire_within(1, Duration::from_millis(1)) => second,
+        () = std::future::ready(()) => panic!("it waits, though it cannot end in time"),
+    };
+    assert!(matches!(second, Err(Refusal::Empty { .. })), "{second:?}");
     client.shutdown().await;
     fleet.stop().await;
 }
@@ -312,4 +319,35 @@ async fn a_client_without_an_allocator_starts_and_refuses() {
     eventually("a failed exchange", failed).await;
     assert_eq!(limit.try_acquire(1), Err(Refusal::Unavailable));
     client.shutdown().await;
+}
+
+/// Asks of a client that wants a permit of an allocator which answers every ask with `grant`, in 400 ms.
+async fn asked_of(grant: &'static str) -> u64 {
+    let answer = move || async move {
+        let body = format!(r#"{{"epoch":1,"grants":[{grant}]}}"#);
+        ([(axum::http::header::CONTENT_TYPE, "application/json")], body)
+    };
+    let router = axum::Router::new().route("/v1/leases", axum::routing::post(answer));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let client = Client::builder(&url).build().expect("a good address");
+    let refused = client.limit("plenty").acquire_within(1, Duration::from_millis(400)).await;
+    assert!(refused.is_err(), "nothing that can be believed was lent");
+    server.abort();
+    client.stats().exchanges
+}
+
+#[tokio::test]
+async fn an_allocator_whose_answers_are_no_use_is_not_asked_at_network_speed() {
+    // The bug: such answers counted as good exchanges and set no pause, so the next ask followed at once.
+    let unknown =
+        r#"{"limit":"plenty","permits":0,"term_ms":0,"error":{"code":"lease_unknown","detail":"who?"}}"#;
+    let too_much = r#"{"limit":"plenty","permits":999999,"held":0,"term_ms":1000}"#;
+    let disputed =
+        r#"{"limit":"plenty","permits":0,"term_ms":0,"error":{"code":"totals_wrong","detail":"no"}}"#;
+    for grant in [unknown, too_much, disputed] {
+        let exchanges = asked_of(grant).await;
+        assert!((1..=12).contains(&exchanges), "{exchanges} exchanges in 400 ms for {grant}");
+    }
 }
