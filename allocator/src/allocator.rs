@@ -28,6 +28,8 @@ pub struct Caller {
     pub session: u64,
     /// The exchange, at most 2^53 − 1.
     pub seq: u64,
+    /// How long an exchange takes from where it is, as it says.
+    pub rtt: Duration,
 }
 
 /// One entry of an exchange.
@@ -184,7 +186,7 @@ impl Allocator {
             return Err(no_room_for_session());
         };
         let weight = limit.config().weights.of(&caller.node);
-        limit.renew(now, key, Holder { id, weight }, caller.seq, ask.ask())
+        limit.renew(now, key, Holder { id, weight, rtt: caller.rtt }, caller.seq, ask.ask())
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {

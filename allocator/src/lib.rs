@@ -5,12 +5,13 @@
 //! ```
 //! use lessor_allocator::{Allocator, Config, allocator::{Caller, Entry}, limits::Past};
 //! use lessor_protocol::{Moment, NodeName, wire::AskBody};
+//! use std::time::Duration;
 //!
 //! let text = r#"[[limit]]
 //! name  = "vendor/rest"
 //! rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
 //! let mut allocator = Allocator::new(&Config::parse(text)?, Past::None, Moment::ORIGIN, 7);
-//! let caller = Caller { node: NodeName::try_new("checkout-1")?, session: 1, seq: 1 };
+//! let caller = Caller { node: NodeName::try_new("checkout-1")?, session: 1, seq: 1, rtt: Duration::from_millis(2) };
 //! let ask = AskBody { limit: "vendor/rest".to_owned(), want: 300, waiting: 2, ..AskBody::default() };
 //! let grants = allocator.leases(Moment::ORIGIN, &caller, &[Entry::Ask(ask)]);
 //! assert_eq!((grants[0].permits, grants[0].term_ms), (300, 1_000));

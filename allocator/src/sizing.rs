@@ -1,13 +1,42 @@
 //! How big a grant is: arithmetic on needs, shares and what is left. Pools call it once an ask.
 //! It keeps no state, so an answer never depends on who asked first.
 
+use lessor_protocol::moment::nanos;
+use lessor_protocol::sizing::PERMIT;
+use std::time::Duration;
+
 /// One lessee that shares in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What it needs for a term: measured demand with its safety stock, and what is queueing.
+    /// What it spends in a term on average, and what is queueing, in parts of a permit ([`PERMIT`] to one): what its
+    /// share is measured by.
+    pub mean: u128,
+    /// The same with its safety stock, in permits: what it would hold.
     pub need: u64,
+    /// What it must hold until it can ask twice, when permits are scarce.
+    pub bare: u64,
     /// Its weight from the limit's configuration, at least 1.
     pub weight: u64,
+    /// What it still has of that, as far as can be told.
+    pub holds: u64,
+}
+
+impl Claim {
+    /// What it lacks when permits are scarce.
+    fn gap(self) -> u64 {
+        self.bare.saturating_sub(self.holds)
+    }
+}
+
+/// Who asks, and how it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// What it asks for.
+    pub want: u64,
+    /// Its claim.
+    pub claim: Claim,
+    /// Time since it last got something, at most a term.
+    pub since: Duration,
 }
 
 /// What is to be shared when somebody asks.
@@ -15,29 +44,53 @@ pub struct Claim {
 pub struct Supply {
     /// Permits that can be lent now.
     pub left: u64,
-    /// Permits that can be lent within a term: those, and what comes back by itself.
+    /// Permits that come back by themselves before those who found too few ask again.
+    pub soon: u64,
+    /// Permits that can be lent within a term: those that are left, and what comes back by itself.
     pub within_term: u64,
+    /// Permits that can be lent in a term on average, for as long as all are wanted.
+    pub sustained: u64,
+    /// The term.
+    pub term: Duration,
+    /// The time between two asks of somebody who found too few.
+    pub poll: Duration,
 }
 
 /// A newcomer without history gets at most this part of an even share at once: enough to start on, and too
 /// little to hurt if it turns out to need nothing. Its second lease is sized by what it really did.
 const NEWCOMER_PART: u64 = 4;
 
-/// How many permits to lend.
+/// A pool that drains lends at most this part of what is left to all, for the time that it lasts: so leases grow
+/// shorter as it empties, and hardly anything is out when it is empty.
+const DRAIN_PART: u64 = 2;
+
+/// When little comes back, whoever wants at most five sevenths of the average share comes first. A larger part would let
+/// those who want just less than their share leave nothing to those who want just more.
+const MODEST_PART: (u128, u128) = (5, 7);
+
+/// How many permits to lend. Nobody gets more than is wanted, and:
 ///
-/// `want` is what the lessee asked for, `mine` its claim, `others` the claims of all other active lessees. While
-/// the supply covers every need, a want is met. Where it does not, weighted max-min: whoever needs less than the
-/// water level gets it in full; the rest share what is left in proportion to their targets. Nobody gets more
-/// than half of what is left, so grants shrink geometrically as a pool drains and the last permits go one by
-/// one to whoever asks; and nobody gets nothing while anything is left.
-pub fn grant(want: u64, mine: Claim, others: &[Claim], supply: Supply) -> Sized {
-    if want == 0 || supply.left == 0 {
-        return Sized { permits: 0, scarce: want > 0 };
-    }
+/// - While the supply covers every need for a term, a want is met, up to half of what is left.
+/// - A pool that **drains** gives everybody the same time to spend: what is left, halved, in proportion to needs.
+/// - A pool that lives on a **trickle**, on what comes back, shares that by weighted max-min: whoever needs less than
+///   the water level gets it in full, and what it is owed is kept for it; the others accrue the level over time.
+///
+/// Nobody gets nothing while something is left that is not owed to somebody else, unless it asks too soon.
+pub fn grant(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
+    let needs =
+        others.iter().map(|claim| u128::from(claim.need)).sum::<u128>() + u128::from(asker.claim.need);
     let half = (supply.left / 2).max(1);
-    let share = share(mine, others, supply);
-    let permits = want.min(share).min(half).max(1);
-    Sized { permits, scarce: permits < want && share <= half }
+    let (state, share) = if needs <= u128::from(supply.within_term) {
+        (State::Rich, half)
+    } else if supply.left > supply.soon {
+        let parts = needs * u128::from(DRAIN_PART);
+        let lasts = u128::from(nanos(supply.term)) * u128::from(supply.left) / parts;
+        let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)).min(supply.term);
+        (State::Drain { lasts }, drain_share(asker, needs, supply.left).min(half))
+    } else {
+        (State::Trickle, trickle_share(asker, others, supply))
+    };
+    Sized { permits: asker.want.min(share).min(supply.left), state }
 }
 
 /// A grant and what decided it.
@@ -45,49 +98,99 @@ pub fn grant(want: u64, mine: Claim, others: &[Claim], supply: Supply) -> Sized 
 pub struct Sized {
     /// Permits to lend.
     pub permits: u64,
-    /// Whether others' needs, or an empty pool, kept it below the want: asking again at once would not help.
-    pub scarce: bool,
+    /// How the pool stands.
+    pub state: State,
 }
 
-/// The most that the holder of `mine` may be lent now without taking what others need more.
-fn share(mine: Claim, others: &[Claim], supply: Supply) -> u64 {
-    let needs = others.iter().map(|claim| u128::from(claim.need)).sum::<u128>() + u128::from(mine.need);
-    if needs <= u128::from(supply.within_term) {
-        return u64::MAX;
-    }
-    let target = water_fill(mine, others, supply.within_term);
-    if target >= mine.need {
-        return u64::MAX;
-    }
-    // All targets together are what there is within the term: this is that part of what is left already.
-    let part = u128::from(supply.left) * u128::from(target) / u128::from(supply.within_term.max(1));
-    u64::try_from(part).unwrap_or(u64::MAX)
+/// How a pool stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Every need for a term can be met.
+    Rich,
+    /// Not so, and what is left counts for more than what comes back.
+    Drain {
+        /// How long what is lent now should last.
+        lasts: Duration,
+    },
+    /// What comes back is all there is.
+    Trickle,
 }
 
-/// What `mine` gets when `supply` is poured over all claims: the level rises for everybody alike, by weight, and
-/// a claim that is full drinks no more.
-fn water_fill(mine: Claim, others: &[Claim], supply: u64) -> u64 {
-    let mut claims: Vec<Claim> = others.iter().copied().chain([mine]).collect();
-    // The first to be full is the one with the least need for its weight.
-    claims.sort_unstable_by(|a, b| {
-        (u128::from(a.need) * u128::from(b.weight)).cmp(&(u128::from(b.need) * u128::from(a.weight)))
-    });
-    let mut supply = u128::from(supply);
-    let mut weights: u128 = claims.iter().map(|claim| u128::from(claim.weight)).sum();
-    for claim in &claims {
-        let (need, weight) = (u128::from(claim.need), u128::from(claim.weight));
-        if need * weights > supply * weight {
-            break;
+/// What brings `asker` to its part of what `left` will be spent on: as long as everybody else's lasts.
+fn drain_share(asker: Asker, needs: u128, left: u64) -> u64 {
+    let target = u128::from(asker.claim.need) * u128::from(left / DRAIN_PART) / needs.max(1);
+    u64::try_from(target).unwrap_or(u64::MAX).saturating_sub(asker.claim.holds).max(1)
+}
+
+/// What `asker` may have of the little that is left, while more trickles in.
+fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
+    let all = || others.iter().copied().chain([asker.claim]);
+    let level = Level::of(all(), supply.within_term);
+    // What comes back now may be less than the average: whoever wants much less than that is served all the same.
+    let average = Level::of(all(), supply.sustained);
+    let frugal =
+        |claim: Claim| Claim { mean: claim.mean.saturating_mul(MODEST_PART.1) / MODEST_PART.0, ..claim };
+    let is_modest = |claim: Claim| level.covers(claim) || average.covers(frugal(claim));
+    let modest = || others.iter().filter(|claim| is_modest(**claim));
+    let owed = modest().map(|claim| claim.gap()).fold(0, u64::saturating_add);
+    let free = supply.left.saturating_sub(owed);
+    // In permits first, rounded down: a part of a permit is there sooner or later.
+    let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
+    let accrued = share * u128::from(nanos(asker.since.min(supply.term))) / PERMIT;
+    // At least one, but not at each ask of somebody who asks all the time.
+    let one = u64::from(asker.since >= supply.poll);
+    let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(one);
+    if !is_modest(asker.claim) {
+        return accrued.min(free);
+    }
+    let gap = asker.claim.gap().max(one);
+    if gap <= free {
+        return gap;
+    }
+    // Not all gaps can be filled: the small ones first, with what is there and what comes until all have asked.
+    let lacking = |claim: Claim| Claim { mean: u128::from(claim.gap()) * PERMIT, ..claim };
+    let gaps = modest().copied().chain([asker.claim]).map(lacking);
+    let part = Level::of(gaps, supply.left.saturating_add(supply.soon)).share(lacking(asker.claim)) / PERMIT;
+    accrued.max(u64::try_from(part).unwrap_or(u64::MAX)).min(supply.left)
+}
+
+/// How high a supply stands that is poured over all claims: the level rises for everybody alike, by weight, and a
+/// claim that is full drinks no more. In parts of a permit per weight, as a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Level {
+    parts: u128,
+    /// Of those that are not full; zero if all are.
+    weights: u128,
+}
+
+impl Level {
+    fn of(claims: impl Iterator<Item = Claim>, supply: u64) -> Self {
+        let mut claims: Vec<Claim> = claims.collect();
+        // The first to be full is the one with the least mean for its weight.
+        claims.sort_unstable_by(|a, b| {
+            (a.mean.saturating_mul(b.weight.into())).cmp(&b.mean.saturating_mul(a.weight.into()))
+        });
+        let weights = claims.iter().map(|claim| u128::from(claim.weight)).sum();
+        let mut level = Level { parts: u128::from(supply) * PERMIT, weights };
+        for claim in &claims {
+            if !level.covers(*claim) {
+                break;
+            }
+            level.parts -= claim.mean;
+            level.weights -= u128::from(claim.weight);
         }
-        supply -= need;
-        weights -= weight;
+        level
     }
-    // The level is supply/weights; whoever is not full stands at it.
-    let level = match weights {
-        0 => u128::from(mine.need),
-        weights => supply * u128::from(mine.weight) / weights,
-    };
-    u64::try_from(level).unwrap_or(u64::MAX).min(mine.need)
+
+    /// Whether `claim` is met in full.
+    fn covers(self, claim: Claim) -> bool {
+        claim.mean.saturating_mul(self.weights) <= self.parts.saturating_mul(claim.weight.into())
+    }
+
+    /// What `claim` gets, in parts of a permit.
+    fn share(self, claim: Claim) -> u128 {
+        if self.covers(claim) { claim.mean } else { self.parts * u128::from(claim.weight) / self.weights }
+    }
 }
 
 /// The most that a lessee without history is lent, whatever it says it wants: `waiting` callers are real.
@@ -96,102 +199,4 @@ pub fn newcomer_cap(waiting: u64, lessees: u64, supply: Supply) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn claim(need: u64) -> Claim {
-        Claim { need, weight: 1 }
-    }
-
-    fn supply(left: u64) -> Supply {
-        Supply { left, within_term: left }
-    }
-
-    #[test]
-    fn a_rich_pool_gives_what_is_wanted() {
-        assert_eq!(
-            grant(100, claim(120), &[claim(300), claim(80)], supply(9_000)),
-            Sized { permits: 100, scarce: false }
-        );
-    }
-
-    #[test]
-    fn a_draining_pool_gives_halves_down_to_single_permits() {
-        let mut left = 100;
-        let mut grants = vec![];
-        while left > 0 {
-            let lent = grant(1_000, claim(1_000), &[], supply(left)).permits;
-            grants.push(lent);
-            left -= lent;
-        }
-        assert_eq!(grants, [50, 25, 12, 6, 3, 2, 1, 1]);
-    }
-
-    #[test]
-    fn modest_needs_are_met_before_large_ones_share_the_rest() {
-        let (modest, large) = (claim(10), claim(1_000));
-        let scarce = Supply { left: 60, within_term: 300 };
-        assert_eq!(grant(10, modest, &[large, large], scarce).permits, 10);
-        // The large ones stand at 145 of 300 each: that part of the 60 that are there.
-        assert_eq!(grant(900, large, &[modest, large], scarce), Sized { permits: 29, scarce: true });
-    }
-
-    #[test]
-    fn weights_tilt_the_shares() {
-        let (heavy, light) = (Claim { need: 1_000, weight: 3 }, claim(1_000));
-        let scarce = Supply { left: 100, within_term: 400 };
-        assert_eq!(water_fill(heavy, &[light], 400), 300);
-        assert_eq!(water_fill(light, &[heavy], 400), 100);
-        assert_eq!(grant(900, light, &[heavy], scarce).permits, 25);
-    }
-
-    #[test]
-    fn a_newcomer_starts_small() {
-        assert_eq!(newcomer_cap(0, 7, supply(9_000)), 281);
-        assert_eq!(newcomer_cap(500, 7, supply(9_000)), 500);
-        assert_eq!(newcomer_cap(0, 1_000, supply(30)), 1);
-    }
-
-    fn claims() -> impl Strategy<Value = Vec<Claim>> {
-        prop::collection::vec(
-            (0u64..10_000, 1u64..5).prop_map(|(need, weight)| Claim { need, weight }),
-            1..20,
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn a_grant_is_wanted_there_and_at_most_half(
-            want in 0u64..10_000, left in 0u64..10_000, more in 0u64..10_000, claims in claims(),
-        ) {
-            let lent = grant(want, claims[0], &claims[1..], Supply { left, within_term: left + more }).permits;
-            prop_assert!(lent <= want && lent <= left);
-            prop_assert!(lent <= (left / 2).max(1));
-            prop_assert_eq!(lent == 0, want == 0 || left == 0, "something, while anything is left");
-        }
-
-        #[test]
-        fn water_filling_is_max_min(supply in 0u64..30_000, claims in claims()) {
-            let fills: Vec<u64> = (0..claims.len())
-                .map(|i| {
-                    let others: Vec<Claim> = claims.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, c)| *c).collect();
-                    water_fill(claims[i], &others, supply)
-                })
-                .collect();
-            let total: u64 = fills.iter().sum();
-            let needs: u64 = claims.iter().map(|claim| claim.need).sum();
-            prop_assert!(total <= supply.min(needs));
-            // Rounding down loses less than a permit a claim.
-            prop_assert!(total + claims.len() as u64 > supply.min(needs));
-            for (claim, fill) in claims.iter().zip(&fills) {
-                for (other, theirs) in claims.iter().zip(&fills) {
-                    // Whoever is short stands at least as high, by weight, as anybody else.
-                    if fill < &claim.need {
-                        prop_assert!((fill + 1) * other.weight >= theirs * claim.weight);
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -11,8 +11,8 @@ const MILLI_PER_NANO: u128 = 1_000_000_000_000;
 /// 1.0 in the fixed point that weights are computed in.
 const ONE: u64 = 1 << 32;
 
-/// Shortest and longest half-life. Shorter follows noise, longer is late when a hot spot moves.
-const HALF_LIFE_MIN: Duration = Duration::from_millis(250);
+/// Shortest and longest half-life: a term, within these. Shorter follows noise, longer is late when a hot spot moves.
+const HALF_LIFE_MIN: Duration = Duration::from_millis(500);
 const HALF_LIFE_MAX: Duration = Duration::from_secs(1);
 
 /// A time-aware exponential average: what was seen a half-life ago counts half, however often it is looked at.
@@ -39,7 +39,7 @@ impl Demand {
         }
         let tried = u128::from(attempts.saturating_sub(self.attempts));
         let rate = tried * MILLI_PER_NANO / u128::from(elapsed);
-        let half_life = nanos((term / 2).clamp(HALF_LIFE_MIN, HALF_LIFE_MAX));
+        let half_life = nanos(term.clamp(HALF_LIFE_MIN, HALF_LIFE_MAX));
         let old = u128::from(remaining(elapsed, half_life));
         let mixed = (u128::from(self.milli) * old + rate * (u128::from(ONE) - old)) / u128::from(ONE);
         self.milli = u64::try_from(mixed).unwrap_or(u64::MAX);
@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn half_of_a_change_is_seen_after_a_half_life() {
-        // Term 1 s: half-life 500 ms.
-        let seen = after(50, 10, 5);
+        // Term 1 s: half-life 1 s.
+        let seen = after(100, 10, 5);
         assert!((245..=255).contains(&seen), "{seen} of 500/s after one half-life");
-        let seen = after(1, 500, 250);
+        let seen = after(1, 1_000, 500);
         assert!((245..=255).contains(&seen), "{seen}, however often it is looked at");
     }
 

@@ -7,7 +7,7 @@
 
 use crate::demand::Demand;
 use crate::slot::Slot;
-use lessor_protocol::sizing::need;
+use lessor_protocol::sizing::{PERMIT, mean, need};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
 use std::time::Duration;
 
@@ -33,6 +33,14 @@ const JITTER_PERCENT: u64 = 20;
 /// holding that is still growing. How many is drawn anew each time: two that step back together gain nothing.
 const PATIENCE_TERMS: std::ops::RangeInclusive<u64> = 3..=9;
 
+/// Calls that must have failed to come before a silence says that demand is over: by chance they stay away once in a
+/// thousand times. Fewer would take a pause between two calls for the end, more would sit on permits for longer.
+const SILENT_CALLS: u128 = 7;
+
+/// One permit is kept for so long after a call, for the next one: who calls now and then is not refused each time. The
+/// lease that holds it may last for twice as long where most of a pool is there; at its renewal the permit goes back.
+const SPARE_FOR: Duration = Duration::from_secs(1);
+
 /// Term to reckon with until the allocator has told one.
 const TERM_UNTOLD: Duration = Duration::from_millis(500);
 
@@ -53,7 +61,12 @@ pub struct Refill {
     patience: u32,
     /// Whether the ask that was written last gives everything back for that reason.
     stepping_back: bool,
+    /// How long the lease lasts.
     term: Duration,
+    /// When it was first seen that nothing is left to spend.
+    emptied: Option<Moment>,
+    /// For how long to hold permits in advance.
+    horizon: Duration,
     /// The answer told not to ask sooner.
     not_before: Moment,
     /// When the last ask was written, and what it said.
@@ -103,6 +116,8 @@ impl Refill {
             patience: patience(0),
             stepping_back: false,
             term: TERM_UNTOLD,
+            emptied: None,
+            horizon: TERM_UNTOLD,
             not_before: Moment::ORIGIN,
             asked: None,
             phase: Phase::New { eager },
@@ -112,6 +127,16 @@ impl Refill {
     /// Permits spent since the beginning.
     pub fn spent(&self, slot: &Slot) -> u64 {
         self.installed - self.removed - slot.balance().total()
+    }
+
+    /// Takes note if nothing is left to spend. The sooner it is called after the last permit was spent, the sooner that
+    /// permit can be lent again.
+    pub fn notice(&mut self, slot: &Slot, now: Moment) {
+        if slot.balance().total() > 0 {
+            self.emptied = None;
+        } else {
+            self.emptied.get_or_insert(now);
+        }
     }
 
     /// When to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
@@ -126,8 +151,7 @@ impl Refill {
     }
 
     fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
-        let low_water = rtt * LOW_WATER_RTTS + GUARD;
-        let margin = low_water.max(self.term * RENEW_PERCENT / 100);
+        let margin = low_water_span(rtt).max(self.term * RENEW_PERCENT / 100);
         let renew = slot.deadline().before(margin).max(self.asked_at() + margin);
         let soonest = self.not_before.max(now);
         let balance = slot.balance();
@@ -141,46 +165,76 @@ impl Refill {
         }
         // Milli-permits a second: what is beyond low water lasts so many nanoseconds.
         let demand = u128::from(self.demand.milli().max(1));
-        let lasts = u128::from(balance.free) * 1_000_000_000_000 / demand;
+        let lasts = u128::from(balance.free.saturating_sub(self.low_water(rtt))) * 1_000_000_000_000 / demand;
         let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
-        renew.min((now + lasts.saturating_sub(low_water)).max(self.not_before))
+        renew.min((now + lasts).max(self.not_before))
     }
 
-    /// Free permits below which a spender should wake the background task: half of what it plans to ask again at.
-    /// The plan is kept by a timer, at no cost to any caller; a nudge is for demand that runs ahead of it.
-    pub fn low_water(&self, rtt: Duration) -> u64 {
-        let spent = u128::from(self.demand.milli()) * (rtt * LOW_WATER_RTTS + GUARD).as_nanos();
-        u64::try_from(spent / 2_000_000_000_000).unwrap_or(u64::MAX)
+    /// Free permits at which it is time to ask for more: what is likely to be spent until the answer is here, but
+    /// not what it would hold anyway.
+    fn low_water(&self, rtt: Duration) -> u64 {
+        need(self.demand.milli(), low_water_span(rtt)).min(self.target(rtt) / 2)
+    }
+
+    /// Permits that it would hold for those who only try.
+    fn target(&self, rtt: Duration) -> u64 {
+        need(self.demand.milli(), self.horizon.max(low_water_span(rtt)))
+    }
+
+    /// Free permits below which a spender should wake the background task: half of what it plans to ask again at,
+    /// or the last one, also where it may not ask yet. The plan is kept by a timer, at no cost to any caller; a nudge is
+    /// for demand that runs ahead of it.
+    pub fn nudge_below(&self, now: Moment, rtt: Duration) -> u64 {
+        if now < self.not_before { 1 } else { (self.low_water(rtt) / 2).max(1) }
+    }
+
+    /// Whether the background task wants to be woken: when it may ask, and when the last permit is spent.
+    pub fn listens(&self, slot: &Slot, now: Moment) -> bool {
+        now >= self.not_before || slot.balance().free > 0
     }
 
     /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
-    pub fn write(&mut self, slot: &Slot, seen: Seen, now: Moment) -> Ask {
+    pub fn write(&mut self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Ask {
         let attempts = self.attempts(slot, seen);
-        if attempts > self.demand.attempts() || seen.waiting > 0 {
+        let tried = attempts > self.demand.attempts() || seen.waiting > 0;
+        if tried {
             self.tried = now;
         }
-        self.demand.observe(attempts, now, self.term);
-        if now.since(self.tried) >= self.term {
+        self.demand.observe(attempts, now, self.horizon);
+        if self.is_idle_for_good(now) {
             self.demand.reset();
         }
         self.stepping_back = self.is_stuck(slot, seen, now);
-        let target = match self.stepping_back {
-            true => 0,
-            false => need(self.demand.milli(), self.term).saturating_add(seen.waiting),
+        let spare = u64::from(now.since(self.tried) < SPARE_FOR);
+        let (target, spare) = match self.stepping_back {
+            true => (0, 0),
+            false => (self.target(rtt).saturating_add(seen.waiting), spare),
         };
-        let keep = if now >= slot.deadline() { 0 } else { target };
+        let keep = if now >= slot.deadline() { 0 } else { target.max(spare) };
         self.removed += slot.shed(keep);
+        self.notice(slot, now);
         let balance = slot.balance();
-        let first = if self.phase == (Phase::New { eager: true }) { FIRST_WANT } else { 0 };
+        let at_least = match self.phase {
+            Phase::New { eager: true } => FIRST_WANT,
+            Phase::New { eager: false } | Phase::Active | Phase::Idle if tried => spare,
+            Phase::New { eager: false } | Phase::Active | Phase::Idle => 0,
+        };
         let ask = Ask {
             spent_total: self.installed - self.removed - balance.total() - self.forgotten,
             held: balance.total(),
-            want: target.max(first).saturating_sub(balance.free).min(lessor_protocol::PERMITS_MAX),
+            want: target.max(at_least).saturating_sub(balance.free).min(lessor_protocol::PERMITS_MAX),
             waiting: seen.waiting,
+            quiet: self.emptied.map_or(Duration::ZERO, |emptied| now.since(emptied)),
             demand_milli: self.demand.milli(),
         };
         self.asked = Some((now, ask));
         ask
+    }
+
+    /// Whether nobody has tried for a term, and for so long that at the last known demand somebody would have.
+    fn is_idle_for_good(&self, now: Moment) -> bool {
+        let silent = now.since(self.tried);
+        silent >= self.horizon && mean(self.demand.milli(), silent) >= SILENT_CALLS * PERMIT
     }
 
     /// Whether callers wait, permits are in hand, and yet nothing was spent for so long that it should all go back
@@ -214,8 +268,11 @@ impl Refill {
         let deadline = terms.holder_end(first_sent, grant.term);
         self.removed += slot.install(grant.permits, ask.held - grant.kept, deadline);
         self.installed += grant.permits;
+        if grant.permits > 0 {
+            self.emptied = None;
+        }
         if !grant.term.is_zero() {
-            self.term = grant.term;
+            (self.term, self.horizon) = (grant.term, grant.horizon.min(grant.term));
         }
         let pause = if self.stepping_back { self.term } else { Duration::ZERO };
         if self.stepping_back {
@@ -268,6 +325,11 @@ impl Refill {
     fn asked_at(&self) -> Moment {
         self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
     }
+}
+
+/// How long what is in hand must last, or more is asked for.
+fn low_water_span(rtt: Duration) -> Duration {
+    rtt * LOW_WATER_RTTS + GUARD
 }
 
 /// A number of [`PATIENCE_TERMS`].

@@ -6,6 +6,7 @@ use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
 use crate::shared::Shared;
 use crate::transport::{ExchangeError, Transport, excerpt};
+use lessor_protocol::lease::millis_up;
 use lessor_protocol::wire::{
     ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, SpentBody, code,
 };
@@ -115,11 +116,14 @@ impl Refiller {
         }
         let (mut due, mut next) = (vec![], Moment::NEVER);
         for pool in self.shared.pools() {
-            let refill = pool.refill();
-            if now >= refill.not_before() {
-                pool.listen(true);
-            } else {
+            let mut refill = pool.refill();
+            refill.notice(pool.slot(), now);
+            if now < refill.not_before() {
                 next = next.min(refill.not_before());
+            }
+            pool.set_low_water(refill.nudge_below(now, self.rtt));
+            if refill.listens(pool.slot(), now) {
+                pool.listen(true);
             }
             let when = refill.due(pool.slot(), pool.seen(), now, self.rtt);
             drop(refill);
@@ -139,7 +143,7 @@ impl Refiller {
             .iter()
             .map(|pool| {
                 pool.listen(false);
-                let ask = pool.refill().write(pool.slot(), pool.seen(), first_sent);
+                let ask = pool.refill().write(pool.slot(), pool.seen(), first_sent, self.rtt);
                 AskBody::of(&pool.name.limit, pool.name.key.as_deref(), ask)
             })
             .collect();
@@ -153,7 +157,8 @@ impl Refiller {
 
     async fn send(&mut self, asks: Vec<AskBody>) -> Result<LeasesResponse, ExchangeError> {
         self.seq += 1;
-        let request = LeasesRequest { node: self.node.clone(), session: self.session, seq: self.seq, asks };
+        let (node, rtt_ms) = (self.node.clone(), millis_up(self.rtt));
+        let request = LeasesRequest { node, session: self.session, seq: self.seq, rtt_ms, asks };
         let sent = CLOCK.now();
         let response = self.transport.leases(&request).await?;
         let took = CLOCK.now().since(sent);
@@ -181,8 +186,8 @@ impl Refiller {
         let now = CLOCK.now();
         let mut refill = pool.refill();
         let belief = refill.believe(pool.slot(), grant, self.terms, first_sent, now, self.dice.u64(..));
-        pool.set_low_water(refill.low_water(self.rtt));
-        pool.listen(refill.not_before() <= now);
+        pool.set_low_water(refill.nudge_below(now, self.rtt));
+        pool.listen(refill.listens(pool.slot(), now));
         drop(refill);
         match belief {
             Belief::Installed => {

@@ -15,6 +15,9 @@ pub struct Ask {
     pub want: u64,
     /// Of those, permits that callers are queueing for right now.
     pub waiting: u64,
+    /// For how long nothing was left to spend when this was written: all of `spent_total` was spent before that. Zero
+    /// if anything is held.
+    pub quiet: Duration,
     /// How fast it tries to spend, refused attempts included, in permits per 1,000 s.
     pub demand_milli: u64,
 }
@@ -37,6 +40,9 @@ pub struct Grant {
     pub permits: u64,
     /// How long all of it lasts, from the moment the ask was first sent. Whole milliseconds.
     pub term: Duration,
+    /// Hold what is likely to be spent in this time, and give back the rest: shorter than the term where permits are
+    /// scarce, and where little demand is worth a long lease.
+    pub horizon: Duration,
     /// The most one call can ever take from this pool.
     pub ceiling: u64,
     /// Do not ask for more sooner than this after the answer, unless there is something to give back.

@@ -12,15 +12,21 @@ pub const MILLI: u64 = 1_000;
 /// three deviations are missed once in 740 terms; a larger stock would sit idle, a smaller one run dry sooner.
 const DEVIATIONS: u64 = 3;
 
+/// Parts of a permit in which averages are counted: milli-permits a second · nanoseconds.
+pub const PERMIT: u128 = 1_000_000_000_000;
+
+/// What a demand of `demand_milli` permits per 1,000 s spends in `span` on average, in parts of a permit.
+pub fn mean(demand_milli: u64, span: Duration) -> u128 {
+    u128::from(demand_milli) * u128::from(nanos(span))
+}
+
 /// What a demand of `demand_milli` permits per 1,000 s spends in `term` at most, nearly always: the mean, rounded
 /// to the nearest, plus a safety stock of three standard deviations.
 ///
 /// Demand below a tenth of a permit a term needs nothing: that node asks when it must, rather than holding one
 /// permit in a hundred terms for the call that may come.
 pub fn need(demand_milli: u64, term: Duration) -> u64 {
-    // permits · 10^12 = milli-permits a second · nanoseconds
-    let scaled = u128::from(demand_milli) * u128::from(nanos(term));
-    const PERMIT: u128 = 1_000_000_000_000;
+    let scaled = mean(demand_milli, term);
     if scaled * 10 < PERMIT {
         return 0;
     }

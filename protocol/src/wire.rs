@@ -25,6 +25,9 @@ pub struct LeasesRequest<A = AskBody> {
     pub session: u64,
     /// Rises with every exchange of the session. A repeated one gets the same grants again.
     pub seq: u64,
+    /// How long an exchange takes, as the node has measured it, rounded up. Leases outlast a few of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rtt_ms: u64,
     /// At most [`ASKS_MAX`], each for another pool.
     pub asks: Vec<A>,
 }
@@ -43,6 +46,9 @@ pub struct AskBody {
     pub held: u64,
     /// Permits wanted on top.
     pub want: u64,
+    /// For how long nothing has been left to spend, rounded down.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub quiet_ms: u64,
     /// Permits a second, rounded up.
     #[serde(default)]
     pub demand: u64,
@@ -75,6 +81,9 @@ pub struct GrantBody {
     pub held: u64,
     /// How long all of it lasts, counted from the first sending of the ask.
     pub term_ms: u64,
+    /// For how long to hold permits in advance; the term if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon_ms: Option<u64>,
     /// The most one call can ever take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<u64>,
@@ -182,6 +191,7 @@ impl AskBody {
             held: self.held,
             want: self.want,
             waiting: self.waiting,
+            quiet: Duration::from_millis(self.quiet_ms),
             demand_milli: self.demand.saturating_mul(MILLI),
         }
     }
@@ -207,6 +217,7 @@ impl AskBody {
             spent_total: ask.spent_total,
             held: ask.held,
             want: ask.want,
+            quiet_ms: u64::try_from(ask.quiet.as_millis()).unwrap_or(u64::MAX),
             demand: ask.demand_milli.div_ceil(MILLI),
             waiting: ask.waiting,
         }
@@ -222,6 +233,7 @@ impl GrantBody {
                 permits: grant.permits,
                 held: grant.kept,
                 term_ms: u64::try_from(whole_millis(grant.term).as_millis()).unwrap_or(u64::MAX),
+                horizon_ms: Some(millis_up(grant.horizon)),
                 ceiling: Some(grant.ceiling),
                 ask_after_ms: millis_up(grant.ask_after),
                 retry_after_ms: grant.retry_after.map(millis_up),
@@ -262,6 +274,7 @@ impl GrantBody {
                 kept: self.held,
                 permits: self.permits,
                 term: Duration::from_millis(self.term_ms),
+                horizon: Duration::from_millis(self.horizon_ms.unwrap_or(self.term_ms)),
                 ceiling: self.ceiling.unwrap_or(crate::PERMITS_MAX),
                 ask_after: Duration::from_millis(self.ask_after_ms),
                 retry_after,

@@ -246,7 +246,7 @@ impl World {
         let asker = &mut self.nodes[node];
         let seen = Seen { refused: asker.refused, waiting };
         let _ = asker.refill.due(&asker.slot, seen, now, RTT);
-        let ask = asker.refill.write(&asker.slot, seen, now);
+        let ask = asker.refill.write(&asker.slot, seen, now, RTT);
         asker.seq += 1;
         asker.first_sent = now;
         asker.asking = true;
@@ -255,7 +255,7 @@ impl World {
 
     fn arrive(&mut self, message: Message) {
         let Message { node, session, seq, ask } = message;
-        let holder = Holder { id: session, weight: 1 };
+        let holder = Holder { id: session, weight: 1, rtt: Duration::ZERO };
         let answer = self.pool.renew(self.allocator_now(), holder, seq, ask);
         self.replies.push(Reply { node, session, seq, answer });
     }

@@ -89,10 +89,11 @@ fn a_killed_allocator_comes_back_in_quarantine_and_then_lends_again() {
 
 #[test]
 fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
-    let allocator = Allocator::start(&CONFIG.replace("limit = 100", "limit = 20"), "127.0.0.1:0", true);
+    let allocator = Allocator::start(&CONFIG.replace("limit = 100", "limit = 600"), "127.0.0.1:0", true);
     let mut sleeper = node(&allocator, "sleeper");
-    // It has demand, so it holds a few of the 20 permits when it is stopped.
-    let first = sleeper.acquire(10, 2_000);
+    // It has demand, so it holds a few of the 600 permits when it is stopped.
+    sleeper.begin(300);
+    let first = sleeper.answer();
     let held = sleeper.available();
     sleeper.running.signal(Signal::STOP);
     assert!(held > 2, "stopped with {held} in hand: the test would prove nothing");
@@ -100,10 +101,10 @@ fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
     let mut other = node(&allocator, "other");
     other.begin(3_000);
     let others = other.answer();
-    sleeper.running.tell("spend 50");
+    sleeper.running.tell("spend 1500");
     sleeper.running.signal(Signal::CONT);
     let woken = sleeper.answer();
-    judge_by(20, [first, others, woken]);
+    judge_by(600, [first, others, woken]);
 }
 
 #[test]

@@ -139,7 +139,6 @@ fn the_last_permits_go_where_they_are_asked_for() {
 
 /// A node that is further away than a lease is long never gets a permit, and burns what it is lent.
 #[test]
-#[ignore = "a bug: the term (33 ms here) knows nothing of the round trip"]
 fn a_node_far_away_is_served() {
     let latency = Latency { one_way: 25 * MILLI, jitter: 0 };
     let figures =
@@ -158,7 +157,6 @@ fn callers_that_want_the_whole_limit_take_turns() {
 
 /// A caller that tries now and then, and never comes back within milliseconds, finds the slot empty each time.
 #[test]
-#[ignore = "a bug: a demand of less than a tenth of a permit a term is never lent any"]
 fn a_rare_caller_that_only_tries_is_served_sometimes() {
     let rare = setup("sliding_window 10/1s");
     let figures = run(Setup { nodes: 1, demand: 0.5, lasts: 600 * SECOND, ..rare }).expect("clean").figures;

@@ -25,12 +25,21 @@ fn millis(millis: u64) -> Moment {
 }
 
 fn caller(seq: u64) -> Caller {
-    Caller { node: NodeName::try_new("node-1").expect("valid"), session: 1, seq }
+    Caller { node: NodeName::try_new("node-1").expect("valid"), session: 1, seq, rtt: Duration::ZERO }
 }
 
 fn ask(limit: &str, key: Option<&str>, spent_total: u64, held: u64, want: u64) -> Entry {
     let key = key.map(str::to_owned);
-    Entry::Ask(AskBody { limit: limit.to_owned(), key, spent_total, held, want, demand: 0, waiting: want })
+    Entry::Ask(AskBody {
+        limit: limit.to_owned(),
+        key,
+        spent_total,
+        held,
+        want,
+        demand: 0,
+        quiet_ms: 0,
+        waiting: want,
+    })
 }
 
 /// What every pool looks like.
@@ -160,7 +169,7 @@ fn the_same_calls_get_the_same_answers() {
         let mut answers = vec![];
         for step in 0..2_000u64 {
             let node = NodeName::try_new(&format!("big-{}", step % 7)).expect("valid");
-            let caller = Caller { node, session: 1, seq: step };
+            let caller = Caller { node, session: 1, seq: step, rtt: Duration::ZERO };
             let key = (step * 7919 % 50).to_string();
             let asks = [ask("vendor/rest", None, 0, 0, step % 9), ask("export", Some(&key), 0, 0, 1)];
             answers.push(allocator.leases(millis(step), &caller, &asks));
@@ -294,6 +303,7 @@ impl Nodes {
             node: NodeName::try_new(&format!("node-{}", place.node)).expect("valid"),
             session: 1,
             seq,
+            rtt: Duration::ZERO,
         };
         let name = |place: Place| ["sliding", "fixed", "bucket", "all", "nothing"][place.limit];
         let key = |place: Place| place.key.map(|key| key.to_string());

@@ -10,9 +10,15 @@ use lessor_protocol::{NodeName, PERMITS_MAX};
 use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
+use std::time::Duration;
 
-const LEASES: Shape =
-    &[("node", Kind::Text), ("session", Kind::Number), ("seq", Kind::Number), ("asks", Kind::List)];
+const LEASES: Shape = &[
+    ("node", Kind::Text),
+    ("session", Kind::Number),
+    ("seq", Kind::Number),
+    ("rtt_ms", Kind::OptionalNumber),
+    ("asks", Kind::List),
+];
 
 const ASK: Shape = &[
     ("limit", Kind::Text),
@@ -20,6 +26,7 @@ const ASK: Shape = &[
     ("spent_total", Kind::Number),
     ("held", Kind::Number),
     ("want", Kind::Number),
+    ("quiet_ms", Kind::OptionalNumber),
     ("demand", Kind::OptionalNumber),
     ("waiting", Kind::OptionalNumber),
 ];
@@ -38,18 +45,19 @@ pub(super) struct Exchange {
 /// The exchange in `body`.
 pub(super) fn leases(body: &[u8]) -> Result<Exchange, Problem> {
     let (head, asks) = match serde_json::from_slice::<LeasesRequest>(body) {
-        Ok(LeasesRequest { node, session, seq, asks }) => {
-            ((node, session, seq), asks.into_iter().map(Entry::Ask).collect::<Vec<Entry>>())
+        Ok(LeasesRequest { node, session, seq, rtt_ms, asks }) => {
+            ((node, session, seq, rtt_ms), asks.into_iter().map(Entry::Ask).collect::<Vec<Entry>>())
         }
         Err(_) => one_by_one(body)?,
     };
     check_count("asks", asks.len())?;
-    let (node, session, seq) = head;
-    let caller = caller(&node, session, seq)?;
+    let (node, session, seq, rtt_ms) = head;
+    let rtt = Duration::from_millis(rtt_ms);
+    let caller = Caller { rtt, ..caller(&node, session, seq)? };
     Ok(Exchange { caller, asks })
 }
 
-type Head = (String, u64, u64);
+type Head = (String, u64, u64, u64);
 
 /// The same, when something in it is wrong: with it, or with single entries.
 fn one_by_one(body: &[u8]) -> Result<(Head, Vec<Entry>), Problem> {
@@ -57,7 +65,7 @@ fn one_by_one(body: &[u8]) -> Result<(Head, Vec<Entry>), Problem> {
     // Before any of them is looked at.
     check_count("asks", request.asks.len())?;
     let asks = request.asks.into_iter().map(|ask| entry(ask.get()));
-    Ok(((request.node, request.session, request.seq), asks.collect()))
+    Ok(((request.node, request.session, request.seq, request.rtt_ms), asks.collect()))
 }
 
 fn entry(text: &str) -> Entry {
@@ -159,5 +167,5 @@ fn caller(node: &str, session: u64, seq: u64) -> Result<Caller, Problem> {
     }
     let wrong = |error| Problem::invalid("node", format!("node {error}"));
     let node = NodeName::try_new(node).map_err(wrong)?;
-    Ok(Caller { node, session, seq })
+    Ok(Caller { node, session, seq, rtt: Duration::ZERO })
 }

@@ -39,7 +39,7 @@ fn key(text: &str) -> Option<Key> {
     Some(Key::try_new(text).expect("valid"))
 }
 
-const A: Holder = Holder { id: LesseeId(1), weight: 1 };
+const A: Holder = Holder { id: LesseeId(1), weight: 1, rtt: Duration::ZERO };
 
 /// Asks for `want` permits of `key`, having spent `spent_total`. Returns how many were granted.
 fn ask(limit: &mut Limit, at: u64, key: &str, seq: u64, spent_total: u64, want: u64) -> Result<u64, Wrong> {

@@ -1,12 +1,14 @@
 //! Lending from a pool: sizes a grant against what is left and what others need, charges it to every rule, and
 //! dates the lease that holds it.
 
+use super::lessee::Lessee;
 use super::{LesseeId, Pool};
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::{Ledger, Pace};
-use crate::sizing::{self, Claim, Supply};
-use lessor_protocol::sizing::need;
-use lessor_protocol::{Ask, Grant, Moment};
+use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
+use lessor_protocol::lease::whole_millis;
+use lessor_protocol::sizing::{PERMIT, mean, need};
+use lessor_protocol::{Ask, Grant, Moment, Terms};
 use std::time::Duration;
 
 /// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
@@ -17,30 +19,79 @@ pub const LEASE_MAX: u64 = u32::MAX as u64;
 /// all nodes ask equally often, so that shares do not depend on who asks more.
 const POLLS_PER_TERM: u32 = 4;
 
+/// Permits that somebody may want beyond what demand and queue explain: a first lease, and a spare permit.
+const UNEXPLAINED: u64 = 8;
+
+/// When permits are scarce, what somebody holds should last until it can ask this often.
+const BARE_POLLS: u32 = 6;
+
 /// Shortest time between two asks when permits are scarce.
-const POLL_MIN: Duration = Duration::from_millis(5);
+const POLL_MIN: Duration = Duration::from_millis(10);
 
 impl Pool {
     /// Sizes a grant, charges it, and dates the lease that holds it.
     pub(super) fn lend(&mut self, id: LesseeId, ask: &Ask, newcomer: bool) -> Grant {
-        let term = self.term();
+        let term = self.term(self.lessees[&id].term);
         let kept = self.lessees[&id].outstanding;
-        let mine = Claim { need: self.need(ask.demand_milli, ask.waiting), weight: self.lessees[&id].weight };
         let others = self.other_claims(id);
         let (supply, pace) = self.supply();
-        let mut want = ask.want.min(LEASE_MAX.saturating_sub(kept));
+        let mut asker = self.asker(id, ask);
         if newcomer {
-            want = want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
+            asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
         if term.is_zero() {
-            want = 0;
+            asker.want = 0;
         }
-        let sized = sizing::grant(want, mine, &others, supply);
-        self.charge(id, sized.permits, term);
-        let scarce = sized.scarce || (term.is_zero() && ask.want > 0);
-        let (ask_after, retry_after) = if scarce { self.next_chance(pace) } else { (Duration::ZERO, None) };
-        let retry_after = if sized.permits < ask.want { retry_after } else { None };
-        Grant { kept, permits: sized.permits, term, ceiling: self.ceiling(), ask_after, retry_after }
+        let Sized { permits, state } = sizing::grant(asker, &others, supply);
+        let term = self.term(self.worth(id, ask, kept + permits, state));
+        self.charge(id, permits, term);
+        let scarce = match state {
+            State::Trickle => permits < ask.want,
+            State::Rich | State::Drain { .. } => permits == 0 && ask.want > 0,
+        };
+        let (ask_after, retry_after) =
+            if scarce { self.next_chance(id, pace) } else { (Duration::ZERO, None) };
+        let horizon = self.horizon(id, state).min(term);
+        Grant { kept, permits, term, horizon, ceiling: self.ceiling(), ask_after, retry_after }
+    }
+
+    /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may
+    /// last as long as it takes: each renewal is an exchange, and a surplus of that size hurts nobody.
+    fn worth(&self, id: LesseeId, ask: &Ask, permits: u64, state: State) -> Duration {
+        let term = self.lessees[&id].term;
+        let plenty = state == State::Rich && self.available().saturating_mul(2) >= self.ceiling();
+        if !plenty || ask.waiting > 0 {
+            return term;
+        }
+        let lasts = u128::from(permits) * PERMIT / u128::from(ask.demand_milli.max(1));
+        let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
+        whole_millis(lasts.clamp(term, Terms::TERM_MAX))
+    }
+
+    /// For how long a lessee should hold permits in advance.
+    fn horizon(&self, id: LesseeId, state: State) -> Duration {
+        let term = self.lessees[&id].term;
+        match state {
+            State::Rich => term,
+            State::Drain { lasts } => lasts.min(term),
+            State::Trickle => BARE_POLLS * poll(term),
+        }
+    }
+
+    fn asker(&self, id: LesseeId, ask: &Ask) -> Asker {
+        let lessee = &self.lessees[&id];
+        let kept = lessee.outstanding;
+        // What demand and queue do not explain is a need all the same: nobody gets more by saying less.
+        let explained = need(ask.demand_milli, lessee.term).saturating_add(ask.waiting + UNEXPLAINED);
+        let unexplained = ask.want.saturating_add(kept).saturating_sub(explained);
+        // What is in hand is too little for whoever waits in spite of it.
+        let holds = if ask.waiting > 0 { 0 } else { kept };
+        let claim = self.claim(ask.demand_milli, ask.waiting.saturating_add(unexplained));
+        Asker {
+            want: ask.want.min(LEASE_MAX.saturating_sub(kept)),
+            claim: Claim { weight: lessee.weight, holds, ..claim },
+            since: self.now.since(lessee.lent).min(self.term),
+        }
     }
 
     fn charge(&mut self, id: LesseeId, permits: u64, term: Duration) {
@@ -52,6 +103,9 @@ impl Pool {
         self.books.granted += permits;
         self.books.outstanding += permits;
         lessee.outstanding += permits;
+        if permits > 0 {
+            lessee.lent = self.now;
+        }
         if lessee.outstanding > 0 && !term.is_zero() {
             self.ends.remove(&(lessee.end, id));
             // Never earlier than before: until the node hears of it, the old end is the one it goes by.
@@ -60,15 +114,11 @@ impl Pool {
         }
     }
 
-    /// How long a lease that is made now may last: zero if none would end in time.
-    fn term(&self) -> Duration {
+    /// How long a lease of `term` that is made now may last: zero if none would end in time.
+    fn term(&self, term: Duration) -> Duration {
         let end = self.ledgers.iter().filter_map(|ledger| ledger.lease_end()).min();
         let fits = end.map_or(Duration::MAX, |end| self.plan.terms.term_until(self.now, end));
-        self.term.min(fits)
-    }
-
-    fn need(&self, demand_milli: u64, waiting: u64) -> u64 {
-        need(demand_milli, self.term).saturating_add(waiting)
+        term.min(fits)
     }
 
     fn other_claims(&self, id: LesseeId) -> Vec<Claim> {
@@ -77,43 +127,64 @@ impl Pool {
             .lessees
             .iter()
             .filter(|&(&other, lessee)| other != id && self.now.since(lessee.answered) <= active);
-        others
-            .map(|(_, lessee)| Claim {
-                need: self.need(lessee.demand_milli, lessee.waiting),
-                weight: lessee.weight,
-            })
-            .filter(|claim| claim.need > 0)
-            .collect()
+        others.map(|(_, lessee)| self.likely_claim(lessee)).filter(|claim| claim.need > 0).collect()
+    }
+
+    /// The claim of a lessee that said its demand a while ago: it has spent since.
+    fn likely_claim(&self, lessee: &Lessee) -> Claim {
+        let spent = need(lessee.demand_milli, self.now.since(lessee.answered));
+        let holds = lessee.outstanding.saturating_sub(spent);
+        Claim { weight: lessee.weight, holds, ..self.claim(lessee.demand_milli, lessee.waiting) }
+    }
+
+    /// The claim of somebody with that demand, and a queue on top, who holds nothing.
+    fn claim(&self, demand_milli: u64, queue: u64) -> Claim {
+        Claim {
+            mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),
+            need: need(demand_milli, self.term).saturating_add(queue),
+            bare: need(demand_milli, BARE_POLLS * poll(self.term)).saturating_add(queue),
+            weight: 1,
+            holds: 0,
+        }
     }
 
     /// What can be shared out now, and the pace at which if the pool eases off.
     fn supply(&mut self) -> (Supply, Option<Pace>) {
-        let left = self.available();
-        let arriving = |ledger: &dyn Ledger| ledger.available().saturating_add(ledger.arriving(self.term));
-        let within_term = self.ledgers.iter().map(|ledger| arriving(ledger.as_ref())).min().unwrap_or(0);
+        let (left, term) = (self.available(), self.term);
+        let with_arriving = |span| {
+            let by_then = |ledger: &dyn Ledger| ledger.available().saturating_add(ledger.arriving(span));
+            self.ledgers.iter().map(|ledger| by_then(ledger.as_ref())).min().unwrap_or(0)
+        };
         let low = u128::from(left) * 100 < u128::from(self.ceiling()) * u128::from(LOW_WATER_PERCENT);
         let pace = if self.plan.ease_off && low {
             self.ledgers.iter().filter_map(|ledger| ledger.pace()).reduce(Pace::slower)
         } else {
             None
         };
-        let left = match pace {
-            Some(pace) => self.pacer.lendable(self.now, left, pace, self.term),
+        let sustained = self.ledgers.iter().map(|ledger| ledger.sustained(term)).min().unwrap_or(0);
+        let supply = match pace {
+            Some(pace) => {
+                let left = self.pacer.lendable(self.now, left, pace, term);
+                let within_term = left.saturating_add(pace.within(term));
+                // What eases off is a trickle, however full.
+                Supply { left, soon: left, within_term, sustained, term, poll: poll(term) }
+            }
             None => {
+                let (soon, within_term) = (with_arriving(poll(term)) - left, with_arriving(term));
                 self.pacer = Pacer::Free;
-                left
+                Supply { left, soon, within_term, sustained, term, poll: poll(term) }
             }
         };
-        (Supply { left, within_term }, pace)
+        (supply, pace)
     }
 
     /// When to ask again, and when there will be a permit, for somebody who got less than wanted.
-    fn next_chance(&self, pace: Option<Pace>) -> (Duration, Option<Duration>) {
-        let poll = (self.term / POLLS_PER_TERM).max(POLL_MIN);
+    fn next_chance(&self, id: LesseeId, pace: Option<Pace>) -> (Duration, Option<Duration>) {
+        let term = self.lessees[&id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
-        let retry_after = self.ready_at(1).map(|ready| ready.since(self.now).max(paced).max(poll));
+        let retry_after = self.ready_at(1).map(|ready| ready.since(self.now).max(paced).max(poll(term)));
         // Others may give back sooner: nobody waits longer than a term to look.
-        let ask_after = retry_after.unwrap_or(Duration::MAX).min(self.term.max(poll));
+        let ask_after = retry_after.unwrap_or(Duration::MAX).min(term.max(poll(term)));
         (ask_after, retry_after)
     }
 
@@ -126,4 +197,9 @@ impl Pool {
         }
         Some(ready)
     }
+}
+
+/// Time between two asks of somebody who found too little, where leases last for `term`.
+fn poll(term: Duration) -> Duration {
+    (term / POLLS_PER_TERM).max(POLL_MIN)
 }

@@ -2,6 +2,7 @@
 
 use lessor_protocol::{Answer, Ask, Moment};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Names a session to its pools. The allocator draws one for each (node, session).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +21,10 @@ pub(super) struct Lessee {
     pub seq: u64,
     pub answer: Answer,
     pub answered: Moment,
+    /// How long its leases last where nothing clips them.
+    pub term: Duration,
+    /// When it last got something.
+    pub lent: Moment,
     /// The highest total it reported.
     pub spent: u64,
     /// Lent to it and not accounted for; live until `end`.
@@ -63,6 +68,8 @@ impl Lessee {
     pub(super) fn new(weight: u64, now: Moment) -> Self {
         Lessee {
             weight,
+            term: Duration::ZERO,
+            lent: Moment::ORIGIN,
             seq: 0,
             answer: NOTHING,
             answered: now,
@@ -148,9 +155,10 @@ impl Lessee {
 const NOTHING: Answer = Answer::Grant(lessor_protocol::Grant {
     kept: 0,
     permits: 0,
-    term: std::time::Duration::ZERO,
+    term: Duration::ZERO,
+    horizon: Duration::ZERO,
     ceiling: 0,
-    ask_after: std::time::Duration::ZERO,
+    ask_after: Duration::ZERO,
     retry_after: None,
 });
 

@@ -20,7 +20,7 @@ use crate::pacing::Pacer;
 use crate::rules::{self, Ledger};
 use lessee::Lessee;
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, RefusalReason, Rule};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, RefusalReason, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,10 @@ use std::time::Duration;
 /// A lessee counts among those who share for this many terms after its last ask. Whoever holds or wants
 /// permits asks at least once a term.
 const ACTIVE_TERMS: u32 = 3;
+
+/// A lease lasts at least this many round trips of its holder: one is gone when it arrives, and the renewal must be
+/// answered before the end. It bounds what distance can do; more would burn more when a node far away dies.
+const RTTS_PER_TERM: u32 = 4;
 
 /// A session is remembered at least this long. One that is forgotten must start again from zero, which costs its
 /// node an exchange: not each time that a user pauses for a few seconds. Longer would keep more pools of keys.
@@ -98,6 +102,7 @@ impl Pool {
             self.admit(holder, &ask)?;
         }
         self.settle(holder.id, &ask)?;
+        self.meet(holder);
         let grant = self.lend(holder.id, &ask, newcomer);
         self.record(holder, seq, &ask, grant);
         self.audit();
@@ -224,8 +229,10 @@ impl Pool {
         if lessee.outstanding == 0 {
             self.ends.remove(&(lessee.end, id));
         }
+        // What was still unspent when the last report was written was spent after it.
+        let at = self.now.before(self.plan.terms.surely(ask.quiet)).max(lessee.answered);
         for ledger in &mut self.ledgers {
-            ledger.settle(settlement.spent, self.now);
+            ledger.settle(settlement.spent, at);
             ledger.release(settlement.returned);
             for credit in &settlement.credits {
                 ledger.credit(credit.permits, credit.at);
@@ -238,9 +245,15 @@ impl Pool {
         Ok(())
     }
 
+    /// Believes who it is and how far away.
+    fn meet(&mut self, holder: Holder) {
+        let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(Terms::TERM_MAX);
+        let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
+        (lessee.weight, lessee.term) = (holder.weight, whole_millis(term));
+    }
+
     fn record(&mut self, holder: Holder, seq: u64, ask: &Ask, grant: Grant) {
         let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
-        lessee.weight = holder.weight;
         lessee.seq = seq;
         lessee.answer = Answer::Grant(grant);
         lessee.answered = self.now;

@@ -67,6 +67,8 @@ pub struct Holder {
     pub id: LesseeId,
     /// Its weight from the limit's configuration, at least 1.
     pub weight: u64,
+    /// How long an exchange takes from where it is, as it says.
+    pub rtt: Duration,
 }
 
 /// A look at a pool.

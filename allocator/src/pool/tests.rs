@@ -31,11 +31,11 @@ fn pool(rules: Vec<Rule>) -> Pool {
     Pool::new(plan(rules), millis(0))
 }
 
-const A: Holder = Holder { id: LesseeId(1), weight: 1 };
-const B: Holder = Holder { id: LesseeId(2), weight: 1 };
+const A: Holder = Holder { id: LesseeId(1), weight: 1, rtt: Duration::ZERO };
+const B: Holder = Holder { id: LesseeId(2), weight: 1, rtt: Duration::ZERO };
 
 fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
-    Ask { spent_total, held, want: waiting, waiting, demand_milli: 0 }
+    Ask { spent_total, held, want: waiting, waiting, demand_milli: 0, quiet: Duration::ZERO }
 }
 
 fn grant(answer: Result<Answer, AskError>) -> Grant {
@@ -197,7 +197,7 @@ fn after_a_loss_nothing_is_lent_until_nobody_can_be_spending() {
 fn sessions_are_bounded_and_idle_ones_make_room() {
     let plan = Plan { lessees_max: 2, ..(*plan(vec![sliding(10, SECOND)])).clone() };
     let mut pool = Pool::new(Arc::new(plan), millis(0));
-    let holder = |id| Holder { id: LesseeId(id), weight: 1 };
+    let holder = |id| Holder { id: LesseeId(id), weight: 1, rtt: Duration::ZERO };
     grant(pool.renew(millis(0), holder(1), 1, ask(0, 0, 1)));
     grant(pool.renew(millis(0), holder(2), 1, ask(0, 0, 1)));
     assert_eq!(pool.renew(millis(1), holder(3), 1, ask(0, 0, 1)), Err(AskError::Full { max: 2 }));

@@ -86,6 +86,10 @@ impl Ledger for FixedLedger {
         0
     }
 
+    fn sustained(&self, span: Duration) -> u64 {
+        Pace { permits: self.limit, over: self.per }.within(span)
+    }
+
     fn pace(&self) -> Option<Pace> {
         let over = nanos(self.boundary(self.now).since(self.now)).max(1);
         Some(Pace { permits: self.available(), over })

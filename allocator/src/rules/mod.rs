@@ -33,7 +33,7 @@ pub trait Ledger: Debug {
     /// Lends `permits`, at most [`Ledger::available`].
     fn charge(&mut self, permits: u64);
 
-    /// `permits` that were lent were spent, at `at` at the latest; the ledger has been advanced to `at`.
+    /// `permits` that were lent were spent, at `at` at the latest; the ledger has been advanced to `at` or further.
     fn settle(&mut self, permits: u64, at: Moment);
 
     /// `permits` that were lent came back unspent.
@@ -48,6 +48,9 @@ pub trait Ledger: Debug {
 
     /// Permits that become available by themselves within `span`, as far as can be told now.
     fn arriving(&self, span: Duration) -> u64;
+
+    /// Permits that it lends in `span` on average for as long as all are wanted.
+    fn sustained(&self, span: Duration) -> u64;
 
     /// The fastest constant rate at which what is left can be lent without running dry, as permits over a span.
     /// `None` where the rule does not ease off.
@@ -83,6 +86,12 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// Permits in `span`.
+    pub fn within(self, span: Duration) -> u64 {
+        let permits = u128::from(self.permits) * span.as_nanos() / u128::from(self.over.max(1));
+        u64::try_from(permits).unwrap_or(u64::MAX)
+    }
+
     /// The slower of two.
     pub fn slower(self, other: Pace) -> Pace {
         let faster = u128::from(self.permits) * u128::from(other.over)

@@ -16,6 +16,10 @@ use std::time::Duration;
 /// thousandth of the window. More would cost memory (16 bytes each, only while busy), fewer would cost quota.
 const SUB_WINDOWS: u64 = 512;
 
+/// Easing off plans this part of a window ahead, or until the first charge ends. What is left then is spread over so
+/// long: further ahead it would sit unused where permits come back all the time, nearer it would not ease.
+const PLAN_PARTS: u64 = 30;
+
 /// The books of a sliding window.
 #[derive(Clone, Debug)]
 pub struct SlidingLedger {
@@ -88,11 +92,14 @@ impl Ledger for SlidingLedger {
             return;
         }
         self.outstanding -= permits;
-        self.settled_sum += permits;
         let index = self.slot_of(at);
-        match self.settled.back_mut() {
-            Some(last) if last.index >= index => last.permits += permits,
-            _ => self.settled.push_back(Slot { index, permits }),
+        if self.end_of(index) <= self.now {
+            return;
+        }
+        self.settled_sum += permits;
+        match self.settled.binary_search_by_key(&index, |slot| slot.index) {
+            Ok(place) => self.settled[place].permits += permits,
+            Err(place) => self.settled.insert(place, Slot { index, permits }),
         }
     }
 
@@ -136,16 +143,25 @@ impl Ledger for SlidingLedger {
         self.settled.iter().take_while(|slot| self.end_of(slot.index) <= until).map(|slot| slot.permits).sum()
     }
 
-    /// What is left must last until charges end, and what ends must last until more end: the slowest of these.
+    fn sustained(&self, span: Duration) -> u64 {
+        Pace { permits: self.limit, over: self.window }.within(span)
+    }
+
+    /// What is left must last until charges end, and what ends must last until more end: the slowest of these, as
+    /// far ahead as it plans.
     fn pace(&self) -> Option<Pace> {
+        let until = |slot: &Slot| nanos(self.end_of(slot.index).since(self.now)).max(1);
+        let first = self.settled.front().map_or(self.window, until);
+        let horizon = first.max(self.window / PLAN_PARTS).max(1);
         let mut lent = self.available();
-        let mut pace = Pace { permits: lent + self.settled_sum, over: self.window.max(1) };
-        for slot in &self.settled {
-            let over = nanos(self.end_of(slot.index).since(self.now)).max(1);
-            pace = pace.slower(Pace { permits: lent, over });
+        let mut pace: Option<Pace> = None;
+        for slot in self.settled.iter().take_while(|slot| until(slot) <= horizon) {
+            let reached = Pace { permits: lent, over: until(slot) };
+            pace = Some(pace.map_or(reached, |pace| pace.slower(reached)));
             lent += slot.permits;
         }
-        Some(pace)
+        let whole = Pace { permits: lent, over: horizon };
+        Some(pace.map_or(whole, |pace| pace.slower(whole)))
     }
 
     fn lease_end(&self) -> Option<Moment> {
@@ -231,16 +247,40 @@ mod tests {
 
     #[test]
     fn the_pace_is_what_lasts_until_charges_end() {
-        // 4 left; 6 end in 12 ns: 4 per 12 ns is slower than 10 per 512 ns only if it lasts; it does not.
+        // 4 left and nothing ends for 512 ns: 4 per 512 ns. 500 ns later, 6 end in 12 ns: the 4 need last no longer.
         let mut ledger = ledger(10);
         ledger.charge(6);
         ledger.settle(6, at(0));
+        assert_eq!(ledger.pace(), Some(Pace { permits: 4, over: 512 }));
         ledger.advance(at(500));
-        assert_eq!(ledger.pace(), Some(Pace { permits: 10, over: 512 }));
-        // 4 left and nothing ends for 512 ns: 4 per 512 ns.
-        let mut early = self::ledger(10);
-        early.charge(6);
-        early.settle(6, at(0));
-        assert_eq!(early.pace(), Some(Pace { permits: 4, over: 512 }));
+        assert_eq!(ledger.pace(), Some(Pace { permits: 4, over: 12 }));
+        // Where something ends all the time, what is left is spread over a thirtieth of a window, 17 ns.
+        let mut trickle = self::ledger(100);
+        trickle.charge(60);
+        (1..=60).for_each(|nanos| trickle.settle(1, at(nanos)));
+        trickle.advance(at(512));
+        assert_eq!(trickle.pace(), Some(Pace { permits: 40 + 16, over: 17 }));
+    }
+
+    #[test]
+    fn what_was_spent_a_while_ago_is_let_go_as_much_sooner() {
+        let mut ledger = ledger(10);
+        ledger.charge(6);
+        ledger.advance(at(100));
+        ledger.settle(3, at(100));
+        ledger.settle(2, at(40));
+        ledger.settle(1, at(100));
+        assert_eq!((ledger.available(), ledger.outstanding()), (4, 0));
+        ledger.advance(at(551));
+        assert_eq!(ledger.available(), 4);
+        ledger.advance(at(552));
+        assert_eq!(ledger.available(), 6);
+        ledger.advance(at(612));
+        assert_eq!(ledger.available(), 10);
+        // So long ago that it is over: it is not charged at all.
+        ledger.charge(5);
+        ledger.advance(at(2_000));
+        ledger.settle(5, at(1_000));
+        assert!(ledger.is_sound() && ledger.available() == 10);
     }
 }

@@ -125,6 +125,10 @@ impl Ledger for BucketLedger {
         u64::try_from(parts / u128::from(self.per)).unwrap_or(u64::MAX).min(self.capacity - self.level)
     }
 
+    fn sustained(&self, span: Duration) -> u64 {
+        Pace { permits: self.refill, over: self.per }.within(span)
+    }
+
     fn pace(&self) -> Option<Pace> {
         None
     }

@@ -13,18 +13,26 @@ where
 
 #[test]
 fn the_leases_request_is_pinned() {
-    let plain = Ask { spent_total: 4_211, held: 300, want: 900, waiting: 2, demand_milli: 450_000 };
+    let plain = Ask {
+        spent_total: 4_211,
+        held: 300,
+        want: 900,
+        waiting: 2,
+        demand_milli: 450_000,
+        quiet: Duration::from_micros(7_999),
+    };
     let slow = Ask { demand_milli: 1, ..Ask::default() };
     golden(
         &LeasesRequest {
             node: "checkout-7".to_owned(),
             session: 9_007_199_254_740_991,
             seq: 12,
+            rtt_ms: 3,
             asks: vec![AskBody::of("vendor/rest", None, plain), AskBody::of("export", Some("user-42"), slow)],
         },
         concat!(
-            r#"{"node":"checkout-7","session":9007199254740991,"seq":12,"asks":["#,
-            r#"{"limit":"vendor/rest","spent_total":4211,"held":300,"want":900,"demand":450,"waiting":2},"#,
+            r#"{"node":"checkout-7","session":9007199254740991,"seq":12,"rtt_ms":3,"asks":["#,
+            r#"{"limit":"vendor/rest","spent_total":4211,"held":300,"want":900,"quiet_ms":7,"demand":450,"waiting":2},"#,
             r#"{"limit":"export","key":"user-42","spent_total":0,"held":0,"want":0,"demand":1,"waiting":0}]}"#
         ),
     );
@@ -36,6 +44,7 @@ fn the_leases_response_is_pinned() {
         kept: 300,
         permits: 550,
         term: Duration::from_millis(1_000),
+        horizon: Duration::from_micros(499_001),
         ceiling: 9_000,
         ask_after: Duration::from_micros(249_001),
         retry_after: Some(Duration::from_nanos(1)),
@@ -57,7 +66,7 @@ fn the_leases_response_is_pinned() {
         },
         concat!(
             r#"{"epoch":7,"grants":["#,
-            r#"{"limit":"vendor/rest","permits":550,"held":300,"term_ms":1000,"ceiling":9000,"#,
+            r#"{"limit":"vendor/rest","permits":550,"held":300,"term_ms":1000,"horizon_ms":500,"ceiling":9000,"#,
             r#""ask_after_ms":250,"retry_after_ms":1},"#,
             r#"{"limit":"export","key":"user-42","permits":0,"held":0,"term_ms":0,"#,
             r#""retry_after_ms":32000,"refused":"quarantine"},"#,
@@ -83,6 +92,7 @@ fn an_answer_survives_the_wire() {
         kept: 1,
         permits: 2,
         term: Duration::from_millis(33),
+        horizon: Duration::from_millis(20),
         ceiling: 30,
         ask_after: Duration::ZERO,
         retry_after: None,

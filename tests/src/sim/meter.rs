@@ -41,10 +41,12 @@ struct Empty {
 struct HotSpot {
     node: usize,
     since: u64,
-    /// Permits a second that are its share, and how long a term is.
-    share: f64,
     term: u64,
+    /// Calls a second, by node.
+    rates: Vec<f64>,
+    /// When each permit was admitted, there and anywhere.
     admissions: Vec<u64>,
+    all: Vec<u64>,
 }
 
 /// What came of a run. Shares are from 0 to 1.
@@ -106,10 +108,10 @@ impl Meter {
             at.worst_wait = at.worst_wait.max(real - since);
         }
         self.fullness.add(real, permits);
-        if let Some(hot) = &mut self.hot
-            && hot.node == node
-        {
-            hot.admissions.extend((0..permits).map(|_| real));
+        if let Some(hot) = &mut self.hot {
+            let times = (0..permits).map(|_| real);
+            hot.all.extend(times.clone());
+            hot.admissions.extend(times.filter(|_| hot.node == node));
         }
     }
 
@@ -136,19 +138,21 @@ impl Meter {
         }
     }
 
-    /// From now on `node` is the hot spot, and `share` permits a second are its share.
-    pub fn hot_spot(&mut self, real: u64, node: Option<usize>, share: f64, term: u64) {
+    /// From now on `node` is the hot spot, where `rates` are the calls a second of each.
+    pub fn hot_spot(&mut self, real: u64, node: Option<usize>, rates: &[f64], term: u64) {
         if let Some(hot) = self.hot.take()
             && hot.since > 0
         {
             self.catch_up.push(hot.catch_up(real));
         }
-        self.hot = node.map(|node| HotSpot { node, since: real, share, term, admissions: vec![] });
+        let rates = rates.to_vec();
+        let spot = |node| HotSpot { node, since: real, term, rates, admissions: vec![], all: vec![] };
+        self.hot = node.map(spot);
     }
 
     /// What it comes to at `real`, where the limit sustains `sustained` permits a second.
     pub fn figures(&mut self, real: u64, sustained: f64) -> Figures {
-        self.hot_spot(real, None, 0.0, 1);
+        self.hot_spot(real, None, &[], 1);
         let seconds = real as f64 / 1e9;
         let tried: Vec<f64> = self.nodes.iter().map(|node| node.tried as f64).collect();
         let admitted: u64 = self.nodes.iter().map(|node| node.admitted).sum();
@@ -183,19 +187,25 @@ impl Meter {
 }
 
 impl HotSpot {
-    /// Terms until half a term's admissions were nine tenths of its share; all there were if they never were.
+    /// Terms until it got, over a term, nine tenths of its max-min share of what all got; all there were if it never
+    /// did.
     fn catch_up(&self, until: u64) -> f64 {
-        let span = self.term / 2;
-        let owed = 0.9 * self.share * span as f64 / 1e9;
         let mut from = self.since;
-        while from < until {
-            let count = |before: u64| self.admissions.partition_point(|&at| at < before);
-            if (count(from + span) - count(from)) as f64 >= owed {
-                break;
-            }
+        while from + self.term < until && !self.is_served(from) {
             from += self.term / 20;
         }
         (from - self.since) as f64 / self.term as f64
+    }
+
+    /// Whether it got nine tenths of its share in the term that begins at `from`.
+    fn is_served(&self, from: u64) -> bool {
+        let within = |times: &[u64]| {
+            times.partition_point(|&at| at < from + self.term) - times.partition_point(|&at| at < from)
+        };
+        let span = self.term as f64 / 1e9;
+        let demands: Vec<f64> = self.rates.iter().map(|rate| rate * span).collect();
+        let level = water_level(&demands, within(&self.all) as f64);
+        within(&self.admissions) as f64 >= (0.9 * demands[self.node].min(level)).floor()
     }
 }
 

@@ -306,6 +306,7 @@ mod tests {
             kept: 0,
             permits: 4,
             term: Duration::from_millis(20),
+            horizon: Duration::from_millis(20),
             ceiling: 10,
             ask_after: Duration::ZERO,
             retry_after: None,

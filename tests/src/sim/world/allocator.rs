@@ -12,7 +12,7 @@ use lessor_protocol::Answer;
 impl World {
     /// A message arrives.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
-        let Message { node, session, seq, exchange, ask, leaves } = message;
+        let Message { node, session, seq, exchange, rtt, ask, leaves } = message;
         let answer = if !self.centre.up {
             None
         } else if leaves {
@@ -20,7 +20,8 @@ impl World {
             return Ok(());
         } else {
             let now = self.centre.clock.show(self.real);
-            let answer = self.centre.pool.renew(now, Holder { id: LesseeId(session), weight: 1 }, seq, ask);
+            let holder = Holder { id: LesseeId(session), weight: 1, rtt };
+            let answer = self.centre.pool.renew(now, holder, seq, ask);
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;
             Some(answer)

@@ -27,10 +27,8 @@ impl World {
         }
         if self.setup.workload == Workload::HotSpot && self.phase == Phase::Trouble {
             let hot = self.traffic.hot();
-            let rates = self.traffic.rates();
-            let level = crate::sim::meter::water_level(rates, super::sustained(&self.setup.plan.rules));
-            let share = hot.map_or(0.0, |hot| rates[hot].min(level));
-            self.meter.hot_spot(self.real, hot, share, nanos(term(&self.setup.plan.rules)));
+            let term = nanos(term(&self.setup.plan.rules));
+            self.meter.hot_spot(self.real, hot, self.traffic.rates(), term);
         }
     }
 

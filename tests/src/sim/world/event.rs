@@ -59,6 +59,8 @@ pub(super) struct Message {
     pub(super) ask: Ask,
     /// Goodbye, rather than an ask.
     pub(super) leaves: bool,
+    /// How long an exchange takes, as the node has measured it.
+    pub(super) rtt: std::time::Duration,
 }
 
 #[derive(Clone, Copy, Debug)]

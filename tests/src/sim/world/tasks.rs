@@ -48,10 +48,13 @@ impl World {
         let now = at.now(self.real);
         let mut next = at.quiet_until;
         if now >= at.quiet_until {
+            at.refill.notice(&at.slot, now);
             next = at.refill.due(&at.slot, at.seen(), now, at.rtt);
-            if now >= at.refill.not_before() {
+            at.low_water = at.refill.nudge_below(now, at.rtt);
+            if at.refill.listens(&at.slot, now) {
                 at.nudged = false;
-            } else {
+            }
+            if now < at.refill.not_before() {
                 next = next.min(at.refill.not_before().max(now + TOGETHER + Duration::from_nanos(1)));
             }
             if next <= now + TOGETHER {
@@ -71,7 +74,7 @@ impl World {
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
         at.nudged = true;
-        let mut ask = at.refill.write(&at.slot, at.seen(), now);
+        let mut ask = at.refill.write(&at.slot, at.seen(), now, at.rtt);
         if self.setup.sabotage == Sabotage::UnderReport {
             ask.spent_total -= ask.spent_total / 50;
         }
@@ -82,7 +85,7 @@ impl World {
         let at = &mut self.nodes[node];
         at.seq += 1;
         at.exchange = Some(Exchange { id: self.order, first_sent: now, coming: 0 });
-        let (session, seq, exchange, life) = (at.session, at.seq, self.order, at.life);
+        let (session, seq, exchange, life, rtt) = (at.session, at.seq, self.order, at.life, at.rtt);
         let timeout = at.clock.when(now + EXCHANGE_TIMEOUT);
         self.log.note(
             self.real,
@@ -91,7 +94,7 @@ impl World {
         );
         self.meter.exchanged();
         self.push(timeout, Event::TimeOut { node, life, exchange });
-        self.send_ask(Message { node, session, seq, exchange, ask, leaves: false });
+        self.send_ask(Message { node, session, seq, exchange, rtt, ask, leaves: false });
         self.crashes(node, Fault::CrashAfterSend);
     }
 
@@ -148,8 +151,8 @@ impl World {
                 what: format!("node {node} was granted what cannot be: {grant:?}"),
             });
         }
-        at.low_water = at.refill.low_water(at.rtt);
-        at.nudged = at.refill.not_before() > now;
+        at.low_water = at.refill.nudge_below(now, at.rtt);
+        at.nudged = !at.refill.listens(&at.slot, now);
         let left = at.slot.deadline().since(now).as_nanos() as u64;
         self.log.note(
             self.real,

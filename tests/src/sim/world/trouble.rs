@@ -103,8 +103,8 @@ impl World {
         if at.up && at.paused_until <= self.real {
             let ask = Ask { spent_total: at.refill.close(&at.slot), ..Ask::default() };
             at.seq += 1;
-            let (session, seq) = (at.session, at.seq);
-            self.send_ask(Message { node, session, seq, exchange: 0, ask, leaves: true });
+            let (session, seq, rtt) = (at.session, at.seq, at.rtt);
+            self.send_ask(Message { node, session, seq, exchange: 0, rtt, ask, leaves: true });
         }
         self.crash(node, until);
     }

@@ -1,0 +1,175 @@
+//! Shares worked out by hand, and laws that hold for all.
+
+use super::*;
+use proptest::prelude::*;
+
+const TERM: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(250);
+
+/// Somebody who spends `need` a term and holds nothing.
+fn claim(need: u64) -> Claim {
+    Claim { mean: u128::from(need) * PERMIT, need, bare: need, weight: 1, holds: 0 }
+}
+
+/// Somebody who wants all that `claim` lacks, and got nothing for a term.
+fn asker(claim: Claim) -> Asker {
+    Asker { want: claim.need - claim.holds, claim, since: TERM }
+}
+
+/// A pool that does not refill.
+fn supply(left: u64) -> Supply {
+    Supply { left, soon: 0, within_term: left, sustained: 0, term: TERM, poll: POLL }
+}
+
+/// A pool with `left`, to which 400 come back in a term.
+fn trickle(left: u64) -> Supply {
+    Supply { soon: 100, within_term: left + 400, sustained: 400, ..supply(left) }
+}
+
+#[test]
+fn a_rich_pool_gives_what_is_wanted_up_to_half() {
+    let others = [claim(300), claim(80)];
+    let given = grant(asker(claim(120)), &others, supply(9_000));
+    assert_eq!(given, Sized { permits: 120, state: State::Rich });
+    assert_eq!(grant(asker(claim(900)), &[], supply(1_000)).permits, 500);
+}
+
+#[test]
+fn a_draining_pool_gives_halves_down_to_single_permits() {
+    let mut left = 100;
+    let mut grants = vec![];
+    while left > 0 {
+        let lent = grant(asker(claim(1_000)), &[], supply(left)).permits;
+        grants.push(lent);
+        left -= lent;
+    }
+    assert_eq!(grants, [50, 25, 12, 6, 3, 2, 1, 1]);
+}
+
+#[test]
+fn a_draining_pool_gives_everybody_the_same_time() {
+    // 2,000 a term are needed of 500: a quarter of a term, halved, is what a lease should last.
+    let (large, small) = (claim(1_500), claim(500));
+    let given = grant(asker(large), &[small], supply(500));
+    let lasts = TERM / 8;
+    assert_eq!(given, Sized { permits: 187, state: State::Drain { lasts } });
+    assert_eq!(grant(asker(small), &[large], supply(500)).permits, 62);
+    // What it holds already counts.
+    let holder = Claim { holds: 180, ..large };
+    assert_eq!(grant(Asker { want: 900, ..asker(holder) }, &[small], supply(500)).permits, 7);
+}
+
+#[test]
+fn a_trickle_is_shared_by_time() {
+    // Four that want far more than 100 a term each: 25 for a poll.
+    let large = claim(1_000);
+    let poll = Asker { since: POLL, ..asker(large) };
+    let given = grant(poll, &[large; 3], trickle(40));
+    assert_eq!(given, Sized { permits: 27, state: State::Trickle });
+    assert_eq!(grant(poll, &[large; 3], trickle(20)).permits, 20);
+    assert_eq!(grant(Asker { since: POLL / 5, ..poll }, &[large; 3], trickle(40)).permits, 5);
+}
+
+#[test]
+fn what_the_modest_are_owed_is_kept_for_them() {
+    let (modest, large) = (claim(10), claim(1_000));
+    let poor = trickle(15);
+    assert_eq!(grant(asker(modest), &[large, large], poor).permits, 10);
+    assert_eq!(grant(asker(large), &[modest, large], poor).permits, 5);
+    let served = Claim { holds: 10, ..modest };
+    assert_eq!(grant(asker(large), &[served, large], poor).permits, 15);
+}
+
+#[test]
+fn who_wants_much_less_than_the_average_is_served_when_little_comes() {
+    // Two come back in this term, 400 on average: 10 are far below 133, 100 are not.
+    let little = Supply { within_term: 12, ..trickle(10) };
+    let (modest, large) = (claim(10), claim(1_000));
+    assert_eq!(grant(asker(modest), &[large, large], little).permits, 10);
+    assert_eq!(grant(asker(claim(120)), &[large, large], little).permits, 4);
+}
+
+#[test]
+fn when_not_all_gaps_can_be_filled_the_small_ones_are() {
+    // All are covered by what comes, but what is there now does not fill them.
+    let (small, large) = (claim(20), Claim { need: 300, ..claim(150) });
+    let now = trickle(10);
+    let since = Duration::ZERO;
+    assert_eq!(grant(Asker { since, ..asker(small) }, &[large, large], now).permits, 10);
+    let lent =
+        grant(Asker { since, ..asker(large) }, &[small, large], Supply { left: 60, soon: 60, ..now }).permits;
+    assert_eq!(lent, 50, "the level is 50: 20 of 120 are the small one's");
+}
+
+#[test]
+fn who_asks_all_the_time_gets_no_more() {
+    let large = claim(1_000);
+    let hasty = Asker { since: POLL / 1_000, ..asker(large) };
+    assert_eq!(grant(hasty, &[large; 9], trickle(40)).permits, 0);
+    assert_eq!(grant(Asker { since: POLL, ..hasty }, &[claim(1_000_000); 900], trickle(40)).permits, 1);
+}
+
+#[test]
+fn weights_tilt_the_shares() {
+    let (heavy, light) = (Claim { weight: 3, ..claim(1_000) }, claim(1_000));
+    let level = Level::of([heavy, light].into_iter(), 400);
+    assert_eq!((level.share(heavy), level.share(light)), (300 * PERMIT, 100 * PERMIT));
+}
+
+#[test]
+fn a_newcomer_starts_small() {
+    assert_eq!(newcomer_cap(0, 7, supply(9_000)), 281);
+    assert_eq!(newcomer_cap(500, 7, supply(9_000)), 500);
+    assert_eq!(newcomer_cap(0, 1_000, supply(30)), 1);
+}
+
+fn claims() -> impl Strategy<Value = Vec<Claim>> {
+    let claim = |(need, weight, holds)| Claim { weight, holds, ..claim(need) };
+    prop::collection::vec((0u64..10_000, 1u64..5, 0u64..5_000).prop_map(claim), 1..20)
+}
+
+proptest! {
+    #[test]
+    fn a_grant_is_wanted_and_there(
+        want in 0u64..10_000, left in 0u64..10_000, soon in 0u64..10_000, more in 0u64..10_000, claims in claims(),
+    ) {
+        let asker = Asker { want, claim: claims[0], since: TERM };
+        let supply = Supply { left, soon, within_term: left + more, sustained: more, term: TERM, poll: POLL };
+        let Sized { permits, state } = grant(asker, &claims[1..], supply);
+        prop_assert!(permits <= want && permits <= left);
+        if state != State::Trickle {
+            prop_assert!(permits <= (left / 2).max(1));
+            prop_assert_eq!(permits == 0, want == 0 || left == 0, "something, while anything is left");
+        }
+    }
+
+    /// Whatever the modest lack is there for them, however often and in whatever order the others ask.
+    #[test]
+    fn what_is_owed_is_never_lent_to_the_greedy(left in 0u64..1_000, modest in 1u64..50, asks in 1usize..50) {
+        let (modest, greedy) = (claim(modest), claim(100_000));
+        let mut left = left;
+        for _ in 0..asks {
+            left -= grant(asker(greedy), &[modest, greedy], Supply { soon: 1_000, ..trickle(left) }).permits;
+        }
+        let lent = grant(asker(modest), &[greedy, greedy], Supply { soon: 1_000, ..trickle(left) }).permits;
+        prop_assert_eq!(lent, modest.need.min(left));
+    }
+
+    #[test]
+    fn water_filling_is_max_min(supply in 0u64..30_000, claims in claims()) {
+        let level = Level::of(claims.iter().copied(), supply);
+        let fills: Vec<u128> = claims.iter().map(|claim| level.share(*claim)).collect();
+        let (total, needs) = (fills.iter().sum::<u128>(), claims.iter().map(|claim| claim.mean).sum::<u128>());
+        let all = (u128::from(supply) * PERMIT).min(needs);
+        // Rounding down loses less than a part a claim.
+        prop_assert!(total <= all && total + claims.len() as u128 > all);
+        for (claim, fill) in claims.iter().zip(&fills) {
+            for (other, theirs) in claims.iter().zip(&fills) {
+                // Whoever is short stands at least as high, by weight, as anybody else.
+                if *fill < claim.mean {
+                    prop_assert!((fill + 1) * u128::from(other.weight) >= theirs * u128::from(claim.weight));
+                }
+            }
+        }
+    }
+}
