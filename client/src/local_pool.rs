@@ -42,7 +42,7 @@ pub(crate) struct Standing {
 pub(crate) enum Condition {
     /// Asked, or about to be.
     Good,
-    /// The last exchange failed. What is leased goes on.
+    /// The last exchange failed, or its answer was no use. What is leased goes on.
     Unreachable,
     /// The allocator says that there is no such pool.
     Unknown,

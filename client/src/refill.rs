@@ -99,7 +99,8 @@ pub struct Seen {
 pub enum Belief {
     /// The slot was refilled.
     Installed,
-    /// It says what cannot be: more than was wanted, or more kept than held. Nothing was installed.
+    /// It says what cannot be: more than was wanted, more kept than held, or for longer than any term. Nothing was
+    /// installed.
     Rubbish,
 }
 
@@ -262,7 +263,9 @@ impl Refill {
         dice: u64,
     ) -> Belief {
         let Some((_, ask)) = self.asked else { return Belief::Rubbish };
-        if grant.permits > ask.want || grant.kept > ask.held || grant.term > Terms::TERM_MAX {
+        // Nobody has to wait for longer than a term to ask again: who did would be silent for as long as it says.
+        let longest = grant.term.max(grant.ask_after);
+        if grant.permits > ask.want || grant.kept > ask.held || longest > Terms::TERM_MAX {
             return Belief::Rubbish;
         }
         let deadline = terms.holder_end(first_sent, grant.term);

@@ -197,7 +197,11 @@ impl Refiller {
             }
             Belief::Rubbish => {
                 pool.refill().refused(now, DISPUTE_PAUSE, self.dice.u64(..));
-                tracing::warn!(limit = %excerpt(&pool.name.limit), ?grant, "ignored a grant that cannot be");
+                // Said once: whoever does it once mostly does it again, and is asked again soon.
+                if pool.condition() != Condition::Unreachable {
+                    tracing::warn!(limit = %excerpt(&pool.name.limit), ?grant, "ignored a grant that cannot be");
+                }
+                self.stand(pool, Condition::Unreachable, pool.ceiling(), now + DISPUTE_PAUSE);
             }
         }
     }

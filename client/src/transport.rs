@@ -68,7 +68,8 @@ impl Transport {
 
     pub(crate) async fn leases(&self, request: &LeasesRequest) -> Result<LeasesResponse, ExchangeError> {
         let body = self.post(LEASES_PATH, request).await?;
-        serde_json::from_slice(&body).map_err(|error| ExchangeError::Rubbish(error.to_string()))
+        // What serde says of a value that does not belong there holds the value, whole.
+        serde_json::from_slice(&body).map_err(|error| ExchangeError::Rubbish(excerpt(&error.to_string())))
     }
 
     pub(crate) async fn leave(&self, node: &str, request: &LeaveRequest) -> Result<(), ExchangeError> {

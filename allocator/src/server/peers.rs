@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::patience::Patience;
 use crate::http;
 use crate::shared::Shared;
 use axum::Router;
@@ -123,7 +124,7 @@ async fn serve_peer(
             router.clone().oneshot(request)
         })
     };
-    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let connection = builder.serve_connection(TokioIo::new(Patience::new(stream)), service).into_owned();
     let mut connection = pin!(watcher.watch(connection));
     // The time-outs of hyper begin once it knows which HTTP this is: a peer that does not get that far is ours.
     let first = tokio::select! {

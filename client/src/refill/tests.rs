@@ -84,7 +84,9 @@ fn an_answer_that_cannot_be_is_not_installed() {
     let (slot, mut refill) = holding(10);
     let ask = refill.write(&slot, Seen { refused: 0, waiting: 12 }, millis(10), RTT);
     assert_eq!((ask.held, ask.want), (10, 2));
-    for rubbish in [grant(11, 0), grant(10, 3), Grant { term: 3 * TERM, ..grant(10, 2) }] {
+    let endless = Grant { term: 3 * TERM, ..grant(10, 2) };
+    let silence = Grant { ask_after: 3 * TERM, ..grant(10, 2) };
+    for rubbish in [grant(11, 0), grant(10, 3), endless, silence] {
         let belief = refill.believe(&slot, &rubbish, exact(), millis(10), millis(20), 0);
         assert_eq!(belief, Belief::Rubbish);
     }

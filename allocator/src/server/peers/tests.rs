@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::config::Config;
+use crate::server::patience::WRITE_WAIT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 const CONFIG: &str = r#"
@@ -19,6 +20,9 @@ const BEGUN: &str =
 
 /// What a peer may have said before it falls silent.
 const SILENT: [&str; 4] = ["", "PRI * HT", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /livez HTTP/1.1\r\nhos"];
+
+/// Bytes that a pipe may hold so that every answer has to wait for its reader.
+const LESS_THAN_AN_ANSWER: usize = 64;
 
 fn peers() -> Peers {
     Peers::new(&Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true)))
@@ -63,6 +67,77 @@ async fn an_idle_connection_is_closed_after_a_while() {
     let mut peers = peers();
     let answer = timeout(HEAD_WAIT * 2, heard(peer(&mut peers, LIVEZ).await)).await.expect("it is closed");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
+
+/// Says `pieces`, one a second, and listens at the end.
+async fn say_slowly(mut peer: DuplexStream, pieces: impl Iterator<Item = &[u8]>) -> String {
+    for piece in pieces {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if peer.write_all(piece).await.is_err() {
+            break;
+        }
+    }
+    heard(peer).await
+}
+
+/// A byte a second is not silence; neither before the first request of a connection nor after it.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_trickles_gains_no_time_by_it() {
+    for before in ["", LIVEZ] {
+        let mut peers = peers();
+        let slow = peer(&mut peers, before).await;
+        let answer = say_slowly(slow, LIVEZ.as_bytes().chunks(1)).await;
+        let served = answer.matches("200 OK").count();
+        assert_eq!(
+            served,
+            usize::from(!before.is_empty()),
+            "its {} bytes take too long: {answer}",
+            LIVEZ.len()
+        );
+        peers.ended().await;
+        assert_eq!(peers.count(), 0);
+    }
+}
+
+/// The bug: an answer that nobody read was kept for ever, and the connection with it.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_its_answers_is_cut_off() {
+    // A byte now and then is as good as none.
+    for pause in [WRITE_WAIT * 100, Duration::from_secs(1)] {
+        let mut peers = peers();
+        let (deaf, ours) = duplex(LESS_THAN_AN_ANSWER);
+        peers.serve(ours);
+        let (mut listens, mut speaks) = tokio::io::split(deaf);
+        tokio::spawn(async move { speaks.write_all(LIVEZ.repeat(50).as_bytes()).await });
+        tokio::spawn(async move {
+            let mut byte = [0];
+            while listens.read(&mut byte).await.is_ok_and(|count| count > 0) {
+                tokio::time::sleep(pause).await;
+            }
+        });
+        let ended = timeout(WRITE_WAIT * 2, peers.ended()).await;
+        assert_eq!(ended, Ok(Some(())), "it is cut off, though it takes a byte every {pause:?}");
+    }
+}
+
+/// What one answer has to wait for is not held against the next.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_reads_slowly_has_all_its_answers() {
+    let mut peers = peers();
+    let (mut slow, ours) = duplex(LESS_THAN_AN_ANSWER);
+    peers.serve(ours);
+    for _ in 0..5 {
+        slow.write_all(LIVEZ.as_bytes()).await.expect("it reads");
+        let mut answer: Vec<u8> = vec![];
+        while !answer.ends_with(br#"{"status":"alive"}"#) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let mut piece = [0; 32];
+            let count = slow.read(&mut piece).await.expect("it goes on");
+            assert!(count > 0, "cut off after {:?}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&piece[..count]);
+        }
+        assert!(answer.len() > LESS_THAN_AN_ANSWER, "it had to wait");
+    }
 }
 
 /// Whatever its peers hold on to, it finishes in time, and nobody's task is left.

@@ -1,0 +1,190 @@
+//! Answers that a client should not have got: what a proxy makes of a true one. Each is one mistake, so that a test
+//! shows which of them a client falls for. None lies in a way that no client could see through.
+
+use super::message::Message;
+use lessor_protocol::{PERMITS_MAX, Terms};
+use serde_json::{Value, json};
+
+/// Larger than any answer may be.
+const OVERSIZED: usize = 10 << 20;
+
+/// As long as no line of a log should be.
+const LONG: usize = 1 << 20;
+
+/// What is wrong with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Garbage {
+    /// Bytes that are no HTTP.
+    Noise,
+    /// A head that does not end.
+    EndlessHead,
+    /// It breaks off in the middle of its body, and the connection is closed.
+    BrokenOff,
+    /// Half of the JSON, sent as if it were all.
+    HalfOfJson,
+    /// The true answer after ten megabytes of nothing.
+    Oversized,
+    /// A hundred thousand open brackets.
+    Nested,
+    /// A page for people, from something in between.
+    Page,
+    /// The true answer as a 500.
+    Failure,
+    /// The true answer as a redirection to nowhere.
+    Redirection,
+    /// No content.
+    Nothing,
+    /// A megabyte of text where a number belongs.
+    LongText,
+    /// Line breaks, and what looks like a line of a log, where a word belongs.
+    Forgery,
+    /// The grants of another limit.
+    OtherLimit,
+    /// Each grant twice.
+    TwiceTheGrants,
+    /// No grant at all.
+    NoGrants,
+    /// A term below zero.
+    NegativeTerm,
+    /// More permits than a number can hold.
+    Overflow,
+    /// One permit more than was wanted.
+    MoreThanWanted,
+    /// As many permits as there are numbers.
+    FarMoreThanWanted,
+    /// One permit more goes on than was held.
+    MoreThanHeld,
+    /// A term longer than any lease.
+    LongTerm,
+    /// Not to ask again for thirty thousand years.
+    Silence,
+    /// It says that the client's totals are wrong.
+    TotalsWrong,
+    /// It says that it has answered a newer ask.
+    Stale,
+}
+
+/// What a client has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is no answer: the exchange failed.
+    Failed,
+    /// It says what cannot be: the exchange was well, and brought nothing.
+    Disbelieved,
+    /// The allocator does not believe the client, which begins a new session.
+    Disputed,
+}
+
+impl Garbage {
+    /// All of it.
+    pub const ALL: [Garbage; 24] = [
+        Garbage::Noise,
+        Garbage::EndlessHead,
+        Garbage::BrokenOff,
+        Garbage::HalfOfJson,
+        Garbage::Oversized,
+        Garbage::Nested,
+        Garbage::Page,
+        Garbage::Failure,
+        Garbage::Redirection,
+        Garbage::Nothing,
+        Garbage::LongText,
+        Garbage::Forgery,
+        Garbage::OtherLimit,
+        Garbage::TwiceTheGrants,
+        Garbage::NoGrants,
+        Garbage::NegativeTerm,
+        Garbage::Overflow,
+        Garbage::MoreThanWanted,
+        Garbage::FarMoreThanWanted,
+        Garbage::MoreThanHeld,
+        Garbage::LongTerm,
+        Garbage::Silence,
+        Garbage::TotalsWrong,
+        Garbage::Stale,
+    ];
+
+    /// What a client should have for it.
+    pub fn verdict(self) -> Verdict {
+        use Garbage::{
+            FarMoreThanWanted, LongTerm, MoreThanHeld, MoreThanWanted, Silence, Stale, TotalsWrong,
+        };
+        if [MoreThanWanted, FarMoreThanWanted, MoreThanHeld, LongTerm, Silence].contains(&self) {
+            Verdict::Disbelieved
+        } else if [TotalsWrong, Stale].contains(&self) {
+            Verdict::Disputed
+        } else {
+            Verdict::Failed
+        }
+    }
+
+    /// What the client hears instead of `answer` to `request`, and whether the connection ends with it.
+    pub fn spoil(self, request: &Message, answer: &Message) -> (Vec<u8>, bool) {
+        let body = &answer.body;
+        let said = |status: &str, media: &str, body: &[u8]| Message::answer(status, media, body).bytes();
+        let ok = |body: &[u8]| said("200 OK", "application/json", body);
+        let changed = |change: &dyn Fn(&mut Value, &Value)| ok(&change_grants(request, body, change));
+        let bytes = match self {
+            Garbage::Noise => (0..=255).cycle().take(LONG / 16).collect(),
+            Garbage::EndlessHead => format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(LONG)).into_bytes(),
+            Garbage::BrokenOff => answer.bytes()[..answer.head.len() + body.len() / 2].to_vec(),
+            Garbage::HalfOfJson => ok(&body[..body.len() / 2]),
+            Garbage::Oversized => ok(&[&vec![b' '; OVERSIZED], body.as_slice()].concat()),
+            Garbage::Nested => ok(&vec![b'['; 100_000]),
+            Garbage::Page => said("200 OK", "text/html", b"<!doctype html>\n<p>Please sign in.\n"),
+            Garbage::Failure => said("500 Internal Server Error", "application/json", body),
+            Garbage::Redirection => {
+                let moved =
+                    "HTTP/1.1 307 Temporary Redirect\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n";
+                moved.into()
+            }
+            Garbage::Nothing => b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
+            Garbage::LongText => ok(format!("{{\"epoch\":\"{}\"}}", "x".repeat(LONG)).as_bytes()),
+            Garbage::Forgery => {
+                changed(&|grant, _| grant["refused"] = json!("no\n\u{1b}[31mERROR all is lost"))
+            }
+            Garbage::OtherLimit => changed(&|grant, _| grant["limit"] = json!("another")),
+            Garbage::TwiceTheGrants => ok(&change(body, |grants| grants.extend(grants.clone()))),
+            Garbage::NoGrants => ok(&change(body, Vec::clear)),
+            Garbage::NegativeTerm => changed(&|grant, _| grant["term_ms"] = json!(-5)),
+            Garbage::Overflow => changed(&|grant, _| grant["permits"] = json!(1e30)),
+            Garbage::MoreThanWanted => {
+                changed(&|grant, ask| grant["permits"] = json!(number(ask, "want") + 1))
+            }
+            Garbage::FarMoreThanWanted => changed(&|grant, _| grant["permits"] = json!(PERMITS_MAX)),
+            Garbage::MoreThanHeld => changed(&|grant, ask| grant["held"] = json!(number(ask, "held") + 1)),
+            Garbage::LongTerm => {
+                changed(&|grant, _| grant["term_ms"] = json!(Terms::TERM_MAX.as_millis() as u64 + 1))
+            }
+            Garbage::Silence => changed(&|grant, _| grant["ask_after_ms"] = json!(1_000_000_000_000_000u64)),
+            Garbage::TotalsWrong => changed(&|grant, _| *grant = wrong(grant, "totals_wrong")),
+            Garbage::Stale => changed(&|grant, _| *grant = wrong(grant, "stale_sequence")),
+        };
+        (bytes, matches!(self, Garbage::BrokenOff | Garbage::Noise))
+    }
+}
+
+/// `body` with each grant changed, in view of the ask that it answers.
+fn change_grants(request: &Message, body: &[u8], change_one: &dyn Fn(&mut Value, &Value)) -> Vec<u8> {
+    let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let asks = asked["asks"].as_array().cloned().unwrap_or_default();
+    change(body, |grants| grants.iter_mut().zip(&asks).for_each(|(grant, ask)| change_one(grant, ask)))
+}
+
+/// `body` with its list of grants changed; what has none stays as it is.
+fn change(body: &[u8], change: impl FnOnce(&mut Vec<Value>)) -> Vec<u8> {
+    let mut answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    if let Some(grants) = answer.get_mut("grants").and_then(Value::as_array_mut) {
+        change(grants);
+    }
+    answer.to_string().into_bytes()
+}
+
+fn number(ask: &Value, field: &str) -> u64 {
+    ask[field].as_u64().expect("the client says a number")
+}
+
+fn wrong(grant: &Value, code: &str) -> Value {
+    let error = json!({ "code": code, "detail": "so they say" });
+    json!({ "limit": grant["limit"], "permits": 0, "term_ms": 0, "error": error })
+}

@@ -1,0 +1,128 @@
+//! A strict vendor: it counts every admission of every client of a test, on the one clock that they share, and has the
+//! last word on the contract. It knows nothing of leases.
+//!
+//! An admission happened somewhere between two readings of the clock, however busy the machine is. The vendor
+//! complains only of what is too much wherever in between each of them was: its word is never the scheduler's fault.
+
+use lessor::Limit;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Clock, Moment};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The clock that clients count their deadlines on.
+const CLOCK: Clock = Clock::since_boot();
+
+/// So many calls in any window of such a length.
+#[derive(Debug)]
+pub struct Vendor {
+    limit: u64,
+    per: Duration,
+    admissions: Mutex<Vec<Admission>>,
+}
+
+/// A call that was admitted, not before `after` and not after `by`.
+#[derive(Clone, Copy, Debug)]
+struct Admission {
+    after: Moment,
+    by: Moment,
+}
+
+impl Vendor {
+    /// A vendor whose contract is `limit` calls in any `per`.
+    pub fn new(limit: u64, per: Duration) -> Vendor {
+        Vendor { limit, per, admissions: Mutex::default() }
+    }
+
+    /// Tries one call. Whether it was admitted.
+    pub fn call(&self, limit: &Limit) -> bool {
+        let after = CLOCK.now();
+        let admitted = limit.try_acquire(1).is_ok();
+        if admitted {
+            self.admit(after);
+        }
+        admitted
+    }
+
+    /// Makes one call, waiting up to `patience` for its turn. Whether it was admitted.
+    pub async fn wait(&self, limit: &Limit, patience: Duration) -> bool {
+        let mut call = pin!(limit.acquire_within(1, patience));
+        // A call is admitted while it is looked at, the last time that it is.
+        let mut after = CLOCK.now();
+        let admitted = poll_fn(|cx| {
+            after = CLOCK.now();
+            call.as_mut().poll(cx)
+        });
+        let admitted = admitted.await.is_ok();
+        if admitted {
+            self.admit(after);
+        }
+        admitted
+    }
+
+    /// Calls admitted so far.
+    pub fn count(&self) -> u64 {
+        self.admissions().len() as u64
+    }
+
+    /// Calls that were certainly admitted after `moment`.
+    pub fn count_after(&self, moment: Moment) -> usize {
+        self.admissions().iter().filter(|admission| admission.after > moment).count()
+    }
+
+    /// Counts what another vendor counted, as if it had come here.
+    pub fn merge(&self, other: &Vendor) {
+        self.admissions().extend_from_slice(&other.admissions());
+    }
+
+    /// The first window that certainly holds more than the contract allows, in words.
+    pub fn breach(&self) -> Option<String> {
+        let admissions = self.admissions();
+        let mut after: Vec<u64> = admissions.iter().map(|admission| admission.after.as_nanos()).collect();
+        let mut by: Vec<u64> = admissions.iter().map(|admission| admission.by.as_nanos()).collect();
+        after.sort_unstable();
+        by.sort_unstable();
+        after.iter().enumerate().find_map(|(before, &start)| {
+            // All that were over before the window's end, but those that began before its start.
+            let over = by.partition_point(|&by| by < start + nanos(self.per));
+            let within = over.saturating_sub(before) as u64;
+            let what = || format!("{within} calls within {:?} from {start} ns: {} may", self.per, self.limit);
+            (within > self.limit).then(what)
+        })
+    }
+
+    fn admit(&self, after: Moment) {
+        let by = CLOCK.now();
+        self.admissions().push(Admission { after, by });
+    }
+
+    fn admissions(&self) -> MutexGuard<'_, Vec<Admission>> {
+        self.admissions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether two in 100 ns are kept by admissions within these spans.
+    fn is_kept(spans: &[(u64, u64)]) -> bool {
+        let vendor = Vendor::new(2, Duration::from_nanos(100));
+        let at = Moment::from_nanos;
+        vendor
+            .admissions()
+            .extend(spans.iter().map(|&(after, by)| Admission { after: at(after), by: at(by) }));
+        vendor.breach().is_none()
+    }
+
+    #[test]
+    fn it_sees_a_call_too_many_and_only_if_there_is_no_doubt() {
+        assert!(is_kept(&[(0, 0), (99, 99), (100, 100), (199, 199)]));
+        assert!(!is_kept(&[(0, 0), (98, 98), (99, 99)]));
+        assert!(is_kept(&[(0, 0), (98, 98), (99, 100)]), "it may have been in the next window");
+        assert!(!is_kept(&[(0, 0), (50, 70), (60, 99)]), "wherever they were, it is one too many");
+        assert!(is_kept(&[(0, 500), (50, 70), (60, 99)]));
+    }
+}

@@ -1,0 +1,196 @@
+//! One fault at a time. Each test has callers who want more than there is, on a node whose network fails and on one
+//! whose does not; and each ends with books that say exactly what the vendor counted.
+
+use super::*;
+use scenarios::proxy::dress::Dress;
+use scenarios::proxy::fault::Fault;
+
+/// Long enough for every lease to end and be asked for again, many times over.
+const FOR_A_WHILE: Duration = Duration::from_secs(1);
+
+/// Two nodes, and a fault that befalls one of them. Each has a vendor of its own until the end, when one judges both.
+struct Trial {
+    allocator: Allocator,
+    victim: Node,
+    of_victim: Arc<Vendor>,
+    witness: Node,
+    of_witness: Arc<Vendor>,
+}
+
+impl Trial {
+    async fn start() -> Trial {
+        let allocator = Allocator::start().await;
+        let victim = Node::start(&allocator, "victim", "vendor").await;
+        let witness = Node::start(&allocator, "witness", "vendor").await;
+        Trial { allocator, victim, of_victim: vendor(), witness, of_witness: vendor() }
+    }
+
+    /// `fault` befalls the victim while it has permits in hand. Returns when.
+    async fn strike(&self, fault: Fault) -> Moment {
+        self.victim.recover(&self.of_victim).await;
+        let (callers, end) = (self.victim.drive(&self.of_victim), CLOCK.now() + RECOVERY);
+        // Nobody can spend what is seen here before the fault: this test has one thread.
+        while self.victim.limit.available() < 3 {
+            assert!(CLOCK.now() < end, "nothing in hand to take into the fault");
+            sleep(CALL_EVERY).await;
+        }
+        self.victim.proxy.set(fault);
+        let began = CLOCK.now();
+        stop(callers).await;
+        began
+    }
+
+    /// All of `who` spend what they can, until `end`.
+    async fn spend(&self, who: &[(&Node, &Arc<Vendor>)], end: Moment) {
+        let callers: Vec<_> = who.iter().map(|(node, vendor)| node.drive(vendor)).collect();
+        until(end).await;
+        for callers in callers {
+            stop(callers).await;
+        }
+    }
+
+    /// Both spend what they can, until `end`.
+    async fn compete(&self, end: Moment) {
+        self.spend(&[(&self.victim, &self.of_victim), (&self.witness, &self.of_witness)], end).await;
+    }
+
+    /// The network is well again: so is the victim, and nothing is lost of what either spent.
+    async fn end(self) {
+        self.victim.proxy.set(Fault::None);
+        self.victim.recover(&self.of_victim).await;
+        let vendor = self.of_witness;
+        vendor.merge(&self.of_victim);
+        let admitted = vendor.count();
+        let books = wind_up(&self.allocator, vec![self.victim, self.witness], &vendor).await;
+        assert_eq!(books, (admitted, 0), "what was spent, and what was never heard of again");
+        self.allocator.stop().await;
+    }
+}
+
+/// Ends `callers`, who do not panic.
+async fn stop(callers: JoinHandle<()>) {
+    callers.abort();
+    assert!(callers.await.is_err_and(|error| error.is_cancelled()));
+}
+
+/// A node that hears nothing may go on with what it has until its lease ends, and no longer, though it has permits
+/// left. Its last ask was sent before the fault began, and a term is counted from there.
+async fn silence(fault: Fault) {
+    let trial = Trial::start().await;
+    let began = trial.strike(fault).await;
+    until(began + TERM).await;
+    trial.compete(began + TERM + FOR_A_WHILE).await;
+    assert_eq!(trial.of_victim.count_after(began + TERM), 0, "nothing is spent once the lease has ended");
+    assert!(trial.of_witness.count() > 0, "whoever can still ask has the rest");
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_cut_off_spends_nothing_after_its_lease_and_comes_back() {
+    silence(Fault::Cut).await;
+}
+
+#[tokio::test]
+async fn a_node_that_nobody_hears_spends_nothing_after_its_lease_and_comes_back() {
+    silence(Fault::Deaf).await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_heard_and_never_answered_holds_nothing_up() {
+    silence(Fault::Mute).await;
+}
+
+#[tokio::test]
+async fn a_node_whose_answers_are_lost_on_the_way_loses_no_permit() {
+    silence(Fault::AnswerLost).await;
+}
+
+/// The term is counted from the ask, not from the answer: no answer that took longer than it is worth anything,
+/// whichever way the time was lost. Nobody else wants anything: each grants all that was asked for.
+async fn too_late(fault: Fault) {
+    let trial = Trial::start().await;
+    let began = trial.strike(fault).await;
+    trial.spend(&[(&trial.victim, &trial.of_victim)], began + FOR_A_WHILE).await;
+    assert_eq!(trial.of_victim.count_after(began + TERM), 0, "every lease had ended before it arrived");
+    let stats = trial.victim.client.stats();
+    assert!(stats.exchanges > stats.failed_exchanges + 2, "it was answered, again and again: {stats:?}");
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn a_lease_whose_ask_takes_longer_than_its_term_is_not_spent() {
+    too_late(Fault::Delay { there: TERM * 3, back: Duration::ZERO }).await;
+}
+
+#[tokio::test]
+async fn a_lease_whose_answer_takes_longer_than_its_term_is_not_spent() {
+    too_late(Fault::Delay { there: Duration::ZERO, back: TERM * 3 }).await;
+}
+
+/// Every request of both nodes three times: the same ask at once, while its lease is being spent, and again when
+/// newer ones have been answered.
+#[tokio::test]
+async fn a_request_that_is_heard_three_times_counts_once() {
+    let trial = Trial::start().await;
+    let fault = Fault::Repeat { later: TERM * 2 };
+    trial.witness.proxy.set(fault);
+    let before = trial.victim.proxy.requests();
+    let began = trial.strike(fault).await;
+    trial.compete(began + FOR_A_WHILE).await;
+    assert!(trial.victim.proxy.requests() - before > 3, "there was something to repeat");
+    assert!(trial.of_victim.count() > 3, "and it does nobody any harm");
+    trial.witness.proxy.set(Fault::None);
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn a_true_answer_in_an_unusual_dress_is_believed() {
+    let allocator = Allocator::start().await;
+    let vendor = vendor();
+    let mut nodes = vec![];
+    for dress in Dress::ALL {
+        let node = Node::start(&allocator, "plain", "vendor").await;
+        node.proxy.set(Fault::Dressed(dress));
+        // The first answer may have come before the fault: ten terms later it is not that one any more.
+        node.recover(&vendor).await;
+        sleep(TERM * 10).await;
+        node.recover(&vendor).await;
+        assert_eq!(node.client.stats().failed_exchanges, 0, "{dress:?}");
+        nodes.push(node);
+    }
+    let admitted = vendor.count();
+    assert_eq!(wind_up(&allocator, nodes, &vendor).await, (admitted, 0));
+    allocator.stop().await;
+}
+
+/// A lease of a second, and some three hundred bytes each way, one at a time.
+#[tokio::test]
+async fn a_trickle_within_the_term_brings_permits_and_a_slower_one_stops_nobody_else() {
+    let allocator = Allocator::start().await;
+    let vendor = Vendor::new(SLOW_LIMIT, SLOW_PER);
+    let slow = Node::start(&allocator, "slow", "slow").await;
+    slow.proxy.set(Fault::Trickle { pause: Duration::ZERO });
+    slow.recover(&vendor).await;
+    // An exchange takes three seconds now, and may take one.
+    slow.proxy.set(Fault::Trickle { pause: Duration::from_millis(10) });
+    let began = CLOCK.now();
+    let other = Node::start(&allocator, "other", "slow").await;
+    while slow.client.stats().failed_exchanges == 0 {
+        other.recover(&vendor).await;
+        vendor.call(&slow.limit);
+        sleep(CALL_EVERY).await;
+    }
+    until(began + Duration::from_secs(1)).await;
+    let before = vendor.count();
+    while slow.client.stats().failed_exchanges < 2 {
+        assert!(!vendor.call(&slow.limit), "its lease has ended");
+        sleep(CALL_EVERY).await;
+    }
+    assert_eq!(vendor.count(), before);
+    slow.proxy.set(Fault::None);
+    slow.recover(&vendor).await;
+    assert_eq!(vendor.breach(), None);
+    slow.client.shutdown().await;
+    other.client.shutdown().await;
+    allocator.stop().await;
+}

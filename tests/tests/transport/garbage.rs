@@ -1,0 +1,128 @@
+//! Answers that should not have come. Each kind has a client, an allocator and a thread of its own: all of them suffer
+//! at the same time, and what one of them writes into its log is its own.
+
+use super::*;
+use scenarios::proxy::fault::Fault;
+use scenarios::proxy::garbage::{Garbage, Verdict};
+use std::io::Write;
+use std::sync::Mutex;
+use tracing::Level;
+
+/// How long each client hears nothing else, once it has heard it twice.
+const FOR_A_WHILE: Duration = Duration::from_millis(600);
+
+/// No line of a log should be longer, in bytes. An excerpt of what somebody else wrote takes two hundred characters.
+const LINE_MAX: usize = 600;
+
+/// What was logged on one thread.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8_lossy(&self.0.lock().expect("nobody panics with it")).into_owned();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panics with it").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs `test` on each kind of garbage, each on a thread of its own with its own runtime and log.
+fn each(test: impl AsyncFn(Garbage, Log) + Sync) {
+    let run = |garbage: Garbage| {
+        let log = Log::default();
+        let written = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::WARN)
+            .with_ansi(false)
+            .with_writer(move || written.clone())
+            .finish();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        tracing::subscriber::with_default(subscriber, || runtime.block_on(test(garbage, log)));
+    };
+    std::thread::scope(|scope| {
+        let run = &run;
+        let threads = Garbage::ALL.map(|garbage| (garbage, scope.spawn(move || run(garbage))));
+        let failed = threads.map(|(garbage, thread)| thread.join().is_err().then_some(garbage));
+        let failed: Vec<Garbage> = failed.into_iter().flatten().collect();
+        assert_eq!(failed, []);
+    });
+}
+
+/// Most requests that a client may make in `span`, if each is answered by what deserves `verdict`.
+fn requests_max(verdict: Verdict, span: Duration) -> u128 {
+    match verdict {
+        // Pauses that double from 25 ms to half a second, at the least.
+        Verdict::Failed => 6 + span.as_millis() / 500,
+        // 50 ms.
+        Verdict::Disbelieved => 1 + span.as_millis() / 50,
+        // A second.
+        Verdict::Disputed => 1 + span.as_millis() / 1_000,
+    }
+}
+
+/// What it says in its log, and how often at most in `span`: once that things are wrong, or at each new session.
+fn lines_max(verdict: Verdict, span: Duration) -> (&'static str, u128) {
+    match verdict {
+        Verdict::Failed => ("no exchange with the allocator", 1),
+        Verdict::Disbelieved => ("ignored a grant that cannot be", 1),
+        Verdict::Disputed => ("the allocator disputes our totals", 1 + span.as_millis() / 1_000),
+    }
+}
+
+/// Calls all the time until `done`, and returns how many were admitted.
+async fn call_until(node: &Node, vendor: &Vendor, mut done: impl FnMut() -> bool) -> u64 {
+    let (before, end) = (vendor.count(), CLOCK.now() + RECOVERY);
+    while !done() {
+        assert!(CLOCK.now() < end, "it has fallen silent: {:?}", node.client.stats());
+        vendor.call(&node.limit);
+        sleep(CALL_EVERY).await;
+    }
+    vendor.count() - before
+}
+
+#[test]
+fn garbage_lends_nothing_takes_nothing_and_is_not_asked_for_again_at_once() {
+    each(async |garbage, log| {
+        let allocator = Allocator::start().await;
+        let vendor = Vendor::new(SLOW_LIMIT, SLOW_PER);
+        let node = Node::start(&allocator, "a", "slow").await;
+        node.recover(&vendor).await;
+        node.proxy.set(Fault::Garbled(garbage));
+        let (set, logged, asked) = (CLOCK.now(), log.lines().len(), node.proxy.requests());
+        // When it asks for the second time, it has made up its mind about the first answer.
+        call_until(&node, &vendor, || node.proxy.requests() >= asked + 2).await;
+        let (began, asked, in_hand) = (CLOCK.now(), node.proxy.requests(), node.limit.available());
+        let admitted = call_until(&node, &vendor, || CLOCK.now() >= began + FOR_A_WHILE).await;
+        let (asked, span) = (node.proxy.requests() - asked, CLOCK.now().since(began));
+        assert!(admitted <= in_hand, "{admitted} admitted with {in_hand} in hand");
+        let most = requests_max(garbage.verdict(), span);
+        assert!(u128::from(asked) <= most, "{asked} requests in {span:?}, at most {most}");
+        check_lines(&log.lines().split_off(logged), garbage.verdict(), CLOCK.now().since(set));
+        node.proxy.set(Fault::None);
+        node.recover(&vendor).await;
+        assert_eq!(vendor.breach(), None);
+        node.client.shutdown().await;
+        until_book(&allocator, "slow", "outstanding", 0).await;
+        allocator.stop().await;
+    });
+}
+
+/// What a client logs of garbage that it hears for `span`: that it is so, once, and no more of it than is good to read.
+fn check_lines(lines: &[String], verdict: Verdict, span: Duration) {
+    let longest = lines.iter().map(String::len).max().unwrap_or_default();
+    let told = format!("{} lines of up to {longest} bytes, such as {:.300?}", lines.len(), lines.last());
+    let (words, most) = lines_max(verdict, span);
+    assert!((1..=most).contains(&(lines.len() as u128)), "{told}, at most {most}");
+    assert!(longest <= LINE_MAX, "{told}");
+    let is_ours = |line: &String| line.contains(words) && !line.contains('\u{1b}');
+    assert!(lines.iter().all(is_ours), "{told}");
+}

@@ -1,0 +1,166 @@
+//! The shipping client and the shipping server with a bad network between them, over real sockets. A strict vendor
+//! counts what all clients admit; the allocator's books are compared with its count at the end.
+//!
+//! `faults` (one at a time), `garbage` (answers that should not have come), `storm` (all of them, drawn from a seed),
+//! `peers` (whoever else talks to the server, slowly).
+
+mod faults;
+mod garbage;
+mod peers;
+mod storm;
+
+use lessor::{Client, Limit};
+use lessor_allocator::{Config, Server};
+use lessor_protocol::{Clock, Moment};
+use scenarios::proxy::Proxy;
+use scenarios::vendor::Vendor;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{interval, sleep};
+
+const CLOCK: Clock = Clock::since_boot();
+
+/// The contract of most tests. Nothing is left to a margin: this vendor counts when a call is admitted.
+const LIMIT: u64 = 100;
+const PER: Duration = Duration::from_millis(1_500);
+
+/// How long its leases last: a thirtieth of the window.
+const TERM: Duration = Duration::from_millis(50);
+
+/// The same over a window twenty times as long, whose leases last a second.
+const SLOW_LIMIT: u64 = 2_000;
+const SLOW_PER: Duration = Duration::from_secs(30);
+
+const CONFIG: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "sliding_window", limit = 100, per = "1500ms", margin = "0s" }]
+
+[[limit]]
+name = "slow"
+rules = [{ kind = "sliding_window", limit = 2000, per = "30s", margin = "0s" }]
+"#;
+
+/// How long a permit may take once the network is well. A client may be waiting for an answer that will not come (a
+/// second), then pause (another), then find its session disputed (another), then wait for a window (a second and a
+/// half). The rest is for a machine that is busy with something else.
+const RECOVERY: Duration = Duration::from_secs(30);
+
+/// How often callers try: more often than any of them may.
+const CALL_EVERY: Duration = Duration::from_millis(1);
+
+/// A server for one test, which ends it.
+struct Allocator {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<std::io::Result<()>>,
+}
+
+impl Allocator {
+    async fn start() -> Allocator {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let server = Server::new(Config::parse(CONFIG).expect("a good configuration"), true);
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(server.run(listener, async { drop(stopped.await) }));
+        Allocator { address, stop, running }
+    }
+
+    /// A figure of the books of `limit`.
+    async fn book(&self, limit: &str, figure: &str) -> u64 {
+        let url = format!("http://{}/v1/limits/{limit}/pools", self.address);
+        let body = reqwest::get(url).await.expect("it answers").text().await.expect("a text");
+        let books: Value = serde_json::from_str(&body).expect("JSON");
+        books["pools"][0][figure].as_u64().unwrap_or_else(|| panic!("{figure} in {books}"))
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).expect("it is running");
+        self.running.await.expect("it does not panic").expect("it had an address");
+    }
+}
+
+/// A client behind a network of its own.
+struct Node {
+    proxy: Proxy,
+    client: Client,
+    limit: Limit,
+}
+
+impl Node {
+    async fn start(allocator: &Allocator, name: &str, limit: &str) -> Node {
+        Node::with_timeout(allocator, name, limit, None).await
+    }
+
+    /// One whose exchanges may take `timeout`, if it is not to be as long as they usually may.
+    async fn with_timeout(allocator: &Allocator, name: &str, limit: &str, timeout: Option<Duration>) -> Node {
+        let proxy = Proxy::start(allocator.address).await;
+        let builder = Client::builder(&proxy.url()).node(name);
+        let builder = timeout.map_or(builder.clone(), |timeout| builder.exchange_timeout(timeout));
+        let client = builder.build().expect("a good address");
+        let limit = client.limit(limit);
+        Node { proxy, client, limit }
+    }
+
+    /// Callers that try all the time, until they are aborted.
+    fn drive(&self, vendor: &Arc<Vendor>) -> JoinHandle<()> {
+        let (vendor, limit) = (vendor.clone(), self.limit.clone());
+        tokio::spawn(async move {
+            let mut tick = interval(CALL_EVERY);
+            loop {
+                tick.tick().await;
+                vendor.call(&limit);
+            }
+        })
+    }
+
+    /// Waits for a permit as long as it may take.
+    #[track_caller]
+    fn recover(&self, vendor: &Vendor) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let admitted = vendor.wait(&self.limit, RECOVERY).await;
+            assert!(admitted, "{caller}: no permit in {RECOVERY:?}: {:?}", self.client.stats());
+        }
+    }
+}
+
+/// A vendor of the contract of most tests.
+fn vendor() -> Arc<Vendor> {
+    Arc::new(Vendor::new(LIMIT, PER))
+}
+
+/// Waits until the clock shows `moment`.
+async fn until(moment: Moment) {
+    sleep(moment.since(CLOCK.now())).await;
+}
+
+/// Waits until `figure` of the books of `limit` is `value`.
+async fn until_book(allocator: &Allocator, limit: &str, figure: &str, value: u64) {
+    let end = CLOCK.now() + RECOVERY;
+    loop {
+        let found = allocator.book(limit, figure).await;
+        if found == value {
+            return;
+        }
+        assert!(CLOCK.now() < end, "{figure} is {found} after {RECOVERY:?}, not {value}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What the books say that was spent and burned, once everybody has gone and everything is back.
+async fn wind_up(allocator: &Allocator, nodes: Vec<Node>, vendor: &Vendor) -> (u64, u64) {
+    for node in nodes {
+        node.client.shutdown().await;
+        node.proxy.drain().await;
+    }
+    assert_eq!(vendor.breach(), None);
+    until_book(allocator, "vendor", "outstanding", 0).await;
+    until_book(allocator, "vendor", "available", LIMIT).await;
+    (allocator.book("vendor", "spent").await, allocator.book("vendor", "burned").await)
+}

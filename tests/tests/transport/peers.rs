@@ -1,0 +1,69 @@
+//! Whoever else talks to the server: slowly, endlessly, or without listening. Nodes are served all the while.
+
+use super::*;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// Of each other kind: enough to occupy every thread of a server that waits for any of them.
+const CROWD: usize = 20;
+
+/// Connections that say nothing.
+const IDLE: usize = 200;
+
+/// Between two bytes of a trickle: it is slow, not a flood.
+const TRICKLE: Duration = Duration::from_millis(10);
+
+const HEAD: &str = "POST /v1/leases HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n";
+
+async fn connect(allocator: &Allocator) -> TcpStream {
+    TcpStream::connect(allocator.address).await.expect("it listens")
+}
+
+/// Writes `piece` again and again, with so long in between, until nobody takes it any more.
+async fn trickle(mut stream: TcpStream, piece: Vec<u8>, pause: Duration) {
+    while stream.write_all(&piece).await.is_ok() {
+        sleep(pause).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_endless_and_deaf_peers_keep_nobody_from_a_permit() {
+    let allocator = Allocator::start().await;
+    let mut peers = JoinSet::new();
+    let mut silent = vec![];
+    for _ in 0..IDLE {
+        silent.push(connect(&allocator).await);
+    }
+    for _ in 0..CROWD {
+        // A head that comes a byte at a time, and never ends.
+        let stream = connect(&allocator).await;
+        peers.spawn(trickle(stream, b"a".to_vec(), TRICKLE));
+        // A body that comes a byte at a time, and one that comes in large pieces: neither ends.
+        for (piece, pause) in [(1, TRICKLE), (1 << 12, CALL_EVERY)] {
+            let mut stream = connect(&allocator).await;
+            stream
+                .write_all(format!("{HEAD}transfer-encoding: chunked\r\n\r\n").as_bytes())
+                .await
+                .expect("it reads");
+            let piece = format!("{piece:x}\r\n{}\r\n", " ".repeat(piece)).into_bytes();
+            peers.spawn(trickle(stream, piece, pause));
+        }
+        // Requests without end, and nobody who reads the answers.
+        let asks = "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(100);
+        peers.spawn(trickle(connect(&allocator).await, asks.into_bytes(), CALL_EVERY));
+    }
+    let vendor = vendor();
+    let node = Node::start(&allocator, "a", "vendor").await;
+    let failed = node.client.stats().failed_exchanges;
+    // More than one window allows: it is served until the next.
+    for _ in 0..=LIMIT {
+        node.recover(&vendor).await;
+    }
+    assert_eq!(node.client.stats().failed_exchanges, failed, "every exchange was answered in time");
+    assert_eq!(vendor.breach(), None);
+    node.client.shutdown().await;
+    peers.shutdown().await;
+    drop(silent);
+    allocator.stop().await;
+}
