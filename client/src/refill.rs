@@ -7,6 +7,7 @@
 
 use crate::demand::Demand;
 use crate::slot::Slot;
+use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::need;
 use lessor_protocol::{Ask, Grant, Moment, Terms};
 use std::time::Duration;
@@ -169,7 +170,8 @@ impl Refill {
             false => need(self.demand.milli(), self.term).saturating_add(seen.waiting),
         };
         let keep = if now >= slot.deadline() { 0 } else { target };
-        self.removed += slot.shed(keep);
+        let returned = slot.shed(keep);
+        self.removed += returned;
         let balance = slot.balance();
         let first = if self.phase == (Phase::New { eager: true }) { FIRST_WANT } else { 0 };
         let ask = Ask {
@@ -180,6 +182,13 @@ impl Refill {
             demand_milli: self.demand.milli(),
         };
         self.asked = Some((now, ask));
+        if mutant::is(Mutant::SpentAsDelta) {
+            self.forgotten += ask.spent_total;
+        }
+        if mutant::is(Mutant::ReturnedIsSpent) {
+            self.removed -= returned;
+            slot.install(returned, 0, Moment::ORIGIN);
+        }
         ask
     }
 
@@ -211,8 +220,10 @@ impl Refill {
         if grant.permits > ask.want || grant.kept > ask.held || grant.term > Terms::TERM_MAX {
             return Belief::Rubbish;
         }
-        let deadline = terms.holder_end(first_sent, grant.term);
-        self.removed += slot.install(grant.permits, ask.held - grant.kept, deadline);
+        let counts_from = if mutant::is(Mutant::FromReceipt) { now } else { first_sent };
+        let deadline = terms.holder_end(counts_from, grant.term);
+        let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
+        self.removed += slot.install(grant.permits, lost, deadline);
         self.installed += grant.permits;
         if !grant.term.is_zero() {
             self.term = grant.term;

@@ -94,27 +94,16 @@ fn caught(setup: &Setup, sabotage: Sabotage) -> Option<Box<Failure>> {
 #[test]
 fn what_is_wrong_on_purpose_is_reported() {
     let base = setup("sliding_window 100/1s");
-    let mut late = base.clone();
-    late.faults.chance.insert(Fault::LongDelay, 0.1);
-    let mut restarts = base.clone();
-    restarts.faults.every.insert(Fault::AllocatorRestart, (3 * SECOND, 100 * MILLI));
     let mut freezes = base.clone();
     freezes.faults.every.insert(Fault::Freeze, (SECOND, SECOND));
     // A frozen clock is what we say that we cannot stand: it shows that the oracle would see a lease outlived.
-    let cases = [
-        (&base, Sabotage::StricterOracle),
-        (&base, Sabotage::UnderReport),
-        (&late, Sabotage::CountFromReceipt),
-        (&restarts, Sabotage::NoQuarantine),
-        (&freezes, Sabotage::None),
-    ];
+    let cases =
+        [(&base, Sabotage::StricterOracle), (&base, Sabotage::UnderReport), (&freezes, Sabotage::None)];
     for (setup, sabotage) in cases {
         let failure = caught(setup, sabotage).unwrap_or_else(|| panic!("{sabotage:?} went unseen"));
         assert!(!failure.last.is_empty() && failure.step > 0, "{failure}");
     }
-    for setup in [&base, &late, &restarts] {
-        assert_eq!(caught(setup, Sabotage::None), None);
-    }
+    assert_eq!(caught(&base, Sabotage::None), None);
 }
 
 /// Proves the drain: a pool that is not refilled is spent to the last permit, and hardly anything is stranded when

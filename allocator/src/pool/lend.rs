@@ -5,6 +5,7 @@ use super::{LesseeId, Pool};
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::{Ledger, Pace};
 use crate::sizing::{self, Claim, Supply};
+use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::need;
 use lessor_protocol::{Ask, Grant, Moment};
 use std::time::Duration;
@@ -24,7 +25,7 @@ impl Pool {
     /// Sizes a grant, charges it, and dates the lease that holds it.
     pub(super) fn lend(&mut self, id: LesseeId, ask: &Ask, newcomer: bool) -> Grant {
         let term = self.term();
-        let kept = self.lessees[&id].outstanding;
+        let kept = if mutant::is(Mutant::RenewalAsFresh) { ask.held } else { self.lessees[&id].outstanding };
         let mine = Claim { need: self.need(ask.demand_milli, ask.waiting), weight: self.lessees[&id].weight };
         let others = self.other_claims(id);
         let (supply, pace) = self.supply();
@@ -52,10 +53,12 @@ impl Pool {
         self.books.granted += permits;
         self.books.outstanding += permits;
         lessee.outstanding += permits;
-        if lessee.outstanding > 0 && !term.is_zero() {
+        let is_dated = permits > 0 || !mutant::is(Mutant::RenewalNotDated);
+        if lessee.outstanding > 0 && !term.is_zero() && is_dated {
             self.ends.remove(&(lessee.end, id));
             // Never earlier than before: until the node hears of it, the old end is the one it goes by.
-            lessee.end = lessee.end.max(self.plan.terms.grantor_end(self.now, term));
+            let end = self.plan.terms.grantor_end(self.now, term);
+            lessee.end = if mutant::is(Mutant::EndMovesBack) { end } else { lessee.end.max(end) };
             self.ends.insert((lessee.end, id));
         }
     }

@@ -58,10 +58,6 @@ pub enum Sabotage {
     /// Nothing.
     #[default]
     None,
-    /// Nodes count the term from when they got the answer.
-    CountFromReceipt,
-    /// The allocator comes back without its books and does not wait.
-    NoQuarantine,
     /// The oracle believes in a limit one smaller.
     StricterOracle,
     /// Nodes forget that they spent the last permit of each ask.

@@ -5,14 +5,13 @@ use super::event::{Event, Message, Reply};
 use crate::sim::SECOND;
 use crate::sim::network::Way;
 use crate::sim::oracle::Verdict;
-use crate::sim::setup::Sabotage;
 use lessor_allocator::pool::{AskError, Holder, LesseeId, Pool};
 use lessor_protocol::Answer;
 
 impl World {
     /// A message arrives.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
-        let Message { node, session, seq, exchange, ask, leaves } = message;
+        let Message { node, session, seq, exchange, ask, sent, leaves } = message;
         let answer = if !self.centre.up {
             None
         } else if leaves {
@@ -27,7 +26,7 @@ impl World {
         };
         let Self { network, setup, struck, dice, .. } = self;
         for at in network.send(self.real, node, Way::Back, &setup.faults, struck, dice) {
-            self.push(at, Event::Answer(Reply { node, session, exchange, answer }));
+            self.push(at, Event::Answer(Reply { node, session, exchange, sent, answer }));
         }
         Ok(())
     }
@@ -100,8 +99,8 @@ impl World {
         let now = self.centre.clock.show(self.real);
         let plan = self.centre.plan.clone();
         self.centre.pool = match self.centre.lost {
-            Some(lost) if self.setup.sabotage != Sabotage::NoQuarantine => Pool::after_loss(plan, lost, now),
-            _ => Pool::new(plan, now),
+            Some(lost) => Pool::after_loss(plan, lost, now),
+            None => Pool::new(plan, now),
         };
     }
 

@@ -57,6 +57,8 @@ pub(super) struct Message {
     pub(super) seq: u64,
     pub(super) exchange: u64,
     pub(super) ask: Ask,
+    /// When it, or this repetition of it, was sent, in real time.
+    pub(super) sent: u64,
     /// Goodbye, rather than an ask.
     pub(super) leaves: bool,
 }
@@ -66,6 +68,8 @@ pub(super) struct Reply {
     pub(super) node: usize,
     pub(super) session: u64,
     pub(super) exchange: u64,
+    /// When the ask that it answers was sent.
+    pub(super) sent: u64,
     /// `None` if nobody is there.
     pub(super) answer: Option<Result<Answer, AskError>>,
 }

@@ -11,7 +11,8 @@ use crate::sim::oracle::{Verdict, Wrong};
 use crate::sim::setup::Sabotage;
 use lessor::refill::Belief;
 use lessor_allocator::pool::AskError;
-use lessor_protocol::{Answer, Grant, Moment};
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Answer, Grant, Moment, Terms};
 use std::time::Duration;
 
 /// These three as in the shipping task: pools that are due within this time are due; the longest sleep; the longest
@@ -91,14 +92,19 @@ impl World {
         );
         self.meter.exchanged();
         self.push(timeout, Event::TimeOut { node, life, exchange });
-        self.send_ask(Message { node, session, seq, exchange, ask, leaves: false });
+        let sent = self.real;
+        self.send_ask(Message { node, session, seq, exchange, ask, sent, leaves: false });
         self.crashes(node, Fault::CrashAfterSend);
     }
 
     pub(super) fn send_ask(&mut self, message: Message) {
         let Self { network, setup, struck, dice, .. } = self;
-        for at in network.send(self.real, message.node, Way::There, &setup.faults, struck, dice) {
-            self.push(at, Event::Ask(message));
+        let arrivals = network.send(self.real, message.node, Way::There, &setup.faults, struck, dice);
+        // What the network does twice looks like what a node does twice: the second was sent only then.
+        let way = setup.latency.one_way + setup.latency.jitter;
+        for (copy, at) in arrivals.into_iter().enumerate() {
+            let sent = if copy == 0 { self.real } else { self.real.max(at - way) };
+            self.push(at, Event::Ask(Message { sent, ..message }));
         }
     }
 
@@ -106,7 +112,8 @@ impl World {
     pub(super) fn hear(&mut self, reply: Reply) -> Verdict {
         let node = reply.node;
         let at = &mut self.nodes[node];
-        let awaited = at.exchange.filter(|exchange| exchange.id == reply.exchange);
+        let believes = |id| id == reply.exchange || mutant::is(Mutant::OldAnswerBelieved);
+        let awaited = at.exchange.filter(|exchange| believes(exchange.id));
         let (true, Some(exchange)) = (at.up && at.session == reply.session, awaited) else {
             return Ok(());
         };
@@ -123,7 +130,13 @@ impl World {
         at.backoff.succeeded();
         at.measured(now.since(exchange.first_sent));
         match answer {
-            Ok(Answer::Grant(grant)) => self.install(node, &grant, exchange.first_sent)?,
+            Ok(Answer::Grant(grant)) => {
+                let mut first_sent = exchange.first_sent;
+                if mutant::is(Mutant::FromLastRetry) {
+                    first_sent = first_sent.max(now.before(longest(self.real - reply.sent)));
+                }
+                self.install(node, &grant, first_sent)?;
+            }
             Ok(Answer::Refusal(refusal)) => {
                 self.log.note(self.real, "node # is told to wait", &[node as u64]);
                 let dice = self.dice.u64(..);
@@ -138,7 +151,6 @@ impl World {
     fn install(&mut self, node: usize, grant: &Grant, first_sent: Moment) -> Verdict {
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
-        let first_sent = if self.setup.sabotage == Sabotage::CountFromReceipt { now } else { first_sent };
         let terms = self.setup.plan.terms;
         let dice = self.dice.u64(..);
         let belief = at.refill.believe(&at.slot, grant, terms, first_sent, now, dice);
@@ -204,4 +216,9 @@ impl World {
         at.quiet_until = at.now(self.real) + wait;
         self.look(node);
     }
+}
+
+/// The longest that any clock can show for `span`.
+fn longest(span: u64) -> Duration {
+    Duration::from_nanos(span + span * u64::from(Terms::DRIFT_PPM_MAX) / 1_000_000)
 }

@@ -104,7 +104,8 @@ impl World {
             let ask = Ask { spent_total: at.refill.close(&at.slot), ..Ask::default() };
             at.seq += 1;
             let (session, seq) = (at.session, at.seq);
-            self.send_ask(Message { node, session, seq, exchange: 0, ask, leaves: true });
+            let sent = self.real;
+            self.send_ask(Message { node, session, seq, exchange: 0, ask, sent, leaves: true });
         }
         self.crash(node, until);
     }
