@@ -60,6 +60,10 @@ pub struct Args {
     /// Runs the one setup that this seed draws.
     #[arg(long)]
     swarm: Option<u64>,
+    /// Draws a table of how many of `--seeds` it takes to notice each known mistake, or each of those called NAMES;
+    /// with `--swarm`, runs that seed with one of them.
+    #[arg(long, value_name = "NAMES", num_args = 0..=1, default_missing_value = "")]
+    mutants: Option<String>,
 }
 
 fn parse_workload(text: &str) -> Result<Workload, String> {
@@ -75,6 +79,9 @@ impl Args {
     pub fn run(&self) -> Result<bool, String> {
         if let Some(wall) = self.soak {
             return Ok(self.show_soak(&soak::soak(self.seed, self.threads, wall)));
+        }
+        if let Some(names) = &self.mutants {
+            return self.show_mutants(names);
         }
         if let Some(seed) = self.swarm {
             return Ok(show_swarm(seed));
@@ -143,6 +150,30 @@ impl Args {
         }
         line("over-admissions", "0".to_owned());
         line("hash of all events", format!("{:016x}", report.hash));
+    }
+
+    #[cfg(lessor_mutants)]
+    fn show_mutants(&self, names: &str) -> Result<bool, String> {
+        use crate::sim::mutants;
+        let chosen = mutants::named(names)?;
+        match (self.swarm, chosen.as_slice()) {
+            (None, _) => {
+                print!("{}", mutants::table(&chosen, self.seed..self.seed + self.seeds, self.threads))
+            }
+            (Some(seed), &[mutant]) => match mutants::noticed(mutant, seed) {
+                Some(failure) => println!("{failure}"),
+                None => println!("nobody noticed"),
+            },
+            (Some(_), _) => return Err("say which one mistake: --mutants NAME --swarm SEED".to_owned()),
+        }
+        Ok(true)
+    }
+
+    #[cfg(not(lessor_mutants))]
+    fn show_mutants(&self, _names: &str) -> Result<bool, String> {
+        let flags = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        let command = "cargo run --release -p scenarios --bin simulate";
+        Err(format!("no mistake is built in; run: RUSTFLAGS=\"--cfg lessor_mutants\" {command} -- {flags}"))
     }
 
     fn show_soak(&self, soaked: &Soaked) -> bool {

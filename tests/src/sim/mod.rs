@@ -3,13 +3,16 @@
 //!
 //! In reading order: [`setup`] (what is to be simulated), [`swarm`] (drawing one from a seed), [`clock`], [`traffic`],
 //! [`network`], [`faults`], [`node`], [`oracle`] (what must hold), [`meter`] (how well it went), [`log`] (the last
-//! events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`cli`] (the `simulate` tool).
+//! events in words), [`world`] (the loop), [`soak`] (many seeds at once), `mutants` (mistakes that
+//! must be noticed), [`cli`] (the `simulate` tool).
 
 pub mod cli;
 pub mod clock;
 pub mod faults;
 pub mod log;
 pub mod meter;
+#[cfg(lessor_mutants)]
+pub mod mutants;
 pub mod network;
 pub mod node;
 pub mod oracle;
