@@ -1,7 +1,7 @@
 //! A whole fleet in virtual time: the shipping pool, slots and refills on machines whose clocks drift, with a bad
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
-//! In reading order: [`setup`] (what is to be simulated), [`swarm`] (drawing one from a seed), [`clock`], [`traffic`],
+//! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed), [`clock`], [`traffic`],
 //! [`network`], [`faults`], [`node`], [`oracle`] (what must hold), [`meter`] (how well it went), [`log`] (the last
 //! events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`cli`] (the `simulate` tool).
 
@@ -13,9 +13,11 @@ pub mod meter;
 pub mod network;
 pub mod node;
 pub mod oracle;
+pub mod replay;
 pub mod setup;
 pub mod soak;
 pub mod swarm;
+pub mod text;
 pub mod traffic;
 pub mod world;
 

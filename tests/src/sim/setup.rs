@@ -68,6 +68,28 @@ pub enum Sabotage {
     UnderReport,
 }
 
+impl Sabotage {
+    /// All of them.
+    pub const ALL: [Sabotage; 5] = [
+        Sabotage::None,
+        Sabotage::CountFromReceipt,
+        Sabotage::NoQuarantine,
+        Sabotage::StricterOracle,
+        Sabotage::UnderReport,
+    ];
+
+    /// Its name in setups.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sabotage::None => "none",
+            Sabotage::CountFromReceipt => "count_from_receipt",
+            Sabotage::NoQuarantine => "no_quarantine",
+            Sabotage::StricterOracle => "stricter_oracle",
+            Sabotage::UnderReport => "under_report",
+        }
+    }
+}
+
 /// Reads rules as people write them: `sliding_window 9000/30s margin 250ms`,
 /// `token_bucket 1000/1s capacity 1000 initial 0`, `fixed_window 1000000/1h`; several are joined by ` + `.
 ///

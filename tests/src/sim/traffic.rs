@@ -42,6 +42,13 @@ pub const WORKLOADS: [(&str, Workload); 10] = [
     ("modest", Workload::Modest),
 ];
 
+impl Workload {
+    /// Its name on the command line and in setups.
+    pub fn name(self) -> &'static str {
+        WORKLOADS.iter().find(|(_, workload)| *workload == self).expect("all are listed").0
+    }
+}
+
 /// Mean time between two jumps of one node's rate, and between two shapes of bursts.
 const JUMP_NS: f64 = 3e9;
 const BURST_NS: f64 = 1e9;
