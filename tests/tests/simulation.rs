@@ -35,6 +35,7 @@ fn setup(limit: &str) -> Setup {
         seed: 1,
         plan: plan(parse_rules(limit).expect("a limit"), false),
         nodes: 5,
+        foes: vec![],
         workload: Workload::Steady,
         demand: 1_000.0,
         cost_max: 1,

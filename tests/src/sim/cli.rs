@@ -80,10 +80,10 @@ impl Args {
             return Ok(self.show_soak(&soak::soak(self.seed, self.threads, wall)));
         }
         if let Some(seed) = self.swarm {
-            return Ok(replay::show(swarm::draw(seed)));
+            return Ok(replay::show(&swarm::draw(seed)));
         }
         if let Some(line) = &self.replay {
-            return Ok(replay::show(text::read(line)?));
+            return Ok(replay::show(&text::read(line)?));
         }
         let rules = parse_rules(&self.limit)?;
         if self.nodes == 0 || !(self.demand.is_finite() && self.demand > 0.0) {
@@ -110,6 +110,7 @@ impl Args {
             seed,
             plan: plan(rules.to_vec(), self.ease_off),
             nodes: self.nodes,
+            foes: vec![],
             workload: self.workload,
             demand: self.demand,
             cost_max: 1,

@@ -2,12 +2,14 @@
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
 //! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed), [`clock`], [`traffic`],
-//! [`network`], [`faults`], [`node`], [`oracle`] (what must hold), [`meter`] (how well it went), [`log`] (the last
-//! events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`cli`] (the `simulate` tool).
+//! [`network`], [`faults`], [`node`], [`foe`] (one that does not play by the rules), [`oracle`] (what must hold), [`meter`] (how well it went), [`log`] (the last
+//! events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`shrink`] (cutting down what failed), [`replay`]
+//! (one setup for a reader), [`cli`] (the `simulate` tool).
 
 pub mod cli;
 pub mod clock;
 pub mod faults;
+pub mod foe;
 pub mod log;
 pub mod meter;
 pub mod network;
@@ -15,6 +17,7 @@ pub mod node;
 pub mod oracle;
 pub mod replay;
 pub mod setup;
+pub mod shrink;
 pub mod soak;
 pub mod swarm;
 pub mod text;

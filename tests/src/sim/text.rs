@@ -7,6 +7,7 @@
 
 use crate::sim::SECOND;
 use crate::sim::faults::{Fault, Faults};
+use crate::sim::foe::LIES;
 use crate::sim::network::Latency;
 use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
 use crate::sim::traffic::{WORKLOADS, Workload};
@@ -21,6 +22,7 @@ pub fn bare() -> Setup {
         seed: 1,
         plan: plan(vec![], false),
         nodes: 1,
+        foes: vec![],
         workload: Workload::Steady,
         demand: 1.0,
         cost_max: 1,
@@ -46,6 +48,9 @@ pub fn write(setup: &Setup) -> String {
     say("ease_off", &setup.plan.ease_off);
     say("lessees_max", &setup.plan.lessees_max);
     say("nodes", &setup.nodes);
+    if !setup.foes.is_empty() {
+        say("foes", &setup.foes.iter().map(|lie| lie.name()).collect::<Vec<_>>().join(","));
+    }
     say("workload", &setup.workload.name());
     say("demand", &setup.demand);
     say("cost_max", &setup.cost_max);
@@ -105,6 +110,10 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "ease_off" => setup.plan.ease_off = number(value)?,
         "lessees_max" => setup.plan.lessees_max = number(value)?,
         "nodes" => setup.nodes = number(value)?,
+        "foes" => {
+            let foes = value.split(',').map(|name| one_of(name, LIES.into_iter()));
+            setup.foes = foes.collect::<Result<_, _>>()?;
+        }
         "workload" => setup.workload = one_of(value, WORKLOADS.into_iter())?,
         "demand" => setup.demand = number(value)?,
         "cost_max" => setup.cost_max = number(value)?,
