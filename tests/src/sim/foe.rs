@@ -5,7 +5,9 @@
 use crate::sim::MILLI;
 use crate::sim::clock::HostClock;
 use lessor::slot::Slot;
+use lessor_protocol::moment::nanos;
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Terms};
+use std::time::Duration;
 
 /// What it does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +16,7 @@ pub enum Lie {
     Hoard,
     /// It spends what it gets at once, and says that it needs far more.
     Overstate,
-    /// It spends what it gets at once, and says that it needs next to nothing.
+    /// It spends what it gets at once, wants much, and says that it has no demand.
     Understate,
     /// It says that it still holds what it has spent, and sometimes more than it ever had.
     Claim,
@@ -26,12 +28,14 @@ pub enum Lie {
     Pretend,
     /// It asks a thousand times a second.
     Flood,
+    /// It asks again long before it was told to, and spends what it gets.
+    Hurry,
     /// It is somebody new at each ask.
     Crowd,
 }
 
 /// Each lie and its name in setups.
-pub const LIES: [(&str, Lie); 9] = [
+pub const LIES: [(&str, Lie); 10] = [
     ("hoard", Lie::Hoard),
     ("overstate", Lie::Overstate),
     ("understate", Lie::Understate),
@@ -40,6 +44,7 @@ pub const LIES: [(&str, Lie); 9] = [
     ("jump", Lie::Jump),
     ("pretend", Lie::Pretend),
     ("flood", Lie::Flood),
+    ("hurry", Lie::Hurry),
     ("crowd", Lie::Crowd),
 ];
 
@@ -51,13 +56,18 @@ impl Lie {
 
     /// Whether it spends: then it must not say things that would make spending wrong.
     fn spends(self) -> bool {
-        matches!(self, Lie::Overstate | Lie::Understate | Lie::Claim | Lie::Jump)
+        matches!(self, Lie::Overstate | Lie::Understate | Lie::Claim | Lie::Jump | Lie::Hurry)
     }
 
-    /// Time between two asks, on average.
+    /// Whether it asks when it likes, rather than when it was told to.
+    fn is_hasty(self) -> bool {
+        matches!(self, Lie::Hoard | Lie::Flood | Lie::Hurry | Lie::Crowd)
+    }
+
+    /// Time between two asks that nobody told it, on average.
     fn pace(self) -> u64 {
         match self {
-            Lie::Flood => MILLI,
+            Lie::Flood | Lie::Hurry => MILLI,
             // Its sessions are all remembered for a while: faster would only make the run slow.
             Lie::Crowd => 40 * MILLI,
             Lie::Hoard
@@ -70,6 +80,9 @@ impl Lie {
         }
     }
 }
+
+/// Longest that it waits for an answer. Only to the newest ask is one any use.
+const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
 /// A node that does not play by the rules.
 #[derive(Debug)]
@@ -90,15 +103,27 @@ pub struct Foe {
     granted: u64,
     spent: u64,
     said: Ask,
+    /// What the last answer told.
+    ask_after: Duration,
     dice: fastrand::Rng,
 }
 
 impl Foe {
     /// One that begins as `session`.
     pub fn new(lie: Lie, clock: HostClock, session: u64, dice: fastrand::Rng) -> Self {
-        let exchange = (0, Moment::ORIGIN);
-        let (slot, said) = (Slot::new(), Ask::default());
-        Foe { lie, clock, session, exchange, seq: 0, slot, granted: 0, spent: 0, said, dice }
+        Foe {
+            lie,
+            clock,
+            session,
+            exchange: (0, Moment::ORIGIN),
+            seq: 0,
+            slot: Slot::new(),
+            granted: 0,
+            spent: 0,
+            said: Ask::default(),
+            ask_after: Duration::ZERO,
+            dice,
+        }
     }
 
     /// Begins another session, which owns nothing.
@@ -115,7 +140,14 @@ impl Foe {
 
     /// How long until its next ask.
     pub fn gap(&mut self) -> u64 {
-        self.dice.u64(1..=2 * self.lie.pace())
+        let told = if self.lie.is_hasty() { 0 } else { nanos(self.ask_after) };
+        told + self.dice.u64(1..=2 * self.lie.pace())
+    }
+
+    /// Whether it would rather have the answer to its last ask first.
+    pub fn waits(&self, real: u64) -> bool {
+        let (exchange, sent) = self.exchange;
+        self.lie != Lie::Flood && exchange != 0 && self.clock.show(real).since(sent) < ANSWER_WITHIN
     }
 
     /// Whether it wants to be somebody new before its next ask.
@@ -136,10 +168,10 @@ impl Foe {
         let held = self.in_hand(real);
         let truth = Ask { spent_total: self.spent, held, want: self.large(), waiting: 0, demand_milli: 0 };
         let ask = match self.lie {
-            Lie::Hoard | Lie::Overstate | Lie::Flood | Lie::Crowd => {
+            Lie::Hoard | Lie::Overstate | Lie::Flood | Lie::Hurry | Lie::Crowd => {
                 Ask { waiting: self.large(), demand_milli: self.large(), ..truth }
             }
-            Lie::Understate | Lie::Jump => Ask { want: self.dice.u64(1..=100), ..truth },
+            Lie::Understate | Lie::Jump => truth,
             Lie::Claim => {
                 // What it says to be spent must not fall, and must have been.
                 let spent_total = self.dice.u64(self.said.spent_total..=self.spent);
@@ -164,6 +196,7 @@ impl Foe {
     pub fn believe(&mut self, real: u64, grant: &Grant, terms: Terms) -> u64 {
         let deadline = terms.holder_end(self.exchange.1, grant.term);
         self.granted += grant.permits;
+        self.ask_after = grant.ask_after;
         self.slot.install(grant.permits, self.said.held.saturating_sub(grant.kept), deadline);
         if !self.lie.spends() && self.lie != Lie::Hoard {
             // It may say anything of it, and so can spend none.
@@ -197,7 +230,6 @@ impl Foe {
 mod tests {
     use super::*;
     use crate::sim::SECOND;
-    use std::time::Duration;
 
     /// What it can still spend is never more than what it last claimed to hold, and is never said to be spent.
     #[test]

@@ -27,4 +27,4 @@ pub mod world;
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 /// Nanoseconds in a millisecond.
-pub(crate) const MILLI: u64 = 1_000_000;
+pub const MILLI: u64 = 1_000_000;

@@ -43,6 +43,8 @@ pub struct Report {
     pub lasted: u64,
     /// Admissions that the oracle judged.
     pub admissions: u64,
+    /// Permits that each node admitted.
+    pub by_node: Vec<u64>,
 }
 
 /// What was wrong, and all that is needed to see it again.
@@ -337,6 +339,7 @@ impl World {
             hash: self.log.hash(),
             lasted: self.real,
             admissions: self.admissions,
+            by_node: self.meter.by_node(),
         }
     }
 

@@ -1,8 +1,10 @@
 //! Fleets in virtual time, each drawn from a seed with its rule, its load and its faults: nothing is admitted beyond
 //! the limit, no book is wrong, and progress is made once the faults stop. And that we would hear if it were not so.
 
+mod fairness;
+mod shrinking;
+
 use lessor_protocol::Clock;
-use scenarios::sim::SECOND;
 use scenarios::sim::faults::{Fault, Faults};
 use scenarios::sim::network::Latency;
 use scenarios::sim::setup::{Sabotage, Setup, parse_rules, plan};
@@ -11,8 +13,7 @@ use scenarios::sim::swarm::draw;
 use scenarios::sim::text;
 use scenarios::sim::traffic::Workload;
 use scenarios::sim::world::{Failure, Report};
-
-const MILLI: u64 = 1_000_000;
+use scenarios::sim::{MILLI, SECOND};
 
 /// Runs all `setups`, on two threads; each failure says how to see it again.
 fn check(setups: &[Setup]) -> Soaked {
@@ -69,7 +70,7 @@ fn a_few_fresh_fleets_keep_every_promise() {
 
 #[test]
 fn what_was_found_once_is_not_found_again() {
-    let text = include_str!("../regressions/setups.txt");
+    let text = include_str!("../../regressions/setups.txt");
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let setups: Vec<Setup> = lines.map(|line| text::read(line).expect("a setup")).collect();
     assert!(!setups.is_empty());

@@ -23,6 +23,9 @@ impl World {
         let gap = self.foes[index].0.gap();
         self.push(self.real + gap, Event::Scheme(index));
         let (foe, old) = &mut self.foes[index];
+        if foe.waits(self.real) {
+            return;
+        }
         if !old.is_empty() && foe.repeats() {
             let message = old[self.dice.usize(..old.len())];
             return self.send_ask(message);
