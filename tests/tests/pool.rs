@@ -77,14 +77,22 @@ struct Session {
     until: Moment,
 }
 
+/// An ask that was sent, and what came of it and when if it was a true one.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    id: u64,
+    seq: u64,
+    ask: Ask,
+    answer: Option<(Moment, Grant)>,
+}
+
 #[derive(Debug)]
 struct Play {
     pool: Pool,
     now: Moment,
     sessions: [Session; SESSIONS],
     next_id: u64,
-    /// What was sent, and what came of it if it was believed.
-    messages: Vec<(u64, u64, Ask, Option<(Moment, Grant)>)>,
+    messages: Vec<Sent>,
     spends: Vec<Spend>,
     last: PoolView,
 }
@@ -118,7 +126,7 @@ impl Play {
                 let (id, seq) = (at.id, at.seq);
                 let grant = self.renew(id, seq, ask).expect("the truth is believed");
                 assert_eq!(grant.kept, ask.held, "what is live is kept");
-                self.messages.push((id, seq, ask, Some((self.now, grant))));
+                self.messages.push(Sent { id, seq, ask, answer: Some((self.now, grant)) });
                 let at = &mut self.sessions[who];
                 at.hand += grant.permits;
                 at.until = at.until.max(Terms::default().holder_end(self.now, grant.term));
@@ -146,9 +154,9 @@ impl Play {
             }
             Step::Replay { .. } if self.messages.is_empty() => {}
             Step::Replay { message } => {
-                let (id, seq, ask, before) = self.messages[message % self.messages.len()];
+                let Sent { id, seq, ask, answer } = self.messages[message % self.messages.len()];
                 // Only the newest ask of a session is answered, and with what it was answered before.
-                if let (Some(grant), Some((at, first))) = (self.renew(id, seq, ask), before) {
+                if let (Some(grant), Some((at, first))) = (self.renew(id, seq, ask), answer) {
                     let left = first.term.saturating_sub(self.now.since(at));
                     assert!(
                         grant.term <= left && Grant { term: first.term, ..grant } == first,
@@ -158,7 +166,7 @@ impl Play {
             }
             Step::Lie { seq, ask } => {
                 self.renew(LIAR, seq, ask);
-                self.messages.push((LIAR, seq, ask, None));
+                self.messages.push(Sent { id: LIAR, seq, ask, answer: None });
             }
         }
     }

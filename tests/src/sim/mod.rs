@@ -1,10 +1,11 @@
 //! A whole fleet in virtual time: the shipping pool, slots and refills on machines whose clocks drift, with a bad
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
-//! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed), [`clock`], [`traffic`],
-//! [`network`], [`faults`], [`node`], [`foe`] (one that does not play by the rules), [`oracle`] (what must hold), [`meter`] (how well it went), [`log`] (the last
-//! events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`shrink`] (cutting down what failed), [`replay`]
-//! (one setup for a reader), [`cli`] (the `simulate` tool).
+//! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed),
+//! [`clock`], [`traffic`], [`network`], [`faults`], [`node`], [`foe`] (one that does not play by the rules), [`oracle`]
+//! (what must hold), [`meter`] (how well it went), [`log`] (the last events in words), [`world`] (the loop), [`soak`]
+//! (many seeds at once), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader), [`cli`] (the
+//! `simulate` tool).
 
 pub mod cli;
 pub mod clock;

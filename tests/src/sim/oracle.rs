@@ -3,27 +3,26 @@
 //!
 //! | name | what must hold | where |
 //! | --- | --- | --- |
-//! | S1 S2 S3 | no window over its limit, no bucket below empty, at every admission, in real time | [`Oracle::admitted`] |
-//! | S4 | spacing in slot mode | no such rule yet |
-//! | S5 | calls in flight | no such rule yet |
+//! | S1–S3 | no window over its limit, no bucket below empty, in real time | [`Oracle::admitted`] |
+//! | S4 S5 | slots, calls in flight | no such rules yet |
 //! | S6 | the same where the vendor counts, up to the margin later | [`Oracle::admitted`] |
-//! | S7 | no admission at or after the allocator's end of the lease | [`Oracle::admitted`] |
-//! | S8 | none on another node's session, or one that is over, nor more than the session was lent | [`Oracle::admitted`] |
+//! | S7 | no admission once the allocator takes the lease for over | [`Oracle::admitted`] |
+//! | S8 | none in a session that is over or another node's, nor beyond what it was lent | [`Oracle::admitted`] |
 //! | S9 | all that could be spent at this instant would be within the limit | [`Oracle::exposed`] |
-//! | K1 | books balance, and change by exactly what was granted and said | [`Oracle::answered`], [`Oracle::books`] |
-//! | K2 | never fewer permits gone in the books than in truth; nothing said spent that was not; the honest are believed | [`Oracle::answered`], [`Oracle::books`], [`Oracle::disputed`] |
-//! | K3 | available and outstanding are within the ceiling | [`Oracle::books`] |
-//! | K4 | no count falls: granted, spent, returned, and all that is no longer out | [`Oracle::books`] |
-//! | K5 | what a node saw is on disk | books live in memory: they are lost, and quarantine is checked by S1 to S9 |
+//! | K1 | books balance, and change by exactly what was granted and said | [`Oracle::answered`] |
+//! | K2 | the books know of every permit that is gone; the honest are believed | [`Oracle::answered`] |
+//! | K3 | what is available and outstanding is within the ceiling | [`Oracle::books`] |
+//! | K4 | no count falls: granted, spent, returned, and all that is not out any more | [`Oracle::books`] |
+//! | K5 | what a node saw is on disk | not yet: books live in memory, S1–S9 judge the quarantine |
 //! | K6 F3 | shares by principal | no principals yet |
-//! | V1 V6 | after silence all can be granted, nothing is out, no session is remembered | `world/phases.rs`, at the end |
-//! | V2 | when it is calm, callers are served within a bound; an ask gets something while there is something | `world/phases.rs`, [`Oracle::answered`] |
+//! | V1 V6 | after silence all can be granted, and nobody is remembered | `world/phases.rs` |
+//! | V2 | in calm, callers are served within a bound; who asks gets something while there is some | there too |
 //! | V3 | nobody waits beside permits that suffice, nor longer than he would | `world.rs`, after every step |
-//! | V4 | after quarantine, whoever waits is granted something within one refresh | `world/phases.rs` |
-//! | V5 F1 F2 | use, even shares, nobody starved by neighbours that come and go | `tests/tests/simulation/fairness.rs` |
-//! | P1 P2 | one answer to one ask, no answer to an older one | [`Oracle::answered`]; epochs are the HTTP layer's |
+//! | V4 | after quarantine, who waits is granted something within one refresh | `world/phases.rs` |
+//! | V5 F1 F2 | use, even shares, turns beside those that come and go | `tests/simulation/fairness.rs` |
+//! | P1 P2 | one answer to one ask, none to an older one; epochs are the HTTP layer's | [`Oracle::answered`] |
 //! | P3 | a new process is a new session | [`Oracle::begins`] |
-//! | P4 | a replay is the same to the last event | `tests/tests/simulation/main.rs` |
+//! | P4 | a replay is the same to the last event | `tests/simulation/main.rs` |
 
 mod promise;
 mod session;

@@ -166,21 +166,6 @@ impl Traffic {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_herd_comes_at_each_boundary_and_is_gone_soon() {
-        let mut herd = Traffic::new(Workload::Herd, 100.0, 4, fastrand::Rng::with_seed(1));
-        let beat = |next| Beat { next, every: SECOND };
-        assert_eq!(herd.change(0, beat(SECOND / 3)), SECOND / 3);
-        assert_eq!(herd.rates(), [0.0; 4]);
-        assert_eq!(herd.change(SECOND / 3, beat(SECOND / 3 * 4)), SECOND / 3 + SECOND / 50);
-        assert_eq!(herd.rates().iter().sum::<f64>(), 50.0 * 100.0);
-    }
-}
-
 /// Every `part`-th of `nodes`, at least the first.
 fn one_in(nodes: usize, part: usize) -> Vec<f64> {
     (0..nodes).map(|node| f64::from(node.is_multiple_of(part))).collect()
@@ -200,4 +185,19 @@ fn curve(minute: u64) -> f64 {
         counts.iter().map(|count| count / mean).collect()
     });
     curve[minute as usize % curve.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_herd_comes_at_each_boundary_and_is_gone_soon() {
+        let mut herd = Traffic::new(Workload::Herd, 100.0, 4, fastrand::Rng::with_seed(1));
+        let beat = |next| Beat { next, every: SECOND };
+        assert_eq!(herd.change(0, beat(SECOND / 3)), SECOND / 3);
+        assert!(herd.rates().iter().all(|&rate| rate < 1e-6));
+        assert_eq!(herd.change(SECOND / 3, beat(SECOND / 3 * 4)), SECOND / 3 + SECOND / 50);
+        assert!((herd.rates().iter().sum::<f64>() - 50.0 * 100.0).abs() < 1e-6);
+    }
 }
