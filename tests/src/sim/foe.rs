@@ -186,8 +186,8 @@ impl Foe {
             }
             Lie::Pretend => Ask { spent_total: self.granted, held: 0, ..truth },
         };
-        // Whatever it does not claim it has given back.
-        self.slot.shed(ask.held);
+        // Whatever it does not claim it has given back, and what had ended is no more.
+        self.slot.shed(ask.held.min(held));
         self.said = ask;
         (self.seq, ask)
     }
@@ -238,7 +238,7 @@ mod tests {
             let dice = fastrand::Rng::with_seed(seed as u64);
             let mut foe = Foe::new(lie, HostClock::new(SECOND, 0), 1, dice);
             for step in 0..200 {
-                let real = step * 10 * MILLI;
+                let real = step * 200 * MILLI;
                 let (seq, ask) = foe.ask(real);
                 assert!(ask.spent_total <= PERMITS_MAX && ask.held <= PERMITS_MAX && seq <= PERMITS_MAX);
                 assert!(foe.in_hand(real) <= ask.held, "{lie:?}: {ask:?}");
@@ -255,8 +255,12 @@ mod tests {
                     ask_after: Duration::ZERO,
                     retry_after: None,
                 };
+                // Every third answer comes when what it grants has ended.
+                let before = foe.in_hand(real) + foe.spent;
                 foe.exchange = (step, foe.clock.show(real));
+                let real = real + if step % 3 == 0 { 150 * MILLI } else { 0 };
                 foe.believe(real, &grant, Terms::default());
+                assert!(foe.in_hand(real) + foe.spent <= before + 7, "{lie:?}: what had ended is back");
             }
         }
     }

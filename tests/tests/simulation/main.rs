@@ -121,6 +121,16 @@ fn what_is_wrong_on_purpose_is_reported() {
     }
 }
 
+/// V4, with a single node: no other can ask in its stead.
+#[test]
+fn after_a_restart_whoever_waits_is_lent_something_within_one_refresh() {
+    let mut restarts =
+        Setup { nodes: 1, lasts: 3 * SECOND, then_calm: true, ..setup("sliding_window 100/1s") };
+    restarts.faults.every.insert(Fault::AllocatorRestart, (SECOND, 10 * MILLI));
+    let setups: Vec<Setup> = (1..=10).map(|seed| Setup { seed, ..restarts.clone() }).collect();
+    assert!(check(&setups).struck[&Fault::AllocatorRestart] >= 10);
+}
+
 /// Proves the drain: a pool that is not refilled is spent to the last permit, and hardly anything is stranded when
 /// somebody first finds it empty.
 #[test]
