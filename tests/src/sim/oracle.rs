@@ -240,12 +240,15 @@ impl Oracle {
     pub fn books_lost(&mut self, now: Instant, view: PoolView) {
         self.measure.life += 1;
         (self.admitted, self.books) = (0, Books::default());
-        self.opens = now.allocator + view.quarantine;
+        // A pool that is dropped and made anew, for it cannot be told from a new one, opens no later for that.
+        if !view.quarantine.is_zero() {
+            self.opens = now.allocator + view.quarantine;
+        }
     }
 
-    /// Since when, on the allocator's clock, it could lend from books that others were lost before, if it has not.
+    /// When, on the allocator's clock, the last quarantine was over, if nothing was lent since.
     pub fn opens_unlent(&self) -> Option<Moment> {
-        (self.measure.life > 1 && self.books.granted == 0).then_some(self.opens)
+        (self.opens > Moment::ORIGIN && self.books.granted == 0).then_some(self.opens)
     }
 
     /// Permits that may be admitted at this instant.
