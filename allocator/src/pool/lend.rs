@@ -26,7 +26,9 @@ impl Pool {
     pub(super) fn lend(&mut self, id: LesseeId, ask: &Ask, newcomer: bool) -> Grant {
         let term = self.term();
         let kept = if mutant::is(Mutant::RenewalAsFresh) { ask.held } else { self.lessees[&id].outstanding };
-        let mine = Claim { need: self.need(ask.demand_milli, ask.waiting), weight: self.lessees[&id].weight };
+        // Who wants more than its demand explains needs that much: a want beyond every share is nobody's right.
+        let need = self.need(ask.demand_milli, ask.waiting).max(ask.want.saturating_add(kept));
+        let mine = Claim { need, weight: self.lessees[&id].weight };
         let others = self.other_claims(id);
         let (supply, pace) = self.supply();
         let mut want = ask.want.min(LEASE_MAX.saturating_sub(kept));

@@ -244,6 +244,21 @@ fn at_the_bound_a_session_with_nothing_live_makes_room() {
     assert_eq!((view.books.burned, view.available), (1, 8), "what A burned stays charged");
 }
 
+/// Its need was taken for nothing, so that no share was too much for it: each ask got half of what was left.
+#[test]
+fn who_says_it_needs_nothing_and_wants_everything_gets_a_share() {
+    let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
+    let holder = |id| Holder { id: LesseeId(id), weight: 1 };
+    for id in 1..=4 {
+        grant(pool.renew(millis(0), holder(id), 1, Ask { want: 1, ..Ask::default() }));
+        grant(pool.renew(millis(1), holder(id), 2, Ask { demand_milli: 2_000_000, ..Ask::default() }));
+    }
+    let silent = holder(5);
+    grant(pool.renew(millis(1), silent, 1, Ask { want: 1, ..Ask::default() }));
+    let lent = grant(pool.renew(millis(2), silent, 2, Ask { want: 1_000_000, ..Ask::default() })).permits;
+    assert!((190..=200).contains(&lent), "a fifth is even, it got {lent}");
+}
+
 #[test]
 fn easing_off_spreads_the_last_tenth() {
     let plan = Plan { ease_off: true, ..(*plan(vec![sliding(1_000, 30 * SECOND)])).clone() };

@@ -6,7 +6,7 @@ use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
 use crate::sim::soak::{self, Soaked};
 use crate::sim::traffic::{WORKLOADS, Workload};
 use crate::sim::world::{Failure, Report};
-use crate::sim::{SECOND, swarm};
+use crate::sim::{SECOND, replay, swarm, text};
 use clap::Parser;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
@@ -64,6 +64,9 @@ pub struct Args {
     /// with `--swarm`, runs that seed with one of them.
     #[arg(long, value_name = "NAMES", num_args = 0..=1, default_missing_value = "")]
     mutants: Option<String>,
+    /// Runs one setup, as a failure prints it: `seed=1 rules=…`.
+    #[arg(long)]
+    replay: Option<String>,
 }
 
 fn parse_workload(text: &str) -> Result<Workload, String> {
@@ -84,7 +87,10 @@ impl Args {
             return self.show_mutants(names);
         }
         if let Some(seed) = self.swarm {
-            return Ok(show_swarm(seed));
+            return Ok(replay::show(&swarm::draw(seed)));
+        }
+        if let Some(line) = &self.replay {
+            return Ok(replay::show(&text::read(line)?));
         }
         let rules = parse_rules(&self.limit)?;
         if self.nodes == 0 || !(self.demand.is_finite() && self.demand > 0.0) {
@@ -111,6 +117,7 @@ impl Args {
             seed,
             plan: plan(rules.to_vec(), self.ease_off),
             nodes: self.nodes,
+            foes: vec![],
             workload: self.workload,
             demand: self.demand,
             cost_max: 1,
@@ -206,19 +213,6 @@ impl Args {
         }
         soaked.failures.is_empty()
     }
-}
-
-fn show_swarm(seed: u64) -> bool {
-    let setup = swarm::draw(seed);
-    println!("{setup:#?}");
-    match soak::run(setup) {
-        Ok(report) => println!("{report:#?}"),
-        Err(failure) => {
-            println!("{failure}");
-            return false;
-        }
-    }
-    true
 }
 
 fn as_json(seed: u64, run: &Result<Report, Box<Failure>>) -> Value {

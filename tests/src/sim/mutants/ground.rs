@@ -112,6 +112,7 @@ fn late_asks(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.faults.chance.clear();
     setup.faults.every.clear();
+    setup.foes.clear();
     let (every, lasts) = (dice.u64(5..=10) * SECOND, dice.u64(10..=100) * MILLI);
     setup.faults.every.insert(Fault::AllocatorRestart, (every, lasts));
     setup.lasts = 20 * SECOND;
@@ -125,6 +126,7 @@ fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     setup.demand = (load * sustained(&setup.plan.rules)).clamp(0.5, 3_000.0);
     setup.workload = Workload::Steady;
     setup.cost_max = 1;
+    setup.foes.clear();
     setup.faults.every.clear();
     setup.then_calm = false;
     setup.lasts = 20 * SECOND;

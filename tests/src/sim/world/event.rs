@@ -32,6 +32,8 @@ pub(super) enum Event {
     TimeOut { node: usize, life: u64, exchange: u64 },
     /// A caller has waited long enough.
     GiveUp { node: usize, life: u64, ticket: u64 },
+    /// One that does not play by the rules asks for something.
+    Scheme(usize),
     /// Rates change.
     Traffic { generation: u64 },
     /// A timed fault strikes.
@@ -80,6 +82,28 @@ pub(super) struct Queued {
     pub(super) at: u64,
     pub(super) order: u64,
     pub(super) event: Event,
+}
+
+impl Event {
+    /// The node that it happens to, if it is one of them.
+    pub(super) fn node(&self) -> Option<usize> {
+        match self {
+            Event::Wake { node, .. }
+            | Event::TimeOut { node, .. }
+            | Event::GiveUp { node, .. }
+            | Event::Start { node, .. }
+            | Event::Thaw { node, .. } => Some(*node),
+            Event::Answer(reply) => Some(reply.node),
+            Event::Ask(_)
+            | Event::Scheme(_)
+            | Event::Traffic { .. }
+            | Event::Strike(_)
+            | Event::Reopen { .. }
+            | Event::Sweep
+            | Event::Next(_)
+            | Event::End => None,
+        }
+    }
 }
 
 impl Ord for Queued {
