@@ -83,10 +83,8 @@ pub fn grant(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
     let (state, share) = if needs <= u128::from(supply.within_term) {
         (State::Rich, half)
     } else if supply.left > supply.soon {
-        let parts = needs * u128::from(DRAIN_PART);
-        let lasts = u128::from(nanos(supply.term)) * u128::from(supply.left) / parts;
-        let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)).min(supply.term);
-        (State::Drain { lasts }, drain_share(asker, needs, supply.left).min(half))
+        let (lasts, share) = drain_share(asker, others, supply);
+        (State::Drain { lasts }, share.min(half))
     } else {
         (State::Trickle, trickle_share(asker, others, supply))
     };
@@ -116,10 +114,17 @@ pub enum State {
     Trickle,
 }
 
-/// What brings `asker` to its part of what `left` will be spent on: as long as everybody else's lasts.
-fn drain_share(asker: Asker, needs: u128, left: u64) -> u64 {
-    let target = u128::from(asker.claim.need) * u128::from(left / DRAIN_PART) / needs.max(1);
-    u64::try_from(target).unwrap_or(u64::MAX).saturating_sub(asker.claim.holds).max(1)
+/// How long what is left lasts, halved, and what brings `asker` to that. Whoever says that it needs more than there is
+/// gets no more for that.
+fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64) {
+    let believed = |claim: Claim| u128::from(claim.need.min(supply.within_term));
+    let needs = others.iter().map(|claim| believed(*claim)).sum::<u128>() + believed(asker.claim);
+    let left = u128::from(supply.left / DRAIN_PART);
+    let lasts = u128::from(nanos(supply.term)) * left / needs;
+    let target = believed(asker.claim) * left / needs;
+    let target = u64::try_from(target).unwrap_or(u64::MAX);
+    let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)).min(supply.term);
+    (lasts, target.saturating_sub(asker.claim.holds).max(1))
 }
 
 /// What `asker` may have of the little that is left, while more trickles in.

@@ -3,16 +3,13 @@
 use crate::limit::Limit;
 use crate::refiller::Refiller;
 use crate::shared::Shared;
+use crate::timing::EXCHANGE_TIMEOUT;
 use crate::transport::{ExchangeError, Transport};
 use lessor_protocol::{NodeName, Terms};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-
-/// Longest that one exchange may take. A lease lasts two seconds at most: an answer that comes later than half of
-/// that is hardly worth waiting for.
-const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Leases quota from an allocator and spends it locally.
 ///

@@ -24,12 +24,14 @@
 //!
 //! In reading order: `slot` (the atomic word that is spent from), `demand` and `refill` (pure: when to ask for how
 //! much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit` and `all` (what callers use),
-//! `refiller`, `backoff` and `transport` (the background task), `shared` and `client` (who owns it all).
+//! `refiller`, `timing`, `dispute`, `backoff` and `transport` (the background task), `shared` and `client` (who owns
+//! it all).
 
 mod all;
 pub mod backoff;
 mod client;
 pub mod demand;
+pub mod dispute;
 mod limit;
 mod line;
 mod local_pool;
@@ -39,6 +41,7 @@ mod refusal;
 mod shared;
 pub mod slot;
 mod sync;
+pub mod timing;
 mod transport;
 mod wait;
 

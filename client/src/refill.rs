@@ -7,6 +7,7 @@
 
 use crate::demand::Demand;
 use crate::slot::Slot;
+use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
 use std::time::Duration;
@@ -69,6 +70,9 @@ pub struct Refill {
     horizon: Duration,
     /// The answer told not to ask sooner.
     not_before: Moment,
+    /// Nothing is asked before this since it last began to count from zero: the slot keeps the deadline of what it was
+    /// lent before, and the allocator knows nothing of that.
+    fresh_from: Moment,
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
     phase: Phase,
@@ -120,6 +124,7 @@ impl Refill {
             emptied: None,
             horizon: TERM_UNTOLD,
             not_before: Moment::ORIGIN,
+            fresh_from: Moment::ORIGIN,
             asked: None,
             phase: Phase::New { eager },
         }
@@ -147,7 +152,7 @@ impl Refill {
             Phase::New { eager: true } => now,
             Phase::New { eager: false } | Phase::Idle if tried => now.max(self.not_before),
             Phase::New { eager: false } | Phase::Idle => Moment::NEVER,
-            Phase::Active => self.due_active(slot, seen, now, rtt),
+            Phase::Active => self.due_active(slot, seen, now, rtt).max(self.fresh_from),
         }
     }
 
@@ -212,7 +217,8 @@ impl Refill {
             false => (self.target(rtt).saturating_add(seen.waiting), spare),
         };
         let keep = if now >= slot.deadline() { 0 } else { target.max(spare) };
-        self.removed += slot.shed(keep);
+        let returned = slot.shed(keep);
+        self.removed += returned;
         self.notice(slot, now);
         let balance = slot.balance();
         let at_least = match self.phase {
@@ -229,6 +235,13 @@ impl Refill {
             demand_milli: self.demand.milli(),
         };
         self.asked = Some((now, ask));
+        if mutant::is(Mutant::SpentAsDelta) {
+            self.forgotten += ask.spent_total;
+        }
+        if mutant::is(Mutant::ReturnedIsSpent) {
+            self.removed -= returned;
+            slot.install(returned, 0, Moment::ORIGIN);
+        }
         ask
     }
 
@@ -268,8 +281,10 @@ impl Refill {
         if grant.permits > ask.want || grant.kept > ask.held || longest > Terms::TERM_MAX {
             return Belief::Rubbish;
         }
-        let deadline = terms.holder_end(first_sent, grant.term);
-        self.removed += slot.install(grant.permits, ask.held - grant.kept, deadline);
+        let counts_from = if mutant::is(Mutant::FromReceipt) { now } else { first_sent };
+        let deadline = terms.holder_end(counts_from, grant.term);
+        let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
+        self.removed += slot.install(grant.permits, lost, deadline);
         self.installed += grant.permits;
         if grant.permits > 0 {
             self.emptied = None;
@@ -301,6 +316,7 @@ impl Refill {
     pub fn forget(&mut self, slot: &Slot) {
         self.removed += slot.shed(0);
         self.forgotten = self.spent(slot);
+        self.fresh_from = slot.deadline();
         self.phase = Phase::Active;
         self.not_before = Moment::ORIGIN;
     }

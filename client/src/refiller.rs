@@ -2,9 +2,11 @@
 //! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
 
 use crate::backoff::Backoff;
+use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, remedy, start_over};
 use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
 use crate::shared::Shared;
+use crate::timing::{LOOK_AGAIN, RTT_UNTOLD, TOGETHER, learnt};
 use crate::transport::{ExchangeError, Transport, excerpt};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::wire::{
@@ -15,25 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
-
-/// Pools that are due within this time go along with one that is due now.
-const TOGETHER: Duration = Duration::from_millis(1);
-
-/// Longest sleep: a pool whose handles are gone is forgotten at the next look.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-
-/// Each new round trip counts an eighth: one slow answer does not scare it, a slower network is learnt in a few.
-const RTT_PART: u32 = 8;
-
-/// Round trip to reckon with until one was measured.
-const RTT_UNTOLD: Duration = Duration::from_millis(2);
-
-/// How long to leave a pool alone whose answer was no use: the allocator does not know the lease, or says what cannot
-/// be. Once is a restart and costs this wait; an allocator that always does so must not be asked at network speed.
-const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
-
-/// The same when a whole session begins again, which says so in the log.
-const SESSION_PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest that a stopping client waits for its goodbye to be heard.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -162,7 +145,7 @@ impl Refiller {
         let sent = CLOCK.now();
         let response = self.transport.leases(&request).await?;
         let took = CLOCK.now().since(sent);
-        self.rtt = self.rtt - self.rtt / RTT_PART + took / RTT_PART;
+        self.rtt = learnt(self.rtt, took);
         Ok(response)
     }
 
@@ -215,14 +198,13 @@ impl Refiller {
     /// The allocator found something wrong with our ask. True if the whole session should begin again.
     fn disputed(&mut self, pool: &Arc<LocalPool>, error: &ErrorBody) -> bool {
         let now = CLOCK.now();
-        match error.code.as_str() {
-            code::LEASE_UNKNOWN => {
+        match remedy(&error.code) {
+            Remedy::StartOver => {
                 self.start_over(pool, DISPUTE_PAUSE);
                 false
             }
-            code::TOTALS_WRONG | code::STALE_SEQUENCE => true,
-            _ => {
-                // Somebody may configure the limit later: look again now and then.
+            Remedy::BeginSession => true,
+            Remedy::LookAgain => {
                 pool.refill().refused(now, LOOK_AGAIN, self.dice.u64(..));
                 // The plain handle of a keyed limit is only there to make others from, unless somebody calls it.
                 let for_keys = error.code == code::KEY_MISMATCH && pool.seen() == Seen::default();
@@ -269,9 +251,7 @@ impl Refiller {
 
     /// Drops what is held of `pool` and counts from zero, after a pause.
     fn start_over(&mut self, pool: &LocalPool, pause: Duration) {
-        let mut refill = pool.refill();
-        refill.forget(pool.slot());
-        refill.refused(CLOCK.now(), pause, self.dice.u64(..));
+        start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), pause, self.dice.u64(..));
     }
 
     /// Closes every pool and gives everything back.

@@ -7,6 +7,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 use lessor_protocol::Moment;
+use lessor_protocol::mutant::{self, Mutant};
 
 // The word:   63 ........ 32 31 ......... 0
 //             held for `all`  free to spend
@@ -145,7 +146,7 @@ impl Slot {
     fn change(&self, permits: u64, now: Moment, less: u64) -> Result<u64, Short> {
         let mut word = self.word.load(Ordering::Acquire);
         // Pairs with the Release in `install`.
-        if now.as_nanos() >= self.deadline.load(Ordering::Acquire) {
+        if now.as_nanos() >= self.deadline.load(Ordering::Acquire) && !mutant::is(Mutant::DeadlineAtRefill) {
             return Err(Short::Expired);
         }
         loop {

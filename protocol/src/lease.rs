@@ -6,6 +6,7 @@
 //! spend is before the allocator's end, for any delay of any message.
 
 use crate::moment::{Moment, nanos};
+use crate::mutant::{self, Mutant};
 use std::time::Duration;
 
 /// One part per million, the unit that drift is given in.
@@ -54,20 +55,20 @@ impl Terms {
     /// The first instant at which a node may no longer spend a lease of `term`, on its own clock.
     /// `first_sent` is when the ask was *first* sent, also when a later retry is what got the answer.
     pub fn holder_end(self, first_sent: Moment, term: Duration) -> Moment {
-        let drift = u128::from(self.drift_ppm);
+        let drift = self.drift();
         first_sent + scale_down(term, MILLION - drift, MILLION)
     }
 
     /// The instant from which the allocator may take a lease of `term` for over, on its own clock.
     pub fn grantor_end(self, decided: Moment, term: Duration) -> Moment {
-        let drift = u128::from(self.drift_ppm);
+        let drift = self.drift();
         decided + scale_up(term, MILLION + drift, MILLION - drift) + Self::SLACK
     }
 
     /// The longest term, in whole milliseconds as the wire carries it, whose [`Terms::grantor_end`] is not after
     /// `end`. Zero if there is none.
     pub fn term_until(self, decided: Moment, end: Moment) -> Duration {
-        let drift = u128::from(self.drift_ppm);
+        let drift = self.drift();
         let span = end.since(decided).saturating_sub(Self::SLACK);
         whole_millis(scale_down(span, MILLION - drift, MILLION + drift))
     }
@@ -80,12 +81,18 @@ impl Terms {
 
     /// How long `real` can look at most on a clock that runs fast: what a window must be stretched to.
     pub fn stretched(self, real: Duration) -> Duration {
-        scale_up(real, MILLION + u128::from(self.drift_ppm), MILLION)
+        let drift = if mutant::is(Mutant::NoDriftInWindows) { 0 } else { u128::from(self.drift_ppm) };
+        scale_up(real, MILLION + drift, MILLION)
     }
 
     /// How long an allocator that may have forgotten what it lent must wait until nobody can be spending it.
     pub fn quarantine(self) -> Duration {
         self.grantor_end(Moment::ORIGIN, Self::TERM_MAX).since(Moment::ORIGIN)
+    }
+
+    /// What both sides of a lease allow for.
+    fn drift(self) -> u128 {
+        if mutant::is(Mutant::NoDriftInTerms) { 0 } else { u128::from(self.drift_ppm) }
     }
 }
 

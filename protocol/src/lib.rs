@@ -24,6 +24,8 @@ pub mod clock;
 pub mod exchange;
 pub mod lease;
 pub mod moment;
+#[doc(hidden)]
+pub mod mutant;
 pub mod names;
 pub mod rule;
 pub mod sizing;

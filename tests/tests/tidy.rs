@@ -24,7 +24,7 @@ const CORE: &str = "
     protocol/src/exchange protocol/src/lease protocol/src/rule protocol/src/sizing
     allocator/src/pacing allocator/src/pool allocator/src/rules allocator/src/sizing
     allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/sweep allocator/src/wrong
-    client/src/backoff client/src/demand client/src/refill client/src/slot
+    client/src/backoff client/src/demand client/src/dispute client/src/refill client/src/slot client/src/timing
 ";
 
 /// Words that have no business there: clocks, dice, floats, the world outside. The last would hide some of the

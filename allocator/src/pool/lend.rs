@@ -7,6 +7,7 @@ use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::{Ledger, Pace};
 use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
 use lessor_protocol::lease::whole_millis;
+use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
 use std::time::Duration;
@@ -32,7 +33,7 @@ impl Pool {
     /// Sizes a grant, charges it, and dates the lease that holds it.
     pub(super) fn lend(&mut self, id: LesseeId, ask: &Ask, newcomer: bool) -> Grant {
         let term = self.term(self.lessees[&id].term);
-        let kept = self.lessees[&id].outstanding;
+        let kept = if mutant::is(Mutant::RenewalAsFresh) { ask.held } else { self.lessees[&id].outstanding };
         let others = self.other_claims(id);
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
@@ -106,11 +107,16 @@ impl Pool {
         if permits > 0 {
             lessee.lent = self.now;
         }
-        if lessee.outstanding > 0 && !term.is_zero() {
+        let is_dated = permits > 0 || !mutant::is(Mutant::RenewalNotDated);
+        if !term.is_zero() && is_dated {
             self.ends.remove(&(lessee.end, id));
-            // Never earlier than before: until the node hears of it, the old end is the one it goes by.
-            lessee.end = lessee.end.max(self.plan.terms.grantor_end(self.now, term));
-            self.ends.insert((lessee.end, id));
+            // Never earlier than before: until the node hears of it, the old end is the one it goes by. Also of a lease
+            // that holds nothing: the node goes by that end with what it is lent next.
+            let end = self.plan.terms.grantor_end(self.now, term);
+            lessee.end = if mutant::is(Mutant::EndMovesBack) { end } else { lessee.end.max(end) };
+            if lessee.outstanding > 0 {
+                self.ends.insert((lessee.end, id));
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use crate::pacing::Pacer;
 use crate::rules::{self, Ledger};
 use lessee::Lessee;
 use lessor_protocol::lease::whole_millis;
+use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, RefusalReason, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,9 +76,14 @@ impl Pool {
     /// A pool whose books may have been lost at `lost`, when an earlier life of the allocator ended at the
     /// latest. It grants nothing until whatever that life lent has ended and left every window.
     pub fn after_loss(plan: Arc<Plan>, lost: Moment, now: Moment) -> Self {
-        let quarantined = lost + plan.terms.quarantine();
+        let live = if mutant::is(Mutant::NoTermOnRestart) { Duration::ZERO } else { plan.terms.quarantine() };
+        let quarantined = lost + live;
         let mut pool = Pool::new(plan, now);
-        let opens = pool.ledgers.iter_mut().map(|ledger| ledger.forget(quarantined)).max();
+        if mutant::is(Mutant::ForgottenOnRestart) {
+            return pool;
+        }
+        let asked = if mutant::is(Mutant::NoWindowOnRestart) { 0 } else { pool.ledgers.len() };
+        let opens = pool.ledgers.iter_mut().take(asked).map(|ledger| ledger.forget(quarantined)).max();
         pool.opens = opens.unwrap_or(quarantined);
         pool
     }
@@ -90,6 +96,9 @@ impl Pool {
     /// If the ask cannot be true or is out of order. Nothing changes then.
     pub fn renew(&mut self, now: Moment, holder: Holder, seq: u64, ask: Ask) -> Result<Answer, AskError> {
         self.advance(now);
+        if mutant::is(Mutant::ClaimsEndQuarantine) && ask.held > 0 {
+            self.opens = self.now;
+        }
         if self.now < self.opens {
             let retry_after = self.opens.since(self.now);
             return Ok(Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }));
@@ -142,6 +151,9 @@ impl Pool {
     pub fn is_forgettable(&mut self, now: Moment) -> bool {
         self.advance(now);
         self.forget_idle(self.memory());
+        if mutant::is(Mutant::ForgottenWhileCharged) {
+            return self.now >= self.opens && self.books.outstanding == 0;
+        }
         // A session that is remembered gets its last grant again for its last ask; from a new pool it would not.
         self.now >= self.opens
             && self.lessees.is_empty()
@@ -155,7 +167,8 @@ impl Pool {
 
     /// Permits that every rule can lend now.
     fn available(&self) -> u64 {
-        self.ledgers.iter().map(|ledger| ledger.available()).min().unwrap_or(0)
+        let asked = if mutant::is(Mutant::FirstRuleOnly) { 1 } else { self.ledgers.len() };
+        self.ledgers.iter().take(asked).map(|ledger| ledger.available()).min().unwrap_or(0)
     }
 
     /// Lets time pass: leases end in order, and at the end of each the rules stand exactly there.
@@ -165,10 +178,17 @@ impl Pool {
             && end <= self.now
         {
             self.ends.pop_first();
-            let burned = self.lessees.get_mut(&id).expect("every end has its lessee").burn();
+            let lessee = self.lessees.get_mut(&id).expect("every end has its lessee");
+            let burned = lessee.burn();
+            let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { end };
             for ledger in &mut self.ledgers {
-                ledger.advance(end);
-                ledger.settle(burned, end);
+                if !mutant::is(Mutant::LazyRefill) {
+                    ledger.advance(end);
+                }
+                match mutant::is(Mutant::EndedIsFree) {
+                    true => ledger.release(burned),
+                    false => ledger.settle(burned, spent_at),
+                }
             }
             self.books.outstanding -= burned;
             self.books.burned += burned;
@@ -183,13 +203,14 @@ impl Pool {
         let Some(lessee) = self.lessees.get(&id) else {
             return Ok(None);
         };
-        if seq < lessee.seq {
+        if seq < lessee.seq && !mutant::is(Mutant::OldAskAnswered) {
             return Err(AskError::Stale { seq, last: lessee.seq });
         }
-        if seq > lessee.seq {
+        if seq != lessee.seq || mutant::is(Mutant::RepeatsAnsweredAnew) {
             return Ok(None);
         }
-        let gone = self.now.since(lessee.answered);
+        let answered = if mutant::is(Mutant::FromLastRetry) { self.now } else { lessee.answered };
+        let gone = self.now.since(answered);
         Ok(Some(match lessee.answer {
             Answer::Grant(grant) => {
                 Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(gone)), ..grant })
@@ -230,9 +251,10 @@ impl Pool {
             self.ends.remove(&(lessee.end, id));
         }
         // What was still unspent when the last report was written was spent after it.
-        let at = self.now.before(self.plan.terms.surely(ask.quiet)).max(lessee.answered);
+        let spent_at = self.now.before(self.plan.terms.surely(ask.quiet)).max(lessee.answered);
+        let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { spent_at };
         for ledger in &mut self.ledgers {
-            ledger.settle(settlement.spent, at);
+            ledger.settle(settlement.spent, spent_at);
             ledger.release(settlement.returned);
             for credit in &settlement.credits {
                 ledger.credit(credit.permits, credit.at);

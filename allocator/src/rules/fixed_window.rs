@@ -5,6 +5,7 @@
 use super::{Ends, Ledger, Pace};
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::FixedWindow;
 use std::time::Duration;
 
@@ -69,6 +70,8 @@ impl Ledger for FixedLedger {
         let lent_until = Moment::from_nanos(at.as_nanos().saturating_sub(1));
         if self.window_of(lent_until) == self.window_of(self.now) {
             self.charged -= permits;
+        } else if mutant::is(Mutant::LateCredit) {
+            self.charged -= permits.min(self.charged);
         }
     }
 
@@ -96,7 +99,7 @@ impl Ledger for FixedLedger {
     }
 
     fn lease_end(&self) -> Option<Moment> {
-        Some(self.boundary(self.now))
+        if mutant::is(Mutant::FixedNotClipped) { None } else { Some(self.boundary(self.now)) }
     }
 
     fn is_fresh(&self) -> bool {

@@ -7,6 +7,7 @@
 
 use super::{Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Moment, Terms};
 use std::collections::VecDeque;
@@ -19,6 +20,9 @@ const SUB_WINDOWS: u64 = 512;
 /// Easing off plans this part of a window ahead, or until the first charge ends. What is left then is spread over so
 /// long: further ahead it would sit unused where permits come back all the time, nearer it would not ease.
 const PLAN_PARTS: u64 = 30;
+
+#[cfg(lessor_mutants)]
+mod weighted;
 
 /// The books of a sliding window.
 #[derive(Clone, Debug)]
@@ -46,7 +50,8 @@ struct Slot {
 impl SlidingLedger {
     /// An empty window at `now`.
     pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
-        let window = nanos(terms.stretched(rule.per() + rule.margin()));
+        let margin = if mutant::is(Mutant::MarginIgnored) { Duration::ZERO } else { rule.margin() };
+        let window = nanos(terms.stretched(rule.per() + margin));
         SlidingLedger {
             limit: rule.limit(),
             window,
@@ -60,7 +65,8 @@ impl SlidingLedger {
 
     /// The sub-window whose end is the first one not before `at + W'`.
     fn slot_of(&self, at: Moment) -> u64 {
-        (at.as_nanos().saturating_add(self.window)).div_ceil(self.width)
+        let end = at.as_nanos().saturating_add(self.window);
+        if mutant::is(Mutant::RoundedDown) { end / self.width } else { end.div_ceil(self.width) }
     }
 
     fn end_of(&self, slot: u64) -> Moment {
@@ -74,12 +80,20 @@ impl Ledger for SlidingLedger {
         while let Some(slot) = self.settled.front().copied()
             && self.end_of(slot.index) <= self.now
         {
+            #[cfg(lessor_mutants)]
+            if weighted::remembers(self, slot) {
+                break;
+            }
             self.settled.pop_front();
             self.settled_sum -= slot.permits;
         }
     }
 
     fn available(&self) -> u64 {
+        #[cfg(lessor_mutants)]
+        if mutant::is(Mutant::WeightedWindow) {
+            return self.limit.saturating_sub(self.outstanding + weighted::estimate(self));
+        }
         self.limit.saturating_sub(self.outstanding + self.settled_sum)
     }
 
@@ -109,8 +123,12 @@ impl Ledger for SlidingLedger {
 
     fn credit(&mut self, permits: u64, at: Moment) {
         let index = self.slot_of(at);
+        let mut place = self.settled.binary_search_by_key(&index, |slot| slot.index);
+        if mutant::is(Mutant::LateCredit) && !self.settled.is_empty() {
+            place = place.or(Ok(0));
+        }
         // A slot that is gone has let its permits go already.
-        if let Ok(place) = self.settled.binary_search_by_key(&index, |slot| slot.index) {
+        if let Ok(place) = place {
             let freed = permits.min(self.settled[place].permits);
             self.settled[place].permits -= freed;
             self.settled_sum -= freed;

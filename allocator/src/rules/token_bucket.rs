@@ -7,6 +7,7 @@
 
 use super::{Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::TokenBucket;
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
@@ -44,7 +45,8 @@ impl BucketLedger {
 
     /// What the bucket still has room for.
     fn room(&self) -> u64 {
-        self.capacity.saturating_sub(self.level + self.outstanding)
+        let out = if mutant::is(Mutant::FullBucket) { 0 } else { self.outstanding };
+        self.capacity.saturating_sub(self.level + out)
     }
 
     /// When `missing` more permits will have been minted, if nothing stops the refill.
@@ -67,13 +69,15 @@ impl Ledger for BucketLedger {
             return;
         }
         let parts = self.fraction + u128::from(nanos(elapsed)) * u128::from(self.refill);
-        let minted = u64::try_from(parts / u128::from(self.per)).unwrap_or(u64::MAX);
+        let per = u128::from(self.per);
+        let minted = if mutant::is(Mutant::RefillRoundedUp) { parts.div_ceil(per) } else { parts / per };
+        let minted = u64::try_from(minted).unwrap_or(u64::MAX);
         if minted >= room {
             self.level += room;
-            self.fraction = 0;
+            self.fraction = if mutant::is(Mutant::FractionKept) { parts % per } else { 0 };
         } else {
             self.level += minted;
-            self.fraction = parts % u128::from(self.per);
+            self.fraction = parts % per;
         }
     }
 
@@ -95,7 +99,11 @@ impl Ledger for BucketLedger {
         self.level += permits;
     }
 
-    fn credit(&mut self, _permits: u64, _at: Moment) {}
+    fn credit(&mut self, permits: u64, _at: Moment) {
+        if mutant::is(Mutant::BucketCredit) {
+            self.level += permits.min(self.room());
+        }
+    }
 
     fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment> {
         if permits > self.capacity {
@@ -151,6 +159,9 @@ impl Ledger for BucketLedger {
 
     /// Earlier lives may have emptied it up to `quarantined`: it is empty then, and refills from there.
     fn forget(&mut self, quarantined: Moment) -> Moment {
+        if mutant::is(Mutant::BucketFullOnRestart) {
+            return quarantined;
+        }
         let now = self.now;
         self.level = 0;
         self.fraction = 0;

@@ -48,15 +48,18 @@ fn a_draining_pool_gives_halves_down_to_single_permits() {
 
 #[test]
 fn a_draining_pool_gives_everybody_the_same_time() {
-    // 2,000 a term are needed of 500: a quarter of a term, halved, is what a lease should last.
-    let (large, small) = (claim(1_500), claim(500));
+    // 600 a term are needed of 500: half of that lasts for five twelfths of a term.
+    let (large, small) = (claim(450), claim(150));
     let given = grant(asker(large), &[small], supply(500));
-    let lasts = TERM / 8;
+    let lasts = TERM * 5 / 12;
     assert_eq!(given, Sized { permits: 187, state: State::Drain { lasts } });
     assert_eq!(grant(asker(small), &[large], supply(500)).permits, 62);
     // What it holds already counts.
     let holder = Claim { holds: 180, ..large };
-    assert_eq!(grant(Asker { want: 900, ..asker(holder) }, &[small], supply(500)).permits, 7);
+    assert_eq!(grant(asker(holder), &[small], supply(500)).permits, 7);
+    // Who says that it needs a thousand times what there is gets as much as if it said all that there is.
+    let (absurd, greedy) = (claim(500_000), claim(500));
+    assert_eq!(grant(asker(absurd), &[large], supply(500)), grant(asker(greedy), &[large], supply(500)));
 }
 
 #[test]

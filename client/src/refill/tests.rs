@@ -159,6 +159,9 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     let (slot, mut refill) = holding(100);
     spend(&slot, 40, millis(10));
     refill.forget(&slot);
+    // What it is lent next may end before what it was lent before: the slot must not go by the old deadline.
+    let waiting = Seen { refused: 0, waiting: 7 };
+    assert_eq!(refill.due(&slot, waiting, millis(20), RTT), millis(1_000));
     let ask = refill.write(&slot, Seen { refused: 0, waiting: 7 }, millis(20), RTT);
     assert_eq!((ask.spent_total, ask.held), (0, 0));
     refill.believe(&slot, &grant(0, 7), exact(), millis(20), millis(25), 0);

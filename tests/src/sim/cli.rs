@@ -6,7 +6,7 @@ use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
 use crate::sim::soak::{self, Soaked};
 use crate::sim::traffic::{WORKLOADS, Workload};
 use crate::sim::world::{Failure, Report};
-use crate::sim::{SECOND, swarm};
+use crate::sim::{SECOND, replay, swarm, text};
 use clap::Parser;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
@@ -60,6 +60,13 @@ pub struct Args {
     /// Runs the one setup that this seed draws.
     #[arg(long)]
     swarm: Option<u64>,
+    /// Draws a table of how many of `--seeds` it takes to notice each known mistake, or each of those called NAMES;
+    /// with `--swarm`, runs that seed with one of them.
+    #[arg(long, value_name = "NAMES", num_args = 0..=1, default_missing_value = "")]
+    mutants: Option<String>,
+    /// Runs one setup, as a failure prints it: `seed=1 rules=…`.
+    #[arg(long)]
+    replay: Option<String>,
 }
 
 fn parse_workload(text: &str) -> Result<Workload, String> {
@@ -76,8 +83,14 @@ impl Args {
         if let Some(wall) = self.soak {
             return Ok(self.show_soak(&soak::soak(self.seed, self.threads, wall)));
         }
+        if let Some(names) = &self.mutants {
+            return self.show_mutants(names);
+        }
         if let Some(seed) = self.swarm {
-            return Ok(show_swarm(seed));
+            return Ok(replay::show(&swarm::draw(seed)));
+        }
+        if let Some(line) = &self.replay {
+            return Ok(replay::show(&text::read(line)?));
         }
         let rules = parse_rules(&self.limit)?;
         if self.nodes == 0 || !(self.demand.is_finite() && self.demand > 0.0) {
@@ -104,6 +117,7 @@ impl Args {
             seed,
             plan: plan(rules.to_vec(), self.ease_off),
             nodes: self.nodes,
+            foes: vec![],
             workload: self.workload,
             demand: self.demand,
             cost_max: 1,
@@ -145,6 +159,30 @@ impl Args {
         line("hash of all events", format!("{:016x}", report.hash));
     }
 
+    #[cfg(lessor_mutants)]
+    fn show_mutants(&self, names: &str) -> Result<bool, String> {
+        use crate::sim::mutants;
+        let chosen = mutants::named(names)?;
+        match (self.swarm, chosen.as_slice()) {
+            (None, _) => {
+                print!("{}", mutants::table(&chosen, self.seed..self.seed + self.seeds, self.threads))
+            }
+            (Some(seed), &[mutant]) => match mutants::noticed(mutant, seed) {
+                Some(failure) => println!("{failure}"),
+                None => println!("nobody noticed"),
+            },
+            (Some(_), _) => return Err("say which one mistake: --mutants NAME --swarm SEED".to_owned()),
+        }
+        Ok(true)
+    }
+
+    #[cfg(not(lessor_mutants))]
+    fn show_mutants(&self, _names: &str) -> Result<bool, String> {
+        let flags = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        let command = "cargo run --release -p scenarios --bin simulate";
+        Err(format!("no mistake is built in; run: RUSTFLAGS=\"--cfg lessor_mutants\" {command} -- {flags}"))
+    }
+
     fn show_soak(&self, soaked: &Soaked) -> bool {
         let faults: serde_json::Map<String, Value> =
             soaked.struck.iter().map(|(fault, times)| (fault.name().to_owned(), json!(times))).collect();
@@ -175,19 +213,6 @@ impl Args {
         }
         soaked.failures.is_empty()
     }
-}
-
-fn show_swarm(seed: u64) -> bool {
-    let setup = swarm::draw(seed);
-    println!("{setup:#?}");
-    match soak::run(setup) {
-        Ok(report) => println!("{report:#?}"),
-        Err(failure) => {
-            println!("{failure}");
-            return false;
-        }
-    }
-    true
 }
 
 fn as_json(seed: u64, run: &Result<Report, Box<Failure>>) -> Value {

@@ -57,7 +57,28 @@ impl Fault {
         Fault::AllocatorPause,
     ];
 
-    /// Its name in reports.
+    /// All of them.
+    pub const ALL: [Fault; 17] = [
+        Fault::Loss,
+        Fault::Duplicate,
+        Fault::LongDelay,
+        Fault::CrashBeforeSend,
+        Fault::CrashAfterSend,
+        Fault::CrashBeforeInstall,
+        Fault::Cut,
+        Fault::CutBack,
+        Fault::CutThere,
+        Fault::NodeCrash,
+        Fault::NodeLeave,
+        Fault::NodePause,
+        Fault::ClockJump,
+        Fault::ClockRate,
+        Fault::Freeze,
+        Fault::AllocatorRestart,
+        Fault::AllocatorPause,
+    ];
+
+    /// Its name in reports and setups.
     pub fn name(self) -> &'static str {
         match self {
             Fault::Loss => "message_lost",

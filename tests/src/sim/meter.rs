@@ -115,6 +115,11 @@ impl Meter {
         }
     }
 
+    /// Permits that each node admitted so far.
+    pub fn by_node(&self) -> Vec<u64> {
+        self.nodes.iter().map(|node| node.admitted).collect()
+    }
+
     /// A call of `permits` found nothing, while there were permits elsewhere or not; it gave up or waits.
     pub fn short(&mut self, real: u64, node: usize, permits: u64, gave_up: bool, elsewhere: bool) {
         let at = &mut self.nodes[node];

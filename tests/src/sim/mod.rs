@@ -1,25 +1,33 @@
 //! A whole fleet in virtual time: the shipping pool, slots and refills on machines whose clocks drift, with a bad
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
-//! In reading order: [`setup`] (what is to be simulated), [`swarm`] (drawing one from a seed), [`clock`], [`traffic`],
-//! [`network`], [`faults`], [`node`], [`oracle`] (what must hold), [`meter`] (how well it went), [`log`] (the last
-//! events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`cli`] (the `simulate` tool).
+//! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed),
+//! [`clock`], [`traffic`], [`network`], [`faults`], [`node`], [`foe`] (one that does not play by the rules), [`oracle`]
+//! (what must hold), [`meter`] (how well it went), [`log`] (the last events in words), [`world`] (the loop), [`soak`]
+//! (many seeds at once), `mutants` (mistakes that must be noticed), [`shrink`] (cutting down what failed), [`replay`]
+//! (one setup, for a reader), [`cli`] (the `simulate` tool).
 
 pub mod cli;
 pub mod clock;
 pub mod faults;
+pub mod foe;
 pub mod log;
 pub mod meter;
+#[cfg(lessor_mutants)]
+pub mod mutants;
 pub mod network;
 pub mod node;
 pub mod oracle;
+pub mod replay;
 pub mod setup;
+pub mod shrink;
 pub mod soak;
 pub mod swarm;
+pub mod text;
 pub mod traffic;
 pub mod world;
 
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 /// Nanoseconds in a millisecond.
-pub(crate) const MILLI: u64 = 1_000_000;
+pub const MILLI: u64 = 1_000_000;

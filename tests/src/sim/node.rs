@@ -5,15 +5,10 @@ use crate::sim::clock::HostClock;
 use lessor::backoff::Backoff;
 use lessor::refill::{Refill, Seen};
 use lessor::slot::Slot;
+use lessor::timing::{RTT_UNTOLD, learnt};
 use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Round trip to reckon with until one was measured, as in the shipping task.
-const RTT_UNTOLD: Duration = Duration::from_millis(2);
-
-/// Each new round trip counts an eighth, as in the shipping task.
-const RTT_PART: u32 = 8;
 
 /// A node.
 #[derive(Debug)]
@@ -36,6 +31,8 @@ pub struct Node {
     pub refill: Refill,
     /// Permits refused so far.
     pub refused: u64,
+    /// Whether the allocator says that nothing can be had, so that calls are refused rather than kept waiting.
+    pub is_shut_out: bool,
     /// Callers that wait.
     pub line: VecDeque<Waiter>,
     /// Whether the task knows that it is wanted.
@@ -91,6 +88,7 @@ impl Node {
             slot: Slot::new(),
             refill: Refill::new(clock.show(real), true),
             refused: 0,
+            is_shut_out: false,
             line: VecDeque::new(),
             nudged: false,
             low_water: 0,
@@ -129,8 +127,15 @@ impl Node {
         self.exchange.map_or(0, |exchange| exchange.coming)
     }
 
+    /// Whether the first in line waits beside permits that suffice for it.
+    pub fn passes_over(&self, real: u64) -> bool {
+        let is_live = self.now(real) < self.slot.deadline();
+        let suffices = |waiter: &Waiter| waiter.permits <= self.slot.balance().free;
+        self.up && is_live && self.line.front().is_some_and(suffices)
+    }
+
     /// An exchange took this long.
     pub fn measured(&mut self, took: Duration) {
-        self.rtt = self.rtt - self.rtt / RTT_PART + took / RTT_PART;
+        self.rtt = learnt(self.rtt, took);
     }
 }

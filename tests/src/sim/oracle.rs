@@ -1,11 +1,39 @@
 //! What must hold, checked by somebody who sees everything and shares no code with what it checks. The world tells it
-//! of every admission, answer and install; its first complaint ends the run.
+//! of every admission, answer and install; its first complaint ends the run, and has the name of what was broken:
+//!
+//! | name | what must hold | where |
+//! | --- | --- | --- |
+//! | S1–S3 | no window over its limit, no bucket below empty, in real time | [`Oracle::admitted`] |
+//! | S4 S5 | slots, calls in flight | no such rules yet |
+//! | S6 | the same where the vendor counts, up to the margin later | [`Oracle::admitted`] |
+//! | S7 | no admission once the allocator takes the lease for over | [`Oracle::admitted`] |
+//! | S8 | none in a session that is over or another node's, nor beyond what it was lent | [`Oracle::admitted`] |
+//! | S9 | all that could be spent at this instant would be within the limit | [`Oracle::exposed`] |
+//! | K1 | books balance, and change by exactly what was granted and said | [`Oracle::answered`] |
+//! | K2 | the books know of every permit that is gone; the honest are believed | [`Oracle::answered`] |
+//! | K3 | what is available and outstanding is within the ceiling | [`Oracle::books`] |
+//! | K4 | no count falls: granted, spent, returned, and all that is not out any more | [`Oracle::books`] |
+//! | K5 | what a node saw is on disk | not yet: books live in memory, S1–S9 judge the quarantine |
+//! | K6 F3 | shares by principal | no principals yet |
+//! | V1 V6 | after silence all can be granted, and nobody is remembered | `world/phases.rs` |
+//! | V2 | in calm, callers are served within a bound | there too |
+//! | V3 | nobody waits beside permits that suffice, nor longer than he would | `world.rs`, after every step |
+//! | V4 | after quarantine, who waits is granted something within one refresh | `world/phases.rs` |
+//! | V5 F1 F2 | use, even shares, turns beside those that come and go | `tests/simulation/fairness.rs` |
+//! | P1 P2 | one answer to one ask, none to an older one; epochs are the HTTP layer's | [`Oracle::answered`] |
+//! | P3 | a new process is a new session | [`Oracle::begins`] |
+//! | P4 | a replay is the same to the last event | `tests/simulation/main.rs` |
 
-use lessor_allocator::pool::{AskError, PoolView};
-use lessor_protocol::moment::nanos;
-use lessor_protocol::{Answer, Moment, Rule};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+mod promise;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use lessor_allocator::pool::{AskError, Books, PoolView};
+use lessor_protocol::{Answer, Ask, Moment, Rule};
+use promise::Promise;
+use session::{Measure, Session};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// One instant, in real time and on the allocator's clock.
@@ -22,6 +50,8 @@ pub struct Instant {
 pub struct Wrong {
     /// Whether more was admitted than promised.
     pub is_over: bool,
+    /// The name of what was broken.
+    pub name: &'static str,
     /// In words.
     pub what: String,
 }
@@ -29,107 +59,166 @@ pub struct Wrong {
 /// Says yes, or what is wrong.
 pub type Verdict = Result<(), Wrong>;
 
-/// `true`, or `what` is wrong.
-fn must(holds: bool, what: impl FnOnce() -> String) -> Verdict {
-    if holds { Ok(()) } else { Err(Wrong { is_over: false, what: what() }) }
+/// `true`, or what `name` stands for is broken.
+pub(crate) fn must(name: &'static str, holds: bool, what: impl FnOnce() -> String) -> Verdict {
+    if holds { Ok(()) } else { Err(Wrong { is_over: false, name, what: what() }) }
+}
+
+/// An ask that reached the pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Whose session.
+    pub session: u64,
+    /// Its number.
+    pub seq: u64,
+    /// What it says.
+    pub ask: Ask,
+    /// Whether it was written by a node that tells the truth.
+    pub is_honest: bool,
+    /// Whether its session still waits for the answer.
+    pub is_awaited: bool,
+}
+
+/// How the pool looks after an answer, and what all nodes can still spend.
+#[derive(Clone, Copy, Debug)]
+pub struct Stock {
+    /// The pool.
+    pub view: PoolView,
+    /// Permits in the hands of nodes.
+    pub in_hand: u64,
 }
 
 /// The omniscient ledger.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     promises: Vec<Promise>,
-    drift_ppm: u128,
-    /// How long a session with nothing is known at least.
-    remembered: Duration,
-    /// What each session was told.
-    told: BTreeMap<u64, Told>,
-    /// Permits admitted so far, and before this life of the allocator.
+    measure: Measure,
+    ceiling: u64,
+    sessions: BTreeMap<u64, Session>,
+    /// Permits admitted on leases of these books.
     admitted: u64,
-    admitted_before: u64,
-    /// Whether a session may have been forgotten. An old copy of its first ask then makes it known again, and what it
-    /// reported before is counted twice: too much, never too little.
-    forgot: bool,
-    granted: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    seq: u64,
-    permits: Option<u64>,
-    /// When it was last told something.
-    at: Moment,
-    /// When the allocator takes back all that the session holds.
-    end: Moment,
+    /// The books as they last were.
+    books: Books,
+    /// Until then, on the allocator's clock, leases of lost books may be spent.
+    opens: Moment,
 }
 
 impl Oracle {
     /// Sees to `rules` on clocks within `drift_ppm`, each of which allows `less` than it says.
     /// A session that says nothing may be forgotten after `remembered`.
     pub fn new(rules: &[Rule], drift_ppm: u32, less: u64, remembered: Duration) -> Self {
-        let promises = rules.iter().map(|rule| Promise::new(rule, less)).collect();
-        let (drift_ppm, told) = (u128::from(drift_ppm), BTreeMap::new());
-        let forgot = remembered.is_zero();
-        Oracle { promises, drift_ppm, remembered, told, admitted: 0, admitted_before: 0, forgot, granted: 0 }
+        Oracle {
+            promises: rules.iter().map(|rule| Promise::new(rule, less)).collect(),
+            measure: Measure { life: 1, remembered, drift_ppm: drift_ppm.into() },
+            ceiling: rules.iter().map(Rule::ceiling).min().unwrap_or(0),
+            sessions: BTreeMap::new(),
+            admitted: 0,
+            books: Books::default(),
+            opens: Moment::ORIGIN,
+        }
     }
 
-    /// S1–S3, S6, S7: `session` admitted a call of `permits`, which reaches the vendor `way` later.
-    pub fn admitted(&mut self, now: Instant, session: u64, permits: u64, way: u64) -> Verdict {
-        self.admitted += permits;
-        let end = self.told.get(&session).map_or(Moment::ORIGIN, |told| told.end);
-        must(now.allocator < end, || {
-            format!("session {session} spent at {:?}, its lease ended at {end:?}", now.allocator)
-        })?;
-        self.promises.iter_mut().try_for_each(|promise| promise.admit(now, permits, way))
+    /// P3: `node` begins a session, which nobody ever had.
+    ///
+    /// # Panics
+    /// If somebody had.
+    pub fn begins(&mut self, node: usize, session: u64) {
+        let before = self.sessions.insert(session, Session::new(node));
+        assert!(before.is_none(), "P3: node {node} begins session {session}, which was {before:?}");
     }
 
-    /// P1 and the books: the pool answered `session`; `in_hand` is what all nodes can still spend.
+    /// The process that `session` belonged to is gone, or begins another.
+    pub fn ends(&mut self, session: u64) {
+        self.session(session).is_over = true;
+    }
+
+    /// S1–S3, S6–S8: `node` admitted a call of `permits` in `session`, which reaches the vendor `way` later.
+    pub fn admitted(&mut self, now: Instant, node: usize, session: u64, permits: u64, way: u64) -> Verdict {
+        // What is spent in quarantine was lent by books that are gone.
+        self.admitted += if now.allocator >= self.opens { permits } else { 0 };
+        self.promises.iter_mut().try_for_each(|promise| promise.admit(now, permits, way))?;
+        self.session(session).spends(now, node, permits)
+    }
+
+    /// P1, P2, K1, K2, and the books: the pool answered `asked`.
     pub fn answered(
         &mut self,
         now: Instant,
-        session: u64,
-        seq: u64,
+        asked: &Asked,
         answer: &Result<Answer, AskError>,
-        view: PoolView,
-        in_hand: u64,
+        stock: Stock,
     ) -> Verdict {
+        let (mut lent, mut spent) = (0, 0);
         if let Ok(Answer::Grant(grant)) = answer {
-            let told = self.told.entry(session).or_default();
-            // A session that was forgotten is a stranger, whatever an old message of it says.
-            if now.allocator.since(told.at) >= self.remembered {
-                (told.seq, told.permits) = (0, None);
+            let Asked { seq, ask, .. } = *asked;
+            let by = self.measure;
+            let session = self.session(asked.session);
+            if !session.is_replay(now, seq, grant, by) {
+                spent = session.is_lent(now, seq, &ask, grant, by)?;
+                lent = grant.permits;
+                must("K2", ask.spent_total <= session.spent || !asked.is_honest, || {
+                    format!("an honest session says more than it spent: {ask:?}, {session:?}")
+                })?;
             }
-            told.at = now.allocator;
-            must(seq >= told.seq, || format!("session {session} was answered {seq} after {}", told.seq))?;
-            must(seq != told.seq || told.permits == Some(grant.permits), || {
-                format!(
-                    "session {session} was granted {} and {:?} for the same ask",
-                    grant.permits, told.permits
-                )
-            })?;
-            if seq > told.seq && !grant.term.is_zero() {
-                let term = u128::from(nanos(grant.term)) * (1_000_000 + self.drift_ppm);
-                let term = term.div_ceil(1_000_000 - self.drift_ppm) + 1_000_000;
-                told.end = told.end.max(Moment::from_nanos(now.allocator.as_nanos() + term as u64));
-            }
-            (told.seq, told.permits) = (seq, Some(grant.permits));
         }
-        self.books(now, view, in_hand)
+        if let Err(error) = answer
+            && asked.is_honest
+            && asked.is_awaited
+        {
+            let by = self.measure;
+            self.session(asked.session).is_disputed(now, error, by)?;
+        }
+        self.changed_by(lent, spent, stock.view.books)?;
+        self.books(now, stock)
     }
 
-    /// K1, K2, K4, S9: the pool looks like `view`; nodes can still spend `in_hand`.
-    pub fn books(&mut self, now: Instant, view: PoolView, in_hand: u64) -> Verdict {
-        let books = view.books;
-        must(books.granted == books.spent + books.returned + books.burned + books.outstanding, || {
+    /// The same for a goodbye with a total of `spent_total`, which changed the books if it was `heard`.
+    pub fn left(&mut self, now: Instant, asked: &Asked, stock: Stock) -> Verdict {
+        let reported = self.session(asked.session).reported;
+        let total = asked.ask.spent_total;
+        let spent = stock.view.books.spent - self.books.spent;
+        // A goodbye that came twice, or from a session that is not known, changes nothing.
+        if stock.view.books != self.books && reported + spent == total {
+            self.session(asked.session).left(asked.seq, total);
+        }
+        self.changed_by(0, spent, stock.view.books)?;
+        must("K2", spent == 0 || reported + spent == total, || {
+            format!("a goodbye with {total} after {reported} counts as {spent} spent")
+        })?;
+        self.books(now, stock)
+    }
+
+    /// K1: by an answer the books change by exactly what it granted and what was said.
+    fn changed_by(&self, lent: u64, spent: u64, books: Books) -> Verdict {
+        let before = self.books;
+        must("K1", books.granted == before.granted + lent && books.spent == before.spent + spent, || {
+            format!("{lent} were granted and {spent} said spent, yet {before:?} became {books:?}")
+        })
+    }
+
+    /// K1–K4, S9: how things stand now.
+    pub fn books(&mut self, now: Instant, Stock { view, in_hand }: Stock) -> Verdict {
+        let (books, before) = (view.books, self.books);
+        must("K1", books.granted == books.spent + books.returned + books.burned + books.outstanding, || {
             format!("books that do not balance: {books:?}")
         })?;
-        let spent = self.admitted - self.admitted_before;
-        must(books.spent <= spent || self.forgot, || {
-            format!("{} were reported spent, {spent} were", books.spent)
+        let gone = |books: Books| books.granted - books.outstanding;
+        let rises = books.granted >= before.granted
+            && books.spent >= before.spent
+            && books.returned >= before.returned
+            && gone(books) >= gone(before);
+        must("K4", rises, || format!("a count fell: {before:?} became {books:?}"))?;
+        self.books = books;
+        must("K3", view.available + books.outstanding <= self.ceiling, || {
+            format!("{} available and {books:?} of {}", view.available, self.ceiling)
         })?;
-        must(books.granted >= self.granted, || format!("granted fell from {} to {books:?}", self.granted))?;
-        self.granted = books.granted;
-        must(in_hand <= books.outstanding || !view.quarantine.is_zero(), || {
+        // In quarantine nothing of these books is out yet, and what nodes hold was lent by others.
+        let is_open = view.quarantine.is_zero();
+        must("K2", in_hand <= books.outstanding || !is_open, || {
             format!("nodes can spend {in_hand}, the pool knows of {books:?}")
+        })?;
+        must("K2", self.admitted + in_hand <= books.granted - books.returned || !is_open, || {
+            format!("{} were spent and {in_hand} are in hand, the pool knows of {books:?}", self.admitted)
         })?;
         self.exposed(now, in_hand + view.available)
     }
@@ -137,188 +226,30 @@ impl Oracle {
     /// S9, before it comes to it: all `permits` could be spent at this instant.
     pub fn exposed(&mut self, now: Instant, permits: u64) -> Verdict {
         let room = self.room(now);
-        must(permits <= room, || format!("{permits} could be spent now, where {room} are promised"))
+        must("S9", permits <= room, || format!("{permits} could be spent now, where {room} are promised"))
     }
 
-    /// The allocator lost its books, or dropped ones that it took for new.
-    pub fn books_lost(&mut self) {
-        (self.admitted_before, self.granted, self.forgot) = (self.admitted, 0, true);
-        for told in self.told.values_mut() {
-            (told.seq, told.permits) = (0, None);
+    /// The allocator lost its books, or dropped ones that it took for new. The pool is one that looks like `view`.
+    pub fn books_lost(&mut self, now: Instant, view: PoolView) {
+        self.measure.life += 1;
+        (self.admitted, self.books) = (0, Books::default());
+        // A pool that is dropped and made anew, for it cannot be told from a new one, opens no later for that.
+        if !view.quarantine.is_zero() {
+            self.opens = now.allocator + view.quarantine;
         }
+    }
+
+    /// When, on the allocator's clock, the last quarantine was over, if nothing was lent since.
+    pub fn opens_unlent(&self) -> Option<Moment> {
+        (self.opens > Moment::ORIGIN && self.books.granted == 0).then_some(self.opens)
     }
 
     /// Permits that may be admitted at this instant.
     pub fn room(&mut self, now: Instant) -> u64 {
         self.promises.iter_mut().map(|promise| promise.room(now)).min().unwrap_or(u64::MAX)
     }
-}
 
-/// A rule, kept by remembering what counts.
-#[derive(Clone, Debug)]
-enum Promise {
-    Sliding {
-        limit: u64,
-        spends: Window,
-        vendor: Window,
-        on_the_way: BinaryHeap<Reverse<(u64, u64)>>,
-    },
-    Fixed {
-        limit: u64,
-        per: u64,
-        window: u64,
-        used: u64,
-    },
-    /// A single central bucket, in parts of a permit: `per` to one.
-    Bucket {
-        capacity: u128,
-        refill: u128,
-        per: u128,
-        level: u128,
-        real: u64,
-    },
-}
-
-impl Promise {
-    fn new(rule: &Rule, less: u64) -> Self {
-        match rule {
-            Rule::SlidingWindow(rule) => {
-                let window = Window { per: nanos(rule.per()), spends: VecDeque::new(), used: 0 };
-                let (spends, vendor) = (window.clone(), window);
-                Promise::Sliding { limit: rule.limit() - less, spends, vendor, on_the_way: BinaryHeap::new() }
-            }
-            Rule::FixedWindow(rule) => {
-                Promise::Fixed { limit: rule.limit() - less, per: nanos(rule.per()), window: 0, used: 0 }
-            }
-            Rule::TokenBucket(rule) => {
-                let per = u128::from(nanos(rule.per()));
-                let capacity = u128::from(rule.capacity() - less) * per;
-                Promise::Bucket { capacity, refill: rule.refill().into(), per, level: capacity, real: 0 }
-            }
-        }
-    }
-
-    fn admit(&mut self, now: Instant, permits: u64, way: u64) -> Verdict {
-        let room = self.room(now);
-        let over = |what: String| Err(Wrong { is_over: true, what });
-        if permits > room {
-            return over(format!("{permits} admitted where {room} were left"));
-        }
-        match self {
-            Promise::Sliding { limit, spends, vendor, on_the_way } => {
-                spends.add(now.real, permits);
-                on_the_way.push(Reverse((now.real + way, permits)));
-                while let Some(&Reverse((real, permits))) = on_the_way.peek()
-                    && real <= now.real
-                {
-                    on_the_way.pop();
-                    vendor.add(real, permits);
-                    if vendor.used > *limit {
-                        return over(format!("the vendor counts {} at {real} ns", vendor.used));
-                    }
-                }
-            }
-            Promise::Fixed { used, .. } => *used += permits,
-            Promise::Bucket { level, per, .. } => *level -= u128::from(permits) * *per,
-        }
-        Ok(())
-    }
-
-    fn room(&mut self, now: Instant) -> u64 {
-        match self {
-            Promise::Sliding { limit, spends, .. } => {
-                spends.advance(now.real);
-                limit.saturating_sub(spends.used)
-            }
-            Promise::Fixed { limit, per, window, used } => {
-                let current = now.allocator.as_nanos() / *per;
-                if current != *window {
-                    (*window, *used) = (current, 0);
-                }
-                limit.saturating_sub(*used)
-            }
-            Promise::Bucket { capacity, refill, per, level, real } => {
-                *level = (*level + u128::from(now.real - *real) * *refill).min(*capacity);
-                *real = now.real;
-                u64::try_from(*level / *per).unwrap_or(u64::MAX)
-            }
-        }
-    }
-}
-
-/// What happened in the last `per` nanoseconds: at `t` exactly, what happened at `t − per` counts no more.
-#[derive(Clone, Debug)]
-struct Window {
-    per: u64,
-    spends: VecDeque<(u64, u64)>,
-    used: u64,
-}
-
-impl Window {
-    fn advance(&mut self, real: u64) {
-        while let Some(&(at, permits)) = self.spends.front()
-            && at + self.per <= real
-        {
-            self.spends.pop_front();
-            self.used -= permits;
-        }
-    }
-
-    fn add(&mut self, real: u64, permits: u64) {
-        self.advance(real);
-        self.spends.push_back((real, permits));
-        self.used += permits;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lessor_protocol::Grant;
-
-    fn at(nanos: u64) -> Instant {
-        Instant { real: nanos, allocator: Moment::from_nanos(nanos) }
-    }
-
-    /// The first of `times` at which one more permit is too many for `rule`.
-    fn first_over(rule: &str, times: &[u64]) -> Option<u64> {
-        let rules = crate::sim::setup::parse_rules(rule).expect("a rule");
-        let mut oracle = Oracle::new(&rules, 0, 0, Duration::MAX);
-        oracle.told.insert(1, Told { end: Moment::NEVER, ..Told::default() });
-        times.iter().copied().find(|&time| oracle.admitted(at(time), 1, 1, 0).is_err())
-    }
-
-    #[test]
-    fn it_sees_the_first_permit_too_many() {
-        assert_eq!(first_over("sliding_window 2/100ns", &[0, 99, 100, 199, 200]), None);
-        assert_eq!(first_over("sliding_window 2/100ns", &[0, 98, 99]), Some(99));
-        assert_eq!(first_over("token_bucket 1/100ns capacity 2", &[0, 0, 100, 200]), None);
-        assert_eq!(first_over("token_bucket 1/100ns capacity 2", &[0, 0, 99]), Some(99));
-        let ms = 1_000_000;
-        assert_eq!(first_over("fixed_window 2/100ms", &[98 * ms, 99 * ms, 100 * ms, 101 * ms]), None);
-        assert_eq!(first_over("fixed_window 2/100ms", &[0, 50 * ms, 99 * ms]), Some(99 * ms));
-    }
-
-    #[test]
-    fn it_sees_books_that_are_wrong() {
-        let rules = crate::sim::setup::parse_rules("sliding_window 10/1s").expect("a rule");
-        let grant = Grant {
-            kept: 0,
-            permits: 4,
-            term: Duration::from_millis(20),
-            horizon: Duration::from_millis(20),
-            ceiling: 10,
-            ask_after: Duration::ZERO,
-            retry_after: None,
-        };
-        let books = lessor_allocator::pool::Books { granted: 4, outstanding: 4, ..Default::default() };
-        let view = PoolView { available: 6, books, lessees: 1, quarantine: Duration::ZERO };
-        let answer = |permits| Ok(Answer::Grant(Grant { permits, ..grant }));
-        let mut oracle = Oracle::new(&rules, 0, 0, Duration::MAX);
-        assert_eq!(oracle.answered(at(5), 1, 1, &answer(4), view, 4), Ok(()));
-        assert!(oracle.clone().answered(at(5), 1, 1, &answer(5), view, 4).is_err(), "two answers to one ask");
-        assert!(oracle.clone().answered(at(5), 1, 2, &answer(4), view, 5).is_err(), "more in hand than out");
-        assert!(oracle.clone().admitted(at(21_000_005), 1, 1, 0).is_err(), "too late");
-        assert_eq!(oracle.admitted(at(21_000_004), 1, 1, 0), Ok(()));
+    fn session(&mut self, session: u64) -> &mut Session {
+        self.sessions.get_mut(&session).expect("the world tells of every session when it begins")
     }
 }

@@ -2,9 +2,11 @@
 //! line; the world only reads it.
 
 use crate::sim::faults::Faults;
+use crate::sim::foe::Lie;
 use crate::sim::network::Latency;
 use crate::sim::traffic::Workload;
 use lessor_allocator::pool::Plan;
+use lessor_allocator::rules::term;
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
@@ -18,6 +20,8 @@ pub struct Setup {
     pub plan: Plan,
     /// How many nodes.
     pub nodes: usize,
+    /// Those beside them that do not play by the rules, while there is trouble.
+    pub foes: Vec<Lie>,
     /// The shape of demand.
     pub workload: Workload,
     /// Calls a second in total, on average.
@@ -45,10 +49,11 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// How long a session that says nothing is known to the pool at least.
+    /// How long a session that says nothing is known to the pool at least: three terms where sessions are scarce, for
+    /// then those that hold nothing make room.
     pub fn remembered(&self) -> Duration {
-        // Where sessions are scarce, those that hold nothing make room at once.
-        if self.plan.lessees_max > 1_000 { Duration::from_secs(10) } else { Duration::ZERO }
+        let are_scarce = self.plan.lessees_max <= 1_000 || self.foes.contains(&Lie::Crowd);
+        if are_scarce { 3 * term(&self.plan.rules) } else { Duration::from_secs(10) }
     }
 }
 
@@ -58,14 +63,24 @@ pub enum Sabotage {
     /// Nothing.
     #[default]
     None,
-    /// Nodes count the term from when they got the answer.
-    CountFromReceipt,
-    /// The allocator comes back without its books and does not wait.
-    NoQuarantine,
     /// The oracle believes in a limit one smaller.
     StricterOracle,
     /// Nodes forget that they spent the last permit of each ask.
     UnderReport,
+}
+
+impl Sabotage {
+    /// All of them.
+    pub const ALL: [Sabotage; 3] = [Sabotage::None, Sabotage::StricterOracle, Sabotage::UnderReport];
+
+    /// Its name in setups.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sabotage::None => "none",
+            Sabotage::StricterOracle => "stricter_oracle",
+            Sabotage::UnderReport => "under_report",
+        }
+    }
 }
 
 /// Reads rules as people write them: `sliding_window 9000/30s margin 250ms`,

@@ -3,8 +3,8 @@
 
 use crate::sim::faults::Struck;
 use crate::sim::setup::Setup;
-use crate::sim::swarm;
 use crate::sim::world::{Failure, Report, World};
+use crate::sim::{replay, swarm};
 use lessor_protocol::{Clock, Moment};
 use std::panic::catch_unwind;
 use std::sync::Mutex;
@@ -63,7 +63,8 @@ pub fn run(setup: Setup) -> Result<Report, Box<Failure>> {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let what = format!("panic: {}", text.unwrap_or_default());
-        Err(Box::new(Failure { is_over: false, what, seed, step: 0, last: vec![], replay }))
+        let (name, last) = ("panic", vec![]);
+        Err(Box::new(Failure { is_over: false, name, what, real: 0, seed, step: 0, last, replay }))
     })
 }
 
@@ -76,11 +77,12 @@ pub fn soak(first: u64, threads: usize, wall: Duration) -> Soaked {
         for _ in 0..threads {
             scope.spawn(|| {
                 while clock.now().since(start) < wall {
-                    let result = run(swarm::draw(next.fetch_add(1, Ordering::Relaxed)));
-                    let mut all = all.lock().expect("no panic while it is held");
+                    let setup = swarm::draw(next.fetch_add(1, Ordering::Relaxed));
+                    let result = run(setup.clone());
                     if let Err(failure) = &result {
-                        eprintln!("{failure}\n");
+                        eprintln!("{failure}\n{}\n", replay::cut_down(&setup, failure));
                     }
+                    let mut all = all.lock().expect("no panic while it is held");
                     all.0.add(result);
                     show_progress(&mut all, start, clock.now());
                 }

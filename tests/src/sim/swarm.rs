@@ -2,6 +2,7 @@
 //! what it draws; the same seed always draws the same.
 
 use crate::sim::faults::{Fault, Faults};
+use crate::sim::foe::{LIES, Lie};
 use crate::sim::network::Latency;
 use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::WORKLOADS;
@@ -51,6 +52,7 @@ pub fn draw(seed: u64) -> Setup {
         start,
         lasts: dice.u64(3 * SECOND..20 * SECOND),
         then_calm: true,
+        foes: draw_foes(dice),
         sabotage: Sabotage::None,
         replay: format!("cargo run --release -p scenarios --bin simulate -- --swarm {seed}"),
     }
@@ -110,6 +112,12 @@ fn draw_faults(dice: &mut fastrand::Rng) -> Faults {
         }
     }
     faults
+}
+
+/// None in half of all runs, otherwise a few.
+fn draw_foes(dice: &mut fastrand::Rng) -> Vec<Lie> {
+    let count = if dice.bool() { 0 } else { dice.usize(1..=3) };
+    (0..count).map(|_| LIES[dice.usize(..LIES.len())].1).collect()
 }
 
 /// As often between 1 and 10 as between 10 and 100.

@@ -16,7 +16,7 @@ pub enum Workload {
     Bursts,
     /// Half of the nodes are steady; one of the others has half of all demand, another one every five seconds.
     HotSpot,
-    /// Silence, and once a second everybody at once.
+    /// Silence, and at each boundary everybody at once.
     Herd,
     /// One node calls, the others only exist.
     Single,
@@ -42,12 +42,29 @@ pub const WORKLOADS: [(&str, Workload); 10] = [
     ("modest", Workload::Modest),
 ];
 
+impl Workload {
+    /// Its name on the command line and in setups.
+    pub fn name(self) -> &'static str {
+        WORKLOADS.iter().find(|(_, workload)| *workload == self).expect("all are listed").0
+    }
+}
+
 /// Mean time between two jumps of one node's rate, and between two shapes of bursts.
 const JUMP_NS: f64 = 3e9;
 const BURST_NS: f64 = 1e9;
-/// How long a hot spot stays, and how long a herd takes to pass.
+/// How long a hot spot stays.
 const HOT_SPOT: u64 = 5 * SECOND;
-const HERD: u64 = SECOND / 50;
+/// A herd takes this part of the time between two boundaries to pass.
+const HERD_PART: u64 = 50;
+
+/// Boundaries at which a herd comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Beat {
+    /// The real instant of the next one.
+    pub next: u64,
+    /// Time between two.
+    pub every: u64,
+}
 
 /// Rates by node, and when they change next.
 #[derive(Clone, Debug)]
@@ -85,8 +102,8 @@ impl Traffic {
         (self.workload, self.demand, self.changes, self.hot) = (workload, demand, 0, None);
     }
 
-    /// Sets the rates from `real` on and returns when they change again.
-    pub fn change(&mut self, real: u64) -> u64 {
+    /// Sets the rates from `real` on and returns when they change again. Herds come at `beat`.
+    pub fn change(&mut self, real: u64, beat: Beat) -> u64 {
         let nodes = self.rates.len();
         let count = self.changes;
         self.changes += 1;
@@ -106,8 +123,8 @@ impl Traffic {
                 (vec![1.0; nodes], total, self.exponential(BURST_NS))
             }
             Workload::HotSpot => (self.hot_spot(count), 1.0, HOT_SPOT),
-            Workload::Herd if count.is_multiple_of(2) => (vec![1.0; nodes], 0.0, SECOND - HERD),
-            Workload::Herd => (vec![1.0; nodes], (SECOND / HERD) as f64, HERD),
+            Workload::Herd if count.is_multiple_of(2) => (vec![1.0; nodes], 0.0, beat.next - real),
+            Workload::Herd => (vec![1.0; nodes], HERD_PART as f64, beat.every / HERD_PART),
             Workload::Single => (one_in(nodes, nodes), 1.0, u64::MAX),
             Workload::Idle => (one_in(nodes, 100), 1.0, u64::MAX),
             Workload::Trace => (vec![1.0; nodes], curve(real / SECOND), SECOND),
@@ -168,4 +185,19 @@ fn curve(minute: u64) -> f64 {
         counts.iter().map(|count| count / mean).collect()
     });
     curve[minute as usize % curve.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_herd_comes_at_each_boundary_and_is_gone_soon() {
+        let mut herd = Traffic::new(Workload::Herd, 100.0, 4, fastrand::Rng::with_seed(1));
+        let beat = |next| Beat { next, every: SECOND };
+        assert_eq!(herd.change(0, beat(SECOND / 3)), SECOND / 3);
+        assert!(herd.rates().iter().all(|&rate| rate < 1e-6));
+        assert_eq!(herd.change(SECOND / 3, beat(SECOND / 3 * 4)), SECOND / 3 + SECOND / 50);
+        assert!((herd.rates().iter().sum::<f64>() - 50.0 * 100.0).abs() < 1e-6);
+    }
 }

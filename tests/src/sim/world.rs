@@ -4,6 +4,7 @@
 mod allocator;
 mod calls;
 mod event;
+mod foes;
 mod phases;
 mod tasks;
 mod trouble;
@@ -11,14 +12,15 @@ mod trouble;
 use crate::sim::SECOND;
 use crate::sim::clock::HostClock;
 use crate::sim::faults::{Fault, Struck};
+use crate::sim::foe::Foe;
 use crate::sim::log::Log;
 use crate::sim::meter::{Figures, Meter};
 use crate::sim::network::Network;
 use crate::sim::node::Node;
-use crate::sim::oracle::{Instant, Oracle, Wrong};
+use crate::sim::oracle::{Instant, Oracle, Stock, Verdict, Wrong, must};
 use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::Traffic;
-use event::{Event, Phase, Queued};
+use event::{Event, Message, Phase, Queued};
 use lessor_allocator::pool::{Plan, Pool};
 use lessor_allocator::rules::term;
 use lessor_protocol::Rule;
@@ -41,6 +43,8 @@ pub struct Report {
     pub lasted: u64,
     /// Admissions that the oracle judged.
     pub admissions: u64,
+    /// Permits that each node admitted.
+    pub by_node: Vec<u64>,
 }
 
 /// What was wrong, and all that is needed to see it again.
@@ -48,8 +52,12 @@ pub struct Report {
 pub struct Failure {
     /// Whether more was admitted than promised.
     pub is_over: bool,
+    /// The name of what was broken, as in the oracle's table; `panic` if the code under test did.
+    pub name: &'static str,
     /// In words.
     pub what: String,
+    /// When, in real time.
+    pub real: u64,
     /// The seed.
     pub seed: u64,
     /// The step.
@@ -62,7 +70,7 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "seed {}, step {}: {}", self.seed, self.step, self.what)?;
+        writeln!(out, "seed {}, step {}: {}: {}", self.seed, self.step, self.name, self.what)?;
         for line in &self.last {
             writeln!(out, "{line}")?;
         }
@@ -79,8 +87,6 @@ struct Centre {
     up: bool,
     life: u64,
     paused_until: u64,
-    /// Whether its books were dropped because they could not be told from new ones.
-    forgot: bool,
     /// The loss that pools made now must wait for.
     lost: Option<lessor_protocol::Moment>,
     /// When the process died, on its clock.
@@ -99,6 +105,8 @@ pub struct World {
     arrivals: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
     centre: Centre,
     nodes: Vec<Node>,
+    /// Those that do not play by the rules, with old messages of theirs.
+    foes: Vec<(Foe, Vec<Message>)>,
     network: Network,
     traffic: Traffic,
     traffic_generation: u64,
@@ -152,6 +160,16 @@ impl World {
                 Node::new(clock(&mut dice, shown), 0, node as u64 + 1)
             })
             .collect();
+        let foes: Vec<Foe> = setup
+            .foes
+            .iter()
+            .enumerate()
+            .map(|(index, &lie)| {
+                let shown = dice.u64(0..1_000 * SECOND);
+                let session = (setup.nodes + index) as u64 + 1;
+                Foe::new(lie, clock(&mut dice, shown), session, dice.fork())
+            })
+            .collect();
         let now = centre_clock.show(0);
         let less = u64::from(setup.sabotage == Sabotage::StricterOracle);
         World {
@@ -167,14 +185,13 @@ impl World {
                 up: true,
                 life: 0,
                 paused_until: 0,
-                forgot: false,
                 lost: None,
                 died: now,
             },
-            network: Network::new(setup.latency, setup.nodes),
+            network: Network::new(setup.latency, setup.nodes + foes.len()),
             traffic,
             traffic_generation: 0,
-            sessions: setup.nodes as u64,
+            sessions: (setup.nodes + foes.len()) as u64,
             tickets: 0,
             struck: Struck::new(),
             admissions: 0,
@@ -184,6 +201,7 @@ impl World {
             bound: phases::longest_wait(&setup),
             calm_since: u64::MAX,
             nodes,
+            foes: foes.into_iter().map(|foe| (foe, vec![])).collect(),
             dice,
             setup,
         }
@@ -193,6 +211,11 @@ impl World {
         for node in 0..self.nodes.len() {
             let at = self.dice.u64(0..5_000_000);
             self.push(at, Event::Wake { node, life: 0 });
+            self.oracle.begins(node, self.nodes[node].session);
+        }
+        for index in 0..self.foes.len() {
+            self.push(0, Event::Scheme(index));
+            self.oracle.begins(self.nodes.len() + index, self.foes[index].0.session);
         }
         self.push(0, Event::Traffic { generation: 0 });
         self.push(SECOND, Event::Sweep);
@@ -209,7 +232,9 @@ impl World {
             self.push(settled, Event::Next(Phase::Calm));
             self.push(silent, Event::Next(Phase::Silence));
             let term = nanos(term(&self.setup.plan.rules));
-            self.push(silent + 4 * term + 2 * memory + 2 * SECOND, Event::End);
+            // Sessions are remembered for ten seconds at least, on the allocator's clock, after the end of their last
+            // lease, which may take three: a spare permit is kept for one, and its lease lasts for two.
+            self.push(silent + 4 * term + 2 * memory + 17 * SECOND, Event::End);
         } else {
             self.push(end, Event::End);
         }
@@ -224,6 +249,7 @@ impl World {
             self.real = at;
             if generation == self.nodes[node].arrivals {
                 self.arrive(node)?;
+                self.nobody_is_passed_over(node)?;
             }
             return Ok(true);
         }
@@ -233,22 +259,38 @@ impl World {
             self.push(later, event);
             return Ok(true);
         }
+        let touched = event.node().filter(|&node| self.foe(node).is_none());
         match event {
             Event::Wake { node, life } => self.wake(node, life),
-            Event::Ask(message) => return self.reach(message).map(|()| true),
-            Event::Answer(reply) => return self.hear(reply).map(|()| true),
+            Event::Ask(message) => self.reach(message)?,
+            Event::Answer(reply) => self.hear(reply)?,
             Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange),
-            Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket),
+            Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
+            Event::Scheme(index) => self.scheme(index),
             Event::Traffic { generation } => self.change_traffic(generation),
             Event::Strike(fault) => self.strike(fault),
             Event::Start { node, life } => self.start(node, life),
             Event::Thaw { node, ppm } => self.nodes[node].clock.set_rate(self.real, ppm),
             Event::Reopen { life } => self.reopen(life),
-            Event::Sweep => self.sweep(),
-            Event::Next(phase) => return self.next(phase).map(|()| true),
+            Event::Sweep => self.sweep()?,
+            Event::Next(phase) => self.next(phase)?,
             Event::End => return self.end().map(|()| false),
         }
+        touched.map_or(Ok(()), |node| self.nobody_is_passed_over(node))?;
         Ok(true)
+    }
+
+    /// V3: whoever is first in line at `node` is served as soon as that is possible, and nobody waits longer than he
+    /// would.
+    fn nobody_is_passed_over(&self, node: usize) -> Verdict {
+        let at = &self.nodes[node];
+        must("V3", !at.passes_over(self.real), || {
+            format!("node {node} lets {:?} wait beside {:?}", at.line.front(), at.slot.balance())
+        })?;
+        let due = |since: u64| since.saturating_add(self.setup.patience).max(at.paused_until);
+        let late =
+            at.line.iter().find(|waiter| self.phase == Phase::Trouble && self.real > due(waiter.since));
+        must("V3", late.is_none(), || format!("node {node} lets {late:?} wait for too long"))
     }
 
     /// When a host that is paused will see to `event`.
@@ -257,9 +299,10 @@ impl World {
             Event::Wake { node, .. } | Event::TimeOut { node, .. } | Event::GiveUp { node, .. } => {
                 self.nodes[*node].paused_until
             }
-            Event::Answer(reply) => self.nodes[reply.node].paused_until,
+            Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
             Event::Ask(_) | Event::Sweep => self.centre.paused_until,
-            Event::Traffic { .. }
+            Event::Scheme(_)
+            | Event::Traffic { .. }
             | Event::Strike(_)
             | Event::Start { .. }
             | Event::Thaw { .. }
@@ -280,7 +323,14 @@ impl World {
     }
 
     fn in_hand(&self) -> u64 {
-        self.nodes.iter().map(|node| node.in_hand(self.real)).sum()
+        let foes: u64 = self.foes.iter().map(|(foe, _)| foe.in_hand(self.real)).sum();
+        self.nodes.iter().map(|node| node.in_hand(self.real)).sum::<u64>() + foes
+    }
+
+    /// How the pool looks, and what all can still spend.
+    fn stock(&mut self) -> Stock {
+        let view = self.centre.pool.view(self.centre.clock.show(self.real));
+        Stock { view, in_hand: self.in_hand() }
     }
 
     fn report(mut self) -> Report {
@@ -290,13 +340,16 @@ impl World {
             hash: self.log.hash(),
             lasted: self.real,
             admissions: self.admissions,
+            by_node: self.meter.by_node(),
         }
     }
 
     fn failure(self, wrong: Wrong) -> Failure {
         Failure {
             is_over: wrong.is_over,
+            name: wrong.name,
             what: wrong.what,
+            real: self.real,
             seed: self.setup.seed,
             step: self.log.steps(),
             last: self.log.words(),

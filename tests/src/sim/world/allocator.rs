@@ -4,20 +4,19 @@ use super::World;
 use super::event::{Event, Message, Reply};
 use crate::sim::SECOND;
 use crate::sim::network::Way;
-use crate::sim::oracle::Verdict;
-use crate::sim::setup::Sabotage;
+use crate::sim::node::Node;
+use crate::sim::oracle::{Asked, Verdict};
 use lessor_allocator::pool::{AskError, Holder, LesseeId, Pool};
 use lessor_protocol::Answer;
 
 impl World {
     /// A message arrives.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
-        let Message { node, session, seq, exchange, rtt, ask, leaves } = message;
+        let Message { node, session, seq, exchange, rtt, ask, sent, leaves } = message;
         let answer = if !self.centre.up {
             None
         } else if leaves {
-            self.leave(message)?;
-            return Ok(());
+            return self.leave(message);
         } else {
             let now = self.centre.clock.show(self.real);
             let holder = Holder { id: LesseeId(session), weight: 1, rtt };
@@ -28,7 +27,7 @@ impl World {
         };
         let Self { network, setup, struck, dice, .. } = self;
         for at in network.send(self.real, node, Way::Back, &setup.faults, struck, dice) {
-            self.push(at, Event::Answer(Reply { node, session, exchange, answer }));
+            self.push(at, Event::Answer(Reply { node, session, exchange, sent, answer }));
         }
         Ok(())
     }
@@ -56,24 +55,33 @@ impl World {
     }
 
     fn oracle_on_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) -> Verdict {
-        let (now, in_hand) = (self.now(), self.in_hand());
-        let view = self.centre.pool.view(now.allocator);
+        let (now, stock, asked) = (self.now(), self.stock(), self.asked(message));
+        self.oracle.answered(now, &asked, answer, stock)?;
         let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
-        self.oracle.answered(now, message.session, message.seq, answer, view, in_hand)?;
-        if let Some(grant) = granted {
-            let at = &mut self.nodes[message.node];
-            if let Some(exchange) = &mut at.exchange
+        if let Some(grant) = granted
+            && asked.is_honest
+        {
+            if let Some(exchange) = &mut self.nodes[message.node].exchange
                 && exchange.id == message.exchange
             {
                 exchange.coming = grant.permits;
             }
-            if grant.permits == 0 && message.ask.want > 0 && view.available == 0 {
+            if grant.permits == 0 && message.ask.want > 0 && stock.view.available == 0 {
                 let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
                 let left = self.oracle.room(now);
-                self.meter.empty(self.centre.pool.ceiling(), left, in_hand + coming);
+                self.meter.empty(self.centre.pool.ceiling(), left, stock.in_hand + coming);
             }
         }
         Ok(())
+    }
+
+    fn asked(&self, message: &Message) -> Asked {
+        let Message { node, session, seq, exchange, ask, .. } = *message;
+        let is_awaited = |node: &Node| node.exchange.is_some_and(|waiting| waiting.id == exchange);
+        let writer = self.nodes.get(node);
+        // A session may begin anew while an ask of the old one is on its way.
+        let is_awaited = writer.is_some_and(|node| node.session == session && is_awaited(node));
+        Asked { session, seq, ask, is_honest: writer.is_some(), is_awaited }
     }
 
     fn leave(&mut self, message: Message) -> Verdict {
@@ -81,29 +89,30 @@ impl World {
         let id = LesseeId(message.session);
         let left = self.centre.pool.leave(now.allocator, id, message.seq, message.ask.spent_total);
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
-        let (view, in_hand) = (self.centre.pool.view(now.allocator), self.in_hand());
-        self.oracle.books(now, view, in_hand)
+        let (stock, asked) = (self.stock(), self.asked(&message));
+        self.oracle.left(now, &asked, stock)
     }
 
     /// Forgets what can be forgotten.
-    pub(super) fn sweep(&mut self) {
+    pub(super) fn sweep(&mut self) -> Verdict {
         self.push(self.real + SECOND, Event::Sweep);
         let now = self.centre.clock.show(self.real);
         if self.centre.up && self.centre.pool.is_forgettable(now) {
             self.log.note(self.real, "the pool is forgotten and made anew", &[]);
-            self.centre.forgot = true;
             self.new_pool();
-            self.oracle.books_lost();
         }
+        self.quarantine_is_over_in_time()
     }
 
     fn new_pool(&mut self) {
         let now = self.centre.clock.show(self.real);
         let plan = self.centre.plan.clone();
         self.centre.pool = match self.centre.lost {
-            Some(lost) if self.setup.sabotage != Sabotage::NoQuarantine => Pool::after_loss(plan, lost, now),
-            _ => Pool::new(plan, now),
+            Some(lost) => Pool::after_loss(plan, lost, now),
+            None => Pool::new(plan, now),
         };
+        let (now, stock) = (self.now(), self.stock());
+        self.oracle.books_lost(now, stock.view);
     }
 
     /// Its process dies, and its books with it.
@@ -124,6 +133,5 @@ impl World {
         self.centre.lost = Some(if self.dice.bool() { now } else { self.centre.died });
         self.centre.up = true;
         self.new_pool();
-        self.oracle.books_lost();
     }
 }

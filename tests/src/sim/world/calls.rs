@@ -2,13 +2,17 @@
 
 use super::World;
 use super::event::{Event, Phase};
+use crate::sim::SECOND;
 use crate::sim::node::Waiter;
 use crate::sim::oracle::Verdict;
-use crate::sim::traffic::Workload;
+use crate::sim::traffic::{Beat, Workload};
 use lessor_allocator::rules::term;
-use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::{Moment, Rule};
 use std::cmp::Reverse;
+
+/// The longest that a herd stays away: a run is to see several.
+const HERD_WAITS: u64 = 10 * SECOND;
 
 impl World {
     /// Rates change, and with them every arrival that was drawn already.
@@ -17,7 +21,7 @@ impl World {
             return;
         }
         self.traffic_generation += 1;
-        let until = self.traffic.change(self.real);
+        let until = self.traffic.change(self.real, self.beat());
         if until < u64::MAX {
             self.push(until, Event::Traffic { generation: self.traffic_generation });
         }
@@ -30,6 +34,19 @@ impl World {
             let term = nanos(term(&self.setup.plan.rules));
             self.meter.hot_spot(self.real, hot, self.traffic.rates(), term);
         }
+    }
+
+    /// When a herd comes: at the limit's own boundaries if it has some that are not too far apart, and otherwise each
+    /// second of the allocator's clock.
+    fn beat(&self) -> Beat {
+        let fixed = self.setup.plan.rules.iter().filter_map(|rule| match rule {
+            Rule::FixedWindow(rule) => Some(nanos(rule.per())),
+            Rule::SlidingWindow(_) | Rule::TokenBucket(_) => None,
+        });
+        let every = fixed.min().filter(|&per| per <= HERD_WAITS).unwrap_or(SECOND);
+        let clock = &self.centre.clock;
+        let next = (clock.show(self.real).as_nanos() / every + 1) * every;
+        Beat { next: clock.when(Moment::from_nanos(next)), every }
     }
 
     fn draw_arrival(&mut self, node: usize) {
@@ -60,6 +77,12 @@ impl World {
     fn call(&mut self, node: usize, permits: u64) -> Verdict {
         self.meter.tried(node, permits);
         if self.nodes[node].line.is_empty() && self.take(node, permits)? {
+            return Ok(());
+        }
+        if self.nodes[node].is_shut_out {
+            // Such a refusal is none of demand's.
+            self.log.note(self.real, "node # is shut out and refuses #", &[node as u64, permits]);
+            self.meter.short(self.real, node, permits, true, false);
             return Ok(());
         }
         let patience = if self.phase == Phase::Trouble { self.setup.patience } else { u64::MAX };
@@ -101,7 +124,7 @@ impl World {
         self.meter.admitted(self.real, node, permits);
         let way = self.margin();
         let way = if way == 0 { 0 } else { self.dice.u64(0..=way) };
-        self.oracle.admitted(self.now(), session, permits, way)?;
+        self.oracle.admitted(self.now(), node, session, permits, way)?;
         if left < self.nodes[node].low_water {
             self.nudge(node);
         }
@@ -129,7 +152,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn give_up(&mut self, node: usize, life: u64, ticket: u64) {
+    pub(super) fn give_up(&mut self, node: usize, life: u64, ticket: u64) -> Verdict {
         let at = &mut self.nodes[node];
         let place = at.line.iter().position(|waiter| waiter.ticket == ticket);
         if let Some(place) = place
@@ -139,6 +162,9 @@ impl World {
             at.refused += waiter.permits;
             self.log.note(self.real, "node #: a caller gives up on #", &[node as u64, waiter.permits]);
             self.meter.short(self.real, node, waiter.permits, true, false);
+            // Whoever is first now may want less.
+            self.serve_line(node)?;
         }
+        Ok(())
     }
 }

@@ -32,6 +32,8 @@ pub(super) enum Event {
     TimeOut { node: usize, life: u64, exchange: u64 },
     /// A caller has waited long enough.
     GiveUp { node: usize, life: u64, ticket: u64 },
+    /// One that does not play by the rules asks for something.
+    Scheme(usize),
     /// Rates change.
     Traffic { generation: u64 },
     /// A timed fault strikes.
@@ -57,6 +59,8 @@ pub(super) struct Message {
     pub(super) seq: u64,
     pub(super) exchange: u64,
     pub(super) ask: Ask,
+    /// When it, or this repetition of it, was sent, in real time.
+    pub(super) sent: u64,
     /// Goodbye, rather than an ask.
     pub(super) leaves: bool,
     /// How long an exchange takes, as the node has measured it.
@@ -68,6 +72,8 @@ pub(super) struct Reply {
     pub(super) node: usize,
     pub(super) session: u64,
     pub(super) exchange: u64,
+    /// When the ask that it answers was sent.
+    pub(super) sent: u64,
     /// `None` if nobody is there.
     pub(super) answer: Option<Result<Answer, AskError>>,
 }
@@ -78,6 +84,28 @@ pub(super) struct Queued {
     pub(super) at: u64,
     pub(super) order: u64,
     pub(super) event: Event,
+}
+
+impl Event {
+    /// The node that it happens to, if it is one of them.
+    pub(super) fn node(&self) -> Option<usize> {
+        match self {
+            Event::Wake { node, .. }
+            | Event::TimeOut { node, .. }
+            | Event::GiveUp { node, .. }
+            | Event::Start { node, .. }
+            | Event::Thaw { node, .. } => Some(*node),
+            Event::Answer(reply) => Some(reply.node),
+            Event::Ask(_)
+            | Event::Scheme(_)
+            | Event::Traffic { .. }
+            | Event::Strike(_)
+            | Event::Reopen { .. }
+            | Event::Sweep
+            | Event::Next(_)
+            | Event::End => None,
+        }
+    }
 }
 
 impl Ord for Queued {

@@ -3,12 +3,14 @@
 use super::event::Phase;
 use super::{World, memory, sustained};
 use crate::sim::SECOND;
-use crate::sim::oracle::{Verdict, Wrong};
+use crate::sim::oracle::{Verdict, must};
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
+use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
 use lessor_allocator::rules::term;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
+use std::time::Duration;
 
 impl World {
     pub(super) fn next(&mut self, phase: Phase) -> Verdict {
@@ -51,29 +53,56 @@ impl World {
 
     pub(super) fn waited(&self, node: usize, since: u64) -> Verdict {
         let waited = self.real.saturating_sub(since.max(self.calm_since));
-        if self.phase >= Phase::Calm && waited > self.bound {
-            let what =
-                format!("a caller on node {node} has waited {:?}", std::time::Duration::from_nanos(waited));
-            return Err(Wrong { is_over: false, what });
-        }
-        Ok(())
+        must("V2", self.phase < Phase::Calm || waited <= self.bound, || {
+            format!("a caller on node {node} has waited {:?}", Duration::from_nanos(waited))
+        })
     }
 
-    /// V1: after silence, every permit can be granted again.
+    /// V4: once trouble is over, a pool that has waited out its quarantine lends something to whoever waits, within the
+    /// time in which every node asks again.
+    pub(super) fn quarantine_is_over_in_time(&mut self) -> Verdict {
+        let Some(lost) = self.oracle.opens_unlent().filter(|_| self.phase > Phase::Trouble) else {
+            return Ok(());
+        };
+        let (now, refresh) = (self.now(), refresh(&self.setup));
+        let asked = |since: u64| self.real.saturating_sub(since) > refresh;
+        let waiter = self.nodes.iter().flat_map(|node| &node.line).find(|waiter| asked(waiter.since));
+        let is_late = nanos(now.allocator.since(lost)) > refresh && waiter.is_some();
+        must("V4", !is_late, || format!("{waiter:?} waits, and nothing was lent since {lost:?}"))
+    }
+
+    /// V1, V6: after silence, every permit can be granted again, and everybody is forgotten.
     pub(super) fn end(&mut self) -> Verdict {
-        let never = |rule: &Rule| matches!(rule, Rule::TokenBucket(rule) if rule.refill() == 0);
-        if !self.setup.then_calm || self.setup.plan.rules.iter().any(never) {
+        if !self.setup.then_calm {
             return Ok(());
         }
         let view = self.centre.pool.view(self.centre.clock.show(self.real));
         let ceiling = self.centre.pool.ceiling();
-        if view.available != ceiling || view.books.outstanding != 0 {
-            let what =
-                format!("{} of {ceiling} can be granted after a long silence: {view:?}", view.available);
-            return Err(Wrong { is_over: false, what });
-        }
-        Ok(())
+        let is_back = view.available == ceiling || self.setup.plan.rules.iter().any(never_refills);
+        must("V1", is_back && view.books.outstanding == 0, || {
+            format!("{} of {ceiling} can be granted after a long silence: {view:?}", view.available)
+        })?;
+        let busy = self.nodes.iter().position(|node| !node.refill.is_idle() || node.exchange.is_some());
+        must("V6", view.lessees == 0 && busy.is_none(), || {
+            format!("after a long silence sessions are remembered: {view:?}; busy: {busy:?}")
+        })
     }
+}
+
+fn never_refills(rule: &Rule) -> bool {
+    matches!(rule, Rule::TokenBucket(rule) if rule.refill() == 0)
+}
+
+/// The longest that a node which wants something takes to ask again, in calm: it was told to wait, the wait was
+/// stretched, and the ask before was lost. A bucket may take as long again to fill up to one permit.
+fn refresh(setup: &Setup) -> u64 {
+    let permit = setup.plan.rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(_) | Rule::FixedWindow(_) => 0,
+        Rule::TokenBucket(rule) => nanos(rule.per()) / rule.refill().max(1) / 10 * 11,
+    });
+    let latency = setup.latency.one_way + setup.latency.jitter;
+    let asks = nanos(LOOK_AGAIN) / 100 * 120 + nanos(EXCHANGE_TIMEOUT) + 2 * SECOND;
+    asks + 4 * latency + permit.max().unwrap_or(0)
 }
 
 /// How long a caller may wait once it is calm: a few windows, and more where one window does not serve all nodes.

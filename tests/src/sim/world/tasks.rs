@@ -2,23 +2,21 @@
 //! in flight at a time, backing off when it fails.
 
 use super::World;
-use super::event::{Event, Message, Reply};
+use super::event::{Event, Message, Phase, Reply};
 use crate::sim::MILLI;
 use crate::sim::faults::Fault;
 use crate::sim::network::Way;
 use crate::sim::node::Exchange;
-use crate::sim::oracle::{Verdict, Wrong};
+use crate::sim::oracle::{Verdict, Wrong, must};
 use crate::sim::setup::Sabotage;
+use lessor::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, remedy, start_over};
 use lessor::refill::Belief;
+use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN, TOGETHER};
 use lessor_allocator::pool::AskError;
-use lessor_protocol::{Answer, Grant, Moment};
+use lessor_allocator::wrong::Wrong as Sent;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Answer, Grant, Moment, Terms};
 use std::time::Duration;
-
-/// These three as in the shipping task: pools that are due within this time are due; the longest sleep; the longest
-/// that it waits for an answer.
-const TOGETHER: Duration = Duration::from_millis(1);
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Timers fire this late at most: tokio's stand on a grid of milliseconds.
 const TIMER_LATE: u64 = MILLI;
@@ -94,22 +92,31 @@ impl World {
         );
         self.meter.exchanged();
         self.push(timeout, Event::TimeOut { node, life, exchange });
-        self.send_ask(Message { node, session, seq, exchange, rtt, ask, leaves: false });
+        let sent = self.real;
+        self.send_ask(Message { node, session, seq, exchange, rtt, ask, sent, leaves: false });
         self.crashes(node, Fault::CrashAfterSend);
     }
 
     pub(super) fn send_ask(&mut self, message: Message) {
         let Self { network, setup, struck, dice, .. } = self;
-        for at in network.send(self.real, message.node, Way::There, &setup.faults, struck, dice) {
-            self.push(at, Event::Ask(message));
+        let arrivals = network.send(self.real, message.node, Way::There, &setup.faults, struck, dice);
+        // What the network does twice looks like what a node does twice: the second was sent only then.
+        let way = setup.latency.one_way + setup.latency.jitter;
+        for (copy, at) in arrivals.into_iter().enumerate() {
+            let sent = if copy == 0 { self.real } else { self.real.max(at - way) };
+            self.push(at, Event::Ask(Message { sent, ..message }));
         }
     }
 
     /// An answer reaches its node, which believes it only if it still waits for it.
     pub(super) fn hear(&mut self, reply: Reply) -> Verdict {
         let node = reply.node;
+        if let Some(index) = self.foe(node) {
+            return self.foe_hears(index, reply);
+        }
         let at = &mut self.nodes[node];
-        let awaited = at.exchange.filter(|exchange| exchange.id == reply.exchange);
+        let believes = |id| id == reply.exchange || mutant::is(Mutant::OldAnswerBelieved);
+        let awaited = at.exchange.filter(|exchange| believes(exchange.id));
         let (true, Some(exchange)) = (at.up && at.session == reply.session, awaited) else {
             return Ok(());
         };
@@ -126,11 +133,18 @@ impl World {
         at.backoff.succeeded();
         at.measured(now.since(exchange.first_sent));
         match answer {
-            Ok(Answer::Grant(grant)) => self.install(node, &grant, exchange.first_sent)?,
+            Ok(Answer::Grant(grant)) => {
+                let mut first_sent = exchange.first_sent;
+                if mutant::is(Mutant::FromLastRetry) {
+                    first_sent = first_sent.max(now.before(longest(self.real - reply.sent)));
+                }
+                self.install(node, &grant, first_sent)?;
+            }
             Ok(Answer::Refusal(refusal)) => {
                 self.log.note(self.real, "node # is told to wait", &[node as u64]);
                 let dice = self.dice.u64(..);
                 at.refill.refused(now, refusal.retry_after.min(LOOK_AGAIN), dice);
+                at.is_shut_out = false;
             }
             Err(error) => self.disputed(node, error)?,
         }
@@ -141,16 +155,17 @@ impl World {
     fn install(&mut self, node: usize, grant: &Grant, first_sent: Moment) -> Verdict {
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
-        let first_sent = if self.setup.sabotage == Sabotage::CountFromReceipt { now } else { first_sent };
         let terms = self.setup.plan.terms;
         let dice = self.dice.u64(..);
         let belief = at.refill.believe(&at.slot, grant, terms, first_sent, now, dice);
         if belief != Belief::Installed {
             return Err(Wrong {
                 is_over: false,
+                name: "K1",
                 what: format!("node {node} was granted what cannot be: {grant:?}"),
             });
         }
+        at.is_shut_out = false;
         at.low_water = at.refill.nudge_below(now, at.rtt);
         at.nudged = !at.refill.listens(&at.slot, now);
         let left = at.slot.deadline().since(now).as_nanos() as u64;
@@ -165,31 +180,36 @@ impl World {
     }
 
     fn disputed(&mut self, node: usize, error: AskError) -> Verdict {
-        // Books that were lost, or sessions that were forgotten, may have been taken up by an old message.
-        let lasting = self.centre.life == 0 && !self.centre.forgot && !self.setup.remembered().is_zero();
-        let honest = self.setup.sabotage == Sabotage::None && lasting;
-        let at = &mut self.nodes[node];
-        let now = at.now(self.real);
-        match error {
-            AskError::LeaseUnknown { .. } => {
+        let dice = self.dice.u64(..);
+        match remedy(Sent::from(error).reason.code()) {
+            Remedy::StartOver => {
                 self.log.note(self.real, "node # is not known: it starts from zero", &[node as u64]);
-                at.refill.forget(&at.slot);
-                at.nudged = false;
+                self.start_over(node, DISPUTE_PAUSE, dice);
             }
-            AskError::Totals { .. } | AskError::Stale { .. } if honest => {
-                return Err(Wrong { is_over: false, what: format!("node {node} was not believed: {error}") });
-            }
-            AskError::Totals { .. } | AskError::Stale { .. } => {
+            Remedy::BeginSession => {
                 self.log.note(self.real, "node # is not believed: it begins a session", &[node as u64]);
-                self.sessions += 1;
-                at.session = self.sessions;
-                at.seq = 0;
-                at.refill.forget(&at.slot);
-                at.nudged = false;
+                let session = self.next_session(node);
+                (self.nodes[node].session, self.nodes[node].seq) = (session, 0);
+                self.start_over(node, SESSION_PAUSE, dice);
             }
-            AskError::Full { .. } => at.refill.refused(now, LOOK_AGAIN, self.dice.u64(..)),
+            Remedy::LookAgain => {
+                self.log.note(self.real, "node # is shut out, and with it all that wait", &[node as u64]);
+                let at = &mut self.nodes[node];
+                at.refill.refused(at.now(self.real), LOOK_AGAIN, dice);
+                at.is_shut_out = true;
+                for waiter in std::mem::take(&mut at.line) {
+                    self.meter.short(self.real, node, waiter.permits, true, false);
+                }
+                let is_calm = self.phase >= Phase::Calm;
+                must("V2", !is_calm, || format!("node {node} is shut out when it is calm: {error}"))?;
+            }
         }
         Ok(())
+    }
+
+    fn start_over(&mut self, node: usize, pause: Duration, dice: u64) {
+        let at = &mut self.nodes[node];
+        start_over(&mut at.refill, &at.slot, at.clock.show(self.real), pause, dice);
     }
 
     pub(super) fn time_out(&mut self, node: usize, life: u64, exchange: u64) {
@@ -207,4 +227,9 @@ impl World {
         at.quiet_until = at.now(self.real) + wait;
         self.look(node);
     }
+}
+
+/// The longest that any clock can show for `span`.
+fn longest(span: u64) -> Duration {
+    Duration::from_nanos(span + span * u64::from(Terms::DRIFT_PPM_MAX) / 1_000_000)
 }

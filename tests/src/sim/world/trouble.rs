@@ -6,6 +6,9 @@ use crate::sim::SECOND;
 use crate::sim::faults::Fault;
 use lessor_protocol::Ask;
 
+/// The rate of a clock that is frozen, in parts per million from a good one.
+const STANDS_STILL: i64 = -1_000_000;
+
 impl World {
     /// Draws when `fault` strikes next.
     pub(super) fn strike_again(&mut self, fault: Fault) {
@@ -30,7 +33,10 @@ impl World {
             Fault::CutBack => self.network.cut(node, false, true, until),
             Fault::NodeCrash => self.crash(node, until),
             Fault::NodeLeave => self.leave_in_order(node, until),
-            Fault::NodePause => self.nodes[node].paused_until = until,
+            Fault::NodePause => {
+                let at = &mut self.nodes[node];
+                at.paused_until = at.paused_until.max(until);
+            }
             Fault::Freeze => self.freeze(node, until),
             Fault::ClockJump => self.nodes[node].clock.jump(self.real, until - self.real),
             Fault::ClockRate => self.change_rate(),
@@ -82,10 +88,18 @@ impl World {
     }
 
     fn crash(&mut self, node: usize, until: u64) {
-        self.sessions += 1;
-        self.nodes[node] = self.nodes[node].restarted(self.real, self.sessions);
+        let session = self.next_session(node);
+        self.nodes[node] = self.nodes[node].restarted(self.real, session);
         let life = self.nodes[node].life;
         self.push(until, Event::Start { node, life });
+    }
+
+    /// Ends the session of `node`, and names the next one.
+    pub(super) fn next_session(&mut self, node: usize) -> u64 {
+        self.sessions += 1;
+        self.oracle.ends(self.nodes[node].session);
+        self.oracle.begins(node, self.sessions);
+        self.sessions
     }
 
     pub(super) fn start(&mut self, node: usize, life: u64) {
@@ -103,17 +117,18 @@ impl World {
         if at.up && at.paused_until <= self.real {
             let ask = Ask { spent_total: at.refill.close(&at.slot), ..Ask::default() };
             at.seq += 1;
-            let (session, seq, rtt) = (at.session, at.seq, at.rtt);
-            self.send_ask(Message { node, session, seq, exchange: 0, rtt, ask, leaves: true });
+            let (session, seq, rtt, sent) = (at.session, at.seq, at.rtt, self.real);
+            self.send_ask(Message { node, session, seq, exchange: 0, rtt, ask, sent, leaves: true });
         }
         self.crash(node, until);
     }
 
     fn freeze(&mut self, node: usize, until: u64) {
         let at = &mut self.nodes[node];
-        if at.paused_until <= self.real {
+        // A process that crashed may be back while its clock still stands.
+        if at.paused_until <= self.real && at.clock.ppm() > STANDS_STILL {
             let ppm = at.clock.ppm();
-            at.clock.set_rate(self.real, -1_000_000);
+            at.clock.set_rate(self.real, STANDS_STILL);
             at.paused_until = until;
             self.push(until, Event::Thaw { node, ppm });
         }

@@ -1,0 +1,56 @@
+//! What to do about an answer that is no use: an error of the allocator's, or a grant that cannot be. The background
+//! task and the simulator ask it; it does no IO and decides nothing about leases.
+
+use crate::refill::Refill;
+use crate::slot::Slot;
+use lessor_protocol::Moment;
+use lessor_protocol::wire::code;
+use std::time::Duration;
+
+/// How long to leave a pool alone whose answer was no use: the allocator does not know the lease, or says what cannot
+/// be. Once is a restart and costs this wait; an allocator that always does so must not be asked at network speed.
+pub const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
+
+/// The same when a whole session begins again, which says so in the log.
+pub const SESSION_PAUSE: Duration = Duration::from_secs(1);
+
+/// What to do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The lease is not known: drop what is held of this pool and count from zero, after [`DISPUTE_PAUSE`].
+    StartOver,
+    /// The allocator and we do not agree on this session: begin another, which owns nothing, and start every pool of
+    /// it over, after [`SESSION_PAUSE`].
+    BeginSession,
+    /// Nothing can be had from this pool. Calls are refused; somebody may mend it, so look again now and then.
+    LookAgain,
+}
+
+/// What to do about an error with the word `code`. A word that is not known here may come from a later allocator.
+pub fn remedy(code: &str) -> Remedy {
+    match code {
+        code::LEASE_UNKNOWN => Remedy::StartOver,
+        code::TOTALS_WRONG | code::STALE_SEQUENCE => Remedy::BeginSession,
+        _ => Remedy::LookAgain,
+    }
+}
+
+/// Drops what is held of a pool and counts from zero, after a `pause`. `dice` is any number: it spreads the next ask.
+pub fn start_over(refill: &mut Refill, slot: &Slot, now: Moment, pause: Duration, dice: u64) {
+    refill.forget(slot);
+    refill.refused(now, pause, dice);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_starts_over_is_left_alone_for_the_pause() {
+        let (slot, now) = (Slot::new(), Moment::from_nanos(1_000));
+        let mut refill = Refill::new(now, true);
+        start_over(&mut refill, &slot, now, SESSION_PAUSE, 0);
+        assert_eq!(refill.not_before(), now + SESSION_PAUSE);
+        assert_eq!(remedy("of a later version"), Remedy::LookAgain);
+    }
+}

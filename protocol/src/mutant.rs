@@ -1,0 +1,144 @@
+//! Mistakes that could be made here, each of which the simulator must notice. With `--cfg lessor_mutants` one of them
+//! can be switched on for the current thread; without it [`is`] is a constant `false`, and no binary holds any of them.
+//!
+//! `tests/tests/mutants.rs` is the gate, `docs/mutants.md` the table of what noticed each. The core asks [`is`] in
+//! the line that the mistake would be made in; nothing that ships ever switches one on.
+
+macro_rules! mutants {
+    ($($(#[doc = $wrong:literal])+ $name:ident,)+) => {
+        /// A mistake.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Mutant {
+            $($(#[doc = $wrong])+ $name,)+
+        }
+
+        #[cfg(lessor_mutants)]
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &[Mutant] = &[$(Mutant::$name),+];
+
+            /// What is wrong, in a sentence.
+            pub const fn wrong(self) -> &'static str {
+                match self {
+                    $(Mutant::$name => concat!($($wrong),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// A permit counts from when its lease was granted or last renewed, not from when it was spent at the latest.
+    ChargeFromGrant,
+    /// A sliding window is guessed: what this aligned window holds, and of the one before as much as overlaps.
+    WeightedWindow,
+    /// A lease may outlive the fixed window that it was lent in.
+    FixedNotClipped,
+    /// Charges are let go at the edge of a sub-window before their end, not after it.
+    RoundedDown,
+    /// The way to the vendor takes no time, whatever margin is configured.
+    MarginIgnored,
+    /// Windows and refill times are not stretched for a clock that runs fast.
+    NoDriftInWindows,
+    /// A bucket is refilled once, up to now, also for the time in which leases left it no room.
+    LazyRefill,
+    /// Permits that are out take no room in their bucket.
+    FullBucket,
+    /// A burned permit that proves unspent goes back into the bucket, which has minted another since.
+    BucketCredit,
+    /// The permit that is being minted counts as soon as it is begun.
+    RefillRoundedUp,
+    /// A full bucket keeps the part of a permit that it has no room for.
+    FractionKept,
+    /// A node counts the term from when the answer came.
+    FromReceipt,
+    /// A repeated ask gets the full term again, and the node counts it from when it repeated the ask.
+    FromLastRetry,
+    /// Neither side of a lease allows for the drift of the other's clock.
+    NoDriftInTerms,
+    /// The deadline is looked at when a node refills, not at every spend.
+    DeadlineAtRefill,
+    /// A renewal that ends sooner moves the end of the lease back, before the node has heard of it.
+    EndMovesBack,
+    /// A renewal moves the end of a lease only if it brings new permits.
+    RenewalNotDated,
+    /// A renewal is a new lease: the pool forgets what the node keeps of the old one.
+    RenewalAsFresh,
+    /// An ask says what was spent since the ask before, and the pool adds it up.
+    SpentAsDelta,
+    /// A repeated ask is answered anew.
+    RepeatsAnsweredAnew,
+    /// An ask that arrives after a newer one is answered like any other.
+    OldAskAnswered,
+    /// A node believes the answer to an older ask.
+    OldAnswerBelieved,
+    /// A node goes on with what its lease held when it ended, once another is granted.
+    EndedIsKept,
+    /// A node still spends what it says it gives back, until the answer is there.
+    ReturnedIsSpent,
+    /// A lease that ends without a word gives its permits back.
+    EndedIsFree,
+    /// What was lent first was spent first: reports are put to the leases that ended before to the live one.
+    SpentToOldest,
+    /// A burned permit that proves unspent is taken off the charges, also when it has left the window already.
+    LateCredit,
+    /// What one late report frees, the next one frees again.
+    CreditTwice,
+    /// Only the first rule of a limit is asked what it has left.
+    FirstRuleOnly,
+    /// Books that cannot be told from new ones, but for what is still charged, are forgotten.
+    ForgottenWhileCharged,
+    /// An allocator that lost its books lends at once.
+    ForgottenOnRestart,
+    /// An allocator that lost its books waits for windows to pass, as if no lease were live.
+    NoTermOnRestart,
+    /// An allocator that lost its books waits for leases to end, and not for what they spent to leave the windows.
+    NoWindowOnRestart,
+    /// A bucket whose books were lost starts full.
+    BucketFullOnRestart,
+    /// An allocator that lost its books lends as soon as one node has told what it holds.
+    ClaimsEndQuarantine,
+}
+
+/// Whether `mutant` is switched on: never.
+#[cfg(not(lessor_mutants))]
+#[inline(always)]
+pub const fn is(_mutant: Mutant) -> bool {
+    false
+}
+
+// The proof: it is known while compiling.
+#[cfg(not(lessor_mutants))]
+const _: () = assert!(!is(Mutant::ChargeFromGrant));
+
+#[cfg(lessor_mutants)]
+pub use switch::{is, with};
+
+#[cfg(lessor_mutants)]
+mod switch {
+    use super::Mutant;
+    use std::cell::Cell;
+
+    thread_local! {
+        static ON: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Whether `mutant` is switched on in this thread.
+    #[inline]
+    pub fn is(mutant: Mutant) -> bool {
+        ON.get() == Some(mutant)
+    }
+
+    /// Runs `act` with `mutant` switched on in this thread, until it returns or panics.
+    pub fn with<T>(mutant: Mutant, act: impl FnOnce() -> T) -> T {
+        struct Off;
+        impl Drop for Off {
+            fn drop(&mut self) {
+                ON.set(None);
+            }
+        }
+        let _off = Off;
+        ON.set(Some(mutant));
+        act()
+    }
+}

@@ -1,0 +1,140 @@
+//! Where to look for a mistake: in any fleet that the swarm draws or, if such a fleet hardly ever comes where it
+//! matters, in one that is led there. The rest of the setup is as it was drawn.
+
+use crate::sim::faults::Fault;
+use crate::sim::network::Latency;
+use crate::sim::setup::Setup;
+use crate::sim::traffic::Workload;
+use crate::sim::world::sustained;
+use crate::sim::{MILLI, SECOND, swarm};
+use lessor_protocol::mutant::Mutant;
+use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::{Rule, Terms};
+use std::time::Duration;
+
+/// A kind of fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// Whatever the swarm draws.
+    Any,
+    /// A window of minutes in full use, on quick links: a permit that is free a thousandth of it too early is taken.
+    FullWindow,
+    /// A bucket of one to three permits, and asks that get lost: all of it is out when a lease ends unheard.
+    TinyBucket,
+    /// Fixed windows that are nearly used up, and messages that take seconds: asks that were written in one window
+    /// arrive in the next.
+    LateAsks,
+    /// An allocator that dies every few seconds and is back at once, and no other trouble.
+    Restarts,
+    /// The same with a bucket as the only rule.
+    BucketRestarts,
+}
+
+impl Ground {
+    /// All kinds.
+    pub const ALL: [Ground; 6] = [
+        Ground::Any,
+        Ground::FullWindow,
+        Ground::TinyBucket,
+        Ground::LateAsks,
+        Ground::Restarts,
+        Ground::BucketRestarts,
+    ];
+
+    /// Where `mutant` is looked for.
+    pub fn of(mutant: Mutant) -> Ground {
+        const LED: [(Mutant, Ground); 9] = [
+            (Mutant::RoundedDown, Ground::FullWindow),
+            (Mutant::LazyRefill, Ground::TinyBucket),
+            (Mutant::EndedIsKept, Ground::LateAsks),
+            (Mutant::SpentToOldest, Ground::LateAsks),
+            (Mutant::ForgottenOnRestart, Ground::Restarts),
+            (Mutant::NoTermOnRestart, Ground::Restarts),
+            (Mutant::NoWindowOnRestart, Ground::Restarts),
+            (Mutant::ClaimsEndQuarantine, Ground::Restarts),
+            (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
+        ];
+        LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
+    }
+
+    /// What `seed` stands for here.
+    pub fn draw(self, seed: u64) -> Setup {
+        let setup = swarm::draw(seed);
+        // Not the dice of the swarm, nor those of the run.
+        let mut dice = fastrand::Rng::with_seed(seed ^ 0x6c61_6e64_0000_0000);
+        match self {
+            Ground::Any => setup,
+            Ground::FullWindow => full_window(setup, &mut dice),
+            Ground::TinyBucket => tiny_bucket(setup, &mut dice),
+            Ground::LateAsks => late_asks(setup, &mut dice),
+            Ground::Restarts => restarts(setup, &mut dice),
+            Ground::BucketRestarts => {
+                let rule = bucket(dice.u64(1..=1_000), dice.u64(1..=5) * SECOND);
+                restarts(alone(setup, rule, 3.0), &mut dice)
+            }
+        }
+    }
+}
+
+fn full_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    // A term is 2 s at most, and a thousandth of these windows is not much less.
+    let per = Duration::from_secs(dice.u64(300..=1_200));
+    let rule = SlidingWindow::try_new(dice.u64(100..=1_000), per, Duration::ZERO);
+    let mut setup = alone(setup, Rule::SlidingWindow(rule.expect("numbers in range")), 3.0);
+    // With clocks as bad as the swarm's, the drift hides what is rounded.
+    setup.plan.terms = Terms::default();
+    setup.latency = Latency { one_way: MILLI / 10, jitter: MILLI / 10 };
+    setup.lasts = 3 * per.as_secs() * SECOND;
+    setup
+}
+
+fn tiny_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let rule = bucket(dice.u64(1..=3), dice.u64(SECOND / 2..=3 * SECOND));
+    // As many calls in a term as there are permits: each is spent while its lease lasts, and not at once.
+    let mut setup = alone(setup, rule, 30.0);
+    setup.plan.terms = Terms::default();
+    setup.latency = Latency { one_way: MILLI, jitter: MILLI };
+    setup.faults.chance.insert(Fault::Loss, 0.3);
+    setup.lasts = 1_000 * SECOND;
+    setup
+}
+
+fn late_asks(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    // Long enough for terms that outlast some of the delays, and many edges in a run.
+    let rule = FixedWindow::try_new(dice.u64(1_000..=5_000), Duration::from_secs(15));
+    let mut setup = alone(setup, Rule::FixedWindow(rule.expect("numbers in range")), 0.9);
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::LongDelay, 0.1);
+    setup.lasts = 300 * SECOND;
+    setup
+}
+
+fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    setup.faults.chance.clear();
+    setup.faults.every.clear();
+    setup.foes.clear();
+    let (every, lasts) = (dice.u64(5..=10) * SECOND, dice.u64(10..=100) * MILLI);
+    setup.faults.every.insert(Fault::AllocatorRestart, (every, lasts));
+    setup.lasts = 20 * SECOND;
+    setup
+}
+
+/// `setup` with `rule` alone and steady callers that want `load` times what it gives, one permit a call; without
+/// faults that strike at random moments, and without the calm after them.
+fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
+    setup.plan.rules = vec![rule];
+    setup.demand = (load * sustained(&setup.plan.rules)).clamp(0.5, 3_000.0);
+    setup.workload = Workload::Steady;
+    setup.cost_max = 1;
+    setup.foes.clear();
+    setup.faults.every.clear();
+    setup.then_calm = false;
+    setup.lasts = 20 * SECOND;
+    setup
+}
+
+/// A bucket that is full again after `full` nanoseconds.
+fn bucket(capacity: u64, full: u64) -> Rule {
+    let rule = TokenBucket::try_new(capacity, capacity, Duration::from_nanos(full), capacity);
+    Rule::TokenBucket(rule.expect("numbers in range"))
+}

@@ -1,0 +1,125 @@
+//! What the oracle remembers of one session: what it was lent, what it spent and said, and what it may be answered.
+
+use super::{Instant, Verdict, Wrong, must};
+use lessor_allocator::pool::AskError;
+use lessor_protocol::lease::whole_millis;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Ask, Grant, Moment};
+use std::time::Duration;
+
+/// One session, as somebody knows it who forgets nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Session {
+    pub(super) node: usize,
+    /// Its process is gone, or began another.
+    pub(super) is_over: bool,
+    /// Which books last answered it, with what, when, and to which ask.
+    life: u64,
+    seq: u64,
+    grant: Option<Grant>,
+    answered: Moment,
+    /// What those books were told that it spent.
+    pub(super) reported: u64,
+    /// The newest of its asks that any books ever answered.
+    newest: u64,
+    /// Those books got to know it by an old copy of an ask, so that the truth may seem a lie to them.
+    is_mistaken: bool,
+    /// Permits it was ever lent, and that it admitted.
+    pub(super) lent: u64,
+    pub(super) spent: u64,
+    /// When the allocator takes back all that it holds, on the allocator's clock.
+    pub(super) end: Moment,
+}
+
+/// What an answer is measured by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measure {
+    /// Counts the books that were lost.
+    pub(super) life: u64,
+    /// A session that says nothing is remembered so long at least.
+    pub(super) remembered: Duration,
+    pub(super) drift_ppm: u128,
+}
+
+impl Session {
+    pub(super) fn new(node: usize) -> Self {
+        Session { node, ..Session::default() }
+    }
+
+    /// Whether the books may not know it: they are not those that answered it, or it was silent for long.
+    fn may_be_forgotten(&self, now: Instant, by: Measure) -> bool {
+        self.life != by.life || now.allocator.since(self.answered) >= by.remembered
+    }
+
+    /// S8: its permits are spent by its own living process, before their end, and no more than there are of them.
+    pub(super) fn spends(&mut self, now: Instant, node: usize, permits: u64) -> Verdict {
+        self.spent += permits;
+        must("S8", self.node == node && !self.is_over, || {
+            format!("node {node} spent on a session of node {} that is over: {}", self.node, self.is_over)
+        })?;
+        must("S8", self.spent <= self.lent, || {
+            format!("a session of node {node} spent {} and was lent {}", self.spent, self.lent)
+        })?;
+        must("S7", now.allocator < self.end, || {
+            format!("node {node} spent at {:?}, its lease ended at {:?}", now.allocator, self.end)
+        })
+    }
+
+    /// P1: whether `grant` is what `seq` got before. Then its term is what is left of it.
+    pub(super) fn is_replay(&self, now: Instant, seq: u64, grant: &Grant, by: Measure) -> bool {
+        let Some(before) = self.grant.filter(|_| seq == self.seq && self.life == by.life) else {
+            return false;
+        };
+        let left = before.term.saturating_sub(now.allocator.since(self.answered));
+        *grant == Grant { term: whole_millis(left), ..before }
+    }
+
+    /// P1, P2, K2: it was lent something anew for `ask`. Returns what the books are to count as spent by that.
+    pub(super) fn is_lent(
+        &mut self,
+        now: Instant,
+        seq: u64,
+        ask: &Ask,
+        grant: &Grant,
+        by: Measure,
+    ) -> Result<u64, Wrong> {
+        // Only a stranger may begin anew; an old copy of its first ask may do that in its name.
+        if self.life != by.life || seq <= self.seq || ask.spent_total < self.reported {
+            must("P1", self.may_be_forgotten(now, by) && ask.spent_total == 0 && ask.held == 0, || {
+                format!("{grant:?} for ask {seq}, {ask:?}, after {self:?}")
+            })?;
+            self.reported = 0;
+        }
+        self.is_mistaken = seq <= self.newest;
+        self.newest = self.newest.max(seq);
+        let spent = ask.spent_total - self.reported;
+        (self.life, self.seq, self.grant, self.answered) = (by.life, seq, Some(*grant), now.allocator);
+        self.reported = ask.spent_total;
+        self.lent += grant.permits;
+        if !grant.term.is_zero() {
+            let term = u128::from(nanos(grant.term)) * (1_000_000 + by.drift_ppm);
+            let term = term.div_ceil(1_000_000 - by.drift_ppm) + 1_000_000;
+            self.end = self.end.max(Moment::from_nanos(now.allocator.as_nanos() + term as u64));
+        }
+        Ok(spent)
+    }
+
+    /// It said goodbye, and the books counted it as that.
+    pub(super) fn left(&mut self, seq: u64, spent_total: u64) {
+        (self.seq, self.reported, self.grant) = (seq, spent_total, None);
+        self.newest = self.newest.max(seq);
+    }
+
+    /// An honest session is believed, unless the books forgot it, or know it by an old copy of an ask.
+    pub(super) fn is_disputed(&self, now: Instant, error: &AskError, by: Measure) -> Verdict {
+        let excused = match error {
+            AskError::LeaseUnknown { .. } => self.may_be_forgotten(now, by),
+            AskError::Totals { .. } => self.is_mistaken,
+            // It waits for the answer to its newest ask only.
+            AskError::Stale { .. } => false,
+            // There is only so much room; that it is owed some in the end is not seen from here.
+            AskError::Full { .. } => true,
+        };
+        must("K2", excused, || format!("an honest session was not believed: {error}; {self:?}"))
+    }
+}

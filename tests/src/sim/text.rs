@@ -1,0 +1,205 @@
+//! A whole setup in one line of text, and back: what a failure prints, what `simulate --replay` runs, and how found
+//! cases are kept. Unlike a seed of the swarm, a line means the same whatever is drawn tomorrow.
+//!
+//! `seed=5 rules=sliding_window,100/1000000000ns,margin,0ns nodes=3 message_lost=0.2 node_crash=2000000000/500000000`:
+//! words `name=value` in any order, times in nanoseconds. A fault has its chance, or the mean time between two strikes
+//! and the longest one. What is not said is as in [`bare`].
+
+use crate::sim::SECOND;
+use crate::sim::faults::{Fault, Faults};
+use crate::sim::foe::LIES;
+use crate::sim::network::Latency;
+use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
+use crate::sim::traffic::{WORKLOADS, Workload};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Rule, Terms};
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// One node that calls now and then on a limit that allows nothing, for a second, with nothing wrong.
+pub fn bare() -> Setup {
+    Setup {
+        seed: 1,
+        plan: plan(vec![], false),
+        nodes: 1,
+        foes: vec![],
+        workload: Workload::Steady,
+        demand: 1.0,
+        cost_max: 1,
+        patience: 0,
+        latency: Latency { one_way: 0, jitter: 0 },
+        faults: Faults::default(),
+        drifting: false,
+        start: SECOND,
+        lasts: SECOND,
+        then_calm: false,
+        sabotage: Sabotage::None,
+        replay: String::new(),
+    }
+}
+
+/// `setup` in one line. How to run it again is not in it: it *is* that.
+pub fn write(setup: &Setup) -> String {
+    let mut words = vec![];
+    let mut say = |name: &str, value: &dyn Display| words.push(format!("{name}={value}"));
+    say("seed", &setup.seed);
+    say("rules", &setup.plan.rules.iter().map(rule).collect::<Vec<_>>().join("+"));
+    say("drift", &setup.plan.terms.drift_ppm());
+    say("ease_off", &setup.plan.ease_off);
+    say("lessees_max", &setup.plan.lessees_max);
+    say("nodes", &setup.nodes);
+    if !setup.foes.is_empty() {
+        say("foes", &setup.foes.iter().map(|lie| lie.name()).collect::<Vec<_>>().join(","));
+    }
+    say("workload", &setup.workload.name());
+    say("demand", &setup.demand);
+    say("cost_max", &setup.cost_max);
+    say("patience", &setup.patience);
+    say("one_way", &setup.latency.one_way);
+    say("jitter", &setup.latency.jitter);
+    say("drifting", &setup.drifting);
+    say("start", &setup.start);
+    say("lasts", &setup.lasts);
+    say("then_calm", &setup.then_calm);
+    if setup.sabotage != Sabotage::None {
+        say("sabotage", &setup.sabotage.name());
+    }
+    for (fault, chance) in &setup.faults.chance {
+        say(fault.name(), chance);
+    }
+    for (fault, (every, longest)) in &setup.faults.every {
+        say(fault.name(), &format!("{every}/{longest}"));
+    }
+    words.join(" ")
+}
+
+/// The setup that `text` says, with the command that runs it again.
+///
+/// # Errors
+/// In words, what could not be read.
+pub fn read(text: &str) -> Result<Setup, String> {
+    let mut setup = bare();
+    for word in text.split_whitespace() {
+        let (name, value) = word.split_once('=').ok_or(format!("{word:?}: say name=value"))?;
+        hear(&mut setup, name, value)?;
+    }
+    if setup.plan.rules.is_empty() || setup.nodes == 0 {
+        return Err("say rules=… and at least one node".to_owned());
+    }
+    // Time would not go on.
+    if !setup.demand.is_finite() || setup.faults.every.values().any(|&(every, _)| every == 0) {
+        return Err("say a finite demand, and faults with some time between two".to_owned());
+    }
+    setup.replay = command(&setup);
+    Ok(setup)
+}
+
+/// The command that runs `setup` again.
+pub fn command(setup: &Setup) -> String {
+    format!("cargo run --release -p scenarios --bin simulate -- --replay '{}'", write(setup))
+}
+
+fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "seed" => setup.seed = number(value)?,
+        "rules" => setup.plan.rules = parse_rules(&value.replace(',', " "))?,
+        "drift" => {
+            setup.plan.terms =
+                Terms::try_new(number(value)?).ok_or(format!("a drift of {value} is too large"))?
+        }
+        "ease_off" => setup.plan.ease_off = number(value)?,
+        "lessees_max" => setup.plan.lessees_max = number(value)?,
+        "nodes" => setup.nodes = number(value)?,
+        "foes" => {
+            let foes = value.split(',').map(|name| one_of(name, LIES.into_iter()));
+            setup.foes = foes.collect::<Result<_, _>>()?;
+        }
+        "workload" => setup.workload = one_of(value, WORKLOADS.into_iter())?,
+        "demand" => setup.demand = number(value)?,
+        "cost_max" => setup.cost_max = number(value)?,
+        "patience" => setup.patience = number(value)?,
+        "one_way" => setup.latency.one_way = number(value)?,
+        "jitter" => setup.latency.jitter = number(value)?,
+        "drifting" => setup.drifting = number(value)?,
+        "start" => setup.start = number(value)?,
+        "lasts" => setup.lasts = number(value)?,
+        "then_calm" => setup.then_calm = number(value)?,
+        "sabotage" => setup.sabotage = one_of(value, Sabotage::ALL.map(|it| (it.name(), it)).into_iter())?,
+        _ => {
+            let fault = one_of(name, Fault::ALL.map(|fault| (fault.name(), fault)).into_iter())?;
+            match value.split_once('/') {
+                Some((every, longest)) => {
+                    setup.faults.every.insert(fault, (number(every)?, number(longest)?));
+                }
+                None => {
+                    setup.faults.chance.insert(fault, number(value)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?} cannot be read"))
+}
+
+fn one_of<T>(name: &str, known: impl Iterator<Item = (&'static str, T)>) -> Result<T, String> {
+    let mut known = known;
+    known.find(|(other, _)| *other == name).map(|(_, it)| it).ok_or(format!("{name:?} is not known"))
+}
+
+/// As [`parse_rules`] reads it, with commas for spaces.
+fn rule(rule: &Rule) -> String {
+    match rule {
+        Rule::SlidingWindow(rule) => format!(
+            "sliding_window,{}/{}ns,margin,{}ns",
+            rule.limit(),
+            nanos(rule.per()),
+            nanos(rule.margin())
+        ),
+        Rule::FixedWindow(rule) => format!("fixed_window,{}/{}ns", rule.limit(), nanos(rule.per())),
+        Rule::TokenBucket(rule) => format!(
+            "token_bucket,{}/{}ns,capacity,{},initial,{}",
+            rule.refill(),
+            nanos(rule.per()),
+            rule.capacity(),
+            rule.initial()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::swarm::draw;
+
+    #[test]
+    fn a_setup_is_read_back_as_it_was_written() {
+        for seed in 0..500 {
+            let mut drawn = draw(seed);
+            drawn.sabotage = Sabotage::ALL[seed as usize % Sabotage::ALL.len()];
+            let read = read(&write(&drawn)).expect("what was written");
+            assert_eq!(Setup { replay: drawn.replay.clone(), ..read }, drawn);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (text, name) in [
+            ("", "rules"),
+            ("seed", "seed"),
+            ("seed=x", "\"x\""),
+            ("colour=3", "colour"),
+            ("rules=window,5/s", "window"),
+            ("workload=wild", "wild"),
+            ("rules=fixed_window,5/1s nodes=0", "node"),
+            ("node_crash=1/", "\"\""),
+            ("rules=fixed_window,5/1s node_crash=0/5", "between"),
+            ("rules=fixed_window,5/1s demand=NaN", "finite"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(name), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The mutation gate: mistakes that could be made here, switched on one at a time. The oracle of the simulator must
+//! notice each within a budget of seeds, or nothing that passes under it means much.
+//!
+//! `RUSTFLAGS="--cfg lessor_mutants" cargo test --release -p scenarios --test mutants`
+#![cfg(lessor_mutants)]
+
+use lessor_protocol::mutant::Mutant;
+use scenarios::sim::mutants::{BUDGET, Ground, HARMLESS, harmful, missed, noticed};
+use scenarios::sim::soak::run;
+
+#[test]
+fn every_mistake_is_noticed_within_the_budget() {
+    // An assertion that shipping builds do not have would stop the run before the oracle can say anything.
+    if cfg!(debug_assertions) {
+        panic!("run it with --release");
+    }
+    assert_eq!(missed(&harmful(), 1..BUDGET + 1), [], "nobody noticed these in {BUDGET} seeds");
+}
+
+/// Where mistakes are looked for, nothing is wrong by itself.
+#[test]
+fn without_a_mistake_there_is_nothing_to_notice() {
+    for ground in Ground::ALL {
+        // What the swarm draws is judged in tests/simulation.rs, with many more seeds.
+        let seeds = if ground == Ground::Any { 10 } else { 100 };
+        for seed in 1..=seeds {
+            run(ground.draw(seed)).unwrap_or_else(|failure| panic!("{ground:?}: {failure}"));
+        }
+    }
+}
+
+/// What makes a mistake harmless may change: then the oracle sees it, and it belongs to the others.
+#[test]
+fn a_mistake_that_does_no_harm_is_not_noticed() {
+    for (mutant, why) in HARMLESS {
+        let seen = (1..=100).find_map(|seed| noticed(*mutant, seed));
+        assert_eq!(seen, None, "{mutant:?} does harm: take it off HARMLESS. It was said: {why}");
+    }
+}
+
+#[test]
+fn the_table_that_is_published_names_every_mistake() {
+    let table = include_str!("../../docs/mutants.md");
+    for mutant in Mutant::ALL {
+        let row = format!("| `{mutant:?}` | {} | `{:?}` |", mutant.wrong(), Ground::of(*mutant));
+        let is_there = table.contains(&row) || HARMLESS.iter().any(|(harmless, _)| harmless == mutant);
+        assert!(is_there, "docs/mutants.md lacks {row}");
+    }
+}

@@ -1,0 +1,248 @@
+//! Random sequences of asks, goodbyes, replays and lies against one pool, by several sessions on one clock: the books
+//! add up after each of them, and a reference that remembers every spend finds no permit too many.
+
+use lessor_allocator::pool::{Holder, LesseeId, Plan, Pool, PoolView};
+use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Rule, Terms};
+use proptest::prelude::*;
+use scenarios::reference::{Spend, breach};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SESSIONS: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Wait {
+        nanos: u64,
+    },
+    /// A session that tells the truth keeps at most `keep` of what it holds, and asks.
+    Ask {
+        who: usize,
+        keep: u64,
+        want: u64,
+        waiting: u64,
+        demand_milli: u64,
+    },
+    /// It spends what it may.
+    Spend {
+        who: usize,
+        permits: u64,
+    },
+    /// It says goodbye, and another takes its place.
+    Leave {
+        who: usize,
+    },
+    /// An ask that was sent before arrives again.
+    Replay {
+        message: usize,
+    },
+    /// A session that never spends says anything.
+    Lie {
+        seq: u64,
+        ask: Ask,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let any_number = || prop_oneof![4 => 0u64..20, 1 => 0u64..=PERMITS_MAX, 1 => Just(PERMITS_MAX)];
+    let lie = (any_number(), any_number(), any_number(), any_number(), any_number()).prop_map(
+        |(spent_total, held, want, waiting, demand_milli)| Ask {
+            spent_total,
+            held,
+            want,
+            waiting,
+            demand_milli,
+            quiet: Duration::from_nanos(waiting),
+        },
+    );
+    prop_oneof![
+        4 => (0u64..8_000_000).prop_map(|nanos| Step::Wait { nanos }),
+        1 => (0u64..500_000_000).prop_map(|nanos| Step::Wait { nanos }),
+        8 => (0..SESSIONS, 0u64..20, 0u64..30, 0u64..10, 0u64..1_000_000).prop_map(
+            |(who, keep, want, waiting, demand_milli)| Step::Ask { who, keep, want, waiting, demand_milli }
+        ),
+        8 => (0..SESSIONS, 1u64..20).prop_map(|(who, permits)| Step::Spend { who, permits }),
+        1 => (0..SESSIONS).prop_map(|who| Step::Leave { who }),
+        3 => any::<usize>().prop_map(|message| Step::Replay { message }),
+        3 => (prop_oneof![1u64..30, any_number()], lie).prop_map(|(seq, ask)| Step::Lie { seq, ask }),
+    ]
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    id: u64,
+    seq: u64,
+    spent: u64,
+    hand: u64,
+    until: Moment,
+    /// When it last spent something.
+    spent_at: Moment,
+}
+
+/// An ask that was sent, and what came of it and when if it was a true one.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    id: u64,
+    seq: u64,
+    ask: Ask,
+    answer: Option<(Moment, Grant)>,
+}
+
+#[derive(Debug)]
+struct Play {
+    pool: Pool,
+    now: Moment,
+    sessions: [Session; SESSIONS],
+    next_id: u64,
+    messages: Vec<Sent>,
+    spends: Vec<Spend>,
+    last: PoolView,
+}
+
+/// The session that lies.
+const LIAR: u64 = 1_000_000;
+
+impl Play {
+    fn new(plan: Plan) -> Self {
+        let now = Moment::from_nanos(10_000_000_000);
+        let session = |id| Session { id, seq: 0, spent: 0, hand: 0, until: now, spent_at: now };
+        Play {
+            pool: Pool::new(Arc::new(plan), now),
+            now,
+            sessions: std::array::from_fn(|id| session(id as u64)),
+            next_id: SESSIONS as u64,
+            messages: vec![],
+            spends: vec![],
+            last: PoolView::default(),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Wait { nanos } => self.now = self.now + Duration::from_nanos(nanos),
+            Step::Ask { who, keep, want, waiting, demand_milli } => {
+                let at = &mut self.sessions[who];
+                at.hand = if self.now < at.until { at.hand.min(keep) } else { 0 };
+                at.seq += 1;
+                // As long as it can truly be.
+                let quiet = if at.hand == 0 { self.now.since(at.spent_at) } else { Duration::ZERO };
+                let ask = Ask { spent_total: at.spent, held: at.hand, want, waiting, demand_milli, quiet };
+                let (id, seq) = (at.id, at.seq);
+                let grant = self.renew(id, seq, ask).expect("the truth is believed");
+                assert_eq!(grant.kept, ask.held, "what is live is kept");
+                self.messages.push(Sent { id, seq, ask, answer: Some((self.now, grant)) });
+                let at = &mut self.sessions[who];
+                at.hand += grant.permits;
+                at.until = at.until.max(Terms::default().holder_end(self.now, grant.term));
+            }
+            Step::Spend { who, permits } => {
+                let at = &mut self.sessions[who];
+                if permits <= at.hand && self.now < at.until {
+                    (at.hand, at.spent, at.spent_at) = (at.hand - permits, at.spent + permits, self.now);
+                    let time = self.now.as_nanos();
+                    self.spends.push(Spend { real: time, allocator: time, permits });
+                }
+            }
+            Step::Leave { who } => {
+                let Session { id, seq, spent, .. } = self.sessions[who];
+                for said in ["once", "twice"] {
+                    let outstanding = self.pool.view(self.now).books.outstanding;
+                    let back = self.pool.leave(self.now, LesseeId(id), seq + 1, spent).expect("the truth");
+                    assert!(
+                        said == "once"
+                            || (back == 0 && outstanding == self.pool.view(self.now).books.outstanding)
+                    );
+                }
+                self.sessions[who] = Session {
+                    id: self.next_id,
+                    seq: 0,
+                    spent: 0,
+                    hand: 0,
+                    until: self.now,
+                    spent_at: self.now,
+                };
+                self.next_id += 1;
+            }
+            Step::Replay { .. } if self.messages.is_empty() => {}
+            Step::Replay { message } => {
+                let Sent { id, seq, ask, answer } = self.messages[message % self.messages.len()];
+                // Only the newest ask of a session is answered, and with what it was answered before.
+                if let (Some(grant), Some((at, first))) = (self.renew(id, seq, ask), answer) {
+                    let left = first.term.saturating_sub(self.now.since(at));
+                    assert!(
+                        grant.term <= left && Grant { term: first.term, ..grant } == first,
+                        "{grant:?}, {first:?}"
+                    );
+                }
+            }
+            Step::Lie { seq, ask } => {
+                self.renew(LIAR, seq, ask);
+                self.messages.push(Sent { id: LIAR, seq, ask, answer: None });
+            }
+        }
+    }
+
+    fn renew(&mut self, id: u64, seq: u64, ask: Ask) -> Option<Grant> {
+        let holder = Holder { id: LesseeId(id), weight: 1, rtt: Duration::from_millis(id % 3 * 40) };
+        let answer = self.pool.renew(self.now, holder, seq, ask);
+        answer.ok().and_then(Answer::grant)
+    }
+
+    /// The books, and the cap over all that could be spent now.
+    fn check(&mut self) {
+        let (view, before) = (self.pool.view(self.now), self.last.books);
+        let books = view.books;
+        assert!(books.balance(), "{books:?}");
+        assert!(
+            books.granted >= before.granted
+                && books.spent >= before.spent
+                && books.returned >= before.returned,
+            "{before:?} became {books:?}"
+        );
+        assert!(view.available + books.outstanding <= self.pool.ceiling(), "{view:?}");
+        let live = |session: &&Session| self.now < session.until;
+        let in_hand: u64 = self.sessions.iter().filter(live).map(|session| session.hand).sum();
+        assert!(in_hand <= books.outstanding, "{in_hand} in hand, {books:?}");
+        self.last = view;
+    }
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let per = || (50u64..400).prop_map(Duration::from_millis);
+    prop_oneof![
+        (1u64..40, per()).prop_map(|(limit, per)| {
+            Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
+        }),
+        (1u64..40, per())
+            .prop_map(|(limit, per)| Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid"))),
+        (1u64..40, 1u64..40, per()).prop_map(|(capacity, refill, per)| {
+            Rule::TokenBucket(TokenBucket::try_new(capacity, refill, per, capacity).expect("valid"))
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_sequence_of_truth_and_lies_breaks_the_books_or_the_cap(
+        rules in prop::collection::vec(rule(), 1..3), ease_off in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..300),
+    ) {
+        let terms = Terms::default();
+        let mut play = Play::new(Plan { rules: rules.clone(), terms, ease_off, lessees_max: 1_000 });
+        for step in steps {
+            play.step(step);
+            play.check();
+        }
+        for rule in &rules {
+            prop_assert_eq!(breach(rule, &play.spends), None, "{:?}", rule);
+        }
+        // Ten minutes of silence: nobody is remembered, and all of it can be lent again.
+        play.now = play.now + Duration::from_secs(600);
+        play.pool.is_forgettable(play.now);
+        let view = play.pool.view(play.now);
+        prop_assert_eq!((view.available, view.lessees), (play.pool.ceiling(), 0));
+    }
+}

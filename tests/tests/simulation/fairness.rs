@@ -1,0 +1,147 @@
+//! How a limit is shared: all of it is used, evenly, by few and by many, beside neighbours that come and go, and beside
+//! those that lie about what they need.
+
+use super::{MILLI, setup};
+use lessor_allocator::rules::term;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Rule, Terms};
+use scenarios::sim::SECOND;
+use scenarios::sim::foe::{LIES, Lie};
+use scenarios::sim::setup::{Setup, parse_rules};
+use scenarios::sim::soak::run;
+use scenarios::sim::traffic::Workload;
+use scenarios::sim::world::Report;
+
+/// One limit of each kind, 1,000 permits a second.
+const KINDS: [&str; 3] =
+    ["sliding_window 1000/1s", "fixed_window 1000/1s", "token_bucket 1000/1s capacity 1000"];
+
+/// `nodes` nodes that try four times as often as `limit` allows, for ten seconds.
+fn saturated(limit: &str, nodes: usize) -> Setup {
+    Setup { nodes, demand: 4_000.0, lasts: 10 * SECOND, ..setup(limit) }
+}
+
+fn clean(setup: Setup) -> Report {
+    run(setup).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// The part of `limit` that can be used at best: a permit of a sliding window is charged for the window, stretched and
+/// rounded up, and for as long as it takes to report that it was spent.
+fn best_use(limit: &str) -> f64 {
+    let rules = parse_rules(limit).expect("a limit");
+    let Rule::SlidingWindow(rule) = rules[0] else { return 1.0 };
+    let per = nanos(rule.per()) as f64;
+    let stretched = nanos(Terms::default().stretched(rule.per())) as f64;
+    // Asked four times a term, so on average half of that after it was spent; then the way there.
+    let report = nanos(term(&rules)) as f64 / 8.0 + 1.5 * MILLI as f64;
+    per / (stretched * (1.0 + 1.0 / 512.0) + report)
+}
+
+/// V5: use of what the rule allows, less a twentieth.
+#[test]
+fn a_limit_that_all_want_is_used_up() {
+    for limit in KINDS.into_iter().chain(["sliding_window 100/1s", "token_bucket 100/1s capacity 100"]) {
+        for nodes in [5, 20] {
+            let used = clean(saturated(limit, nodes)).figures.used_share;
+            assert!(used >= best_use(limit) - 0.05, "{limit}, {nodes} nodes: {used} of {}", best_use(limit));
+        }
+    }
+}
+
+/// F1: over ten windows, all within a fifth of an even share.
+#[test]
+fn nodes_that_want_the_same_get_the_same() {
+    for limit in KINDS {
+        for nodes in [5, 20] {
+            let report = clean(saturated(limit, nodes));
+            let even = report.by_node.iter().sum::<u64>() as f64 / nodes as f64;
+            let far = report.by_node.iter().find(|&&got| (got as f64 - even).abs() > even / 5.0);
+            assert_eq!(far, None, "{limit}: an even share is {even} of {:?}", report.by_node);
+            assert!(report.figures.jain >= 0.95, "{limit}: {:?}", report.figures);
+        }
+    }
+}
+
+/// F2: three neighbours are somebody new at each ask, take what they can and are never heard of again.
+#[test]
+fn steady_nodes_get_their_turn_while_neighbours_come_and_go() {
+    for limit in ["sliding_window 20/1s", "fixed_window 20/1s", "token_bucket 20/1s capacity 20"] {
+        let foes = vec![Lie::Crowd; 3];
+        let steady =
+            Setup { nodes: 4, demand: 4.0, patience: 100 * SECOND, foes, lasts: 60 * SECOND, ..setup(limit) };
+        let report = clean(steady);
+        assert!(report.figures.worst_wait <= 3.0, "{limit}: {:?}", report.figures);
+        assert!(report.by_node.iter().all(|&got| got >= 30), "{limit}: {:?}", report.by_node);
+    }
+}
+
+/// What four honest nodes use of a limit that all want, beside a fifth one with this `lie`.
+fn used_beside(lie: Lie) -> f64 {
+    let beside = Setup { foes: vec![lie], lasts: 30 * SECOND, ..saturated(KINDS[0], 4) };
+    clean(beside).figures.used_share
+}
+
+/// The even share of four in five is 0.8; what the window costs anyhow is allowed for.
+const EVEN: f64 = 0.8 * 0.95;
+
+/// Who said that it needed nothing, and wanted everything, got all that it wanted: its share was that of its need.
+#[test]
+fn a_lie_about_needs_brings_no_more_than_an_even_share() {
+    let lies = [Lie::Overstate, Lie::Understate, Lie::Claim, Lie::Forge, Lie::Jump, Lie::Pretend, Lie::Flood];
+    for lie in lies {
+        let used = used_beside(lie);
+        assert!(used >= EVEN, "{lie:?} leaves {used} to the others");
+    }
+}
+
+#[test]
+#[ignore = "a bug: what is held is extended for ever, be it spent or not, and however large a share it is"]
+fn a_hoarder_gets_no_more_than_an_even_share() {
+    let used = used_beside(Lie::Hoard);
+    assert!(used >= EVEN, "it leaves {used} to the others");
+}
+
+#[test]
+#[ignore = "a bug: shares are told an ask, and nobody holds a node to the wait that it was told"]
+fn asking_sooner_than_told_brings_no_more_than_an_even_share() {
+    let used = used_beside(Lie::Hurry);
+    assert!(used >= EVEN, "it leaves {used} to the others");
+}
+
+/// The cap, the books and the calm afterwards, with every lie at once.
+#[test]
+fn all_lies_at_once_break_no_promise() {
+    for limit in KINDS.into_iter().chain(["sliding_window 3/200ms", "token_bucket 5/1s capacity 2"]) {
+        let foes: Vec<Lie> = LIES.iter().map(|&(_, lie)| lie).collect();
+        for ease_off in [false, true] {
+            let mut all = Setup { foes: foes.clone(), then_calm: true, ..saturated(limit, 3) };
+            all.plan.ease_off = ease_off;
+            assert!(clean(all).admissions > 0, "{limit}");
+        }
+    }
+}
+
+#[test]
+fn one_caller_on_a_limit_of_one_is_served_each_time() {
+    for limit in ["sliding_window 1/1s", "fixed_window 1/1s", "token_bucket 1/1s capacity 1"] {
+        let patience = 100 * SECOND;
+        let one = Setup { nodes: 1, demand: 5.0, patience, lasts: 100 * SECOND, ..setup(limit) };
+        let figures = clean(one).figures;
+        assert!(figures.admitted >= 90 && figures.worst_wait <= 1.2, "{limit}: {figures:?}");
+    }
+}
+
+#[test]
+fn a_thousand_idle_nodes_cost_one_busy_node_nothing() {
+    let busy = |nodes| {
+        let workload = Workload::Single;
+        let setup = Setup { nodes, workload, demand: 2_000.0, ..setup("sliding_window 9000/30s") };
+        clean(Setup { lasts: 120 * SECOND, ..setup })
+    };
+    let (alone, among) = (busy(1), busy(1_000));
+    // Four windows.
+    assert!(among.by_node[0] >= 36_000 / 100 * 99, "{:?}", among.figures);
+    let exchanges = |report: &Report| report.figures.exchanges_per_second * 120.0;
+    let each = (exchanges(&among) - exchanges(&alone)) / 999.0;
+    assert!(each <= 3.0, "an idle node had {each} exchanges in two minutes");
+}

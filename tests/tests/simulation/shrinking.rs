@@ -1,0 +1,66 @@
+//! What fails is cut down to what it takes to fail, and what is left is replayed from its line of text.
+
+use super::setup;
+use scenarios::sim::faults::Fault;
+use scenarios::sim::foe::Lie;
+use scenarios::sim::setup::Setup;
+use scenarios::sim::shrink::shrink;
+use scenarios::sim::soak::run;
+use scenarios::sim::traffic::Workload;
+use scenarios::sim::world::Failure;
+use scenarios::sim::{MILLI, SECOND, text};
+
+/// Clocks that stand still, which is beyond what is promised, and much else that has nothing to do with it.
+fn noisy() -> Setup {
+    let mut noisy = Setup {
+        nodes: 6,
+        foes: vec![Lie::Forge, Lie::Overstate],
+        workload: Workload::ZipfJumps,
+        cost_max: 2,
+        patience: 5 * MILLI,
+        then_calm: true,
+        ..setup("sliding_window 100/1s + token_bucket 50/100ms capacity 400")
+    };
+    let (faults, second) = (&mut noisy.faults, SECOND);
+    faults.every.insert(Fault::Freeze, (second, second));
+    faults.every.insert(Fault::Cut, (2 * second, second / 2));
+    faults.every.insert(Fault::NodePause, (2 * second, second / 10));
+    faults.every.insert(Fault::ClockRate, (second, MILLI));
+    faults.chance.insert(Fault::Loss, 0.1);
+    faults.chance.insert(Fault::Duplicate, 0.1);
+    faults.chance.insert(Fault::CrashAfterSend, 0.01);
+    noisy
+}
+
+/// The first of a few seeds in which `wanted` fails.
+fn first(wanted: impl Fn(&Failure) -> bool) -> (Setup, Failure) {
+    let fails = |seed| {
+        let setup = Setup { seed, ..noisy() };
+        run(setup.clone()).err().filter(|failure| wanted(failure)).map(|failure| (setup, *failure))
+    };
+    (1..=200).find_map(fails).expect("a frozen clock breaks the cap sooner or later")
+}
+
+/// A node whose clock stood still can spend what the pool lends to others by then: the oracle says so (K2) before it
+/// comes to that.
+#[test]
+fn what_could_break_the_cap_is_cut_down_to_the_clock_that_stood_still() {
+    let (setup, failure) = first(|failure| failure.name == "K2");
+    let shrunk = shrink(&setup, &failure, 600);
+    let left = &shrunk.setup;
+    assert_eq!((shrunk.failure.name, shrunk.failure.is_over), ("K2", failure.is_over));
+    assert_eq!(left.faults.every.keys().collect::<Vec<_>>(), [&Fault::Freeze], "{left:?}");
+    assert!(left.faults.chance.is_empty() && left.foes.is_empty(), "{left:?}");
+    assert!(left.nodes < 6 && left.plan.rules.len() == 1 && !left.then_calm, "{left:?}");
+    // Cut down again, it comes to the same; and its line is all that it takes to see it again.
+    assert_eq!(shrink(&setup, &failure, 600).setup, *left);
+    let again = run(text::read(&text::write(left)).expect("a setup")).expect_err("it fails");
+    assert_eq!(*again, shrunk.failure);
+}
+
+#[test]
+fn a_budget_is_kept() {
+    let (setup, failure) = first(|_| true);
+    let shrunk = shrink(&setup, &failure, 5);
+    assert_eq!((shrunk.runs, shrunk.failure.name), (5, failure.name));
+}
