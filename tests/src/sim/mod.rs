@@ -2,17 +2,22 @@
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
 //! In reading order: [`setup`] (what is to be simulated), [`swarm`] (drawing one from a seed), [`clock`], [`traffic`],
-//! [`network`], [`faults`], [`node`], [`oracle`] (what must hold), [`meter`] (how well it went), [`log`] (the last
-//! events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`cli`] (the `simulate` tool).
+//! [`network`], [`faults`], [`node`], [`policy`] and [`rival`] (other ways to size leases), [`oracle`] (what must
+//! hold), [`meter`] (how well it went), [`curve`], [`log`] (the last events in words), [`world`] (the loop), [`soak`]
+//! (many seeds at once), [`plot`], [`cli`] (the `simulate` tool).
 
 pub mod cli;
 pub mod clock;
+pub mod curve;
 pub mod faults;
 pub mod log;
 pub mod meter;
 pub mod network;
 pub mod node;
 pub mod oracle;
+pub mod plot;
+pub mod policy;
+pub mod rival;
 pub mod setup;
 pub mod soak;
 pub mod swarm;

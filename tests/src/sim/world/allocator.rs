@@ -15,6 +15,8 @@ impl World {
         let Message { node, session, seq, exchange, ask, leaves } = message;
         let answer = if !self.centre.up {
             None
+        } else if self.rival.is_some() {
+            Some(Ok(self.lend_as_rival(&message)))
         } else if leaves {
             self.leave(message)?;
             return Ok(());
@@ -60,19 +62,32 @@ impl World {
         let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
         self.oracle.answered(now, message.session, message.seq, answer, view, in_hand)?;
         if let Some(grant) = granted {
-            let at = &mut self.nodes[message.node];
-            if let Some(exchange) = &mut at.exchange
-                && exchange.id == message.exchange
-            {
-                exchange.coming = grant.permits;
-            }
+            self.sent(message, grant.permits);
             if grant.permits == 0 && message.ask.want > 0 && view.available == 0 {
-                let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
-                let left = self.oracle.room(now);
-                self.meter.empty(self.centre.pool.ceiling(), left, in_hand + coming);
+                self.found_empty(in_hand);
             }
         }
         Ok(())
+    }
+
+    /// `permits` are on their way to whoever wrote `message`.
+    pub(super) fn sent(&mut self, message: &Message, permits: u64) {
+        let at = &mut self.nodes[message.node];
+        if let Some(exchange) = &mut at.exchange
+            && exchange.id == message.exchange
+        {
+            exchange.coming = permits;
+        }
+        if let Some(curve) = &mut self.curve {
+            curve.granted(message.node, permits);
+        }
+    }
+
+    /// Somebody got nothing because nothing is left; nodes have `in_hand`.
+    pub(super) fn found_empty(&mut self, in_hand: u64) {
+        let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
+        let left = self.oracle.room(self.now());
+        self.meter.empty(self.real, self.centre.pool.ceiling(), left, in_hand + coming);
     }
 
     fn leave(&mut self, message: Message) -> Verdict {
@@ -88,7 +103,7 @@ impl World {
     pub(super) fn sweep(&mut self) {
         self.push(self.real + SECOND, Event::Sweep);
         let now = self.centre.clock.show(self.real);
-        if self.centre.up && self.centre.pool.is_forgettable(now) {
+        if self.rival.is_none() && self.centre.up && self.centre.pool.is_forgettable(now) {
             self.log.note(self.real, "the pool is forgotten and made anew", &[]);
             self.centre.forgot = true;
             self.new_pool();

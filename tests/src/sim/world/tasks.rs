@@ -11,7 +11,7 @@ use crate::sim::oracle::{Verdict, Wrong};
 use crate::sim::setup::Sabotage;
 use lessor::refill::Belief;
 use lessor_allocator::pool::AskError;
-use lessor_protocol::{Answer, Grant, Moment};
+use lessor_protocol::{Answer, Ask, Grant, Moment};
 use std::time::Duration;
 
 /// These three as in the shipping task: pools that are due within this time are due; the longest sleep; the longest
@@ -41,6 +41,9 @@ impl World {
 
     /// Asks if it is time, or sleeps until it is.
     pub(super) fn look(&mut self, node: usize) {
+        if self.rival.is_some() {
+            return self.look_as_rival(node);
+        }
         let at = &mut self.nodes[node];
         if !at.up || at.exchange.is_some() {
             return;
@@ -58,7 +61,13 @@ impl World {
                 return self.ask(node);
             }
         }
-        let alarm = at.clock.when(next.min(now + LOOK_AGAIN)) + self.dice.u64(0..=TIMER_LATE);
+        self.sleep(node, next.min(now + LOOK_AGAIN));
+    }
+
+    /// Wakes `node` at `next`, or a little later.
+    pub(super) fn sleep(&mut self, node: usize, next: Moment) {
+        let at = &mut self.nodes[node];
+        let alarm = at.clock.when(next) + self.dice.u64(0..=TIMER_LATE);
         // A timer that fires too early only looks once more.
         if alarm < at.alarm {
             at.alarm = alarm;
@@ -78,6 +87,12 @@ impl World {
         if self.crashes(node, Fault::CrashBeforeSend) {
             return;
         }
+        self.send_new(node, now, ask);
+        self.crashes(node, Fault::CrashAfterSend);
+    }
+
+    /// Begins an exchange with `ask`, at `now` of the node.
+    pub(super) fn send_new(&mut self, node: usize, now: Moment, ask: Ask) {
         self.order += 1;
         let at = &mut self.nodes[node];
         at.seq += 1;
@@ -92,7 +107,6 @@ impl World {
         self.meter.exchanged();
         self.push(timeout, Event::TimeOut { node, life, exchange });
         self.send_ask(Message { node, session, seq, exchange, ask, leaves: false });
-        self.crashes(node, Fault::CrashAfterSend);
     }
 
     pub(super) fn send_ask(&mut self, message: Message) {
@@ -136,6 +150,9 @@ impl World {
     }
 
     fn install(&mut self, node: usize, grant: &Grant, first_sent: Moment) -> Verdict {
+        if self.rival.is_some() {
+            return self.install_as_rival(node, grant, first_sent);
+        }
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
         let first_sent = if self.setup.sabotage == Sabotage::CountFromReceipt { now } else { first_sent };

@@ -1,0 +1,44 @@
+//! All rules of a limit, each kept by its shipping ledger, where permits are spent once they are given out. Rivals
+//! use it as the central counter, or as a node's own share. It knows no leases: what is unspent never comes back.
+
+use lessor_allocator::rules::{Ledger, ledger};
+use lessor_protocol::{Moment, Rule, Terms};
+
+/// The books of some rules.
+#[derive(Debug)]
+pub(super) struct Ledgers {
+    terms: Terms,
+    ledgers: Vec<Box<dyn Ledger + Send>>,
+}
+
+impl Ledgers {
+    /// `rules`, of which nothing is spent.
+    pub(super) fn new(rules: &[Rule], terms: Terms, now: Moment) -> Self {
+        Ledgers { terms, ledgers: rules.iter().map(|rule| ledger(rule, terms, now)).collect() }
+    }
+
+    /// Permits that every rule can give.
+    pub(super) fn available(&mut self, now: Moment) -> u64 {
+        let available = self.ledgers.iter_mut().map(|ledger| {
+            ledger.advance(now);
+            ledger.available()
+        });
+        available.min().unwrap_or(0)
+    }
+
+    /// Gives out `permits`, or as many as there are.
+    pub(super) fn give(&mut self, permits: u64, now: Moment) -> u64 {
+        let permits = permits.min(self.available(now));
+        for ledger in &mut self.ledgers {
+            ledger.charge(permits);
+            ledger.settle(permits, now);
+        }
+        permits
+    }
+
+    /// How long what is given now may be kept: until the first window ends, if one does.
+    pub(super) fn lasts(&self, now: Moment) -> Option<std::time::Duration> {
+        let end = self.ledgers.iter().filter_map(|ledger| ledger.lease_end()).min()?;
+        Some(self.terms.term_until(now, end))
+    }
+}
