@@ -160,7 +160,7 @@ impl Rival {
     }
 
     fn want(&self, desk: &Desk, free: u64, waiting: u64) -> u64 {
-        let first = desk.asked.is_none();
+        let (first, nodes) = (desk.asked.is_none(), self.desks.len() as f64);
         let target = match self.policy {
             Policy::Lessor | Policy::StaticSplit => 0,
             // Nobody fetches a lease before there is a caller.
@@ -170,8 +170,9 @@ impl Rival {
             }
             Policy::TenAverages if first => FIRST,
             Policy::TenAverages => (10.0 * desk.average).ceil() as u64 + BUFFER,
-            // It starts with a second's worth of the whole limit.
-            Policy::FiveAverages if first => (sustained(&self.rules) as u64).max(1),
+            // TiKV's start with a second of the whole limit, which nobody counts. Counted, that could be all there is:
+            // here it is their part of it.
+            Policy::FiveAverages if first => ((sustained(&self.rules) / nodes) as u64).max(1),
             Policy::FiveAverages => (1.1 * 5.0 * desk.average).ceil() as u64,
         };
         (target + waiting).saturating_sub(free)
@@ -257,7 +258,7 @@ mod tests {
             (Policy::StaticSplit, None, None),
             (Policy::FixedLeases, Some(1_800_000), Some(1_800_000)),
             (Policy::TenAverages, Some(1_000), Some(500 + 5_000 - 7)),
-            (Policy::FiveAverages, Some(10_000), Some(275 - 7)),
+            (Policy::FiveAverages, Some(5_000), Some(275 - 7)),
         ] {
             let mut rival = rival(policy, limit);
             assert_eq!(rival.ask(0, 0, 0, at(0)), first, "{policy:?}");
@@ -281,6 +282,20 @@ mod tests {
             assert_eq!(rival.ask(0, low, 0, at(1_030)), None, "{policy:?}");
             rival.desks[0].average = 1e9;
             assert!(rival.ask(0, low - 1, 0, at(1_030)).is_some(), "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn averages_report_use_although_they_hold_enough() {
+        for (policy, soon, late) in [(Policy::TenAverages, 10, 40), (Policy::FiveAverages, 5, 20)] {
+            for (tried, period) in [(REPORTED, soon), (REPORTED - 1, late)] {
+                let mut rival = rival(policy, "sliding_window 36_000_000/1h");
+                rival.ask(0, 0, 0, at(0));
+                rival.granted(0, 1_000_000, 1_000_000, at(20));
+                rival.tried(0, tried);
+                assert_eq!(rival.ask(0, 1_000_000, 0, at(1_000 * period - 1)), None, "{policy:?}");
+                assert_eq!(rival.ask(0, 1_000_000, 0, at(1_000 * period)), Some(0), "{policy:?}");
+            }
         }
     }
 

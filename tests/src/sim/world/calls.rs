@@ -90,7 +90,8 @@ impl World {
 
     /// Whether somebody else has what `node` lacks.
     fn is_elsewhere(&mut self, node: usize, permits: u64) -> bool {
-        self.in_hand() - self.held(node) + self.in_pool() >= permits
+        let in_pool = self.in_pool();
+        in_pool >= permits || self.in_hand() - self.held(node) + in_pool >= permits
     }
 
     /// Spends `permits` at `node` if they are there.
