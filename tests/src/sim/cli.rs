@@ -20,6 +20,7 @@ use clap::Parser;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use runs::{Job, Run};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -142,11 +143,12 @@ impl Args {
             plot::try_file(path).map_err(|error| format!("--plot {path:?}: {error}"))?;
         }
         let runs = runs::run_all(self.jobs(&chosen), self.threads);
-        if self.json {
-            println!("{}", json::json(&runs));
-        } else {
-            print!("{}", table::table(&self.title(&chosen), self.nodes, &runs));
-        }
+        let text = match self.json {
+            true => format!("{}\n", json::json(&runs)),
+            false => table::table(&self.title(&chosen), self.nodes, &runs),
+        };
+        // A reader who went away after a few lines has seen enough.
+        let _ = std::io::stdout().write_all(text.as_bytes());
         if let Some(path) = &self.plot {
             self.draw(&chosen, &runs).map_err(|error| format!("--plot {path:?}: {error}"))?;
         }
@@ -211,11 +213,10 @@ impl Args {
         )
     }
 
-    fn draw(&self, chosen: &Chosen, runs: &[Run]) -> Result<(), String> {
+    fn draw<'a>(&self, chosen: &Chosen, runs: &'a [Run]) -> Result<(), String> {
         let path = self.plot.as_deref().expect("asked for");
-        let curves =
-            runs.iter().filter_map(|run| Some((run.policy, run.result.as_ref().ok()?.curve.as_ref()?)));
-        plot::draw(path, &self.title(chosen), self.seed, &curves.collect::<Vec<_>>())
+        let curve = |run: &'a Run| Some((run.policy, run.result.as_ref().ok()?.curve.as_ref()?));
+        plot::draw(path, &self.title(chosen), self.seed, &runs.iter().filter_map(curve).collect::<Vec<_>>())
     }
 }
 

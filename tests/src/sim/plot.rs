@@ -51,11 +51,14 @@ pub fn try_file(path: &Path) -> std::io::Result<()> {
     std::fs::OpenOptions::new().create(true).append(true).open(path).map(|_| ())
 }
 
-/// Draws `curves` of the run with `seed` into `path`, under `title`.
+/// Draws `curves` of the run with `seed` into `path`, under `title`; nothing if there is none.
 ///
 /// # Errors
 /// In words, if it cannot be written.
 pub fn draw(path: &Path, title: &str, seed: u64, curves: &[(Policy, &Curve)]) -> Result<(), String> {
+    if curves.is_empty() {
+        return Ok(());
+    }
     let mut text = String::new();
     let height = HEAD + ROW * curves.len() as u32;
     let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();

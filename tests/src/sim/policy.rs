@@ -51,7 +51,7 @@ impl Policy {
                 "Each node keeps the limit's rules by itself, for limit/nodes. Left out: nodes that come and go."
             }
             Policy::FixedLeases => {
-                "Leases of limit/(10·nodes) from an exact central counter, the next one asked for when a quarter is \
+                "Leases of limit/(10·nodes) from an exact central counter, the next one asked for when a tenth is \
                  left; they last until spent, at most for a window. Left out: giving back."
             }
             Policy::TenAverages => {

@@ -3,6 +3,7 @@
 
 use lessor_allocator::rules::{Ledger, ledger};
 use lessor_protocol::{Moment, Rule, Terms};
+use std::time::Duration;
 
 /// The books of some rules.
 #[derive(Debug)]
@@ -17,13 +18,14 @@ impl Ledgers {
         Ledgers { terms, ledgers: rules.iter().map(|rule| ledger(rule, terms, now)).collect() }
     }
 
+    fn advance(&mut self, now: Moment) {
+        self.ledgers.iter_mut().for_each(|ledger| ledger.advance(now));
+    }
+
     /// Permits that every rule can give.
     pub(super) fn available(&mut self, now: Moment) -> u64 {
-        let available = self.ledgers.iter_mut().map(|ledger| {
-            ledger.advance(now);
-            ledger.available()
-        });
-        available.min().unwrap_or(0)
+        self.advance(now);
+        self.ledgers.iter().map(|ledger| ledger.available()).min().unwrap_or(0)
     }
 
     /// Gives out `permits`, or as many as there are.
@@ -37,7 +39,8 @@ impl Ledgers {
     }
 
     /// How long what is given now may be kept: until the first window ends, if one does.
-    pub(super) fn lasts(&self, now: Moment) -> Option<std::time::Duration> {
+    pub(super) fn lasts(&mut self, now: Moment) -> Option<Duration> {
+        self.advance(now);
         let end = self.ledgers.iter().filter_map(|ledger| ledger.lease_end()).min()?;
         Some(self.terms.term_until(now, end))
     }
