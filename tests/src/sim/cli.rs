@@ -1,64 +1,117 @@
-//! The `simulate` tool: one workload and limit, with figures; one drawn seed; or a soak. It parses, runs and prints.
+//! The `simulate` tool: one workload and limit, with figures for Lessor and its rivals; one drawn seed; or a soak. Here
+//! are its arguments and what they amount to; it runs nothing before all of them are known to be good.
+
+mod chosen;
+mod json;
+mod numbers;
+mod runs;
+mod soaked;
+mod table;
 
 use crate::sim::faults::Faults;
 use crate::sim::network::Latency;
-use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
-use crate::sim::soak::{self, Soaked};
+use crate::sim::plot;
+use crate::sim::policy::Policy;
+use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::{WORKLOADS, Workload};
-use crate::sim::world::{Failure, Report};
-use crate::sim::{SECOND, replay, swarm, text};
+use crate::sim::{SECOND, replay, soak, swarm, text};
+use chosen::Chosen;
 use clap::Parser;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
-use serde_json::{Value, json};
+use runs::{Job, Run};
+use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// Simulates a fleet that shares one limit, in virtual time, from one seed.
+/// Simulates a fleet that shares one limit, in virtual time: everything follows from one seed.
+///
+/// Nodes run the shipping slot and refill, the allocator the shipping pool, and an oracle looks on: a permit too many
+/// ends the run with exit code 1. Arguments that make no sense are exit code 2.
 #[derive(Debug, Parser)]
-#[command(name = "simulate")]
+#[command(name = "simulate", after_help = policies())]
 pub struct Args {
     /// How many nodes.
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = numbers::nodes, allow_negative_numbers = true, help_heading = "Fleet and load")]
     nodes: usize,
     /// How long, in simulated seconds.
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, default_value_t = 120, value_parser = numbers::seconds, allow_negative_numbers = true, help_heading = "Fleet and load")]
     seconds: u64,
     /// steady, zipf, zipf-jumps, bursts, hot-spot, herd, single, idle, trace or modest.
-    #[arg(long, default_value = "zipf-jumps", value_parser = parse_workload)]
+    #[arg(
+        long,
+        default_value = "zipf-jumps",
+        value_parser = parse_workload,
+        hide_possible_values = true,
+        help_heading = "Fleet and load"
+    )]
     workload: Workload,
     /// Calls a second of all nodes together.
-    #[arg(long, default_value_t = 20_000.0)]
+    #[arg(long, default_value_t = 20_000.0, value_parser = numbers::demand, allow_negative_numbers = true, help_heading = "Fleet and load")]
     demand: f64,
-    /// Round trip between node and allocator.
-    #[arg(long, default_value_t = 20.0)]
+    /// Round trip between node and allocator, in milliseconds.
+    #[arg(long, default_value_t = 20.0, value_parser = numbers::rtt_ms, allow_negative_numbers = true, help_heading = "Fleet and load")]
     rtt_ms: f64,
+    /// How long a caller waits in line; 0ms tries only.
+    #[arg(
+        long,
+        default_value = "0ms",
+        value_parser = numbers::patience,
+        help_heading = "Fleet and load"
+    )]
+    patience: Duration,
     /// The rules: `sliding_window 9000/30s margin 250ms`, `token_bucket 1000/1s capacity 1000`,
     /// `fixed_window 1000000/1h`; several joined by ` + `. The margin is 0 unless it is given.
-    #[arg(long, default_value = "fixed_window 1000000/1h")]
+    #[arg(
+        long,
+        default_value = "fixed_window 1000000/1h",
+        conflicts_with = "config",
+        help_heading = "Limit"
+    )]
     limit: String,
-    /// Whether windows ease off below low water.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
-    ease_off: bool,
-    /// How long a caller waits in line; 0ms tries only.
-    #[arg(long, default_value = "0ms", value_parser = humantime::parse_duration)]
-    patience: Duration,
+    /// An allocator's configuration to take the limit from, instead of `--limit`.
+    #[arg(long, value_name = "FILE", help_heading = "Limit")]
+    config: Option<PathBuf>,
+    /// Which limit of that configuration, if there are several.
+    #[arg(long, help_heading = "Limit")]
+    name: Option<String>,
+    /// Whether windows ease off below low water: true unless the configuration says otherwise.
+    #[arg(long, action = clap::ArgAction::Set, value_name = "BOOL", help_heading = "Limit")]
+    ease_off: Option<bool>,
     /// The first seed.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = numbers::seed, allow_negative_numbers = true, help_heading = "Runs")]
     seed: u64,
     /// How many seeds.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = numbers::seeds, allow_negative_numbers = true, help_heading = "Runs")]
     seeds: u64,
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
-    /// Draws setups with faults from seeds, and runs them until this time is up.
-    #[arg(long, value_parser = humantime::parse_duration)]
-    soak: Option<Duration>,
-    /// Threads of a soak.
-    #[arg(long, default_value_t = 2)]
+    /// Runs the rivals' rules beside Lessor, on the same seeds.
+    #[arg(long, help_heading = "Runs")]
+    compare: bool,
+    /// Runs at once, or threads of a soak.
+    #[arg(long, default_value_t = 2, value_parser = numbers::threads, allow_negative_numbers = true, help_heading = "Runs")]
     threads: usize,
+    /// Prints JSON: an object for each seed and policy, shares from 0 to 1.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// Draws pool, outstanding permits and grants of the first seed over time.
+    #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
+    plot: Option<PathBuf>,
+    /// Draws setups with faults from seeds, and runs them until this time is up.
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = humantime::parse_duration,
+        conflicts_with_all = ["swarm", "compare", "plot", "config"],
+        help_heading = "Faults"
+    )]
+    soak: Option<Duration>,
     /// Runs the one setup that this seed draws.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "SEED",
+        conflicts_with_all = ["compare", "plot", "config"],
+        help_heading = "Faults"
+    )]
     swarm: Option<u64>,
     /// Draws a table of how many of `--seeds` it takes to notice each known mistake, or each of those called NAMES;
     /// with `--swarm`, runs that seed with one of them.
@@ -67,6 +120,12 @@ pub struct Args {
     /// Runs one setup, as a failure prints it: `seed=1 rules=…`.
     #[arg(long)]
     replay: Option<String>,
+}
+
+/// What each policy is.
+fn policies() -> String {
+    let lines = Policy::ALL.map(|policy| format!("  {}: {}", policy.heading(), policy.explained()));
+    format!("Policies, all in the same world and without faults:\n{}", lines.join("\n"))
 }
 
 fn parse_workload(text: &str) -> Result<Workload, String> {
@@ -78,10 +137,10 @@ impl Args {
     /// Does it all; false if anything was wrong.
     ///
     /// # Errors
-    /// In words, what is wrong with the arguments.
+    /// In one line, what is wrong with the arguments.
     pub fn run(&self) -> Result<bool, String> {
         if let Some(wall) = self.soak {
-            return Ok(self.show_soak(&soak::soak(self.seed, self.threads, wall)));
+            return Ok(soaked::show(&soak::soak(self.seed, self.threads, wall), self.json));
         }
         if let Some(names) = &self.mutants {
             return self.show_mutants(names);
@@ -92,30 +151,54 @@ impl Args {
         if let Some(line) = &self.replay {
             return Ok(replay::show(&text::read(line)?));
         }
-        let rules = parse_rules(&self.limit)?;
-        if self.nodes == 0 || !(self.demand.is_finite() && self.demand > 0.0) {
-            return Err("use at least one node and some demand".to_owned());
+        let chosen = self.chosen()?;
+        if let Some(path) = &self.plot {
+            plot::try_file(path).map_err(|error| format!("--plot {path:?}: {error}"))?;
         }
-        let seeds = self.seed..self.seed + self.seeds;
-        let runs: Vec<_> = seeds.map(|seed| (seed, soak::run(self.setup(&rules, seed)))).collect();
-        if self.json {
-            println!("{}", runs.iter().map(|(seed, run)| as_json(*seed, run)).collect::<Value>());
-        } else {
-            runs.iter().for_each(|(seed, run)| self.show(*seed, run));
+        let runs = runs::run_all(self.jobs(&chosen), self.threads);
+        let text = match self.json {
+            true => format!("{}\n", json::json(&runs)),
+            false => table::table(&self.title(&chosen), self.nodes, &runs),
+        };
+        // A reader who went away after a few lines has seen enough.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        if let Some(path) = &self.plot {
+            self.draw(&chosen, &runs).map_err(|error| format!("--plot {path:?}: {error}"))?;
         }
-        Ok(runs.iter().all(|(_, run)| run.is_ok()))
+        Ok(runs.iter().all(|run| run.result.is_ok()))
     }
 
-    fn setup(&self, rules: &[Rule], seed: u64) -> Setup {
+    fn chosen(&self) -> Result<Chosen, String> {
+        match (&self.config, &self.name) {
+            (Some(path), name) => chosen::from_file(path, name.as_deref(), self.ease_off),
+            (None, None) => chosen::from_text(&self.limit, self.ease_off),
+            (None, Some(name)) => {
+                Err(format!("--name {name:?} picks a limit of a --config, and there is none"))
+            }
+        }
+    }
+
+    /// A run of each policy for each seed.
+    fn jobs(&self, chosen: &Chosen) -> Vec<Job> {
+        let policies = if self.compare { &Policy::ALL[..] } else { &[Policy::Lessor] };
+        let seeds = self.seed..self.seed + self.seeds;
+        let job = |seed, policy| {
+            let draws = self.plot.is_some() && seed == self.seed;
+            Job { policy, setup: self.setup(chosen, seed), draws }
+        };
+        seeds.flat_map(|seed| policies.iter().map(move |&policy| job(seed, policy))).collect()
+    }
+
+    fn setup(&self, chosen: &Chosen, seed: u64) -> Setup {
         // Windows begin with the run, or what is measured would be two of them.
-        let fixed = rules.iter().find_map(|rule| match rule {
+        let fixed = chosen.plan.rules.iter().filter_map(|rule| match rule {
             Rule::FixedWindow(rule) => Some(nanos(rule.per())),
             Rule::SlidingWindow(_) | Rule::TokenBucket(_) => None,
         });
         let one_way = (self.rtt_ms * 1e6 / 2.0) as u64;
         Setup {
             seed,
-            plan: plan(rules.to_vec(), self.ease_off),
+            plan: chosen.plan.clone(),
             nodes: self.nodes,
             foes: vec![],
             workload: self.workload,
@@ -125,7 +208,7 @@ impl Args {
             latency: Latency { one_way, jitter: one_way / 10 },
             faults: Faults::default(),
             drifting: false,
-            start: fixed.map_or(SECOND, |per| 100 * per),
+            start: fixed.max().map_or(SECOND, |per| 100 * per),
             lasts: self.seconds * SECOND,
             then_calm: false,
             sabotage: Sabotage::None,
@@ -133,30 +216,15 @@ impl Args {
         }
     }
 
-    fn show(&self, seed: u64, run: &Result<Report, Box<Failure>>) {
-        let report = match run {
-            Ok(report) => report,
-            Err(failure) => return println!("{failure}"),
-        };
-        let figures = &report.figures;
-        let percent = |share: f64| format!("{:.3} %", share * 100.0);
-        println!("lessor, seed {seed}: {} for {} s", self.limit, self.seconds);
-        let line = |name: &str, value: String| println!("  {name:<46} {value}");
-        line("permits admitted", figures.admitted.to_string());
-        line("used", percent(figures.used_share));
-        line("spent at the first refusal for emptiness", percent(figures.first_empty_refusal_at_share));
-        line("stranded at that moment", percent(figures.stranded_share));
-        line("refused while permits existed, before it", percent(figures.refused_while_available_share));
-        line("exchanges a second", format!("{:.1}", figures.exchanges_per_second));
-        line("  per node", format!("{:.2}", figures.exchanges_per_second / self.nodes as f64));
-        line("Jain index of max-min shares", format!("{:.4}", figures.jain));
-        line("refused of what wants less than its share", percent(figures.modest_refused_share));
-        line("worst wait of a node that tries", format!("{:.3} s", figures.worst_wait));
-        if let Some((median, worst)) = figures.catch_up_terms {
-            line("hot spot at 90 % of its share after", format!("{median:.2} terms, worst {worst:.2}"));
-        }
-        line("over-admissions", "0".to_owned());
-        line("hash of all events", format!("{:016x}", report.hash));
+    /// What was simulated, in one line.
+    fn title(&self, chosen: &Chosen) -> String {
+        let ease_off = if chosen.plan.ease_off { ", easing off" } else { "" };
+        let workload = WORKLOADS.iter().find(|(_, workload)| *workload == self.workload);
+        let workload = workload.map_or("", |(name, _)| name);
+        format!(
+            "{}{ease_off}: {} nodes, {workload} {} calls/s, round trip {} ms, {} s",
+            chosen.words, self.nodes, self.demand, self.rtt_ms, self.seconds
+        )
     }
 
     #[cfg(lessor_mutants)]
@@ -183,56 +251,9 @@ impl Args {
         Err(format!("no mistake is built in; run: RUSTFLAGS=\"--cfg lessor_mutants\" {command} -- {flags}"))
     }
 
-    fn show_soak(&self, soaked: &Soaked) -> bool {
-        let faults: serde_json::Map<String, Value> =
-            soaked.struck.iter().map(|(fault, times)| (fault.name().to_owned(), json!(times))).collect();
-        let broken = soaked.failures.len() - soaked.over_admissions();
-        if self.json {
-            let hours = soaked.hours();
-            println!(
-                "{}",
-                json!({
-                    "seeds": soaked.seeds, "simulated_hours": hours, "admissions": soaked.admissions,
-                    "faults": faults, "over_admissions": soaked.over_admissions(), "invariant_failures": broken,
-                })
-            );
-        } else {
-            println!("{} seeds, {:.1} simulated hours", soaked.seeds, soaked.hours());
-            println!(
-                "{} admissions checked, {} over-admissions",
-                soaked.admissions,
-                soaked.over_admissions()
-            );
-            println!("{broken} other invariants failed");
-            for (fault, times) in faults {
-                println!("  {fault:<26} {times}");
-            }
-            for failure in &soaked.failures {
-                println!("failed: {}: {}", failure.replay, failure.what);
-            }
-        }
-        soaked.failures.is_empty()
-    }
-}
-
-fn as_json(seed: u64, run: &Result<Report, Box<Failure>>) -> Value {
-    match run {
-        Ok(Report { figures, .. }) => json!({
-            "policy": "lessor",
-            "seed": seed,
-            "admitted": figures.admitted,
-            "used_share": figures.used_share,
-            "first_empty_refusal_at_share": figures.first_empty_refusal_at_share,
-            "stranded_share": figures.stranded_share,
-            "refused_while_available_share": figures.refused_while_available_share,
-            "exchanges_per_second": figures.exchanges_per_second,
-            "jain": figures.jain,
-            "worst_wait_s": figures.worst_wait,
-            "modest_refused_share": figures.modest_refused_share,
-            "over_admissions": 0,
-        }),
-        Err(failure) => json!({
-            "policy": "lessor", "seed": seed, "over_admissions": u64::from(failure.is_over), "failure": failure.what,
-        }),
+    fn draw<'a>(&self, chosen: &Chosen, runs: &'a [Run]) -> Result<(), String> {
+        let path = self.plot.as_deref().expect("asked for");
+        let curve = |run: &'a Run| Some((run.policy, run.result.as_ref().ok()?.curve.as_ref()?));
+        plot::draw(path, &self.title(chosen), self.seed, &runs.iter().filter_map(curve).collect::<Vec<_>>())
     }
 }

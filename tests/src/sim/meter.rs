@@ -33,6 +33,7 @@ struct PerNode {
 
 #[derive(Clone, Copy, Debug)]
 struct Empty {
+    real: u64,
     spent_share: f64,
     stranded_share: f64,
 }
@@ -58,6 +59,8 @@ pub struct Figures {
     pub used_share: f64,
     /// How much of the pool was spent when an ask first got nothing because nothing was left; 1 if none did.
     pub first_empty_refusal_at_share: f64,
+    /// When that was, in seconds.
+    pub first_empty_refusal_at: Option<f64>,
     /// What nodes held at that moment, of the pool.
     pub stranded_share: f64,
     /// Of the permits tried for before that moment, those refused although there were some elsewhere.
@@ -136,10 +139,10 @@ impl Meter {
     }
 
     /// An ask got nothing: of a limit of `limit`, `left` may still be spent, and `held` is at the nodes.
-    pub fn empty(&mut self, limit: u64, left: u64, held: u64) {
+    pub fn empty(&mut self, real: u64, limit: u64, left: u64, held: u64) {
         if self.empty.is_none() && limit > 0 {
             let share = |permits: u64| permits as f64 / limit as f64;
-            self.empty = Some(Empty { spent_share: 1.0 - share(left), stranded_share: share(held) });
+            self.empty = Some(Empty { real, spent_share: 1.0 - share(left), stranded_share: share(held) });
         }
     }
 
@@ -175,6 +178,7 @@ impl Meter {
             admitted,
             used_share: self.fullness.share(real, admitted),
             first_empty_refusal_at_share: self.empty.map_or(1.0, |empty| empty.spent_share),
+            first_empty_refusal_at: self.empty.map(|empty| empty.real as f64 / 1e9),
             stranded_share: self.empty.map_or(0.0, |empty| empty.stranded_share),
             refused_while_available_share: self.refused_while_available as f64 / self.tried.max(1) as f64,
             exchanges_per_second: self.exchanges as f64 / seconds,

@@ -2,13 +2,15 @@
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
 //! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed),
-//! [`clock`], [`traffic`], [`network`], [`faults`], [`node`], [`foe`] (one that does not play by the rules), [`oracle`]
-//! (what must hold), [`meter`] (how well it went), [`log`] (the last events in words), [`world`] (the loop), [`soak`]
-//! (many seeds at once), `mutants` (mistakes that must be noticed), [`shrink`] (cutting down what failed), [`replay`]
-//! (one setup, for a reader), [`cli`] (the `simulate` tool).
+//! [`clock`], [`traffic`], [`network`], [`faults`], [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
+//! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went), [`curve`], [`log`]
+//! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), `mutants` (mistakes that must be
+//! noticed), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader), [`plot`], [`cli`] (the
+//! `simulate` tool).
 
 pub mod cli;
 pub mod clock;
+pub mod curve;
 pub mod faults;
 pub mod foe;
 pub mod log;
@@ -18,7 +20,10 @@ pub mod mutants;
 pub mod network;
 pub mod node;
 pub mod oracle;
+pub mod plot;
+pub mod policy;
 pub mod replay;
+pub mod rival;
 pub mod setup;
 pub mod shrink;
 pub mod soak;

@@ -140,6 +140,16 @@ impl Oracle {
         self.session(session).spends(now, node, permits)
     }
 
+    /// For those who promise nothing: counts `permits` as far as there is room, and says how many were too many.
+    pub fn tally(&mut self, now: Instant, permits: u64) -> u64 {
+        let within = permits.min(self.room(now));
+        if within > 0 {
+            let admitted = self.promises.iter_mut().try_for_each(|promise| promise.admit(now, within, 0));
+            admitted.expect("there is room");
+        }
+        permits - within
+    }
+
     /// P1, P2, K1, K2, and the books: the pool answered `asked`.
     pub fn answered(
         &mut self,

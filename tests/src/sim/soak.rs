@@ -2,8 +2,9 @@
 //! that fails, or panics, does not stop the others.
 
 use crate::sim::faults::Struck;
+use crate::sim::policy::Policy;
 use crate::sim::setup::Setup;
-use crate::sim::world::{Failure, Report, World};
+use crate::sim::world::{Failure, Report, Watch, World};
 use crate::sim::{replay, swarm};
 use lessor_protocol::{Clock, Moment};
 use std::panic::catch_unwind;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Time between two lines of progress.
-const PROGRESS: Duration = Duration::from_secs(10);
+pub(super) const PROGRESS: Duration = Duration::from_secs(10);
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +59,13 @@ impl Soaked {
 
 /// Runs `setup`; a panic of the code under test is a failure like any other.
 pub fn run(setup: Setup) -> Result<Report, Box<Failure>> {
+    run_as(Policy::Lessor, setup, Watch::default())
+}
+
+/// The same, where `policy` sizes the leases.
+pub fn run_as(policy: Policy, setup: Setup, watch: Watch) -> Result<Report, Box<Failure>> {
     let (seed, replay) = (setup.seed, setup.replay.clone());
-    catch_unwind(|| World::run(setup)).unwrap_or_else(|panic| {
+    catch_unwind(|| World::run_as(policy, setup, watch)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let what = format!("panic: {}", text.unwrap_or_default());

@@ -6,11 +6,14 @@ mod calls;
 mod event;
 mod foes;
 mod phases;
+mod rivalry;
 mod tasks;
 mod trouble;
+mod watch;
 
 use crate::sim::SECOND;
 use crate::sim::clock::HostClock;
+use crate::sim::curve::Curve;
 use crate::sim::faults::{Fault, Struck};
 use crate::sim::foe::Foe;
 use crate::sim::log::Log;
@@ -18,6 +21,8 @@ use crate::sim::meter::{Figures, Meter};
 use crate::sim::network::Network;
 use crate::sim::node::Node;
 use crate::sim::oracle::{Instant, Oracle, Stock, Verdict, Wrong, must};
+use crate::sim::policy::Policy;
+use crate::sim::rival::Rival;
 use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::Traffic;
 use event::{Event, Message, Phase, Queued};
@@ -29,6 +34,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
+
+pub use watch::Watch;
 
 /// What came of a run in which nothing was wrong.
 #[derive(Clone, Debug)]
@@ -45,6 +52,10 @@ pub struct Report {
     pub admissions: u64,
     /// Permits that each node admitted.
     pub by_node: Vec<u64>,
+    /// Permits that a rival admitted beyond the limit. Lessor's first one is a failure.
+    pub over_admissions: u64,
+    /// How it went over time, if that was wanted.
+    pub curve: Option<Curve>,
 }
 
 /// What was wrong, and all that is needed to see it again.
@@ -116,8 +127,14 @@ pub struct World {
     struck: Struck,
     admissions: u64,
     oracle: Oracle,
+    /// Who sizes leases in place of the shipping code.
+    rival: Option<Rival>,
+    over_admissions: u64,
     meter: Meter,
     log: Log,
+    watch: Watch,
+    curve: Option<Curve>,
+    next_look: u64,
     /// Longest that a caller may wait once it is calm.
     bound: u64,
     /// Since when it has been calm.
@@ -130,7 +147,16 @@ impl World {
     /// # Errors
     /// What was wrong.
     pub fn run(setup: Setup) -> Result<Report, Box<Failure>> {
-        let mut world = World::new(setup);
+        World::run_as(Policy::Lessor, setup, Watch::default())
+    }
+
+    /// Runs `setup` where `policy` sizes the leases; rivals are for setups without faults.
+    ///
+    /// # Errors
+    /// What was wrong. Nothing that a rival does is.
+    pub fn run_as(policy: Policy, setup: Setup, watch: Watch) -> Result<Report, Box<Failure>> {
+        let mut world = World::new(setup, watch);
+        world.rival = world.rival(policy);
         world.begin();
         loop {
             world.log.step();
@@ -142,7 +168,7 @@ impl World {
         }
     }
 
-    fn new(setup: Setup) -> Self {
+    fn new(setup: Setup, watch: Watch) -> Self {
         // The load has dice of its own, so that it is the same whatever else changes.
         let mut dice = fastrand::Rng::with_seed(setup.seed);
         let traffic = Traffic::new(setup.workload, setup.demand, setup.nodes, dice.fork());
@@ -196,8 +222,13 @@ impl World {
             struck: Struck::new(),
             admissions: 0,
             oracle: Oracle::new(&plan.rules, plan.terms.drift_ppm(), less, setup.remembered()),
+            rival: None,
+            over_admissions: 0,
             meter: Meter::new(setup.nodes, &plan.rules),
             log: Log::default(),
+            curve: watch.draws.then(|| Curve::new(setup.nodes)),
+            watch,
+            next_look: 0,
             bound: phases::longest_wait(&setup),
             calm_since: u64::MAX,
             nodes,
@@ -244,6 +275,7 @@ impl World {
     fn step(&mut self) -> Result<bool, Wrong> {
         let arrival = self.arrivals.peek().map_or(u64::MAX, |Reverse(arrival)| arrival.0);
         let event = self.queue.peek().map_or(u64::MAX, |queued| queued.at);
+        self.look_until(arrival.min(event));
         if arrival < event {
             let Some(Reverse((at, _, node, generation))) = self.arrivals.pop() else { return Ok(false) };
             self.real = at;
@@ -322,9 +354,10 @@ impl World {
         Instant { real: self.real, allocator: self.centre.clock.show(self.real) }
     }
 
-    fn in_hand(&self) -> u64 {
+    /// What all can still spend.
+    fn in_hand(&mut self) -> u64 {
         let foes: u64 = self.foes.iter().map(|(foe, _)| foe.in_hand(self.real)).sum();
-        self.nodes.iter().map(|node| node.in_hand(self.real)).sum::<u64>() + foes
+        (0..self.nodes.len()).map(|node| self.held(node)).sum::<u64>() + foes
     }
 
     /// How the pool looks, and what all can still spend.
@@ -341,6 +374,8 @@ impl World {
             lasted: self.real,
             admissions: self.admissions,
             by_node: self.meter.by_node(),
+            over_admissions: self.over_admissions,
+            curve: self.curve,
         }
     }
 

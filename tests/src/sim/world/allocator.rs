@@ -15,6 +15,8 @@ impl World {
         let Message { node, session, seq, exchange, rtt, ask, sent, leaves } = message;
         let answer = if !self.centre.up {
             None
+        } else if self.rival.is_some() {
+            Some(Ok(self.lend_as_rival(&message)))
         } else if leaves {
             return self.leave(message);
         } else {
@@ -61,15 +63,9 @@ impl World {
         if let Some(grant) = granted
             && asked.is_honest
         {
-            if let Some(exchange) = &mut self.nodes[message.node].exchange
-                && exchange.id == message.exchange
-            {
-                exchange.coming = grant.permits;
-            }
+            self.sent(message, grant.permits);
             if grant.permits == 0 && message.ask.want > 0 && stock.view.available == 0 {
-                let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
-                let left = self.oracle.room(now);
-                self.meter.empty(self.centre.pool.ceiling(), left, stock.in_hand + coming);
+                self.found_empty(stock.in_hand);
             }
         }
         Ok(())
@@ -82,6 +78,26 @@ impl World {
         // A session may begin anew while an ask of the old one is on its way.
         let is_awaited = writer.is_some_and(|node| node.session == session && is_awaited(node));
         Asked { session, seq, ask, is_honest: writer.is_some(), is_awaited }
+    }
+
+    /// `permits` are on their way to whoever wrote `message`.
+    pub(super) fn sent(&mut self, message: &Message, permits: u64) {
+        let at = &mut self.nodes[message.node];
+        if let Some(exchange) = &mut at.exchange
+            && exchange.id == message.exchange
+        {
+            exchange.coming = permits;
+        }
+        if let Some(curve) = &mut self.curve {
+            curve.granted(message.node, permits);
+        }
+    }
+
+    /// Somebody got nothing because nothing is left; nodes have `in_hand`.
+    pub(super) fn found_empty(&mut self, in_hand: u64) {
+        let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
+        let left = self.oracle.room(self.now());
+        self.meter.empty(self.real, self.centre.pool.ceiling(), left, in_hand + coming);
     }
 
     fn leave(&mut self, message: Message) -> Verdict {
@@ -97,7 +113,7 @@ impl World {
     pub(super) fn sweep(&mut self) -> Verdict {
         self.push(self.real + SECOND, Event::Sweep);
         let now = self.centre.clock.show(self.real);
-        if self.centre.up && self.centre.pool.is_forgettable(now) {
+        if self.rival.is_none() && self.centre.up && self.centre.pool.is_forgettable(now) {
             self.log.note(self.real, "the pool is forgotten and made anew", &[]);
             self.new_pool();
         }

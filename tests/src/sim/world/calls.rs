@@ -76,6 +76,9 @@ impl World {
 
     fn call(&mut self, node: usize, permits: u64) -> Verdict {
         self.meter.tried(node, permits);
+        if let Some(rival) = &mut self.rival {
+            rival.tried(node, permits);
+        }
         if self.nodes[node].line.is_empty() && self.take(node, permits)? {
             return Ok(());
         }
@@ -86,6 +89,7 @@ impl World {
             return Ok(());
         }
         let patience = if self.phase == Phase::Trouble { self.setup.patience } else { u64::MAX };
+        self.refused_by_rival();
         let elsewhere = !self.meter.has_been_empty() && self.is_elsewhere(node, permits);
         self.meter.short(self.real, node, permits, patience == 0, elsewhere);
         if patience == 0 {
@@ -107,24 +111,26 @@ impl World {
 
     /// Whether somebody else has what `node` lacks.
     fn is_elsewhere(&mut self, node: usize, permits: u64) -> bool {
-        let mine = self.nodes[node].in_hand(self.real);
-        let view = self.centre.pool.view(self.centre.clock.show(self.real));
-        self.in_hand() - mine + view.available >= permits
+        let in_pool = self.in_pool();
+        in_pool >= permits || self.in_hand() - self.held(node) + in_pool >= permits
     }
 
     /// Spends `permits` at `node` if they are there.
     fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::sim::oracle::Wrong> {
-        let at = &self.nodes[node];
-        let Ok(left) = at.slot.take(permits, at.now(self.real)) else {
+        let Some(left) = self.spend(node, permits) else {
             return Ok(false);
         };
-        let session = at.session;
+        let session = self.nodes[node].session;
         self.admissions += 1;
         self.log.note(self.real, "node # admits #", &[node as u64, permits]);
         self.meter.admitted(self.real, node, permits);
-        let way = self.margin();
-        let way = if way == 0 { 0 } else { self.dice.u64(0..=way) };
-        self.oracle.admitted(self.now(), node, session, permits, way)?;
+        if self.rival.is_some() {
+            self.over_admissions += self.oracle.tally(self.now(), permits);
+        } else {
+            let way = self.margin();
+            let way = if way == 0 { 0 } else { self.dice.u64(0..=way) };
+            self.oracle.admitted(self.now(), node, session, permits, way)?;
+        }
         if left < self.nodes[node].low_water {
             self.nudge(node);
         }

@@ -15,7 +15,7 @@ use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN, TOGETHER};
 use lessor_allocator::pool::AskError;
 use lessor_allocator::wrong::Wrong as Sent;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Grant, Moment, Terms};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
 use std::time::Duration;
 
 /// Timers fire this late at most: tokio's stand on a grid of milliseconds.
@@ -39,6 +39,9 @@ impl World {
 
     /// Asks if it is time, or sleeps until it is.
     pub(super) fn look(&mut self, node: usize) {
+        if self.rival.is_some() {
+            return self.look_as_rival(node);
+        }
         let at = &mut self.nodes[node];
         if !at.up || at.exchange.is_some() {
             return;
@@ -59,7 +62,13 @@ impl World {
                 return self.ask(node);
             }
         }
-        let alarm = at.clock.when(next.min(now + LOOK_AGAIN)) + self.dice.u64(0..=TIMER_LATE);
+        self.sleep(node, next.min(now + LOOK_AGAIN));
+    }
+
+    /// Wakes `node` at `next`, or a little later.
+    pub(super) fn sleep(&mut self, node: usize, next: Moment) {
+        let at = &mut self.nodes[node];
+        let alarm = at.clock.when(next) + self.dice.u64(0..=TIMER_LATE);
         // A timer that fires too early only looks once more.
         if alarm < at.alarm {
             at.alarm = alarm;
@@ -79,6 +88,12 @@ impl World {
         if self.crashes(node, Fault::CrashBeforeSend) {
             return;
         }
+        self.send_new(node, now, ask);
+        self.crashes(node, Fault::CrashAfterSend);
+    }
+
+    /// Begins an exchange with `ask`, at `now` of the node.
+    pub(super) fn send_new(&mut self, node: usize, now: Moment, ask: Ask) {
         self.order += 1;
         let at = &mut self.nodes[node];
         at.seq += 1;
@@ -94,7 +109,6 @@ impl World {
         self.push(timeout, Event::TimeOut { node, life, exchange });
         let sent = self.real;
         self.send_ask(Message { node, session, seq, exchange, rtt, ask, sent, leaves: false });
-        self.crashes(node, Fault::CrashAfterSend);
     }
 
     pub(super) fn send_ask(&mut self, message: Message) {
@@ -153,6 +167,9 @@ impl World {
     }
 
     fn install(&mut self, node: usize, grant: &Grant, first_sent: Moment) -> Verdict {
+        if self.rival.is_some() {
+            return self.install_as_rival(node, grant, first_sent);
+        }
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
         let terms = self.setup.plan.terms;

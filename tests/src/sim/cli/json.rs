@@ -1,0 +1,42 @@
+//! Runs as JSON: an array with one object for each seed and policy. Shares are from 0 to 1, of the pool or of what
+//! the limit allowed.
+
+use super::runs::Run;
+use serde_json::{Value, json};
+
+/// All of `runs`.
+pub(super) fn json(runs: &[Run]) -> Value {
+    runs.iter().map(one).collect()
+}
+
+fn one(run: &Run) -> Value {
+    let report = match &run.result {
+        Ok(report) => report,
+        Err(failure) => {
+            return json!({
+                "policy": run.policy.name(), "seed": run.seed, "over_admissions": u64::from(failure.is_over),
+                "failure": failure.what,
+            });
+        }
+    };
+    let figures = &report.figures;
+    let (median, worst) = figures.catch_up_terms.unzip();
+    json!({
+        "policy": run.policy.name(),
+        "seed": run.seed,
+        "admitted": figures.admitted,
+        "used_share": figures.used_share,
+        "first_empty_refusal_at_share": figures.first_empty_refusal_at_share,
+        "first_empty_refusal_at_s": figures.first_empty_refusal_at,
+        "stranded_share": figures.stranded_share,
+        "refused_while_available_share": figures.refused_while_available_share,
+        "exchanges_per_second": figures.exchanges_per_second,
+        "jain": figures.jain,
+        "worst_wait_s": figures.worst_wait,
+        "modest_refused_share": figures.modest_refused_share,
+        "catch_up_terms_median": median,
+        "catch_up_terms_worst": worst,
+        "over_admissions": report.over_admissions,
+        "hash": format!("{:016x}", report.hash),
+    })
+}

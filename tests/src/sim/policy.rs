@@ -1,0 +1,68 @@
+//! Who decides how many permits a node gets: Lessor, or somebody else's rule, to compare it with. The `simulate` tool
+//! picks from these, the world runs them; what a rival does is in `rival`. It decides nothing itself.
+
+/// A way to size leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The shipping pool, refill and slot.
+    Lessor,
+    /// Each node has its even share of the limit for itself.
+    StaticSplit,
+    /// A lease is always as big as any other.
+    FixedLeases,
+    /// Ten seconds of the average use, and 5,000.
+    TenAverages,
+    /// Five seconds of the average use, and a tenth.
+    FiveAverages,
+}
+
+impl Policy {
+    /// Lessor and all rivals, in the order of tables.
+    pub const ALL: [Policy; 5] =
+        [Policy::Lessor, Policy::StaticSplit, Policy::FixedLeases, Policy::TenAverages, Policy::FiveAverages];
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Lessor => "lessor",
+            Policy::StaticSplit => "static_split",
+            Policy::FixedLeases => "fixed_leases",
+            Policy::TenAverages => "ten_averages",
+            Policy::FiveAverages => "five_averages",
+        }
+    }
+
+    /// Its name above a column.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Policy::Lessor => "lessor",
+            Policy::StaticSplit => "static split",
+            Policy::FixedLeases => "fixed leases",
+            Policy::TenAverages => "10·avg + 5000",
+            Policy::FiveAverages => "1.1·5·avg",
+        }
+    }
+
+    /// What of it is simulated, and what is not.
+    pub fn explained(self) -> &'static str {
+        match self {
+            Policy::Lessor => "The shipping pool, refill and slot. Left out: sockets and threads.",
+            Policy::StaticSplit => {
+                "Each node keeps the limit's rules by itself, for limit/nodes. Left out: nodes that come and go."
+            }
+            Policy::FixedLeases => {
+                "Leases of limit/(10·nodes) from an exact central counter, the next one asked for when a tenth is \
+                 left; they last until spent, at most for a window. Left out: giving back."
+            }
+            Policy::TenAverages => {
+                "CockroachDB's tenants: 10 s of the average, and 5000, less what is held; asked for below \
+                 max(5000, a tenth of the last grant). Left out: debt, trickle and fallback rate, for they pass the \
+                 cap."
+            }
+            Policy::FiveAverages => {
+                "TiKV's resource groups: 1.1 · 5 s of the average, less what is held; asked for below a tenth of 5 s. \
+                 Left out: loans, trickle and fill-rate shares, for they pass the cap."
+            }
+        }
+    }
+}

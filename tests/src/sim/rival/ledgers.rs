@@ -1,0 +1,47 @@
+//! All rules of a limit, each kept by its shipping ledger, where permits are spent once they are given out. Rivals
+//! use it as the central counter, or as a node's own share. It knows no leases: what is unspent never comes back.
+
+use lessor_allocator::rules::{Ledger, ledger};
+use lessor_protocol::{Moment, Rule, Terms};
+use std::time::Duration;
+
+/// The books of some rules.
+#[derive(Debug)]
+pub(super) struct Ledgers {
+    terms: Terms,
+    ledgers: Vec<Box<dyn Ledger + Send>>,
+}
+
+impl Ledgers {
+    /// `rules`, of which nothing is spent.
+    pub(super) fn new(rules: &[Rule], terms: Terms, now: Moment) -> Self {
+        Ledgers { terms, ledgers: rules.iter().map(|rule| ledger(rule, terms, now)).collect() }
+    }
+
+    fn advance(&mut self, now: Moment) {
+        self.ledgers.iter_mut().for_each(|ledger| ledger.advance(now));
+    }
+
+    /// Permits that every rule can give.
+    pub(super) fn available(&mut self, now: Moment) -> u64 {
+        self.advance(now);
+        self.ledgers.iter().map(|ledger| ledger.available()).min().unwrap_or(0)
+    }
+
+    /// Gives out `permits`, or as many as there are.
+    pub(super) fn give(&mut self, permits: u64, now: Moment) -> u64 {
+        let permits = permits.min(self.available(now));
+        for ledger in &mut self.ledgers {
+            ledger.charge(permits);
+            ledger.settle(permits, now);
+        }
+        permits
+    }
+
+    /// How long what is given now may be kept: until the first window ends, if one does.
+    pub(super) fn lasts(&mut self, now: Moment) -> Option<Duration> {
+        self.advance(now);
+        let end = self.ledgers.iter().filter_map(|ledger| ledger.lease_end()).min()?;
+        Some(self.terms.term_until(now, end))
+    }
+}
