@@ -64,8 +64,6 @@ pub struct Refill {
     stepping_back: bool,
     /// How long the lease lasts.
     term: Duration,
-    /// When it was first seen that nothing is left to spend.
-    emptied: Option<Moment>,
     /// For how long to hold permits in advance.
     horizon: Duration,
     /// The answer told not to ask sooner.
@@ -121,7 +119,6 @@ impl Refill {
             patience: patience(0),
             stepping_back: false,
             term: TERM_UNTOLD,
-            emptied: None,
             horizon: TERM_UNTOLD,
             not_before: Moment::ORIGIN,
             fresh_from: Moment::ORIGIN,
@@ -133,16 +130,6 @@ impl Refill {
     /// Permits spent since the beginning.
     pub fn spent(&self, slot: &Slot) -> u64 {
         self.installed - self.removed - slot.balance().total()
-    }
-
-    /// Takes note if nothing is left to spend. The sooner it is called after the last permit was spent, the sooner that
-    /// permit can be lent again.
-    pub fn notice(&mut self, slot: &Slot, now: Moment) {
-        if slot.balance().total() > 0 {
-            self.emptied = None;
-        } else {
-            self.emptied.get_or_insert(now);
-        }
     }
 
     /// When to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
@@ -188,15 +175,10 @@ impl Refill {
     }
 
     /// Free permits below which a spender should wake the background task: half of what it plans to ask again at,
-    /// or the last one, also where it may not ask yet. The plan is kept by a timer, at no cost to any caller; a nudge is
-    /// for demand that runs ahead of it.
-    pub fn nudge_below(&self, now: Moment, rtt: Duration) -> u64 {
-        if now < self.not_before { 1 } else { (self.low_water(rtt) / 2).max(1) }
-    }
-
-    /// Whether the background task wants to be woken: when it may ask, and when the last permit is spent.
-    pub fn listens(&self, slot: &Slot, now: Moment) -> bool {
-        now >= self.not_before || slot.balance().free > 0
+    /// or the last one. The plan is kept by a timer, at no cost to any caller; a nudge is for demand that runs ahead
+    /// of it.
+    pub fn nudge_below(&self, rtt: Duration) -> u64 {
+        (self.low_water(rtt) / 2).max(1)
     }
 
     /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
@@ -219,7 +201,6 @@ impl Refill {
         let keep = if now >= slot.deadline() { 0 } else { target.max(spare) };
         let returned = slot.shed(keep);
         self.removed += returned;
-        self.notice(slot, now);
         let balance = slot.balance();
         let at_least = match self.phase {
             Phase::New { eager: true } => FIRST_WANT,
@@ -231,7 +212,6 @@ impl Refill {
             held: balance.total(),
             want: target.max(at_least).saturating_sub(balance.free).min(lessor_protocol::PERMITS_MAX),
             waiting: seen.waiting,
-            quiet: self.emptied.map_or(Duration::ZERO, |emptied| now.since(emptied)),
             demand_milli: self.demand.milli(),
         };
         self.asked = Some((now, ask));
@@ -286,9 +266,6 @@ impl Refill {
         let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
         self.removed += slot.install(grant.permits, lost, deadline);
         self.installed += grant.permits;
-        if grant.permits > 0 {
-            self.emptied = None;
-        }
         if !grant.term.is_zero() {
             (self.term, self.horizon) = (grant.term, grant.horizon.min(grant.term));
         }

@@ -99,14 +99,11 @@ impl Refiller {
         }
         let (mut due, mut next) = (vec![], Moment::NEVER);
         for pool in self.shared.pools() {
-            let mut refill = pool.refill();
-            refill.notice(pool.slot(), now);
-            if now < refill.not_before() {
-                next = next.min(refill.not_before());
-            }
-            pool.set_low_water(refill.nudge_below(now, self.rtt));
-            if refill.listens(pool.slot(), now) {
+            let refill = pool.refill();
+            if now >= refill.not_before() {
                 pool.listen(true);
+            } else {
+                next = next.min(refill.not_before());
             }
             let when = refill.due(pool.slot(), pool.seen(), now, self.rtt);
             drop(refill);
@@ -144,6 +141,11 @@ impl Refiller {
         let request = LeasesRequest { node, session: self.session, seq: self.seq, rtt_ms, asks };
         let sent = CLOCK.now();
         let response = self.transport.leases(&request).await?;
+        // Something between the allocator and us may keep answers and give us an old one.
+        if (response.session, response.seq) != (self.session, self.seq) {
+            let LeasesResponse { session, seq, .. } = response;
+            return Err(ExchangeError::Rubbish(format!("an answer to exchange {seq} of session {session}")));
+        }
         let took = CLOCK.now().since(sent);
         self.rtt = learnt(self.rtt, took);
         Ok(response)
@@ -169,8 +171,8 @@ impl Refiller {
         let now = CLOCK.now();
         let mut refill = pool.refill();
         let belief = refill.believe(pool.slot(), grant, self.terms, first_sent, now, self.dice.u64(..));
-        pool.set_low_water(refill.nudge_below(now, self.rtt));
-        pool.listen(refill.listens(pool.slot(), now));
+        pool.set_low_water(refill.nudge_below(self.rtt));
+        pool.listen(refill.not_before() <= now);
         drop(refill);
         match belief {
             Belief::Installed => {

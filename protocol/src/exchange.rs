@@ -15,9 +15,6 @@ pub struct Ask {
     pub want: u64,
     /// Of those, permits that callers are queueing for right now.
     pub waiting: u64,
-    /// For how long nothing was left to spend when this was written: all of `spent_total` was spent before that. Zero
-    /// if anything is held.
-    pub quiet: Duration,
     /// How fast it tries to spend, refused attempts included, in permits per 1,000 s.
     pub demand_milli: u64,
 }

@@ -73,12 +73,6 @@ impl Terms {
         whole_millis(scale_down(span, MILLION - drift, MILLION + drift))
     }
 
-    /// How much of `told`, a time that has passed on a node's clock, has surely passed on the allocator's.
-    pub fn surely(self, told: Duration) -> Duration {
-        let drift = u128::from(self.drift_ppm);
-        scale_down(told, MILLION - drift, MILLION + drift)
-    }
-
     /// How long `real` can look at most on a clock that runs fast: what a window must be stretched to.
     pub fn stretched(self, real: Duration) -> Duration {
         let drift = if mutant::is(Mutant::NoDriftInWindows) { 0 } else { u128::from(self.drift_ppm) };

@@ -46,9 +46,6 @@ pub struct AskBody {
     pub held: u64,
     /// Permits wanted on top.
     pub want: u64,
-    /// For how long nothing has been left to spend, rounded down.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub quiet_ms: u64,
     /// Permits a second, rounded up.
     #[serde(default)]
     pub demand: u64,
@@ -62,6 +59,10 @@ pub struct AskBody {
 pub struct LeasesResponse {
     /// Which life of the allocator answered.
     pub epoch: u64,
+    /// The session that it answers, and the exchange: an answer to another one is none, however it came about.
+    pub session: u64,
+    /// See `session`.
+    pub seq: u64,
     /// One for each ask.
     pub grants: Vec<GrantBody>,
 }
@@ -191,7 +192,6 @@ impl AskBody {
             held: self.held,
             want: self.want,
             waiting: self.waiting,
-            quiet: Duration::from_millis(self.quiet_ms),
             demand_milli: self.demand.saturating_mul(MILLI),
         }
     }
@@ -217,7 +217,6 @@ impl AskBody {
             spent_total: ask.spent_total,
             held: ask.held,
             want: ask.want,
-            quiet_ms: u64::try_from(ask.quiet.as_millis()).unwrap_or(u64::MAX),
             demand: ask.demand_milli.div_ceil(MILLI),
             waiting: ask.waiting,
         }

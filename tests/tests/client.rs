@@ -323,8 +323,10 @@ async fn a_client_without_an_allocator_starts_and_refuses() {
 
 /// Asks of a client that wants a permit of an allocator which answers every ask with `grant`, in 400 ms.
 async fn asked_of(grant: &'static str) -> u64 {
-    let answer = move || async move {
-        let body = format!(r#"{{"epoch":1,"grants":[{grant}]}}"#);
+    let answer = move |request: axum::Json<serde_json::Value>| async move {
+        let (session, seq) = (&request["session"], &request["seq"]);
+        let grants = if request["asks"] == serde_json::json!([]) { "" } else { grant };
+        let body = format!(r#"{{"epoch":1,"session":{session},"seq":{seq},"grants":[{grants}]}}"#);
         ([(axum::http::header::CONTENT_TYPE, "application/json")], body)
     };
     let router = axum::Router::new().route("/v1/leases", axum::routing::post(answer));

@@ -53,7 +53,6 @@ fn step() -> impl Strategy<Value = Step> {
             want,
             waiting,
             demand_milli,
-            quiet: Duration::from_nanos(waiting),
         },
     );
     prop_oneof![
@@ -76,8 +75,6 @@ struct Session {
     spent: u64,
     hand: u64,
     until: Moment,
-    /// When it last spent something.
-    spent_at: Moment,
 }
 
 /// An ask that was sent, and what came of it and when if it was a true one.
@@ -106,7 +103,7 @@ const LIAR: u64 = 1_000_000;
 impl Play {
     fn new(plan: Plan) -> Self {
         let now = Moment::from_nanos(10_000_000_000);
-        let session = |id| Session { id, seq: 0, spent: 0, hand: 0, until: now, spent_at: now };
+        let session = |id| Session { id, seq: 0, spent: 0, hand: 0, until: now };
         Play {
             pool: Pool::new(Arc::new(plan), now),
             now,
@@ -125,9 +122,7 @@ impl Play {
                 let at = &mut self.sessions[who];
                 at.hand = if self.now < at.until { at.hand.min(keep) } else { 0 };
                 at.seq += 1;
-                // As long as it can truly be.
-                let quiet = if at.hand == 0 { self.now.since(at.spent_at) } else { Duration::ZERO };
-                let ask = Ask { spent_total: at.spent, held: at.hand, want, waiting, demand_milli, quiet };
+                let ask = Ask { spent_total: at.spent, held: at.hand, want, waiting, demand_milli };
                 let (id, seq) = (at.id, at.seq);
                 let grant = self.renew(id, seq, ask).expect("the truth is believed");
                 assert_eq!(grant.kept, ask.held, "what is live is kept");
@@ -139,7 +134,7 @@ impl Play {
             Step::Spend { who, permits } => {
                 let at = &mut self.sessions[who];
                 if permits <= at.hand && self.now < at.until {
-                    (at.hand, at.spent, at.spent_at) = (at.hand - permits, at.spent + permits, self.now);
+                    (at.hand, at.spent) = (at.hand - permits, at.spent + permits);
                     let time = self.now.as_nanos();
                     self.spends.push(Spend { real: time, allocator: time, permits });
                 }
@@ -154,14 +149,7 @@ impl Play {
                             || (back == 0 && outstanding == self.pool.view(self.now).books.outstanding)
                     );
                 }
-                self.sessions[who] = Session {
-                    id: self.next_id,
-                    seq: 0,
-                    spent: 0,
-                    hand: 0,
-                    until: self.now,
-                    spent_at: self.now,
-                };
+                self.sessions[who] = Session { id: self.next_id, seq: 0, spent: 0, hand: 0, until: self.now };
                 self.next_id += 1;
             }
             Step::Replay { .. } if self.messages.is_empty() => {}

@@ -30,16 +30,7 @@ fn caller(seq: u64) -> Caller {
 
 fn ask(limit: &str, key: Option<&str>, spent_total: u64, held: u64, want: u64) -> Entry {
     let key = key.map(str::to_owned);
-    Entry::Ask(AskBody {
-        limit: limit.to_owned(),
-        key,
-        spent_total,
-        held,
-        want,
-        demand: 0,
-        quiet_ms: 0,
-        waiting: want,
-    })
+    Entry::Ask(AskBody { limit: limit.to_owned(), key, spent_total, held, want, demand: 0, waiting: want })
 }
 
 /// What every pool looks like.

@@ -26,7 +26,6 @@ const ASK: Shape = &[
     ("spent_total", Kind::Number),
     ("held", Kind::Number),
     ("want", Kind::Number),
-    ("quiet_ms", Kind::OptionalNumber),
     ("demand", Kind::OptionalNumber),
     ("waiting", Kind::OptionalNumber),
 ];

@@ -21,6 +21,8 @@ fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
     let exchange = decode::leases(body)?;
     let response = shared.with(|allocator, now| LeasesResponse {
         epoch: allocator.epoch(),
+        session: exchange.caller.session,
+        seq: exchange.caller.seq,
         grants: allocator.leases(now, &exchange.caller, &exchange.asks),
     });
     let response = json(encoded(&response));

@@ -250,9 +250,7 @@ impl Pool {
         if lessee.outstanding == 0 {
             self.ends.remove(&(lessee.end, id));
         }
-        // What was still unspent when the last report was written was spent after it.
-        let spent_at = self.now.before(self.plan.terms.surely(ask.quiet)).max(lessee.answered);
-        let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { spent_at };
+        let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { self.now };
         for ledger in &mut self.ledgers {
             ledger.settle(settlement.spent, spent_at);
             ledger.release(settlement.returned);

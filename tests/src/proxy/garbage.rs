@@ -40,6 +40,8 @@ pub enum Garbage {
     Forgery,
     /// The grants of another limit.
     OtherLimit,
+    /// What was the answer to the ask before.
+    OtherAsk,
     /// Each grant twice.
     TwiceTheGrants,
     /// No grant at all.
@@ -77,7 +79,7 @@ pub enum Verdict {
 
 impl Garbage {
     /// All of it.
-    pub const ALL: [Garbage; 24] = [
+    pub const ALL: [Garbage; 25] = [
         Garbage::Noise,
         Garbage::EndlessHead,
         Garbage::BrokenOff,
@@ -91,6 +93,7 @@ impl Garbage {
         Garbage::LongText,
         Garbage::Forgery,
         Garbage::OtherLimit,
+        Garbage::OtherAsk,
         Garbage::TwiceTheGrants,
         Garbage::NoGrants,
         Garbage::NegativeTerm,
@@ -144,6 +147,7 @@ impl Garbage {
                 changed(&|grant, _| grant["refused"] = json!("no\n\u{1b}[31mERROR all is lost"))
             }
             Garbage::OtherLimit => changed(&|grant, _| grant["limit"] = json!("another")),
+            Garbage::OtherAsk => ok(&earlier(body)),
             Garbage::TwiceTheGrants => ok(&change(body, |grants| grants.extend(grants.clone()))),
             Garbage::NoGrants => ok(&change(body, Vec::clear)),
             Garbage::NegativeTerm => changed(&|grant, _| grant["term_ms"] = json!(-5)),
@@ -177,6 +181,13 @@ fn change(body: &[u8], change: impl FnOnce(&mut Vec<Value>)) -> Vec<u8> {
     if let Some(grants) = answer.get_mut("grants").and_then(Value::as_array_mut) {
         change(grants);
     }
+    answer.to_string().into_bytes()
+}
+
+/// `body` as the answer to the ask before.
+fn earlier(body: &[u8]) -> Vec<u8> {
+    let mut answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    answer["seq"] = json!(answer["seq"].as_u64().unwrap_or_default().saturating_sub(1));
     answer.to_string().into_bytes()
 }
 

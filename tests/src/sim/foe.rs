@@ -130,7 +130,8 @@ impl Foe {
     pub fn begin(&mut self, session: u64) {
         (self.session, self.seq, self.granted, self.spent) = (session, 0, 0, 0);
         self.said = Ask::default();
-        self.slot.shed(0);
+        // Not emptied but new: the old one would go by the end of what it was lent before.
+        self.slot = Slot::new();
     }
 
     /// Permits that it can still spend.
@@ -166,11 +167,7 @@ impl Foe {
         let step = if jumps { [1_000, 1 << 40, PERMITS_MAX][self.dice.usize(..3)] } else { 1 };
         self.seq = self.seq.saturating_add(step).min(PERMITS_MAX);
         let held = self.in_hand(real);
-        // Since when nothing was spent is a lie that breaks the promise, like giving back what is spent later: only who
-        // spends nothing tells it.
-        let quiet = if self.lie.spends() { 0 } else { self.large() };
-        let (want, quiet) = (self.large(), Duration::from_nanos(quiet));
-        let truth = Ask { spent_total: self.spent, held, want, waiting: 0, demand_milli: 0, quiet };
+        let truth = Ask { spent_total: self.spent, held, want: self.large(), waiting: 0, demand_milli: 0 };
         let ask = match self.lie {
             Lie::Hoard | Lie::Overstate | Lie::Flood | Lie::Hurry | Lie::Crowd => {
                 Ask { waiting: self.large(), demand_milli: self.large(), ..truth }

@@ -47,7 +47,7 @@ const FOUR: Grant = Grant {
 const ASKED: Asked = Asked {
     session: 1,
     seq: 1,
-    ask: Ask { spent_total: 0, held: 0, want: 4, waiting: 0, demand_milli: 0, quiet: Duration::ZERO },
+    ask: Ask { spent_total: 0, held: 0, want: 4, waiting: 0, demand_milli: 0 },
     is_honest: true,
     is_awaited: true,
 };

@@ -49,13 +49,10 @@ impl World {
         let now = at.now(self.real);
         let mut next = at.quiet_until;
         if now >= at.quiet_until {
-            at.refill.notice(&at.slot, now);
             next = at.refill.due(&at.slot, at.seen(), now, at.rtt);
-            at.low_water = at.refill.nudge_below(now, at.rtt);
-            if at.refill.listens(&at.slot, now) {
+            if now >= at.refill.not_before() {
                 at.nudged = false;
-            }
-            if now < at.refill.not_before() {
+            } else {
                 next = next.min(at.refill.not_before().max(now + TOGETHER + Duration::from_nanos(1)));
             }
             if next <= now + TOGETHER {
@@ -183,8 +180,8 @@ impl World {
             });
         }
         at.is_shut_out = false;
-        at.low_water = at.refill.nudge_below(now, at.rtt);
-        at.nudged = !at.refill.listens(&at.slot, now);
+        at.low_water = at.refill.nudge_below(at.rtt);
+        at.nudged = at.refill.not_before() > now;
         let left = at.slot.deadline().since(now).as_nanos() as u64;
         self.log.note(
             self.real,
