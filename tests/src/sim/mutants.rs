@@ -24,26 +24,13 @@ pub const BUDGET: u64 = 300;
 /// Threads that look: what a small machine of CI has.
 pub const THREADS: usize = 2;
 
-/// Mistakes that are none as long as something else is as it is, and that. The gate wants to know when they begin
-/// to be noticed.
-pub const HARMLESS: &[(Mutant, &str)] = &[(
-    Mutant::EndMovesBack,
-    "all leases of a pool have one term: a later one ends later, or within the slack at a boundary",
-)];
-
-/// Those that must be noticed.
-pub fn harmful() -> Vec<Mutant> {
-    let harmless = |mutant: &Mutant| HARMLESS.iter().any(|(other, _)| other == mutant);
-    Mutant::ALL.iter().copied().filter(|mutant| !harmless(mutant)).collect()
-}
-
-/// The mistakes that are called `names`, with commas between them; all harmful ones if it is empty.
+/// The mistakes that are called `names`, with commas between them; all of them if it is empty.
 ///
 /// # Errors
 /// In words, if there is none of that name.
 pub fn named(names: &str) -> Result<Vec<Mutant>, String> {
     if names.is_empty() {
-        return Ok(harmful());
+        return Ok(Mutant::ALL.to_vec());
     }
     let of = |name: &str| Mutant::ALL.iter().copied().find(|mutant| format!("{mutant:?}") == name);
     names.split(',').map(|name| of(name).ok_or(format!("{name:?}: use names of {:?}", Mutant::ALL))).collect()

@@ -70,11 +70,21 @@ fn a_few_fresh_fleets_keep_every_promise() {
 
 #[test]
 fn what_was_found_once_is_not_found_again() {
-    let text = include_str!("../../regressions/setups.txt");
+    check(&setups(include_str!("../../regressions/setups.txt")));
+}
+
+#[test]
+#[ignore = "found by the soak and not understood yet: see regressions/open.txt"]
+fn what_was_found_and_is_open_is_mended() {
+    check(&setups(include_str!("../../regressions/open.txt")));
+}
+
+/// The setups in `text`, one a line.
+fn setups(text: &str) -> Vec<Setup> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let setups: Vec<Setup> = lines.map(|line| text::read(line).expect("a setup")).collect();
     assert!(!setups.is_empty());
-    check(&setups);
+    setups
 }
 
 #[test]
