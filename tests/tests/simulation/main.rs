@@ -74,7 +74,7 @@ fn what_was_found_once_is_not_found_again() {
 }
 
 #[test]
-#[ignore = "found by the soak and not understood yet: see regressions/open.txt"]
+#[ignore = "found by the soak and not mended yet: see regressions/open.txt"]
 fn what_was_found_and_is_open_is_mended() {
     check(&setups(include_str!("../../regressions/open.txt")));
 }
