@@ -176,9 +176,9 @@ impl Foe {
             Lie::Claim => {
                 // What it says to be spent must not fall, and must have been.
                 let spent_total = self.dice.u64(self.said.spent_total..=self.spent);
-                let more = if self.dice.u32(..4) == 0 { self.large() } else { 0 };
-                let held = (held + self.spent - spent_total).saturating_add(more).min(PERMITS_MAX);
-                Ask { spent_total, held, ..truth }
+                // Not more than that: what never was would be given back with the next ask, and could be taken for
+                // what was spent. To give that back is the one lie that no pool sees through.
+                Ask { spent_total, held: held + self.spent - spent_total, ..truth }
             }
             Lie::Forge => {
                 let any = [0, self.granted / 2, self.granted, self.large(), PERMITS_MAX];

@@ -164,7 +164,7 @@ impl Oracle {
             let by = self.measure;
             let session = self.session(asked.session);
             if !session.is_replay(now, seq, grant, by) {
-                spent = session.is_lent(now, seq, &ask, grant, by)?;
+                spent = session.is_lent(now, seq, &ask, asked.is_awaited, grant, by)?;
                 lent = grant.permits;
                 must("K2", ask.spent_total <= session.spent || !asked.is_honest, || {
                     format!("an honest session says more than it spent: {ask:?}, {session:?}")

@@ -80,6 +80,7 @@ impl Session {
         now: Instant,
         seq: u64,
         ask: &Ask,
+        is_awaited: bool,
         grant: &Grant,
         by: Measure,
     ) -> Result<u64, Wrong> {
@@ -90,7 +91,8 @@ impl Session {
             })?;
             self.reported = 0;
         }
-        self.is_mistaken = seq <= self.newest;
+        // Once an old copy was believed, so may be the next: until the ask is heard that it waits for.
+        self.is_mistaken = seq <= self.newest || (self.is_mistaken && !is_awaited);
         self.newest = self.newest.max(seq);
         let spent = ask.spent_total - self.reported;
         (self.life, self.seq, self.grant, self.answered) = (by.life, seq, Some(*grant), now.allocator);
