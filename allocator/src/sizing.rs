@@ -13,7 +13,7 @@ pub struct Claim {
     pub mean: u128,
     /// The same with its safety stock, in permits: what it would hold.
     pub need: u64,
-    /// What it must hold until it can ask twice, when permits are scarce.
+    /// What it must hold to get by until it has asked a few times, when permits are scarce.
     pub bare: u64,
     /// Its weight from the limit's configuration, at least 1.
     pub weight: u64,

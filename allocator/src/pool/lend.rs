@@ -73,9 +73,8 @@ impl Pool {
     fn horizon(&self, id: LesseeId, state: State) -> Duration {
         let term = self.lessees[&id].term;
         match state {
-            State::Rich => term,
+            State::Rich | State::Trickle => term,
             State::Drain { lasts } => lasts.min(term),
-            State::Trickle => BARE_POLLS * poll(term),
         }
     }
 
@@ -83,7 +82,8 @@ impl Pool {
         let lessee = &self.lessees[&id];
         let kept = lessee.outstanding;
         // What demand and queue do not explain is a need all the same: nobody gets more by saying less.
-        let explained = need(ask.demand_milli, lessee.term).saturating_add(ask.waiting + UNEXPLAINED);
+        let explained =
+            need(ask.demand_milli, lessee.term).saturating_add(ask.waiting).saturating_add(UNEXPLAINED);
         let unexplained = ask.want.saturating_add(kept).saturating_sub(explained);
         // What is in hand is too little for whoever waits in spite of it.
         let holds = if ask.waiting > 0 { 0 } else { kept };
