@@ -1,8 +1,11 @@
 //! All limits and sessions of one allocator: one pure state machine. The HTTP service and the simulator drive it,
 //! with the time as an argument; it does no IO, reads no clock and rolls no dice.
 
+mod live;
 #[cfg(test)]
 mod tests;
+
+pub use live::{LIMITS_MAX, LimitsFull, Put};
 
 use crate::config::{Config, LimitConfig};
 use crate::limits::{Figures, Limit, Past};
@@ -45,6 +48,11 @@ pub enum Entry {
 #[derive(Debug)]
 pub struct Allocator {
     limits: BTreeMap<String, Limit>,
+    /// Limits that went, and may still be lent from or counted.
+    retired: BTreeMap<String, Limit>,
+    terms: Terms,
+    /// What an earlier life may have left, for limits that are new.
+    past: Past,
     sessions: Sessions,
     epoch: u64,
     is_stopping: bool,
@@ -66,6 +74,9 @@ impl Allocator {
         Allocator {
             sessions: Sessions::new(keep(config.terms, &limits)),
             limits,
+            retired: BTreeMap::new(),
+            terms: config.terms,
+            past,
             epoch,
             is_stopping: false,
             wrong: Reason::ALL.into_iter().map(|reason| (reason, 0)).collect(),
@@ -131,6 +142,7 @@ impl Allocator {
         for limit in self.limits.values_mut() {
             limit.sweep(now, steps);
         }
+        self.sweep_retired(now, steps);
     }
 
     /// Limits that lend nothing yet, and for how long.
@@ -186,11 +198,17 @@ impl Allocator {
             return Err(no_room_for_session());
         };
         let weight = limit.config().weights.of(&caller.node);
-        limit.renew(now, key, Holder { id, weight, rtt: caller.rtt }, caller.seq, ask.ask())
+        let holder = Holder { id, weight, rtt: caller.rtt };
+        match limit.gate().refusal(now, &caller.node) {
+            Some(refusal) => limit.refuse(now, &key, holder, caller.seq, ask.ask(), refusal),
+            None => limit.renew(now, key, holder, caller.seq, ask.ask()),
+        }
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
-        let (limit, key) = find(&mut self.limits, &spent.limit, spent.key.as_deref())?;
+        let went = !self.limits.contains_key(&spent.limit) && self.retired.contains_key(&spent.limit);
+        let limits = if went { &mut self.retired } else { &mut self.limits };
+        let (limit, key) = find(limits, &spent.limit, spent.key.as_deref())?;
         if spent.spent_total > PERMITS_MAX {
             return Err(too_large("spent_total", spent.spent_total));
         }

@@ -2,10 +2,14 @@
 //! as an argument. It never holds more pools than configured, and never forgets one that still matters.
 
 mod figures;
+mod gate;
+mod live;
 #[cfg(test)]
 mod tests;
 
 pub use figures::{Answered, Figures};
+pub use gate::{BLOCKED_MAX, Gate};
+pub use live::{Effect, Preview};
 
 use crate::config::{Keyed, LimitConfig};
 use crate::pool::{AskError, Holder, LesseeId, Plan, Pool, PoolView};
@@ -13,6 +17,7 @@ use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
 use figures::Sums;
 use lessor_protocol::{Answer, Ask, Key, Moment, Terms};
+use live::TopUps;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -46,6 +51,10 @@ pub struct Limit {
     pools: BTreeMap<Option<Key>, Kept>,
     sweep: Sweep<Option<Key>>,
     sums: Sums,
+    /// To whom nothing is lent, whatever is left.
+    gate: Gate,
+    /// What it was topped up with.
+    top_ups: TopUps,
 }
 
 /// A pool, and its part of the sums.
@@ -58,12 +67,7 @@ struct Kept {
 impl Limit {
     /// The limit, with its pool if it is not keyed.
     pub fn new(config: LimitConfig, terms: Terms, past: Past, now: Moment) -> Self {
-        let plan = Arc::new(Plan {
-            rules: config.rules.clone(),
-            terms,
-            ease_off: config.ease_off,
-            lessees_max: config.lessees_max,
-        });
+        let plan = plan(&config, terms);
         let mut probe = pool(&plan, past, now);
         let mut limit = Limit {
             opens: now + probe.view(now).quarantine,
@@ -74,6 +78,8 @@ impl Limit {
             pools: BTreeMap::new(),
             sweep: Sweep::default(),
             sums: Sums::default(),
+            gate: Gate::default(),
+            top_ups: TopUps::default(),
             config,
         };
         if limit.config.keyed == Keyed::No {
@@ -182,6 +188,9 @@ impl Limit {
             ceiling: self.ceiling,
             pools: self.pools.len() as u64,
             quarantine: self.quarantine(now),
+            paused: self.gate.pause(now).is_some(),
+            blocked: self.gate.blocked().len() as u64,
+            topped_up: self.top_ups.permits,
             sums: self.sums,
         }
     }
@@ -234,6 +243,16 @@ impl Limit {
         self.sums.count(&mut kept.counted, kept.pool.view(now));
         self.pools.insert(key, kept);
     }
+}
+
+/// What the pools of `config` are made of.
+fn plan(config: &LimitConfig, terms: Terms) -> Arc<Plan> {
+    Arc::new(Plan {
+        rules: config.rules.clone(),
+        terms,
+        ease_off: config.ease_off,
+        lessees_max: config.lessees_max,
+    })
 }
 
 fn pool(plan: &Arc<Plan>, past: Past, now: Moment) -> Pool {

@@ -289,6 +289,11 @@ impl Refill {
         self.phase = Phase::Active;
     }
 
+    /// Nobody is to spend any more, not even what is leased: all of it goes back, with the next ask.
+    pub fn stop(&mut self, slot: &Slot) {
+        self.removed += slot.shed(0);
+    }
+
     /// The allocator does not know what this session holds: drop it, and count from zero from now on.
     pub fn forget(&mut self, slot: &Slot) {
         self.removed += slot.shed(0);

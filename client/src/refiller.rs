@@ -193,8 +193,15 @@ impl Refiller {
 
     fn refused(&mut self, pool: &Arc<LocalPool>, refusal: Refusal) {
         let now = CLOCK.now();
-        pool.refill().refused(now, refusal.retry_after.min(LOOK_AGAIN), self.dice.u64(..));
-        self.stand(pool, Condition::Good, pool.ceiling(), now + refusal.retry_after);
+        let mut refill = pool.refill();
+        refill.refused(now, refusal.retry_after.min(LOOK_AGAIN), self.dice.u64(..));
+        let stops = refusal.reason.stops();
+        if stops {
+            refill.stop(pool.slot());
+        }
+        drop(refill);
+        let condition = if stops { Condition::Paused } else { Condition::Good };
+        self.stand(pool, condition, pool.ceiling(), now + refusal.retry_after);
     }
 
     /// The allocator found something wrong with our ask. True if the whole session should begin again.
@@ -231,7 +238,7 @@ impl Refiller {
             tracing::warn!(%error, "no exchange with the allocator; spending what is leased");
         }
         for pool in pools {
-            if pool.condition() == Condition::Good {
+            if [Condition::Good, Condition::Paused].contains(&pool.condition()) {
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), self.quiet_until);
             }
         }

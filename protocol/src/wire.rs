@@ -110,6 +110,13 @@ pub enum Refused {
     Quarantine,
     /// See [`RefusalReason::Stopping`].
     Stopping,
+    /// See [`RefusalReason::Paused`].
+    Paused,
+    /// See [`RefusalReason::Blocked`].
+    Blocked,
+    /// A word that is not known here: it may come from a later allocator.
+    #[serde(other)]
+    Other,
 }
 
 /// What was wrong with one ask.
@@ -184,6 +191,30 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
+impl From<RefusalReason> for Refused {
+    fn from(reason: RefusalReason) -> Self {
+        match reason {
+            RefusalReason::Quarantine => Refused::Quarantine,
+            RefusalReason::Stopping => Refused::Stopping,
+            RefusalReason::Paused => Refused::Paused,
+            RefusalReason::Blocked => Refused::Blocked,
+            RefusalReason::Other => Refused::Other,
+        }
+    }
+}
+
+impl From<Refused> for RefusalReason {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Quarantine => RefusalReason::Quarantine,
+            Refused::Stopping => RefusalReason::Stopping,
+            Refused::Paused => RefusalReason::Paused,
+            Refused::Blocked => RefusalReason::Blocked,
+            Refused::Other => RefusalReason::Other,
+        }
+    }
+}
+
 impl AskBody {
     /// The ask in it, with numbers as the core counts them.
     pub fn ask(&self) -> Ask {
@@ -240,10 +271,7 @@ impl GrantBody {
             },
             Answer::Refusal(refusal) => GrantBody {
                 retry_after_ms: Some(millis_up(refusal.retry_after)),
-                refused: Some(match refusal.reason {
-                    RefusalReason::Quarantine => Refused::Quarantine,
-                    RefusalReason::Stopping => Refused::Stopping,
-                }),
+                refused: Some(refusal.reason.into()),
                 ..body
             },
         }
@@ -279,10 +307,7 @@ impl GrantBody {
                 retry_after,
             }),
             Some(refused) => Answer::Refusal(Refusal {
-                reason: match refused {
-                    Refused::Quarantine => RefusalReason::Quarantine,
-                    Refused::Stopping => RefusalReason::Stopping,
-                },
+                reason: refused.into(),
                 retry_after: retry_after.unwrap_or_default(),
             }),
         })

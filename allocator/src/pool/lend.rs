@@ -40,11 +40,14 @@ impl Pool {
         if newcomer {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
-        if term.is_zero() {
+        let is_over = self.over() > 0 && !mutant::is(Mutant::OverIsExtended);
+        if term.is_zero() || is_over || self.outlives(id) {
             asker.want = 0;
         }
         let Sized { permits, state } = sizing::grant(asker, &others, supply);
-        let term = self.term(self.worth(id, ask, kept + permits, state));
+        // What is out beyond a limit that was lowered ends by itself, at the end of its lease.
+        let worth = if is_over { Duration::ZERO } else { self.worth(id, ask, kept + permits, state) };
+        let term = self.term(worth);
         self.charge(id, permits, term);
         let scarce = match state {
             State::Trickle => permits < ask.want,
@@ -98,6 +101,7 @@ impl Pool {
     fn charge(&mut self, id: LesseeId, permits: u64, term: Duration) {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         for ledger in &mut self.ledgers {
+            debug_assert!(permits <= ledger.available(), "{permits} of {ledger:?}");
             ledger.charge(permits);
         }
         self.pacer.lent(permits);
@@ -125,6 +129,14 @@ impl Pool {
         let end = self.ledgers.iter().filter_map(|ledger| ledger.lease_end()).min();
         let fits = end.map_or(Duration::MAX, |end| self.plan.terms.term_until(self.now, end));
         term.min(fits)
+    }
+
+    /// Whether the lease of `id` ends after the last instant for which a rule may lend: it was lent before there was
+    /// that rule. Its node would spend until then what it is lent now.
+    fn outlives(&self, id: LesseeId) -> bool {
+        let end = self.ledgers.iter().filter_map(|ledger| ledger.lease_end()).min();
+        let outlives = end.is_some_and(|end| self.lessees[&id].end > end);
+        outlives && !mutant::is(Mutant::NewRuleOutlived)
     }
 
     fn other_claims(&self, id: LesseeId) -> Vec<Claim> {

@@ -5,6 +5,7 @@
 //! more. What is lent is charged to every rule of the limit at once, or to none.
 
 mod books;
+mod change;
 mod lend;
 mod lessee;
 mod plan;
@@ -113,9 +114,37 @@ impl Pool {
         self.settle(holder.id, &ask)?;
         self.meet(holder);
         let grant = self.lend(holder.id, &ask, newcomer);
-        self.record(holder, seq, &ask, grant);
+        self.record(holder, seq, &ask, Answer::Grant(grant));
         self.audit();
         Ok(Answer::Grant(grant))
+    }
+
+    /// The same while nothing is lent: settles what `ask` reports and takes what it gives back, and extends nothing.
+    ///
+    /// # Errors
+    /// As [`Pool::renew`]; but a session that is not known is refused whatever it says, and not admitted.
+    pub fn settle_only(
+        &mut self,
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        refusal: Refusal,
+    ) -> Result<Answer, AskError> {
+        self.advance(now);
+        let answer = Answer::Refusal(refusal);
+        // In doubt, what is said of leases of lost books changes nothing; and an old grant is not told again.
+        if self.now < self.opens
+            || !self.lessees.contains_key(&holder.id)
+            || self.replay(holder.id, seq)?.is_some()
+        {
+            return Ok(answer);
+        }
+        self.settle(holder.id, &ask)?;
+        self.meet(holder);
+        self.record(holder, seq, &ask, answer);
+        self.audit();
+        Ok(answer)
     }
 
     /// The session ends with a total of `spent_total` and holds nothing. Returns what came back unspent.
@@ -140,6 +169,7 @@ impl Pool {
         self.advance(now);
         PoolView {
             available: if self.now < self.opens { 0 } else { self.available() },
+            over: self.over(),
             books: self.books,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
@@ -272,10 +302,10 @@ impl Pool {
         (lessee.weight, lessee.term) = (holder.weight, whole_millis(term));
     }
 
-    fn record(&mut self, holder: Holder, seq: u64, ask: &Ask, grant: Grant) {
+    fn record(&mut self, holder: Holder, seq: u64, ask: &Ask, answer: Answer) {
         let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
         lessee.seq = seq;
-        lessee.answer = Answer::Grant(grant);
+        lessee.answer = answer;
         lessee.answered = self.now;
         lessee.demand_milli = ask.demand_milli;
         lessee.waiting = ask.waiting;

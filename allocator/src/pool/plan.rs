@@ -76,6 +76,8 @@ pub struct Holder {
 pub struct PoolView {
     /// Permits that can be lent now.
     pub available: u64,
+    /// Permits that are charged beyond a limit that was lowered.
+    pub over: u64,
     /// The totals.
     pub books: Books,
     /// Sessions that it remembers.

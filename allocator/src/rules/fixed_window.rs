@@ -1,12 +1,14 @@
 //! At most N in each window `[k·W, (k+1)·W)` since the epoch of the allocator's clock. A permit is charged to
 //! the window in which it is lent, and no lease outlives its window, so it is spent in that window or never.
 //! Two neighbouring windows may give 2N across their edge: that is what such a contract says.
+//!
+//! Leases that were out when the rule came to be may outlive a window. They are charged to each that they reach.
 
-use super::{Ends, Ledger, Pace};
-use lessor_protocol::Moment;
+use super::{Ends, Ledger, Pace, scaled_up};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::FixedWindow;
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
 /// The books of a fixed window.
@@ -20,12 +22,32 @@ pub struct FixedLedger {
     charged: u64,
     /// Of those, not yet settled.
     outstanding: u64,
+    /// Permits on top of the limit in the window that holds `now`.
+    extra: u64,
+    /// Permits that were out before there was this rule, and when the last of their leases ends.
+    adopted: (u64, Moment),
+    /// What was settled until then is charged in part or not at all, and proves nothing later.
+    since: Moment,
 }
 
 impl FixedLedger {
     /// An empty window at `now`.
     pub fn new(rule: &FixedWindow, now: Moment) -> Self {
-        FixedLedger { limit: rule.limit(), per: nanos(rule.per()).max(1), now, charged: 0, outstanding: 0 }
+        FixedLedger {
+            limit: rule.limit(),
+            per: nanos(rule.per()).max(1),
+            now,
+            charged: 0,
+            outstanding: 0,
+            extra: 0,
+            adopted: (0, now),
+            since: now,
+        }
+    }
+
+    /// What may be charged in this window.
+    fn allowed(&self) -> u64 {
+        self.limit.saturating_add(self.extra).min(PERMITS_MAX)
     }
 
     fn window_of(&self, at: Moment) -> u64 {
@@ -42,13 +64,15 @@ impl Ledger for FixedLedger {
     fn advance(&mut self, now: Moment) {
         if self.window_of(now) > self.window_of(self.now) {
             // Leases that end exactly at the boundary are settled right after this, and belong to no window.
-            self.charged = 0;
+            let (adopted, until) = self.adopted;
+            self.charged = if now < until { adopted.min(self.outstanding) } else { 0 };
+            self.extra = 0;
         }
         self.now = self.now.max(now);
     }
 
     fn available(&self) -> u64 {
-        self.limit.saturating_sub(self.charged)
+        self.allowed().saturating_sub(self.charged)
     }
 
     fn charge(&mut self, permits: u64) {
@@ -68,7 +92,9 @@ impl Ledger for FixedLedger {
     fn credit(&mut self, permits: u64, at: Moment) {
         // A lease that ended exactly at a boundary was lent in the window before it.
         let lent_until = Moment::from_nanos(at.as_nanos().saturating_sub(1));
-        if self.window_of(lent_until) == self.window_of(self.now) {
+        if at <= self.since {
+            // It was charged to the rules before.
+        } else if self.window_of(lent_until) == self.window_of(self.now) {
             self.charged -= permits;
         } else if mutant::is(Mutant::LateCredit) {
             self.charged -= permits.min(self.charged);
@@ -103,7 +129,7 @@ impl Ledger for FixedLedger {
     }
 
     fn is_fresh(&self) -> bool {
-        self.charged == 0 && self.outstanding == 0
+        self.charged == 0 && self.outstanding == 0 && self.extra == 0
     }
 
     fn memory(&self) -> Duration {
@@ -119,8 +145,39 @@ impl Ledger for FixedLedger {
         self.boundary(quarantined)
     }
 
+    fn change(&mut self, rule: &Rule, _terms: Terms, carry: Carry) -> bool {
+        let Rule::FixedWindow(rule) = rule else { return false };
+        if nanos(rule.per()).max(1) != self.per {
+            return false;
+        }
+        if carry == Carry::Proportional {
+            let settled = scaled_up(self.charged - self.outstanding, self.limit, rule.limit());
+            self.charged = self.outstanding + settled;
+            self.since = self.now;
+        }
+        self.limit = rule.limit();
+        true
+    }
+
+    fn adopt(&mut self, permits: u64, until: Moment) {
+        (self.charged, self.outstanding) = (permits, permits);
+        self.adopted = (permits, until);
+    }
+
+    fn top_up(&mut self, permits: u64) {
+        self.extra = self.extra.saturating_add(permits);
+    }
+
+    fn over(&self) -> u64 {
+        self.charged.saturating_sub(self.allowed())
+    }
+
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
+    }
+
     fn is_sound(&self) -> bool {
-        self.charged <= self.limit && self.outstanding <= self.charged
+        self.outstanding <= self.charged
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::TokenBucket;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
 /// The books of a token bucket.
@@ -26,6 +26,8 @@ pub struct BucketLedger {
     /// What was minted since the last whole permit, in 1/`per` of a permit. Zero while the bucket is full.
     fraction: u128,
     outstanding: u64,
+    /// By how much level and outstanding may exceed the capacity, since it was topped up.
+    surplus: u64,
 }
 
 impl BucketLedger {
@@ -40,13 +42,23 @@ impl BucketLedger {
             level: rule.initial(),
             fraction: 0,
             outstanding: 0,
+            surplus: 0,
         }
     }
 
     /// What the bucket still has room for.
     fn room(&self) -> u64 {
         let out = if mutant::is(Mutant::FullBucket) { 0 } else { self.outstanding };
-        self.capacity.saturating_sub(self.level + out)
+        self.capacity.saturating_sub(self.level.saturating_add(out))
+    }
+
+    /// Cuts the level to what there is room for besides what is out.
+    fn cut(&mut self) {
+        let room = self.capacity.saturating_add(self.surplus).saturating_sub(self.outstanding);
+        self.level = self.level.min(room);
+        if self.room() == 0 {
+            self.fraction = 0;
+        }
     }
 
     /// When `missing` more permits will have been minted, if nothing stops the refill.
@@ -92,11 +104,15 @@ impl Ledger for BucketLedger {
 
     fn settle(&mut self, permits: u64, _at: Moment) {
         self.outstanding -= permits;
+        // What was spent makes room in the bucket, but not for what it was topped up with.
+        self.surplus = self.surplus.min((self.level + self.outstanding).saturating_sub(self.capacity));
     }
 
     fn release(&mut self, permits: u64) {
         self.outstanding -= permits;
         self.level += permits;
+        // More may have been out than it can hold now.
+        self.cut();
     }
 
     fn credit(&mut self, permits: u64, _at: Moment) {
@@ -130,7 +146,9 @@ impl Ledger for BucketLedger {
 
     fn arriving(&self, span: Duration) -> u64 {
         let parts = self.fraction + u128::from(nanos(span)) * u128::from(self.refill);
-        u64::try_from(parts / u128::from(self.per)).unwrap_or(u64::MAX).min(self.capacity - self.level)
+        u64::try_from(parts / u128::from(self.per))
+            .unwrap_or(u64::MAX)
+            .min(self.capacity.saturating_sub(self.level))
     }
 
     fn sustained(&self, span: Duration) -> u64 {
@@ -170,8 +188,53 @@ impl Ledger for BucketLedger {
         quarantined
     }
 
+    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
+        let Rule::TokenBucket(rule) = rule else { return false };
+        let per = nanos(terms.stretched(rule.per())).max(1);
+        if per != self.per {
+            return false;
+        }
+        match carry {
+            Carry::Proportional if self.capacity > 0 => {
+                let level = u128::from(self.level) * u128::from(rule.capacity()) / u128::from(self.capacity);
+                self.level = u64::try_from(level).unwrap_or(u64::MAX);
+                self.fraction = 0;
+            }
+            Carry::Additive => {
+                self.level = (self.level + rule.capacity()).saturating_sub(self.capacity);
+            }
+            Carry::AsIs | Carry::Proportional | Carry::Reset => {}
+        }
+        (self.capacity, self.refill, self.initial) = (rule.capacity(), rule.refill(), rule.initial());
+        self.surplus = 0;
+        self.cut();
+        true
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+        self.cut();
+    }
+
+    fn top_up(&mut self, permits: u64) {
+        self.level = self.level.saturating_add(permits).min(PERMITS_MAX);
+        self.surplus = (self.level + self.outstanding).saturating_sub(self.capacity);
+        if self.room() == 0 {
+            self.fraction = 0;
+        }
+    }
+
+    fn over(&self) -> u64 {
+        self.outstanding.saturating_sub(self.capacity.saturating_add(self.surplus))
+    }
+
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
+    }
+
     fn is_sound(&self) -> bool {
-        self.level + self.outstanding <= self.capacity && self.fraction < u128::from(self.per)
+        let most = self.capacity.saturating_add(self.surplus);
+        (self.level == 0 || self.level + self.outstanding <= most) && self.fraction < u128::from(self.per)
     }
 }
 

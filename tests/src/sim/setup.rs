@@ -3,10 +3,12 @@
 
 use crate::sim::faults::Faults;
 use crate::sim::foe::Lie;
+use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::traffic::Workload;
 use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
+use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
@@ -34,6 +36,8 @@ pub struct Setup {
     pub latency: Latency,
     /// The trouble.
     pub faults: Faults,
+    /// What operators do meanwhile.
+    pub live: Vec<Live>,
     /// Whether clocks run at different rates, up to the drift of the plan.
     pub drifting: bool,
     /// What the allocator's clock shows at first.
@@ -49,11 +53,26 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// All sets of rules that are in force at some time.
+    pub fn rule_sets(&self) -> impl Iterator<Item = &[Rule]> {
+        let changed = self.live.iter().filter_map(|live| match &live.act {
+            Act::Change(_, rules) => Some(rules.as_slice()),
+            Act::TopUp(_) | Act::Pause(_) | Act::Resume | Act::Block(_) | Act::Unblock(_) => None,
+        });
+        std::iter::once(self.plan.rules.as_slice()).chain(changed)
+    }
+
+    /// The longest that a lease lasts by any of them.
+    pub fn term(&self) -> Duration {
+        self.rule_sets().map(term).max().unwrap_or_default()
+    }
+
     /// How long a session that says nothing is known to the pool at least: three terms where sessions are scarce, for
     /// then those that hold nothing make room.
     pub fn remembered(&self) -> Duration {
         let are_scarce = self.plan.lessees_max <= 1_000 || self.foes.contains(&Lie::Crowd);
-        if are_scarce { 3 * term(&self.plan.rules) } else { Duration::from_secs(10) }
+        let shortest = self.rule_sets().map(term).min().unwrap_or_default();
+        if are_scarce { 3 * shortest } else { Duration::from_secs(10) }
     }
 }
 
@@ -118,6 +137,30 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
         _ => return Err(format!("{kind:?}: use sliding_window, fixed_window or token_bucket")),
     };
     rule.map_err(|error| error.to_string())
+}
+
+/// `rules` as [`parse_rules`] reads them, with commas for spaces.
+pub fn rules_text(rules: &[Rule]) -> String {
+    rules.iter().map(rule_text).collect::<Vec<_>>().join("+")
+}
+
+fn rule_text(rule: &Rule) -> String {
+    match rule {
+        Rule::SlidingWindow(rule) => format!(
+            "sliding_window,{}/{}ns,margin,{}ns",
+            rule.limit(),
+            nanos(rule.per()),
+            nanos(rule.margin())
+        ),
+        Rule::FixedWindow(rule) => format!("fixed_window,{}/{}ns", rule.limit(), nanos(rule.per())),
+        Rule::TokenBucket(rule) => format!(
+            "token_bucket,{}/{}ns,capacity,{},initial,{}",
+            rule.refill(),
+            nanos(rule.per()),
+            rule.capacity(),
+            rule.initial()
+        ),
+    }
 }
 
 fn number(text: &str) -> Result<u64, String> {

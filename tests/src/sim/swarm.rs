@@ -3,6 +3,7 @@
 
 use crate::sim::faults::{Fault, Faults};
 use crate::sim::foe::{LIES, Lie};
+use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::WORKLOADS;
@@ -12,7 +13,7 @@ use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
-use lessor_protocol::{Rule, Terms};
+use lessor_protocol::{Carry, Rule, Terms};
 use std::time::Duration;
 
 /// Calls a second at most: more would say nothing new and take longer.
@@ -25,15 +26,14 @@ pub fn draw(seed: u64) -> Setup {
     let dice = &mut dice;
     let drift_ppm = if dice.bool() { Terms::DRIFT_PPM } else { 50_000 };
     let rules = draw_rules(dice);
-    let ceiling = rules.iter().map(Rule::ceiling).min().unwrap_or(0);
     let nodes = if dice.u32(..10) == 0 { dice.usize(20..=60) } else { dice.usize(1..=10) };
-    let sustained = sustained(&rules);
+    let (ceiling, sustained) = (ceiling(&rules), sustained(&rules));
     let load = [0.3, 0.9, 1.5, 4.0, 20.0][dice.usize(..5)];
     // A lease that is over before its answer arrives is worth nothing: half a term is left, without faults.
     let round_trip = log_uniform(dice, 200_000, nanos(term(&rules)) / 2);
     let one_way = round_trip / 4;
     let start = if dice.bool() { dice.u64(0..10 * SECOND) } else { dice.u64(0..1 << 50) };
-    Setup {
+    let setup = Setup {
         seed,
         plan: Plan {
             rules,
@@ -48,6 +48,7 @@ pub fn draw(seed: u64) -> Setup {
         patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
         faults: draw_faults(dice),
+        live: vec![],
         drifting: true,
         start,
         lasts: dice.u64(3 * SECOND..20 * SECOND),
@@ -55,7 +56,63 @@ pub fn draw(seed: u64) -> Setup {
         foes: draw_foes(dice),
         sabotage: Sabotage::None,
         replay: format!("cargo run --release -p scenarios --bin simulate -- --swarm {seed}"),
+    };
+    // From dice of their own, so that the rest is as it would be without them.
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x11fe_0000_0000_0000);
+    if dice.u32(..3) == 0 { Setup { live: draw_live(&mut dice, &setup), ..setup } } else { setup }
+}
+
+/// A few things that operators do, each at a moment while there is trouble.
+pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
+    let mut rules = setup.plan.rules.clone();
+    let mut live: Vec<Live> = vec![];
+    for _ in 0..dice.u32(1..=4) {
+        let at = dice.u64(0..setup.lasts);
+        let until = at + log_uniform(dice, 10 * MILLI, 2 * SECOND);
+        match dice.u32(..8) {
+            0 => live.push(Live { at, act: Act::TopUp(dice.u64(1..=ceiling(&rules).max(1))) }),
+            1 => {
+                live.push(Live { at, act: Act::Pause(log_uniform(dice, 10 * MILLI, 5 * SECOND)) });
+                live.push(Live { at: until, act: Act::Resume });
+            }
+            2 => {
+                let node = dice.usize(..setup.nodes);
+                live.push(Live { at, act: Act::Block(node) });
+                live.push(Live { at: until, act: Act::Unblock(node) });
+            }
+            _ => {
+                rules = if dice.u32(..4) == 0 { draw_rules(dice) } else { resized(dice, &rules) };
+                let carry = if dice.bool() { Carry::AsIs } else { Carry::ALL[dice.usize(..4)] };
+                live.push(Live { at, act: Act::Change(carry, rules.clone()) });
+            }
+        }
     }
+    live
+}
+
+/// `rules` with other numbers and the same periods.
+fn resized(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
+    let percent = log_uniform(dice, 5, 1_000);
+    let part = |limit: u64| (limit * percent / 100).max(1);
+    let resized = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => {
+            let margin = if dice.bool() { rule.margin() } else { rule.per() / dice.u32(2..=20) };
+            SlidingWindow::try_new(part(rule.limit()), rule.per(), margin).map(Rule::SlidingWindow)
+        }
+        Rule::FixedWindow(rule) => {
+            FixedWindow::try_new(part(rule.limit()), rule.per()).map(Rule::FixedWindow)
+        }
+        Rule::TokenBucket(rule) => {
+            let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
+            let capacity = part(rule.capacity());
+            TokenBucket::try_new(capacity, refill, rule.per(), capacity).map(Rule::TokenBucket)
+        }
+    });
+    resized.collect::<Result<_, _>>().expect("numbers in range")
+}
+
+fn ceiling(rules: &[Rule]) -> u64 {
+    rules.iter().map(Rule::ceiling).min().unwrap_or(0)
 }
 
 fn draw_rules(dice: &mut fastrand::Rng) -> Vec<Rule> {

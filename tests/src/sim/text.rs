@@ -8,11 +8,11 @@
 use crate::sim::SECOND;
 use crate::sim::faults::{Fault, Faults};
 use crate::sim::foe::LIES;
+use crate::sim::live;
 use crate::sim::network::Latency;
-use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
+use crate::sim::setup::{Sabotage, Setup, parse_rules, plan, rules_text};
 use crate::sim::traffic::{WORKLOADS, Workload};
-use lessor_protocol::moment::nanos;
-use lessor_protocol::{Rule, Terms};
+use lessor_protocol::Terms;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -29,6 +29,7 @@ pub fn bare() -> Setup {
         patience: 0,
         latency: Latency { one_way: 0, jitter: 0 },
         faults: Faults::default(),
+        live: vec![],
         drifting: false,
         start: SECOND,
         lasts: SECOND,
@@ -43,7 +44,7 @@ pub fn write(setup: &Setup) -> String {
     let mut words = vec![];
     let mut say = |name: &str, value: &dyn Display| words.push(format!("{name}={value}"));
     say("seed", &setup.seed);
-    say("rules", &setup.plan.rules.iter().map(rule).collect::<Vec<_>>().join("+"));
+    say("rules", &rules_text(&setup.plan.rules));
     say("drift", &setup.plan.terms.drift_ppm());
     say("ease_off", &setup.plan.ease_off);
     say("lessees_max", &setup.plan.lessees_max);
@@ -63,6 +64,9 @@ pub fn write(setup: &Setup) -> String {
     say("then_calm", &setup.then_calm);
     if setup.sabotage != Sabotage::None {
         say("sabotage", &setup.sabotage.name());
+    }
+    if !setup.live.is_empty() {
+        say("live", &setup.live.iter().map(ToString::to_string).collect::<Vec<_>>().join("|"));
     }
     for (fault, chance) in &setup.faults.chance {
         say(fault.name(), chance);
@@ -114,6 +118,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
             let foes = value.split(',').map(|name| one_of(name, LIES.into_iter()));
             setup.foes = foes.collect::<Result<_, _>>()?;
         }
+        "live" => setup.live = value.split('|').map(live::parse).collect::<Result<_, _>>()?,
         "workload" => setup.workload = one_of(value, WORKLOADS.into_iter())?,
         "demand" => setup.demand = number(value)?,
         "cost_max" => setup.cost_max = number(value)?,
@@ -147,26 +152,6 @@ fn number<T: FromStr>(text: &str) -> Result<T, String> {
 fn one_of<T>(name: &str, known: impl Iterator<Item = (&'static str, T)>) -> Result<T, String> {
     let mut known = known;
     known.find(|(other, _)| *other == name).map(|(_, it)| it).ok_or(format!("{name:?} is not known"))
-}
-
-/// As [`parse_rules`] reads it, with commas for spaces.
-fn rule(rule: &Rule) -> String {
-    match rule {
-        Rule::SlidingWindow(rule) => format!(
-            "sliding_window,{}/{}ns,margin,{}ns",
-            rule.limit(),
-            nanos(rule.per()),
-            nanos(rule.margin())
-        ),
-        Rule::FixedWindow(rule) => format!("fixed_window,{}/{}ns", rule.limit(), nanos(rule.per())),
-        Rule::TokenBucket(rule) => format!(
-            "token_bucket,{}/{}ns,capacity,{},initial,{}",
-            rule.refill(),
-            nanos(rule.per()),
-            rule.capacity(),
-            rule.initial()
-        ),
-    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! leases nor sessions.
 
 use super::{Instant, Verdict, Wrong};
-use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::{Carry, Rule};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -12,12 +12,15 @@ use std::collections::{BinaryHeap, VecDeque};
 pub(super) enum Promise {
     Sliding {
         limit: u64,
+        margin: u64,
+        slack: Slack,
         spends: Window,
         vendor: Window,
         on_the_way: BinaryHeap<Reverse<(u64, u64)>>,
     },
     Fixed {
         limit: u64,
+        slack: Slack,
         per: u64,
         window: u64,
         used: u64,
@@ -38,16 +41,113 @@ impl Promise {
             Rule::SlidingWindow(rule) => {
                 let window = Window { per: nanos(rule.per()), spends: VecDeque::new(), used: 0 };
                 let (spends, vendor) = (window.clone(), window);
-                Promise::Sliding { limit: rule.limit() - less, spends, vendor, on_the_way: BinaryHeap::new() }
+                Promise::Sliding {
+                    limit: rule.limit() - less,
+                    margin: nanos(rule.margin()),
+                    slack: Slack::default(),
+                    spends,
+                    vendor,
+                    on_the_way: BinaryHeap::new(),
+                }
             }
-            Rule::FixedWindow(rule) => {
-                Promise::Fixed { limit: rule.limit() - less, per: nanos(rule.per()), window: 0, used: 0 }
-            }
+            Rule::FixedWindow(rule) => Promise::Fixed {
+                limit: rule.limit() - less,
+                slack: Slack::default(),
+                per: nanos(rule.per()),
+                window: 0,
+                used: 0,
+            },
             Rule::TokenBucket(rule) => {
                 let per = u128::from(nanos(rule.per()));
                 let capacity = u128::from(rule.capacity() - less) * per;
                 Promise::Bucket { capacity, refill: rule.refill().into(), per, level: capacity, real: 0 }
             }
+        }
+    }
+
+    /// One for a rule that comes to be at `now`, when `out` permits are lent until `until`.
+    pub(super) fn amid(now: Instant, rule: &Rule, out: u64, until: Instant) -> Self {
+        let mut promise = Promise::new(rule, 0);
+        match &mut promise {
+            Promise::Sliding { slack, spends, .. } => slack.floor = (until.real + spends.per, out),
+            Promise::Fixed { slack, per, window, .. } => {
+                *window = now.allocator.as_nanos() / *per;
+                slack.floor = (edge_after(until, *per), out);
+            }
+            Promise::Bucket { level, per, real, .. } => {
+                *level = (*level).max(u128::from(out) * *per);
+                *real = now.real;
+            }
+        }
+        promise
+    }
+
+    /// Goes on by `rule` if it is of the same kind and period; `out` permits are lent until `until`.
+    pub(super) fn changes(
+        &mut self,
+        now: Instant,
+        rule: &Rule,
+        carry: Carry,
+        out: u64,
+        until: Instant,
+    ) -> bool {
+        self.room(now);
+        match (self, rule) {
+            (
+                Promise::Sliding { limit, margin, slack, spends, vendor, on_the_way },
+                Rule::SlidingWindow(rule),
+            ) if spends.per == nanos(rule.per()) => {
+                *margin = nanos(rule.margin()).max(*margin);
+                let until = until.real + spends.per + *margin;
+                // What the vendor has not counted yet may be older than the window.
+                let coming = on_the_way.iter().map(|Reverse((_, permits))| permits).sum::<u64>();
+                let used = spends.used.max(vendor.used + coming);
+                slack.carries(until, used, out, (*limit, rule.limit()), carry);
+                *limit = rule.limit();
+            }
+            (Promise::Fixed { limit, slack, per, used, .. }, Rule::FixedWindow(rule))
+                if *per == nanos(rule.per()) =>
+            {
+                let until = edge_after(until, *per);
+                slack.carries(until, *used, out, (*limit, rule.limit()), carry);
+                *limit = rule.limit();
+            }
+            (Promise::Bucket { capacity, refill, per, level, .. }, Rule::TokenBucket(rule))
+                if *per == u128::from(nanos(rule.per())) =>
+            {
+                let to = u128::from(rule.capacity()) * *per;
+                *level = match carry {
+                    Carry::Proportional if to > *capacity && *capacity > 0 => {
+                        (*level / *per + 1) * to.div_ceil(*capacity / *per)
+                    }
+                    Carry::Additive if to > *capacity => *level + to - *capacity,
+                    Carry::AsIs | Carry::Proportional | Carry::Additive | Carry::Reset => *level,
+                };
+                *level = (*level).min(to.max(u128::from(out) * *per));
+                (*capacity, *refill) = (to, rule.refill().into());
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// `permits` more, once.
+    pub(super) fn allows(&mut self, now: Instant, permits: u64, drift_ppm: u128) {
+        self.room(now);
+        match self {
+            Promise::Sliding { margin, slack, spends, .. } => {
+                // As long as a spend is charged, on a clock that runs slow, and then until it has left the window.
+                let charged =
+                    u128::from(spends.per + *margin) * (1_000_000 + drift_ppm) / (1_000_000 - drift_ppm);
+                let charged = charged as u64 / 100 * 101 + 1_000;
+                slack.extra.push((now.real + charged + spends.per + *margin, permits));
+                slack.floor.1 += permits;
+            }
+            Promise::Fixed { slack, per, .. } => {
+                slack.extra.push((edge_after(now, *per), permits));
+                slack.floor.1 += permits;
+            }
+            Promise::Bucket { per, level, .. } => *level += u128::from(permits) * *per,
         }
     }
 
@@ -68,7 +168,7 @@ impl Promise {
             return over(name, format!("{permits} admitted where {room} were left"));
         }
         match self {
-            Promise::Sliding { limit, spends, vendor, on_the_way } => {
+            Promise::Sliding { limit, slack, spends, vendor, on_the_way, .. } => {
                 spends.add(now.real, permits);
                 on_the_way.push(Reverse((now.real + way, permits)));
                 while let Some(&Reverse((real, permits))) = on_the_way.peek()
@@ -76,7 +176,7 @@ impl Promise {
                 {
                     on_the_way.pop();
                     vendor.add(real, permits);
-                    if vendor.used > *limit {
+                    if vendor.used > slack.allows(real, *limit) {
                         return over("S6", format!("the vendor counts {} at {real} ns", vendor.used));
                     }
                 }
@@ -89,22 +189,58 @@ impl Promise {
 
     pub(super) fn room(&mut self, now: Instant) -> u64 {
         match self {
-            Promise::Sliding { limit, spends, .. } => {
+            Promise::Sliding { limit, slack, spends, .. } => {
                 spends.advance(now.real);
-                limit.saturating_sub(spends.used)
+                slack.allows(now.real, *limit).saturating_sub(spends.used)
             }
-            Promise::Fixed { limit, per, window, used } => {
+            Promise::Fixed { limit, slack, per, window, used } => {
                 let current = now.allocator.as_nanos() / *per;
                 if current != *window {
                     (*window, *used) = (current, 0);
                 }
-                limit.saturating_sub(*used)
+                slack.allows(now.allocator.as_nanos(), *limit).saturating_sub(*used)
             }
             Promise::Bucket { capacity, refill, per, level, real } => {
-                *level = (*level + u128::from(now.real - *real) * *refill).min(*capacity);
+                // What it was topped up with stays, and so does what was out when it was made smaller.
+                let full = (*level).max(*capacity);
+                *level = (*level + u128::from(now.real - *real) * *refill).min(full);
                 *real = now.real;
                 u64::try_from(*level / *per).unwrap_or(u64::MAX)
             }
+        }
+    }
+}
+
+/// The end of the window that holds `at`, on the allocator's clock.
+fn edge_after(at: Instant, per: u64) -> u64 {
+    (at.allocator.as_nanos() / per + 1) * per
+}
+
+/// What may be admitted beyond the limit for a while, because the limit was changed or topped up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slack {
+    /// Permits on top, each until an instant: top-ups, and what a change forgave.
+    extra: Vec<(u64, u64)>,
+    /// What was charged when a limit was lowered, and until when windows may see that much.
+    floor: (u64, u64),
+}
+
+impl Slack {
+    /// At `now`, which may be a while ago: what a vendor counts late was admitted then.
+    fn allows(&self, now: u64, limit: u64) -> u64 {
+        let live = self.extra.iter().filter(|(until, _)| now < *until);
+        let more = live.map(|(_, permits)| permits).sum::<u64>();
+        let floor = if now < self.floor.0 { self.floor.1 } else { 0 };
+        (limit + more).max(floor)
+    }
+
+    /// `used` permits were spent in the window and `out` were lent when `from` became `to`, carried over by `carry`: so
+    /// much may a window hold that ends before `until`.
+    fn carries(&mut self, until: u64, used: u64, out: u64, (from, to): (u64, u64), carry: Carry) {
+        self.floor = (until, used + out);
+        if carry == Carry::Proportional && to < from {
+            let charged = (u128::from(used) * u128::from(to) / u128::from(from)) as u64;
+            self.extra.push((until, used - charged));
         }
     }
 }

@@ -55,7 +55,7 @@ const ASKED: Asked = Asked {
 /// A pool of ten with `books`.
 fn stock(books: Books, in_hand: u64) -> Stock {
     let available = 10 - books.outstanding;
-    Stock { view: PoolView { available, books, lessees: 1, quarantine: Duration::ZERO }, in_hand }
+    Stock { view: PoolView { available, books, lessees: 1, ..PoolView::default() }, in_hand }
 }
 
 /// An oracle that saw four of ten being lent, and a stock that fits.

@@ -6,8 +6,9 @@ use crate::sim::SECOND;
 use crate::sim::network::Way;
 use crate::sim::node::Node;
 use crate::sim::oracle::{Asked, Verdict};
+use lessor_allocator::limits::Gate;
 use lessor_allocator::pool::{AskError, Holder, LesseeId, Pool};
-use lessor_protocol::Answer;
+use lessor_protocol::{Answer, Moment};
 
 impl World {
     /// A message arrives.
@@ -22,7 +23,10 @@ impl World {
         } else {
             let now = self.centre.clock.show(self.real);
             let holder = Holder { id: LesseeId(session), weight: 1, rtt };
-            let answer = self.centre.pool.renew(now, holder, seq, ask);
+            let answer = match self.refusal(node) {
+                Some(refusal) => self.centre.pool.settle_only(now, holder, seq, ask, refusal),
+                None => self.centre.pool.renew(now, holder, seq, ask),
+            };
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;
             Some(answer)
@@ -42,9 +46,7 @@ impl World {
                 "the pool grants node # (session #, ask #) # new, # kept",
                 &[node, session, message.seq, grant.permits, grant.kept],
             ),
-            Ok(Answer::Refusal(_)) => {
-                self.log.note(self.real, "the pool refuses node #: quarantine", &[node])
-            }
+            Ok(Answer::Refusal(_)) => self.log.note(self.real, "the pool refuses node #", &[node]),
             Err(_) => {
                 let numbers = [node, session, message.seq, message.ask.spent_total, message.ask.held];
                 self.log.note(
@@ -120,7 +122,7 @@ impl World {
         self.quarantine_is_over_in_time()
     }
 
-    fn new_pool(&mut self) {
+    pub(super) fn new_pool(&mut self) {
         let now = self.centre.clock.show(self.real);
         let plan = self.centre.plan.clone();
         self.centre.pool = match self.centre.lost {
@@ -146,6 +148,9 @@ impl World {
         }
         self.log.note(self.real, "the allocator is back without its books", &[]);
         let now = self.centre.clock.show(self.real);
+        // What was decided over the API is gone with the process.
+        self.centre.gate = Gate::default();
+        self.oracle.shut(Moment::ORIGIN);
         self.centre.lost = Some(if self.dice.bool() { now } else { self.centre.died });
         self.centre.up = true;
         self.new_pool();

@@ -38,6 +38,8 @@ pub(super) enum Event {
     Traffic { generation: u64 },
     /// A timed fault strikes.
     Strike(Fault),
+    /// An operator does something, by its place in the setup.
+    Operate(usize),
     /// A node's process starts.
     Start { node: usize, life: u64 },
     /// A frozen clock goes on.
@@ -100,6 +102,7 @@ impl Event {
             | Event::Scheme(_)
             | Event::Traffic { .. }
             | Event::Strike(_)
+            | Event::Operate(_)
             | Event::Reopen { .. }
             | Event::Sweep
             | Event::Next(_)

@@ -7,7 +7,6 @@ use crate::sim::oracle::{Verdict, must};
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
-use lessor_allocator::rules::term;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
@@ -21,9 +20,9 @@ impl World {
             Phase::Settling => {
                 self.mend_all();
                 // All that a limit holds goes out and comes back in a few terms at best, however fast it refills.
-                let turn = 4.0 * term(&self.setup.plan.rules).as_secs_f64();
+                let turn = 4.0 * self.setup.term().as_secs_f64();
                 let sustained =
-                    sustained(&self.setup.plan.rules).min(self.centre.pool.ceiling() as f64 / turn);
+                    sustained(&self.centre.plan.rules).min(self.centre.pool.ceiling() as f64 / turn);
                 self.setup.cost_max = 1;
                 self.traffic.turn_into(Workload::Steady, (sustained / 5.0).min(2_000.0));
                 self.change_traffic(self.traffic_generation);
@@ -78,7 +77,8 @@ impl World {
         }
         let view = self.centre.pool.view(self.centre.clock.show(self.real));
         let ceiling = self.centre.pool.ceiling();
-        let is_back = view.available == ceiling || self.setup.plan.rules.iter().any(never_refills);
+        // What a bucket was topped up with is still in it.
+        let is_back = view.available >= ceiling || self.centre.plan.rules.iter().any(never_refills);
         must("V1", is_back && view.books.outstanding == 0, || {
             format!("{} of {ceiling} can be granted after a long silence: {view:?}", view.available)
         })?;
@@ -96,7 +96,7 @@ fn never_refills(rule: &Rule) -> bool {
 /// The longest that a node which wants something takes to ask again, in calm: it was told to wait, the wait was
 /// stretched, and the ask before was lost. A bucket may take as long again to fill up to one permit.
 fn refresh(setup: &Setup) -> u64 {
-    let permit = setup.plan.rules.iter().map(|rule| match rule {
+    let permit = setup.rule_sets().flatten().map(|rule| match rule {
         Rule::SlidingWindow(_) | Rule::FixedWindow(_) => 0,
         Rule::TokenBucket(rule) => nanos(rule.per()) / rule.refill().max(1) / 10 * 11,
     });
@@ -107,7 +107,8 @@ fn refresh(setup: &Setup) -> u64 {
 
 /// How long a caller may wait once it is calm: a few windows, and more where one window does not serve all nodes.
 pub(super) fn longest_wait(setup: &Setup) -> u64 {
-    let ceiling = setup.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0).max(1);
+    let ceiling = setup.rule_sets().flatten().map(Rule::ceiling).min().unwrap_or(0).max(1);
     let rounds = 4 + 2 * (setup.nodes as u64).div_ceil(ceiling);
-    rounds * memory(&setup.plan.rules) + 10 * nanos(term(&setup.plan.rules)) + SECOND
+    let memory = setup.rule_sets().map(memory).max().unwrap_or(0);
+    rounds * memory + 10 * nanos(setup.term()) + SECOND
 }

@@ -156,6 +156,9 @@ impl World {
                 let dice = self.dice.u64(..);
                 at.refill.refused(now, refusal.retry_after.min(LOOK_AGAIN), dice);
                 at.is_shut_out = false;
+                if refusal.reason.stops() {
+                    at.refill.stop(&at.slot);
+                }
             }
             Err(error) => self.disputed(node, error)?,
         }

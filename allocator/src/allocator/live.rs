@@ -1,0 +1,87 @@
+//! Limits that come, change and go while the allocator runs. Handlers and the reload of a file call it; what nodes hold
+//! is never taken back, and a limit that goes is remembered for as long as what it lent matters.
+
+use super::{Allocator, keep};
+use crate::config::LimitConfig;
+use crate::limits::{Limit, Past};
+use lessor_protocol::{Carry, Moment};
+
+/// Limits there may be at a time, those that went and still matter included. Each takes metrics of its own: more would
+/// be a list that nobody reads. Whoever counts users apart wants keys.
+pub const LIMITS_MAX: usize = 10_000;
+
+/// There are as many limits as may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are {LIMITS_MAX} limits, as many as may be, those that went lately included")]
+pub struct LimitsFull;
+
+/// What became of a limit that was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// There was none of that name.
+    Created,
+    /// There was one, and it goes on.
+    Changed,
+    /// There was one of that name, and what it had lent still mattered: it goes on from there.
+    Revived,
+}
+
+impl Allocator {
+    /// Makes a limit of `config`, or changes the one of that name. Unless it is `fresh`, one that is new here may have
+    /// been lent from by an earlier life, and waits as it would have at a start.
+    ///
+    /// # Errors
+    /// If there are as many limits as may be.
+    pub fn put(
+        &mut self,
+        now: Moment,
+        config: &LimitConfig,
+        carry: Carry,
+        fresh: bool,
+    ) -> Result<Put, LimitsFull> {
+        let name = config.name.as_str();
+        let put = if let Some(limit) = self.limits.get_mut(name) {
+            limit.change(config.clone(), carry, now);
+            Put::Changed
+        } else if let Some(mut limit) = self.retired.remove(name) {
+            limit.change(config.clone(), carry, now);
+            *limit.gate() = Default::default();
+            self.limits.insert(name.to_owned(), limit);
+            Put::Revived
+        } else {
+            self.check_room()?;
+            let past = if fresh { Past::None } else { self.past };
+            let limit = Limit::new(config.clone(), self.terms, past, now);
+            self.limits.insert(name.to_owned(), limit);
+            Put::Created
+        };
+        self.sessions.keep(keep(self.terms, &self.limits));
+        Ok(put)
+    }
+
+    /// The limit called `name` is no more: asks are told that there is none. What is out ends by itself. Whether there
+    /// was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let limit = self.limits.remove(name);
+        let was_there = limit.is_some();
+        self.retired.extend(limit.map(|limit| (name.to_owned(), limit)));
+        was_there
+    }
+
+    /// Limits that went and still matter.
+    pub fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// Forgets, of the limits that went, those that cannot be told from new ones.
+    pub(super) fn sweep_retired(&mut self, now: Moment, steps: usize) {
+        self.retired.retain(|_, limit| {
+            limit.sweep(now, steps);
+            !limit.is_forgettable(now)
+        });
+    }
+
+    fn check_room(&self) -> Result<(), LimitsFull> {
+        if self.limits.len() + self.retired.len() < LIMITS_MAX { Ok(()) } else { Err(LimitsFull) }
+    }
+}

@@ -1,0 +1,193 @@
+//! What an operator does to a limit while it is in use: changes it, tops it up, closes and opens it. The allocator calls
+//! it, with the time as an argument; no lease is taken back.
+
+use super::{Gate, Kept, Keyed, Limit, Past, Plan, Sums, plan, pool};
+use crate::config::LimitConfig;
+use crate::pool::{Holder, PoolView};
+use crate::wrong::Wrong;
+use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal};
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Top-ups whose names are remembered, so that one which is sent again is not made again. Whoever sends it again does
+/// so within seconds; nobody makes so many by hand meanwhile.
+const NAMES_MAX: usize = 64;
+
+/// What a limit was topped up with.
+#[derive(Debug, Default)]
+pub(super) struct TopUps {
+    /// In total.
+    pub(super) permits: u64,
+    /// The names of the last ones.
+    names: VecDeque<String>,
+}
+
+/// What a change does to one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// Whose pool, if the limit is keyed.
+    pub key: Option<Key>,
+    /// How it looks before.
+    pub before: PoolView,
+    /// How it looks right after.
+    pub after: PoolView,
+}
+
+/// What a change does to a page of pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// By key.
+    pub effects: Vec<Effect>,
+    /// Whether the limit begins anew, because its keys do: it lends nothing for so long.
+    pub begins_anew: Option<Duration>,
+}
+
+impl Limit {
+    /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry` says, see
+    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, has no pool that could go on: it
+    /// begins anew, and lends nothing until whatever is out has ended and left every window.
+    pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
+        if self.begins_anew(&config) {
+            return self.begin_anew(config, now);
+        }
+        let plan = plan(&config, self.plan.terms);
+        let past = self.past;
+        for kept in self.pools.values_mut() {
+            change(kept, &mut self.sums, &plan, past, carry, now);
+        }
+        self.adjust(config, plan, now);
+    }
+
+    /// What [`Limit::change`] would do to up to `count` pools after the one of `after`. Nothing changes.
+    pub fn preview(
+        &self,
+        config: &LimitConfig,
+        carry: Carry,
+        now: Moment,
+        after: Option<&Key>,
+        count: usize,
+    ) -> Preview {
+        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(Some(key.clone())));
+        let page = self.pools.range((from, Bound::Unbounded)).take(count);
+        let begins_anew = self.begins_anew(config);
+        let past = if begins_anew { Past::Lost(now) } else { self.past };
+        let plan = plan(config, self.plan.terms);
+        let effects = page.map(|(key, kept)| {
+            let (mut sums, mut copy) =
+                (Sums::default(), Kept { pool: kept.pool.copy(), counted: PoolView::default() });
+            let before = copy.pool.view(now);
+            sums.count(&mut copy.counted, before);
+            match begins_anew {
+                true => copy.pool = pool(&plan, past, now),
+                false => change(&mut copy, &mut sums, &plan, past, carry, now),
+            }
+            Effect { key: key.clone(), before, after: copy.pool.view(now) }
+        });
+        let effects = effects.collect();
+        let begins_anew = begins_anew.then(|| pool(&plan, past, now).view(now).quarantine);
+        Preview { effects, begins_anew }
+    }
+
+    /// Lets `permits` more be lent from the pool of `key`, once, see [`crate::pool::Pool::top_up`]. False if that was
+    /// done already under the same `name`.
+    ///
+    /// # Errors
+    /// If there is no room for another key.
+    pub fn top_up(
+        &mut self,
+        now: Moment,
+        key: Option<Key>,
+        permits: u64,
+        name: Option<&str>,
+    ) -> Result<bool, Wrong> {
+        if name.is_some_and(|name| self.top_ups.names.iter().any(|known| known == name)) {
+            return Ok(false);
+        }
+        if !self.pools.contains_key(&key) {
+            self.make_room(now)?;
+            self.make(now, key.clone());
+        }
+        self.with_pool(now, &key, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
+        self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
+        if let Some(name) = name {
+            self.top_ups.names.push_back(name.to_owned());
+            if self.top_ups.names.len() > NAMES_MAX {
+                self.top_ups.names.pop_front();
+            }
+        }
+        Ok(true)
+    }
+
+    /// To whom it lends nothing.
+    pub fn gate(&mut self) -> &mut Gate {
+        &mut self.gate
+    }
+
+    /// Answers an ask with `refusal`. What it reports and gives back counts all the same.
+    ///
+    /// # Errors
+    /// If the ask cannot be true or is out of order. Nothing changes then.
+    pub fn refuse(
+        &mut self,
+        now: Moment,
+        key: &Option<Key>,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        refusal: Refusal,
+    ) -> Result<Answer, Wrong> {
+        let settled = self.with_pool(now, key, |pool| pool.settle_only(now, holder, seq, ask, refusal));
+        let answer = settled.unwrap_or(Ok(Answer::Refusal(refusal)))?;
+        self.sums.answered.count(&ask, &answer);
+        Ok(answer)
+    }
+
+    /// Whether it cannot be told from a new one: its pools are forgotten, or the only one could be.
+    pub(crate) fn is_forgettable(&mut self, now: Moment) -> bool {
+        self.quarantine(now).is_zero()
+            && match self.config.keyed {
+                Keyed::No => self.pools.values_mut().all(|kept| kept.pool.is_forgettable(now)),
+                Keyed::Yes { .. } => self.pools.is_empty(),
+            }
+    }
+
+    fn begins_anew(&self, config: &LimitConfig) -> bool {
+        (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
+    }
+
+    fn begin_anew(&mut self, config: LimitConfig, now: Moment) {
+        for (_, mut kept) in std::mem::take(&mut self.pools) {
+            self.sums.count(&mut kept.counted, kept.pool.view(now));
+            // What is out is never heard of again.
+            self.sums.burned += kept.counted.books.outstanding;
+            self.sums.drop(kept.counted);
+        }
+        self.past = Past::Lost(now);
+        let plan = plan(&config, self.plan.terms);
+        self.adjust(config, plan, now);
+        if self.config.keyed == Keyed::No {
+            self.make(now, None);
+        }
+    }
+
+    fn adjust(&mut self, config: LimitConfig, plan: Arc<Plan>, now: Moment) {
+        let mut probe = pool(&plan, self.past, now);
+        self.opens = now + probe.view(now).quarantine;
+        self.ceiling = probe.ceiling();
+        // What was lent by the rules before may be reported as late as they say.
+        self.memory = self.memory.max(probe.memory());
+        (self.config, self.plan) = (config, plan);
+    }
+}
+
+/// Goes on by `plan`. A pool in quarantine has lent nothing yet: it is made anew, as at a start.
+fn change(kept: &mut Kept, sums: &mut Sums, plan: &Arc<Plan>, past: Past, carry: Carry, now: Moment) {
+    sums.count(&mut kept.counted, kept.pool.view(now));
+    match kept.counted.quarantine.is_zero() {
+        true => kept.pool.change(plan.clone(), carry, now),
+        false => kept.pool = pool(plan, past, now),
+    }
+    sums.count(&mut kept.counted, kept.pool.view(now));
+}

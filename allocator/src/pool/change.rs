@@ -1,0 +1,72 @@
+//! A pool whose limit is changed, topped up or tried on while leases are out. Limits call it; it takes back no lease:
+//! what is out stays charged, to every rule there is then, until it ends.
+
+use super::{Plan, Pool};
+use crate::pacing::Pacer;
+use crate::rules;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Carry, Moment};
+use std::sync::Arc;
+
+impl Pool {
+    /// Goes on by `plan` from `now` on. Each rule takes over the balance of the first one of its kind and period, as
+    /// `carry` says; one that finds none is new, with all that is out charged to it.
+    ///
+    /// A window that overlaps the change, or begins before the leases that were out then have ended, may hold up to the
+    /// larger of both limits; every later one holds the new. A rule that is new, or reset, promises something of
+    /// windows that begin at the change or later: it knows nothing of what was spent before.
+    pub fn change(&mut self, plan: Arc<Plan>, carry: Carry, now: Moment) {
+        self.advance(now);
+        let until = self.ends.last().map_or(self.now, |&(end, _)| end);
+        let out = if mutant::is(Mutant::ChangeForgetsOut) { 0 } else { self.books.outstanding };
+        let mut before = std::mem::take(&mut self.ledgers);
+        for rule in &plan.rules {
+            let goes_on = |ledger: &mut Box<dyn rules::Ledger + Send>| ledger.change(rule, plan.terms, carry);
+            let place = match carry {
+                Carry::Reset => None,
+                Carry::AsIs | Carry::Proportional | Carry::Additive => before.iter_mut().position(goes_on),
+            };
+            self.ledgers.push(match place {
+                Some(place) => before.remove(place),
+                None => {
+                    let mut ledger = rules::ledger(rule, plan.terms, self.now);
+                    ledger.adopt(out, until);
+                    ledger
+                }
+            });
+        }
+        self.term = rules::term(&plan.rules);
+        self.plan = plan;
+        self.pacer = Pacer::Free;
+        self.audit();
+    }
+
+    /// Lets `permits` more be lent, once, beyond what the rules say: in windows for as long as what is spent now counts
+    /// in them, in buckets until they are spent.
+    pub fn top_up(&mut self, permits: u64, now: Moment) {
+        self.advance(now);
+        for ledger in &mut self.ledgers {
+            ledger.top_up(permits);
+        }
+        self.audit();
+    }
+
+    /// Permits that are charged beyond what a rule allows, the most of any.
+    pub(super) fn over(&self) -> u64 {
+        self.ledgers.iter().map(|ledger| ledger.over()).max().unwrap_or(0)
+    }
+
+    /// The same pool again, to see what would become of it.
+    pub(crate) fn copy(&self) -> Pool {
+        Pool {
+            plan: self.plan.clone(),
+            ledgers: self.ledgers.iter().map(|ledger| ledger.boxed()).collect(),
+            lessees: self.lessees.clone(),
+            ends: self.ends.clone(),
+            ..*self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
