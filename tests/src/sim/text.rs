@@ -166,6 +166,7 @@ fn rule(rule: &Rule) -> String {
             rule.capacity(),
             rule.initial()
         ),
+        Rule::Concurrency(rule) => format!("concurrency,{}/{}ns", rule.limit(), nanos(rule.longest())),
     }
 }
 
