@@ -45,10 +45,22 @@ pub(crate) struct RawLimit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) keys_max: Option<Spanned<Count>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) names_max: Option<Spanned<Count>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lessees_max: Option<Spanned<Count>>,
     #[serde(default)]
     pub(super) weights: BTreeMap<String, Spanned<Count>>,
     pub(super) rules: Vec<Spanned<RawRule>>,
+    #[serde(default, rename = "override", skip_serializing_if = "Vec::is_empty")]
+    pub(super) overrides: Vec<RawOverride>,
+}
+
+/// Other rules for one key.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawOverride {
+    pub key: Spanned<String>,
+    pub rules: Vec<Spanned<RawRule>>,
 }
 
 /// One rule. Which of the fields it may have is up to its kind.

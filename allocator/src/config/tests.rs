@@ -14,7 +14,7 @@ fn the_shipped_example_is_understood() {
     let config = Config::parse(EXAMPLE).expect("we ship it");
     assert_eq!(config.terms, Terms::default());
     assert_eq!(config.server.listen.to_string(), LISTEN);
-    let [rest, messages, export, reports] = &config.limits[..] else {
+    let [rest, messages, export, reports, api] = &config.limits[..] else {
         panic!("{} limits", config.limits.len());
     };
     let sliding =
@@ -30,6 +30,9 @@ fn the_shipped_example_is_understood() {
     assert_eq!((export.ease_off, export.keyed), (false, Keyed::Yes { keys_max: KEYS_MAX }));
     let day = Rule::FixedWindow(FixedWindow::try_new(5_000, 86_400 * SECOND).expect("valid"));
     assert_eq!(reports.rules, [day, sliding(100, 60 * SECOND, Duration::ZERO)]);
+    let ten = Rule::TokenBucket(TokenBucket::try_new(10, 10, 2 * SECOND, 10).expect("valid"));
+    assert_eq!(export.overrides[&Key::try_new("acme").expect("valid")], [ten]);
+    assert_eq!((api.name.as_str(), api.name.names()), ("api/*", Names::Many { names_max: NAMES_MAX }));
 }
 
 #[test]
@@ -267,6 +270,14 @@ fn what_comes_later_is_said_to_come_later() {
 fn options_that_make_no_sense_are_refused() {
     option_refused("fallback = \"ajar\"", "limit \"a\": fallback \"ajar\" is none: use \"closed\"");
     option_refused("keys_max = 3", "limit \"a\": keys_max needs keyed = true: this limit has no keys");
+    option_refused(
+        "names_max = 3",
+        "limit \"a\": names_max needs a name that ends in *: this limit has but one name",
+    );
+    refused(
+        "[[limit]]\nname = \"a/*/b\"\nrules = []",
+        "line 2: limit \"a/*/b\": name contains '*', allowed are A-Z a-z 0-9 . _ : / -, and one * at the end",
+    );
     option_refused("lessees_max = 0", "limit \"a\": lessees_max is 0: use a number from 1 on");
     option_refused("keyed = \"yes\"", "limit[0].keyed: invalid type: string \"yes\", expected a boolean");
     option_refused(
@@ -281,4 +292,29 @@ fn options_that_make_no_sense_are_refused() {
         "weights = { \"\" = 2 }",
         "limit \"a\": weights.\"\" is empty: use a node name, or how names begin and a *",
     );
+}
+
+#[test]
+fn overrides_that_make_no_sense_are_refused() {
+    let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }";
+    let of = |key: &str, rules: &str| format!("override = [{{ key = {key:?}, rules = [{rules}] }}]");
+    let keyed = |options: &str, expected: &str| {
+        let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\nkeyed = true\n{options}");
+        refused(&text, &format!("line 5: {expected}"));
+    };
+    option_refused(&of("x", rule), "limit \"a\": override[0] needs keyed = true: this limit has no keys");
+    keyed(&of("", rule), "limit \"a\": override[0].key is empty");
+    keyed(
+        &of("x", ""),
+        "limit \"a\": override[0].rules is empty: say at least one, or the limit would promise nothing",
+    );
+    keyed(
+        &of("x", "{ kind = \"fixed_window\", limit = 1, per = \"10ms\" }"),
+        "limit \"a\": override[0].rules[0].per is 10ms, no lease fits in it: use at least 50ms",
+    );
+    keyed(
+        &format!("override = [{{ key = \"x\", rules = [{rule}] }}, {{ key = \"x\", rules = [{rule}] }}]"),
+        "limit \"a\": override[1].key is \"x\", which is there twice: say once what holds for it",
+    );
+    keyed("override = [{ key = \"x\" }]", "limit[0].override[0]: missing field `rules`");
 }
