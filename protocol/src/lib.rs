@@ -18,7 +18,7 @@
 //!
 //! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`rule`]
 //! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`sizing`] (how much a
-//! demand needs), [`wire`] (all of it as JSON).
+//! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself).
 
 pub mod carry;
 pub mod clock;
@@ -28,6 +28,7 @@ pub mod moment;
 #[doc(hidden)]
 pub mod mutant;
 pub mod names;
+pub mod push;
 pub mod rule;
 pub mod sizing;
 pub mod wire;

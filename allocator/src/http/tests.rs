@@ -1,6 +1,7 @@
 //! Every bad input we could think of, against the routes and a real allocator: the right problem, books
 //! untouched, allocator alive. No sockets: those are in the server's tests.
 
+mod admin;
 mod entries;
 mod looks;
 mod requests;
@@ -21,6 +22,10 @@ rules = [{ kind = "sliding_window", limit = 1000, per = "30s" }]
 name = "export"
 keyed = true
 keys_max = 2000
+rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1h" }]
+
+[[limit]]
+name = "route/*"
 rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1h" }]
 "#;
 

@@ -1,12 +1,12 @@
 //! What an operator does to a limit while it is in use: changes it, tops it up, closes and opens it. The allocator calls
 //! it, with the time as an argument; no lease is taken back.
 
-use super::{Gate, Kept, Keyed, Limit, Past, Plan, Sums, plan, pool};
+use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Sums, plans, pool};
 use crate::config::LimitConfig;
 use crate::pool::{Holder, PoolView};
 use crate::wrong::Wrong;
-use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal};
-use std::collections::VecDeque;
+use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Terms};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub(super) struct TopUps {
 /// What a change does to one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// Whose pool, if the limit is keyed.
-    pub key: Option<Key>,
+    /// Whose pool.
+    pub pool: PoolId,
     /// How it looks before.
     pub before: PoolView,
     /// How it looks right after.
@@ -52,45 +52,45 @@ impl Limit {
         if self.begins_anew(&config) {
             return self.begin_anew(config, now);
         }
-        let plan = plan(&config, self.plan.terms);
+        let plans = Plans::of(&config, self.plan.terms);
         let past = self.past;
-        for kept in self.pools.values_mut() {
-            change(kept, &mut self.sums, &plan, past, carry, now);
+        for (id, kept) in &mut self.pools {
+            change(kept, &mut self.sums, plans.of_pool(id), past, carry, now);
         }
-        self.adjust(config, plan, now);
+        self.adjust(config, plans, now);
     }
 
-    /// What [`Limit::change`] would do to up to `count` pools after the one of `after`. Nothing changes.
+    /// What [`Limit::change`] would do to up to `count` pools from `from` on. Nothing changes.
     pub fn preview(
         &self,
         config: &LimitConfig,
         carry: Carry,
         now: Moment,
-        after: Option<&Key>,
+        from: Bound<PoolId>,
         count: usize,
     ) -> Preview {
-        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(Some(key.clone())));
         let page = self.pools.range((from, Bound::Unbounded)).take(count);
         let begins_anew = self.begins_anew(config);
         let past = if begins_anew { Past::Lost(now) } else { self.past };
-        let plan = plan(config, self.plan.terms);
-        let effects = page.map(|(key, kept)| {
+        let plans = Plans::of(config, self.plan.terms);
+        let effects = page.map(|(id, kept)| {
+            let plan = plans.of_pool(id);
             let (mut sums, mut copy) =
-                (Sums::default(), Kept { pool: kept.pool.copy(), counted: PoolView::default() });
+                (Sums::default(), Kept { name: None, pool: kept.pool.copy(), counted: PoolView::default() });
             let before = copy.pool.view(now);
             sums.count(&mut copy.counted, before);
             match begins_anew {
-                true => copy.pool = pool(&plan, past, now),
-                false => change(&mut copy, &mut sums, &plan, past, carry, now),
+                true => copy.pool = pool(plan, past, now),
+                false => change(&mut copy, &mut sums, plan, past, carry, now),
             }
-            Effect { key: key.clone(), before, after: copy.pool.view(now) }
+            Effect { pool: id.clone(), before, after: copy.pool.view(now) }
         });
         let effects = effects.collect();
-        let begins_anew = begins_anew.then(|| pool(&plan, past, now).view(now).quarantine);
+        let begins_anew = begins_anew.then(|| pool(&plans.plan, past, now).view(now).quarantine);
         Preview { effects, begins_anew }
     }
 
-    /// Lets `permits` more be lent from the pool of `key`, once, see [`crate::pool::Pool::top_up`]. False if that was
+    /// Lets `permits` more be lent from the pool `id`, once, see [`crate::pool::Pool::top_up`]. False if that was
     /// done already under the same `name`.
     ///
     /// # Errors
@@ -98,18 +98,18 @@ impl Limit {
     pub fn top_up(
         &mut self,
         now: Moment,
-        key: Option<Key>,
+        id: PoolId,
         permits: u64,
         name: Option<&str>,
     ) -> Result<bool, Wrong> {
         if name.is_some_and(|name| self.top_ups.names.iter().any(|known| known == name)) {
             return Ok(false);
         }
-        if !self.pools.contains_key(&key) {
-            self.make_room(now)?;
-            self.make(now, key.clone());
+        if !self.pools.contains_key(&id) {
+            self.make_room(now, &id)?;
+            self.make(now, id.clone());
         }
-        self.with_pool(now, &key, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
+        self.with_pool(now, &id, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
         self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
         if let Some(name) = name {
             self.top_ups.names.push_back(name.to_owned());
@@ -132,13 +132,13 @@ impl Limit {
     pub fn refuse(
         &mut self,
         now: Moment,
-        key: &Option<Key>,
+        id: &PoolId,
         holder: Holder,
         seq: u64,
         ask: Ask,
         refusal: Refusal,
     ) -> Result<Answer, Wrong> {
-        let settled = self.with_pool(now, key, |pool| pool.settle_only(now, holder, seq, ask, refusal));
+        let settled = self.with_pool(now, id, |pool| pool.settle_only(now, holder, seq, ask, refusal));
         let answer = settled.unwrap_or(Ok(Answer::Refusal(refusal)))?;
         self.sums.answered.count(&ask, &answer);
         Ok(answer)
@@ -147,9 +147,9 @@ impl Limit {
     /// Whether it cannot be told from a new one: its pools are forgotten, or the only one could be.
     pub(crate) fn is_forgettable(&mut self, now: Moment) -> bool {
         self.quarantine(now).is_zero()
-            && match self.config.keyed {
-                Keyed::No => self.pools.values_mut().all(|kept| kept.pool.is_forgettable(now)),
-                Keyed::Yes { .. } => self.pools.is_empty(),
+            && match self.makes_pools() {
+                false => self.pools.values_mut().all(|kept| kept.pool.is_forgettable(now)),
+                true => self.pools.is_empty(),
             }
     }
 
@@ -164,21 +164,39 @@ impl Limit {
             self.sums.burned += kept.counted.books.outstanding;
             self.sums.drop(kept.counted);
         }
-        self.past = Past::Lost(now);
-        let plan = plan(&config, self.plan.terms);
-        self.adjust(config, plan, now);
-        if self.config.keyed == Keyed::No {
-            self.make(now, None);
+        (self.past, self.names) = (Past::Lost(now), 0);
+        let plans = Plans::of(&config, self.plan.terms);
+        self.adjust(config, plans, now);
+        if !self.makes_pools() {
+            self.make(now, PoolId::default());
         }
     }
 
-    fn adjust(&mut self, config: LimitConfig, plan: Arc<Plan>, now: Moment) {
-        let mut probe = pool(&plan, self.past, now);
+    fn adjust(&mut self, config: LimitConfig, plans: Plans, now: Moment) {
+        let mut probe = pool(&plans.plan, self.past, now);
         self.opens = now + probe.view(now).quarantine;
         self.ceiling = probe.ceiling();
         // What was lent by the rules before may be reported as late as they say.
-        self.memory = self.memory.max(probe.memory());
-        (self.config, self.plan) = (config, plan);
+        let memories = plans.overrides.values().map(|plan| pool(plan, self.past, now).memory());
+        self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
+        (self.config, self.plan, self.overrides) = (config, plans.plan, plans.overrides);
+    }
+}
+
+/// What the pools of a limit are made of.
+struct Plans {
+    plan: Arc<Plan>,
+    overrides: BTreeMap<Key, Arc<Plan>>,
+}
+
+impl Plans {
+    fn of(config: &LimitConfig, terms: Terms) -> Self {
+        let (plan, overrides) = plans(config, terms);
+        Plans { plan, overrides }
+    }
+
+    fn of_pool(&self, id: &PoolId) -> &Arc<Plan> {
+        id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan)
     }
 }
 

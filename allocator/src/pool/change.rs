@@ -19,22 +19,7 @@ impl Pool {
         self.advance(now);
         let until = self.ends.last().map_or(self.now, |&(end, _)| end);
         let out = if mutant::is(Mutant::ChangeForgetsOut) { 0 } else { self.books.outstanding };
-        let mut before = std::mem::take(&mut self.ledgers);
-        for rule in &plan.rules {
-            let goes_on = |ledger: &mut Box<dyn rules::Ledger + Send>| ledger.change(rule, plan.terms, carry);
-            let place = match carry {
-                Carry::Reset => None,
-                Carry::AsIs | Carry::Proportional | Carry::Additive => before.iter_mut().position(goes_on),
-            };
-            self.ledgers.push(match place {
-                Some(place) => before.remove(place),
-                None => {
-                    let mut ledger = rules::ledger(rule, plan.terms, self.now);
-                    ledger.adopt(out, until);
-                    ledger
-                }
-            });
-        }
+        self.ledgers.change(&plan.rules, (plan.terms, self.now), carry, (out, until));
         self.term = rules::term(&plan.rules);
         self.plan = plan;
         self.pacer = Pacer::Free;
@@ -45,22 +30,15 @@ impl Pool {
     /// in them, in buckets until they are spent.
     pub fn top_up(&mut self, permits: u64, now: Moment) {
         self.advance(now);
-        for ledger in &mut self.ledgers {
-            ledger.top_up(permits);
-        }
+        self.ledgers.top_up(permits);
         self.audit();
-    }
-
-    /// Permits that are charged beyond what a rule allows, the most of any.
-    pub(super) fn over(&self) -> u64 {
-        self.ledgers.iter().map(|ledger| ledger.over()).max().unwrap_or(0)
     }
 
     /// The same pool again, to see what would become of it.
     pub(crate) fn copy(&self) -> Pool {
         Pool {
             plan: self.plan.clone(),
-            ledgers: self.ledgers.iter().map(|ledger| ledger.boxed()).collect(),
+            ledgers: self.ledgers.copy(),
             lessees: self.lessees.clone(),
             ends: self.ends.clone(),
             ..*self

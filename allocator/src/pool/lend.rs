@@ -4,7 +4,7 @@
 use super::lessee::Lessee;
 use super::{LesseeId, Pool};
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
-use crate::rules::{Ledger, Pace};
+use crate::rules::Pace;
 use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
@@ -40,7 +40,7 @@ impl Pool {
         if newcomer {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
-        let is_over = self.over() > 0 && !mutant::is(Mutant::OverIsExtended);
+        let is_over = self.ledgers.excess() > 0 && !mutant::is(Mutant::OverIsExtended);
         if term.is_zero() || is_over || self.outlives(id) {
             asker.want = 0;
         }
@@ -63,7 +63,7 @@ impl Pool {
     /// last as long as it takes: each renewal is an exchange, and a surplus of that size hurts nobody.
     fn worth(&self, id: LesseeId, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.lessees[&id].term;
-        let plenty = state == State::Rich && self.available().saturating_mul(2) >= self.ceiling();
+        let plenty = state == State::Rich && self.ledgers.available().saturating_mul(2) >= self.ceiling();
         if !plenty || ask.waiting > 0 {
             return term;
         }
@@ -100,10 +100,7 @@ impl Pool {
 
     fn charge(&mut self, id: LesseeId, permits: u64, term: Duration) {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        for ledger in &mut self.ledgers {
-            debug_assert!(permits <= ledger.available(), "{permits} of {ledger:?}");
-            ledger.charge(permits);
-        }
+        self.ledgers.charge(permits);
         self.pacer.lent(permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
@@ -126,15 +123,15 @@ impl Pool {
 
     /// How long a lease of `term` that is made now may last: zero if none would end in time.
     fn term(&self, term: Duration) -> Duration {
-        let end = self.ledgers.iter().filter_map(|ledger| ledger.lease_end()).min();
-        let fits = end.map_or(Duration::MAX, |end| self.plan.terms.term_until(self.now, end));
+        let fits =
+            self.ledgers.lease_end().map_or(Duration::MAX, |end| self.plan.terms.term_until(self.now, end));
         term.min(fits)
     }
 
     /// Whether the lease of `id` ends after the last instant for which a rule may lend: it was lent before there was
     /// that rule. Its node would spend until then what it is lent now.
     fn outlives(&self, id: LesseeId) -> bool {
-        let end = self.ledgers.iter().filter_map(|ledger| ledger.lease_end()).min();
+        let end = self.ledgers.lease_end();
         let outlives = end.is_some_and(|end| self.lessees[&id].end > end);
         outlives && !mutant::is(Mutant::NewRuleOutlived)
     }
@@ -168,18 +165,10 @@ impl Pool {
 
     /// What can be shared out now, and the pace at which if the pool eases off.
     fn supply(&mut self) -> (Supply, Option<Pace>) {
-        let (left, term) = (self.available(), self.term);
-        let with_arriving = |span| {
-            let by_then = |ledger: &dyn Ledger| ledger.available().saturating_add(ledger.arriving(span));
-            self.ledgers.iter().map(|ledger| by_then(ledger.as_ref())).min().unwrap_or(0)
-        };
+        let (left, term) = (self.ledgers.available(), self.term);
         let low = u128::from(left) * 100 < u128::from(self.ceiling()) * u128::from(LOW_WATER_PERCENT);
-        let pace = if self.plan.ease_off && low {
-            self.ledgers.iter().filter_map(|ledger| ledger.pace()).reduce(Pace::slower)
-        } else {
-            None
-        };
-        let sustained = self.ledgers.iter().map(|ledger| ledger.sustained(term)).min().unwrap_or(0);
+        let pace = if self.plan.ease_off && low { self.ledgers.pace() } else { None };
+        let sustained = self.ledgers.sustained(term);
         let supply = match pace {
             Some(pace) => {
                 let left = self.pacer.lendable(self.now, left, pace, term);
@@ -188,7 +177,7 @@ impl Pool {
                 Supply { left, soon: left, within_term, sustained, term, poll: poll(term) }
             }
             None => {
-                let (soon, within_term) = (with_arriving(poll(term)) - left, with_arriving(term));
+                let (soon, within_term) = (self.ledgers.within(poll(term)) - left, self.ledgers.within(term));
                 self.pacer = Pacer::Free;
                 Supply { left, soon, within_term, sustained, term, poll: poll(term) }
             }
@@ -208,12 +197,8 @@ impl Pool {
 
     /// When every rule can lend `permits`, if nothing is lent or given back meanwhile; `None` if never.
     fn ready_at(&self, permits: u64) -> Option<Moment> {
-        let mut ready = self.now;
-        for ledger in &self.ledgers {
-            let mut ends = self.ends.iter().map(|&(end, id)| (end, self.lessees[&id].outstanding));
-            ready = ready.max(ledger.ready_at(permits, &mut ends)?);
-        }
-        Some(ready)
+        let ends = || self.ends.iter().map(|&(end, id)| (end, self.lessees[&id].outstanding));
+        self.ledgers.ready_at(self.now, permits, ends)
     }
 }
 

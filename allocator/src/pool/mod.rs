@@ -6,6 +6,7 @@
 
 mod books;
 mod change;
+mod ledgers;
 mod lend;
 mod lessee;
 mod plan;
@@ -18,7 +19,8 @@ pub use lessee::LesseeId;
 pub use plan::{AskError, Holder, Plan, PoolView};
 
 use crate::pacing::Pacer;
-use crate::rules::{self, Ledger};
+use crate::rules;
+use ledgers::Ledgers;
 use lessee::Lessee;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
@@ -43,7 +45,7 @@ const REMEMBERED_MIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Pool {
     plan: Arc<Plan>,
-    ledgers: Vec<Box<dyn Ledger + Send>>,
+    ledgers: Ledgers,
     /// How long a lease lasts where nothing clips it.
     term: Duration,
     /// Whom it lent to. Ordered, so that the same asks give the same answers.
@@ -60,11 +62,10 @@ pub struct Pool {
 impl Pool {
     /// A pool with full buckets and empty windows at `now`.
     pub fn new(plan: Arc<Plan>, now: Moment) -> Self {
-        let ledgers = plan.rules.iter().map(|rule| rules::ledger(rule, plan.terms, now)).collect();
         Pool {
             term: rules::term(&plan.rules),
+            ledgers: Ledgers::new(&plan.rules, plan.terms, now),
             plan,
-            ledgers,
             lessees: BTreeMap::new(),
             ends: BTreeSet::new(),
             books: Books::default(),
@@ -83,9 +84,7 @@ impl Pool {
         if mutant::is(Mutant::ForgottenOnRestart) {
             return pool;
         }
-        let asked = if mutant::is(Mutant::NoWindowOnRestart) { 0 } else { pool.ledgers.len() };
-        let opens = pool.ledgers.iter_mut().take(asked).map(|ledger| ledger.forget(quarantined)).max();
-        pool.opens = opens.unwrap_or(quarantined);
+        pool.opens = pool.ledgers.forget(quarantined);
         pool
     }
 
@@ -168,8 +167,8 @@ impl Pool {
     pub fn view(&mut self, now: Moment) -> PoolView {
         self.advance(now);
         PoolView {
-            available: if self.now < self.opens { 0 } else { self.available() },
-            over: self.over(),
+            available: if self.now < self.opens { 0 } else { self.ledgers.available() },
+            over: self.ledgers.excess(),
             books: self.books,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
@@ -185,20 +184,12 @@ impl Pool {
             return self.now >= self.opens && self.books.outstanding == 0;
         }
         // A session that is remembered gets its last grant again for its last ask; from a new pool it would not.
-        self.now >= self.opens
-            && self.lessees.is_empty()
-            && self.ledgers.iter().all(|ledger| ledger.is_fresh())
+        self.now >= self.opens && self.lessees.is_empty() && self.ledgers.is_fresh()
     }
 
     /// The most one call can ever take.
     pub fn ceiling(&self) -> u64 {
         self.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0)
-    }
-
-    /// Permits that every rule can lend now.
-    fn available(&self) -> u64 {
-        let asked = if mutant::is(Mutant::FirstRuleOnly) { 1 } else { self.ledgers.len() };
-        self.ledgers.iter().take(asked).map(|ledger| ledger.available()).min().unwrap_or(0)
     }
 
     /// Lets time pass: leases end in order, and at the end of each the rules stand exactly there.
@@ -211,21 +202,11 @@ impl Pool {
             let lessee = self.lessees.get_mut(&id).expect("every end has its lessee");
             let burned = lessee.burn();
             let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { end };
-            for ledger in &mut self.ledgers {
-                if !mutant::is(Mutant::LazyRefill) {
-                    ledger.advance(end);
-                }
-                match mutant::is(Mutant::EndedIsFree) {
-                    true => ledger.release(burned),
-                    false => ledger.settle(burned, spent_at),
-                }
-            }
+            self.ledgers.burn(burned, end, spent_at);
             self.books.outstanding -= burned;
             self.books.burned += burned;
         }
-        for ledger in &mut self.ledgers {
-            ledger.advance(self.now);
-        }
+        self.ledgers.advance(self.now);
     }
 
     /// The answer that `seq` was given before, with what is left of its term.
@@ -281,12 +262,10 @@ impl Pool {
             self.ends.remove(&(lessee.end, id));
         }
         let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { self.now };
-        for ledger in &mut self.ledgers {
-            ledger.settle(settlement.spent, spent_at);
-            ledger.release(settlement.returned);
-            for credit in &settlement.credits {
-                ledger.credit(credit.permits, credit.at);
-            }
+        self.ledgers.settle(settlement.spent, spent_at);
+        self.ledgers.release(settlement.returned);
+        for credit in &settlement.credits {
+            self.ledgers.credit(credit.permits, credit.at);
         }
         self.books.outstanding -= settlement.spent + settlement.returned;
         self.books.burned -= settlement.spent_late + settlement.credited;
@@ -318,8 +297,7 @@ impl Pool {
 
     /// How long a session is worth remembering: until no rule counts its burned permits any more.
     pub fn memory(&self) -> Duration {
-        let memories = self.ledgers.iter().map(|ledger| ledger.memory());
-        memories.max().unwrap_or_default().max(self.active()).max(REMEMBERED_MIN)
+        self.ledgers.memory().max(self.active()).max(REMEMBERED_MIN)
     }
 
     /// Forgets sessions with nothing live that have said nothing for `memory`. A late copy of an old ask is then
@@ -337,10 +315,7 @@ impl Pool {
             self.books.outstanding,
             self.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>()
         );
-        for ledger in &self.ledgers {
-            debug_assert!(ledger.is_sound(), "{ledger:?}");
-            debug_assert_eq!(ledger.outstanding(), self.books.outstanding, "{ledger:?}");
-        }
+        self.ledgers.audit(self.books.outstanding);
         debug_assert_eq!(
             self.ends.len(),
             self.lessees.values().filter(|lessee| lessee.outstanding > 0).count()

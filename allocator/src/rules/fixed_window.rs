@@ -168,7 +168,7 @@ impl Ledger for FixedLedger {
         self.extra = self.extra.saturating_add(permits);
     }
 
-    fn over(&self) -> u64 {
+    fn excess(&self) -> u64 {
         self.charged.saturating_sub(self.allowed())
     }
 

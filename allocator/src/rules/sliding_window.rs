@@ -34,6 +34,8 @@ pub struct SlidingLedger {
     limit: u64,
     /// W in nanoseconds, as the contract says it.
     per: u64,
+    /// Whether it counts calls in flight, each for as long as one may take.
+    is_of_calls: bool,
     /// W' in nanoseconds.
     window: u64,
     /// Length of a sub-window in nanoseconds, at least 1.
@@ -61,10 +63,17 @@ impl SlidingLedger {
     /// An empty window at `now`.
     pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
         let margin = if mutant::is(Mutant::MarginIgnored) { Duration::ZERO } else { rule.margin() };
-        let window = nanos(terms.stretched(rule.per() + margin));
+        let ledger = Self::over(rule.limit(), rule.per() + margin, terms, now);
+        SlidingLedger { per: nanos(rule.per()), is_of_calls: false, ..ledger }
+    }
+
+    /// An empty window of length `per` at `now`.
+    pub fn over(limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
+        let window = nanos(terms.stretched(per));
         SlidingLedger {
-            limit: rule.limit(),
-            per: nanos(rule.per()),
+            limit,
+            per: nanos(per),
+            is_of_calls: true,
             window,
             width: (window / SUB_WINDOWS).max(1),
             now,
@@ -201,12 +210,19 @@ impl Ledger for SlidingLedger {
     }
 
     fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
-        let Rule::SlidingWindow(rule) = rule else { return false };
-        let is_same = nanos(rule.per()) == self.per;
-        if is_same {
-            self.goes_on_by(rule, terms, carry);
+        match rule {
+            Rule::SlidingWindow(rule) if !self.is_of_calls && nanos(rule.per()) == self.per => {
+                self.goes_on_by(rule, terms, carry);
+            }
+            // What is in flight is in flight, however a balance is carried over.
+            Rule::Concurrency(rule) if self.is_of_calls && nanos(rule.longest()) == self.per => {
+                self.limit = rule.limit();
+            }
+            Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::Concurrency(_) => {
+                return false;
+            }
         }
-        is_same
+        true
     }
 
     fn adopt(&mut self, permits: u64, _until: Moment) {
@@ -214,10 +230,13 @@ impl Ledger for SlidingLedger {
     }
 
     fn top_up(&mut self, permits: u64) {
-        self.allow_more(permits);
+        // Calls in flight come back by themselves.
+        if !self.is_of_calls {
+            self.allow_more(permits);
+        }
     }
 
-    fn over(&self) -> u64 {
+    fn excess(&self) -> u64 {
         (self.outstanding + self.settled_sum).saturating_sub(self.allowed())
     }
 

@@ -224,7 +224,7 @@ impl Ledger for BucketLedger {
         }
     }
 
-    fn over(&self) -> u64 {
+    fn excess(&self) -> u64 {
         self.outstanding.saturating_sub(self.capacity.saturating_add(self.surplus))
     }
 

@@ -142,7 +142,7 @@ mod tests {
         for carry in [Carry::AsIs, Carry::Additive] {
             let mut less = ledger();
             assert!(less.change(&rule(3, 0), terms(), carry));
-            assert!(less.over() == 4 && less.is_sound());
+            assert!(less.excess() == 4 && less.is_sound());
             assert_eq!([512, 612].map(|nanos| available_at(&less, nanos)), [0, 2], "3 − 3, then 3 − 1");
             let mut more = ledger();
             assert!(more.change(&rule(30, 0), terms(), carry));

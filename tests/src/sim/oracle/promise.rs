@@ -13,6 +13,8 @@ pub(super) enum Promise {
     Sliding {
         limit: u64,
         margin: u64,
+        /// Whether it stands for calls in flight.
+        is_of_calls: bool,
         slack: Slack,
         spends: Window,
         vendor: Window,
@@ -39,17 +41,10 @@ impl Promise {
     pub(super) fn new(rule: &Rule, less: u64) -> Self {
         match rule {
             Rule::SlidingWindow(rule) => {
-                let window = Window { per: nanos(rule.per()), spends: VecDeque::new(), used: 0 };
-                let (spends, vendor) = (window.clone(), window);
-                Promise::Sliding {
-                    limit: rule.limit() - less,
-                    margin: nanos(rule.margin()),
-                    slack: Slack::default(),
-                    spends,
-                    vendor,
-                    on_the_way: BinaryHeap::new(),
-                }
+                Promise::window(rule.limit() - less, nanos(rule.per()), nanos(rule.margin()), false)
             }
+            // Every call takes as long as it may.
+            Rule::Concurrency(rule) => Promise::window(rule.limit() - less, nanos(rule.longest()), 0, true),
             Rule::FixedWindow(rule) => Promise::Fixed {
                 limit: rule.limit() - less,
                 slack: Slack::default(),
@@ -94,7 +89,7 @@ impl Promise {
         self.room(now);
         match (self, rule) {
             (
-                Promise::Sliding { limit, margin, slack, spends, vendor, on_the_way },
+                Promise::Sliding { limit, margin, is_of_calls: false, slack, spends, vendor, on_the_way },
                 Rule::SlidingWindow(rule),
             ) if spends.per == nanos(rule.per()) => {
                 *margin = nanos(rule.margin()).max(*margin);
@@ -103,6 +98,13 @@ impl Promise {
                 let coming = on_the_way.iter().map(|Reverse((_, permits))| permits).sum::<u64>();
                 let used = spends.used.max(vendor.used + coming);
                 slack.carries(until, used, out, (*limit, rule.limit()), carry);
+                *limit = rule.limit();
+            }
+            (Promise::Sliding { limit, is_of_calls: true, slack, spends, .. }, Rule::Concurrency(rule))
+                if spends.per == nanos(rule.longest()) =>
+            {
+                let until = until.real + spends.per;
+                slack.carries(until, spends.used, out, (*limit, rule.limit()), Carry::AsIs);
                 *limit = rule.limit();
             }
             (Promise::Fixed { limit, slack, per, used, .. }, Rule::FixedWindow(rule))
@@ -135,6 +137,8 @@ impl Promise {
     pub(super) fn allows(&mut self, now: Instant, permits: u64, drift_ppm: u128) {
         self.room(now);
         match self {
+            // Calls in flight come back by themselves.
+            Promise::Sliding { is_of_calls: true, .. } => {}
             Promise::Sliding { margin, slack, spends, .. } => {
                 // As long as a spend is charged, on a clock that runs slow, and then until it has left the window.
                 let charged =
@@ -149,6 +153,14 @@ impl Promise {
             }
             Promise::Bucket { per, level, .. } => *level += u128::from(permits) * *per,
         }
+    }
+
+    fn window(limit: u64, per: u64, margin: u64, is_of_calls: bool) -> Self {
+        let window = Window { per, spends: VecDeque::new(), used: 0 };
+        let (spends, vendor) = (window.clone(), window);
+        let slack = Slack::default();
+        let on_the_way = BinaryHeap::new();
+        Promise::Sliding { limit, margin, is_of_calls, slack, spends, vendor, on_the_way }
     }
 
     /// The invariant that is broken by one permit too many.

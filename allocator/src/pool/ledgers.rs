@@ -1,0 +1,176 @@
+//! All rules of one limit as one: a permit is charged to every one of them, or to none. Pools keep one of these;
+//! it knows nothing of lessees, and never lends what one of its rules cannot.
+
+use crate::rules::{self, Ledger, Pace};
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Carry, Moment, Rule, Terms};
+use std::time::Duration;
+
+/// The ledgers of a pool, one for each rule.
+#[derive(Debug)]
+pub(super) struct Ledgers(Vec<Box<dyn Ledger + Send>>);
+
+impl Ledgers {
+    /// Full buckets and empty windows at `now`.
+    pub(super) fn new(rules: &[Rule], terms: Terms, now: Moment) -> Self {
+        Ledgers(rules.iter().map(|rule| rules::ledger(rule, terms, now)).collect())
+    }
+
+    /// When they may lend again, if they may have forgotten what was lent before `quarantined`.
+    pub(super) fn forget(&mut self, quarantined: Moment) -> Moment {
+        let asked = if mutant::is(Mutant::NoWindowOnRestart) { 0 } else { self.0.len() };
+        let opens = self.0.iter_mut().take(asked).map(|ledger| ledger.forget(quarantined)).max();
+        opens.unwrap_or(quarantined)
+    }
+
+    /// Lets time pass up to `now`; between lease ends only, see [`Ledgers::burn`].
+    pub(super) fn advance(&mut self, now: Moment) {
+        for ledger in &mut self.0 {
+            ledger.advance(now);
+        }
+    }
+
+    /// A lease with `permits` ended without a word at `end`: they were spent at `spent_at` at the latest.
+    pub(super) fn burn(&mut self, permits: u64, end: Moment, spent_at: Moment) {
+        for ledger in &mut self.0 {
+            if !mutant::is(Mutant::LazyRefill) {
+                ledger.advance(end);
+            }
+            match mutant::is(Mutant::EndedIsFree) {
+                true => ledger.release(permits),
+                false => ledger.settle(permits, spent_at),
+            }
+        }
+    }
+
+    /// Permits that every rule can lend now.
+    pub(super) fn available(&self) -> u64 {
+        let asked = if mutant::is(Mutant::FirstRuleOnly) { 1 } else { self.0.len() };
+        self.0.iter().take(asked).map(|ledger| ledger.available()).min().unwrap_or(0)
+    }
+
+    /// Lends `permits`, at most what is available.
+    pub(super) fn charge(&mut self, permits: u64) {
+        for ledger in &mut self.0 {
+            debug_assert!(permits <= ledger.available(), "{permits} of {ledger:?}");
+            ledger.charge(permits);
+        }
+    }
+
+    /// `permits` that were lent were spent, at `at` at the latest.
+    pub(super) fn settle(&mut self, permits: u64, at: Moment) {
+        for ledger in &mut self.0 {
+            ledger.settle(permits, at);
+        }
+    }
+
+    /// `permits` that were lent came back unspent.
+    pub(super) fn release(&mut self, permits: u64) {
+        for ledger in &mut self.0 {
+            ledger.release(permits);
+        }
+    }
+
+    /// `permits` that burned at `at` prove unspent after all.
+    pub(super) fn credit(&mut self, permits: u64, at: Moment) {
+        for ledger in &mut self.0 {
+            ledger.credit(permits, at);
+        }
+    }
+
+    /// When `permits` can be lent if nothing is lent or given back meanwhile and all leases burn, whose `ends` come
+    /// with the permits that are out on each, soonest first; `None` if never.
+    pub(super) fn ready_at<Ends: Iterator<Item = (Moment, u64)>>(
+        &self,
+        now: Moment,
+        permits: u64,
+        ends: impl Fn() -> Ends,
+    ) -> Option<Moment> {
+        let ready = self.0.iter().map(|ledger| ledger.ready_at(permits, &mut ends()));
+        ready.reduce(|a, b| Some(a?.max(b?))).unwrap_or(Some(now)).map(|ready| ready.max(now))
+    }
+
+    /// Permits that every rule can lend within `span`: what is left, and what comes back by itself.
+    pub(super) fn within(&self, span: Duration) -> u64 {
+        let by_then = |ledger: &dyn Ledger| ledger.available().saturating_add(ledger.arriving(span));
+        self.0.iter().map(|ledger| by_then(ledger.as_ref())).min().unwrap_or(0)
+    }
+
+    /// Permits that they lend in `span` on average for as long as all are wanted.
+    pub(super) fn sustained(&self, span: Duration) -> u64 {
+        self.0.iter().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)
+    }
+
+    /// The rate at which what is left lasts, where a rule eases off.
+    pub(super) fn pace(&self) -> Option<Pace> {
+        self.0.iter().filter_map(|ledger| ledger.pace()).reduce(Pace::slower)
+    }
+
+    /// The instant that no lease may outlive.
+    pub(super) fn lease_end(&self) -> Option<Moment> {
+        self.0.iter().filter_map(|ledger| ledger.lease_end()).min()
+    }
+
+    /// Whether none can be told from a new one.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.0.iter().all(|ledger| ledger.is_fresh())
+    }
+
+    /// How long after its settlement a permit may still matter.
+    pub(super) fn memory(&self) -> Duration {
+        self.0.iter().map(|ledger| ledger.memory()).max().unwrap_or_default()
+    }
+
+    /// Goes on by `rules`, each of which takes over the balance of the first one of its kind and period as `carry` says.
+    /// One that finds none is new, with the `out` permits charged to it whose leases end at `until`.
+    pub(super) fn change(
+        &mut self,
+        rules: &[Rule],
+        (terms, now): (Terms, Moment),
+        carry: Carry,
+        (out, until): (u64, Moment),
+    ) {
+        let mut before = std::mem::take(&mut self.0);
+        for rule in rules {
+            let place = match carry {
+                Carry::Reset => None,
+                Carry::AsIs | Carry::Proportional | Carry::Additive => {
+                    before.iter_mut().position(|ledger| ledger.change(rule, terms, carry))
+                }
+            };
+            self.0.push(match place {
+                Some(place) => before.remove(place),
+                None => {
+                    let mut ledger = rules::ledger(rule, terms, now);
+                    ledger.adopt(out, until);
+                    ledger
+                }
+            });
+        }
+    }
+
+    /// Lets `permits` more be lent, once.
+    pub(super) fn top_up(&mut self, permits: u64) {
+        for ledger in &mut self.0 {
+            ledger.top_up(permits);
+        }
+    }
+
+    /// Permits that are charged beyond what a rule allows, the most of any.
+    pub(super) fn excess(&self) -> u64 {
+        self.0.iter().map(|ledger| ledger.excess()).max().unwrap_or(0)
+    }
+
+    /// The same books again.
+    pub(super) fn copy(&self) -> Ledgers {
+        Ledgers(self.0.iter().map(|ledger| ledger.boxed()).collect())
+    }
+
+    /// Every rule is within its limit and knows of all that is `outstanding`, or there is a bug here.
+    pub(super) fn audit(&self, outstanding: u64) {
+        for ledger in &self.0 {
+            debug_assert!(ledger.is_sound(), "{ledger:?}");
+            debug_assert_eq!(ledger.outstanding(), outstanding, "{ledger:?}");
+        }
+    }
+}
