@@ -165,13 +165,20 @@ impl Check<'_> {
         let rules = raw.iter().enumerate().map(|(index, raw)| {
             rule(raw.get_ref()).map_err(|problem| self.wrong(raw, format!("rules[{index}].{problem}")))
         });
-        rules.collect()
+        let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
+        let is_paced = |(_, rule): &(usize, &Rule)| matches!(rule, Rule::LeakyBucket(_));
+        if let Some((second, _)) = rules.iter().enumerate().filter(is_paced).nth(1) {
+            let problem =
+                "is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket";
+            return Err(self.wrong(&raw[second], format!("rules[{second}] {problem}")));
+        }
+        Ok(rules)
     }
 }
 
 fn is_window(rule: &Rule) -> bool {
     match rule {
         Rule::SlidingWindow(_) | Rule::FixedWindow(_) => true,
-        Rule::TokenBucket(_) => false,
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) => false,
     }
 }

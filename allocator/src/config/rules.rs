@@ -2,11 +2,11 @@
 
 use super::raw::{Count, RawRule, Timespan};
 use lessor_protocol::Rule;
-use lessor_protocol::rule::{FixedWindow, RuleError, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{FixedWindow, LeakyBucket, RuleError, SlidingWindow, TokenBucket};
 use std::time::Duration;
 
 /// Kinds of rules that the design has and this version has not.
-const KINDS_LATER: [&str; 3] = ["concurrency", "leaky_bucket", "sliding_log"];
+const KINDS_LATER: [&str; 2] = ["concurrency", "sliding_log"];
 
 /// The rule, or what is wrong with it, beginning with the field.
 pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
@@ -31,10 +31,16 @@ pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
             let rule = TokenBucket::try_new(capacity, count(raw, "refill", raw.refill)?, per(raw)?, initial);
             rule.map(Rule::TokenBucket).map_err(said)
         }
+        "leaky_bucket" => {
+            only(raw, &["burst", "refill", "per"])?;
+            let burst = raw.burst.map_or(LeakyBucket::BURST, |burst| burst.0);
+            let rule = LeakyBucket::try_new(burst, count(raw, "refill", raw.refill)?, per(raw)?);
+            rule.map(Rule::LeakyBucket).map_err(said)
+        }
         other => {
             let later =
                 if KINDS_LATER.contains(&other) { ", which is not available in this version" } else { "" };
-            let kinds = "\"sliding_window\", \"fixed_window\" or \"token_bucket\"";
+            let kinds = "\"sliding_window\", \"fixed_window\", \"token_bucket\" or \"leaky_bucket\"";
             Err(format!("kind is {other:?}{later}: use {kinds}"))
         }
     }
@@ -60,6 +66,7 @@ fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
         ("capacity", raw.capacity.is_some()),
         ("refill", raw.refill.is_some()),
         ("initial", raw.initial.is_some()),
+        ("burst", raw.burst.is_some()),
     ];
     let stray = given.iter().find(|(name, given)| *given && !takes.contains(name));
     match stray {

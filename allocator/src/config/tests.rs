@@ -204,29 +204,30 @@ fn rules_that_promise_nothing_sensible_are_refused() {
     );
     rule_refused(
         "kind = \"sliding_widow\"",
-        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\" or \"token_bucket\"",
+        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"leaky_bucket\"",
     );
     rule_refused("limit = 1", "limit[0].rules[0]: missing field `kind`");
+    rule_refused(
+        "kind = \"leaky_bucket\", per = \"100ms\"",
+        "limit \"a\": rules[0].refill is missing: a leaky_bucket needs it, for example refill = 100",
+    );
+    rule_refused(
+        "kind = \"leaky_bucket\", refill = 1, per = \"1s\" }, { kind = \"leaky_bucket\", refill = 9, per = \"1m\"",
+        "limit \"a\": rules[1] is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket",
+    );
 }
 
 /// The design knows more than this version. Whoever reads it is told the difference.
 #[test]
 fn what_comes_later_is_said_to_come_later() {
-    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\" or \"token_bucket\"";
-    for kind in ["sliding_log", "leaky_bucket", "concurrency"] {
+    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"leaky_bucket\"";
+    for kind in ["sliding_log", "concurrency"] {
         rule_refused(
             &format!("kind = \"{kind}\", limit = 1"),
             &format!("limit \"a\": rules[0].kind is \"{kind}\", {USE}"),
         );
     }
-    for option in [
-        "calendar = \"month\"",
-        "anchor_day = 5",
-        "warm_up = {}",
-        "debt = 3",
-        "longest = \"2m\"",
-        "burst = 1",
-    ] {
+    for option in ["calendar = \"month\"", "anchor_day = 5", "warm_up = {}", "debt = 3", "longest = \"2m\""] {
         let name = option.split(" = ").next().unwrap_or_default();
         rule_refused(
             &format!("kind = \"x\", {option}"),

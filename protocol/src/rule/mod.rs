@@ -2,10 +2,12 @@
 //! A rule holds numbers that were checked; it counts nothing and knows no time.
 
 mod fixed_window;
+mod leaky_bucket;
 mod sliding_window;
 mod token_bucket;
 
 pub use fixed_window::FixedWindow;
+pub use leaky_bucket::LeakyBucket;
 pub use sliding_window::SlidingWindow;
 pub use token_bucket::TokenBucket;
 
@@ -21,6 +23,8 @@ pub enum Rule {
     FixedWindow(FixedWindow),
     /// At most C + r·T in any interval of length T.
     TokenBucket(TokenBucket),
+    /// At most b + r·T in any interval of length T, evenly spaced.
+    LeakyBucket(LeakyBucket),
 }
 
 impl Rule {
@@ -30,6 +34,8 @@ impl Rule {
             Rule::SlidingWindow(rule) => rule.limit(),
             Rule::FixedWindow(rule) => rule.limit(),
             Rule::TokenBucket(rule) => rule.capacity(),
+            Rule::LeakyBucket(rule) if rule.refill() == 0 => 0,
+            Rule::LeakyBucket(rule) => rule.burst(),
         }
     }
 
@@ -39,6 +45,7 @@ impl Rule {
             Rule::SlidingWindow(_) => "sliding_window",
             Rule::FixedWindow(_) => "fixed_window",
             Rule::TokenBucket(_) => "token_bucket",
+            Rule::LeakyBucket(_) => "leaky_bucket",
         }
     }
 }
@@ -84,6 +91,17 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!(SlidingWindow::try_new(0, second, Duration::ZERO).is_ok());
         assert!(TokenBucket::try_new(0, 0, second, 0).is_ok());
+        let still = LeakyBucket::try_new(5, 0, second).expect("legal");
+        assert_eq!((still.interval(), Rule::LeakyBucket(still).ceiling()), (None, 0));
+    }
+
+    #[test]
+    fn an_interval_is_never_shorter_than_the_contract_says() {
+        let second = Duration::from_secs(1);
+        let third = LeakyBucket::try_new(1, 3, second).expect("legal");
+        assert_eq!(third.interval(), Some(Duration::from_nanos(333_333_334)));
+        let tenth = LeakyBucket::try_new(1, 10, second).expect("legal");
+        assert_eq!(tenth.interval(), Some(Duration::from_millis(100)));
     }
 
     #[test]
@@ -98,6 +116,8 @@ mod tests {
         assert!(error.expect_err("no period").starts_with("per is zero"));
         let error = TokenBucket::try_new(1, 1, second, 2).map_err(text);
         assert!(error.expect_err("overfull").starts_with("initial is 2, more than the bucket holds"));
+        let error = LeakyBucket::try_new(1, 1, 200 * 86_400 * second).map_err(text);
+        assert!(error.expect_err("too slow").ends_with("is less than one in 104 days"));
         let error = FixedWindow::try_new(1, Duration::from_millis(49)).map_err(text);
         assert!(error.expect_err("too short").starts_with("per is 49ms, no lease fits"));
     }
