@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(breach(&bucket, &spends(&[0, 0, 100, 200])), None);
         assert!(breach(&bucket, &spends(&[0, 0, 99])).is_some());
         let leaky = Rule::LeakyBucket(LeakyBucket::try_new(1, 3, per).expect("valid"));
-        assert_eq!(breach(&leaky, &spends(&[0, 34, 67, 101])), None);
+        assert_eq!(breach(&leaky, &spends(&[0, 34, 68, 102])), None);
         assert!(breach(&leaky, &spends(&[0, 33])).is_some());
         let fixed = Rule::FixedWindow(FixedWindow::try_new(2, Duration::from_millis(100)).expect("valid"));
         let ms = 1_000_000;
