@@ -218,7 +218,11 @@ impl Ledger for SlidingLedger {
             Rule::Concurrency(rule) if self.is_of_calls && nanos(rule.longest()) == self.per => {
                 self.limit = rule.limit();
             }
-            Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::Concurrency(_) => {
+            Rule::SlidingWindow(_)
+            | Rule::FixedWindow(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => {
                 return false;
             }
         }

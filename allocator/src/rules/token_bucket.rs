@@ -8,7 +8,7 @@
 use super::{Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::TokenBucket;
+use lessor_protocol::rule::{LeakyBucket, TokenBucket};
 use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct BucketLedger {
     /// What was minted since the last whole permit, in 1/`per` of a permit. Zero while the bucket is full.
     fraction: u128,
     outstanding: u64,
+    /// Whether it keeps a steady flow.
+    is_steady: bool,
     /// By how much level and outstanding may exceed the capacity, since it was topped up.
     surplus: u64,
 }
@@ -42,8 +44,15 @@ impl BucketLedger {
             level: rule.initial(),
             fraction: 0,
             outstanding: 0,
+            is_steady: false,
             surplus: 0,
         }
+    }
+
+    /// The same for a steady flow: a bucket of its burst, full at `now`. One permit out of a bucket of one is also the
+    /// only one that can be spent, and the next is minted an interval later.
+    pub fn steady(rule: &LeakyBucket, terms: Terms, now: Moment) -> Self {
+        BucketLedger { is_steady: true, ..BucketLedger::new(&bucket_of(rule), terms, now) }
     }
 
     /// What the bucket still has room for.
@@ -189,7 +198,15 @@ impl Ledger for BucketLedger {
     }
 
     fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
-        let Rule::TokenBucket(rule) = rule else { return false };
+        let rule = match rule {
+            Rule::TokenBucket(rule) if !self.is_steady => *rule,
+            Rule::LeakyBucket(rule) if self.is_steady => bucket_of(rule),
+            Rule::SlidingWindow(_)
+            | Rule::FixedWindow(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => return false,
+        };
         let per = nanos(terms.stretched(rule.per())).max(1);
         if per != self.per {
             return false;
@@ -236,6 +253,13 @@ impl Ledger for BucketLedger {
         let most = self.capacity.saturating_add(self.surplus);
         (self.level == 0 || self.level + self.outstanding <= most) && self.fraction < u128::from(self.per)
     }
+}
+
+/// The bucket of a steady flow: full at first, and empty for ever if it never refills.
+fn bucket_of(rule: &LeakyBucket) -> TokenBucket {
+    let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
+    let bucket = TokenBucket::try_new(burst, rule.refill(), rule.per(), burst);
+    bucket.expect("numbers that were checked")
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::sim::{MILLI, SECOND};
 use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use lessor_protocol::{Carry, Rule, Terms};
 use std::time::Duration;
 
@@ -101,6 +101,10 @@ fn resized(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
         }
         Rule::FixedWindow(rule) => {
             FixedWindow::try_new(part(rule.limit()), rule.per()).map(Rule::FixedWindow)
+        }
+        Rule::LeakyBucket(rule) => {
+            let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
+            LeakyBucket::try_new(part(rule.burst()), refill, rule.per()).map(Rule::LeakyBucket)
         }
         Rule::Concurrency(rule) => {
             Concurrency::try_new(part(rule.limit()), rule.longest()).map(Rule::Concurrency)

@@ -29,6 +29,7 @@ pub(super) enum Promise {
     },
     /// A single central bucket, in parts of a permit: `per` to one.
     Bucket {
+        name: &'static str,
         capacity: u128,
         refill: u128,
         per: u128,
@@ -55,7 +56,14 @@ impl Promise {
             Rule::TokenBucket(rule) => {
                 let per = u128::from(nanos(rule.per()));
                 let capacity = u128::from(rule.capacity() - less) * per;
-                Promise::Bucket { capacity, refill: rule.refill().into(), per, level: capacity, real: 0 }
+                let refill = rule.refill().into();
+                Promise::Bucket { name: "S3", capacity, refill, per, level: capacity, real: 0 }
+            }
+            Rule::LeakyBucket(rule) => {
+                let per = u128::from(nanos(rule.per()));
+                let capacity = u128::from(rule.burst() - less) * per;
+                let refill = rule.refill().into();
+                Promise::Bucket { name: "S4", capacity, refill, per, level: capacity, real: 0 }
             }
         }
     }
@@ -114,10 +122,11 @@ impl Promise {
                 slack.carries(until, *used, out, (*limit, rule.limit()), carry);
                 *limit = rule.limit();
             }
-            (Promise::Bucket { capacity, refill, per, level, .. }, Rule::TokenBucket(rule))
-                if *per == u128::from(nanos(rule.per())) =>
+            (Promise::Bucket { name, capacity, refill, per, level, .. }, rule)
+                if bucket(rule).is_some_and(|(kind, _, _, every)| kind == *name && every == *per) =>
             {
-                let to = u128::from(rule.capacity()) * *per;
+                let Some((_, permits, gained, _)) = bucket(rule) else { return false };
+                let to = permits * *per;
                 *level = match carry {
                     Carry::Proportional if to > *capacity && *capacity > 0 => {
                         (*level / *per + 1) * to.div_ceil(*capacity / *per)
@@ -126,7 +135,7 @@ impl Promise {
                     Carry::AsIs | Carry::Proportional | Carry::Additive | Carry::Reset => *level,
                 };
                 *level = (*level).min(to.max(u128::from(out) * *per));
-                (*capacity, *refill) = (to, rule.refill().into());
+                (*capacity, *refill) = (to, gained);
             }
             _ => return false,
         }
@@ -168,7 +177,7 @@ impl Promise {
         match self {
             Promise::Sliding { .. } => "S1",
             Promise::Fixed { .. } => "S2",
-            Promise::Bucket { .. } => "S3",
+            Promise::Bucket { name, .. } => name,
         }
     }
 
@@ -212,7 +221,7 @@ impl Promise {
                 }
                 slack.allows(now.allocator.as_nanos(), *limit).saturating_sub(*used)
             }
-            Promise::Bucket { capacity, refill, per, level, real } => {
+            Promise::Bucket { capacity, refill, per, level, real, .. } => {
                 // What it was topped up with stays, and so does what was out when it was made smaller.
                 let full = (*level).max(*capacity);
                 *level = (*level + u128::from(now.real - *real) * *refill).min(full);
@@ -220,6 +229,19 @@ impl Promise {
                 u64::try_from(*level / *per).unwrap_or(u64::MAX)
             }
         }
+    }
+}
+
+/// Of a rule that is a bucket: its name here, what it holds and gains, and in how many nanoseconds.
+fn bucket(rule: &Rule) -> Option<(&'static str, u128, u128, u128)> {
+    match rule {
+        Rule::TokenBucket(rule) => {
+            Some(("S3", rule.capacity().into(), rule.refill().into(), nanos(rule.per()).into()))
+        }
+        Rule::LeakyBucket(rule) => {
+            Some(("S4", rule.burst().into(), rule.refill().into(), nanos(rule.per()).into()))
+        }
+        Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => None,
     }
 }
 
