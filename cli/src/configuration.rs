@@ -9,8 +9,23 @@ use std::path::Path;
 /// # Errors
 /// If the file cannot be read, or does not hold a configuration: names file, key and value.
 pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
+    parse(file, &text(file)?)
+}
+
+/// What `file` holds.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn text(file: &Path) -> Result<String, Failure> {
     let name = file.display();
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))?;
-    Config::parse(&text).map_err(|error| Failure::Input(format!("{name}: {error}")))
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))
+}
+
+/// The configuration that `text`, of `file`, is.
+///
+/// # Errors
+/// If it is none: names file, key and value.
+pub(crate) fn parse(file: &Path, text: &str) -> Result<Config, Failure> {
+    Config::parse(text).map_err(|error| Failure::Input(format!("{}: {error}", file.display())))
 }

@@ -5,9 +5,11 @@ mod check;
 mod configuration;
 mod demo;
 mod failure;
+mod limits;
 mod logging;
 mod serve;
 mod stop;
+mod watch;
 
 use args::{Cli, Command};
 use clap::Parser as _;
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Limits(args) => limits::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::DemoNode => demo::run_node(),
     };

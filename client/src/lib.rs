@@ -24,7 +24,8 @@
 //!
 //! In reading order: `slot` (the atomic word that is spent from), `demand` and `refill` (pure: when to ask for how
 //! much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit` and `all` (what callers use),
-//! `refiller`, `timing`, `dispute`, `backoff` and `transport` (the background task), `shared` and `client` (who owns
+//! `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
+//! tasks), `shared` and `client` (who owns
 //! it all).
 
 mod all;
@@ -34,6 +35,7 @@ pub mod demand;
 pub mod dispute;
 mod limit;
 mod line;
+mod listener;
 mod local_pool;
 pub mod refill;
 mod refiller;

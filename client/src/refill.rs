@@ -7,6 +7,7 @@
 
 use crate::demand::Demand;
 use crate::slot::Slot;
+use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
@@ -42,6 +43,9 @@ const SILENT_CALLS: u128 = 7;
 /// lease that holds it may last for twice as long where most of a pool is there; at its renewal the permit goes back.
 const SPARE_FOR: Duration = Duration::from_secs(1);
 
+/// What is heard of a limit is acted on this often at most: a stream of nonsense makes ten asks a second, and no more.
+const HEAR_EVERY: Duration = Duration::from_millis(100);
+
 /// Term to reckon with until the allocator has told one.
 const TERM_UNTOLD: Duration = Duration::from_millis(500);
 
@@ -74,6 +78,9 @@ pub struct Refill {
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
     phase: Phase,
+    /// Whether something was heard since the last ask, and when anything last was acted on.
+    heard: Option<Moment>,
+    acted: Moment,
 }
 
 /// How far things have come with the allocator.
@@ -124,6 +131,8 @@ impl Refill {
             fresh_from: Moment::ORIGIN,
             asked: None,
             phase: Phase::New { eager },
+            heard: None,
+            acted: Moment::ORIGIN,
         }
     }
 
@@ -144,6 +153,11 @@ impl Refill {
     }
 
     fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+        let unheard = self.due_unheard(slot, seen, now, rtt);
+        self.heard.map_or(unheard, |heard| heard.max(now).min(unheard))
+    }
+
+    fn due_unheard(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let margin = low_water_span(rtt).max(self.term * RENEW_PERCENT / 100);
         let renew = slot.deadline().before(margin).max(self.asked_at() + margin);
         let soonest = self.not_before.max(now);
@@ -214,6 +228,9 @@ impl Refill {
             waiting: seen.waiting,
             demand_milli: self.demand.milli(),
         };
+        if self.heard.take_if(|heard| *heard <= now).is_some() {
+            self.acted = now;
+        }
         self.asked = Some((now, ask));
         if mutant::is(Mutant::SpentAsDelta) {
             self.forgotten += ask.spent_total;
@@ -287,6 +304,18 @@ impl Refill {
     pub fn refused(&mut self, now: Moment, retry_after: Duration, dice: u64) {
         self.not_before = now + jittered(retry_after, dice);
         self.phase = Phase::Active;
+    }
+
+    /// Something was heard of the limit: it is worth asking anew, at once for somebody who `waits`. `dice` is any number:
+    /// it spreads the asks of the others, lest a whole fleet asks in the same instant. However much is heard, it is
+    /// acted on at most every [`HEAR_EVERY`].
+    pub fn hear(&mut self, now: Moment, waits: bool, dice: u64) {
+        let spread = if waits { 0 } else { dice % nanos(HEAR_EVERY) };
+        let soonest = now.max(self.acted + HEAR_EVERY) + Duration::from_nanos(spread);
+        self.not_before = self.not_before.min(soonest);
+        if self.phase == Phase::Active {
+            self.heard = Some(self.heard.map_or(soonest, |heard| heard.min(soonest)));
+        }
     }
 
     /// Nobody is to spend any more, not even what is leased: all of it goes back, with the next ask.
