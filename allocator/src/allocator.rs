@@ -190,8 +190,8 @@ impl Allocator {
         let Some(id) = self.sessions.enter(now, &caller.node, caller.session) else {
             return Err(no_room_for_session());
         };
-        let weight = limit.config().weights.of(&caller.node);
-        limit.renew(now, pool, Holder { id, weight, rtt: caller.rtt }, caller.seq, ask.ask())
+        let share = limit.config().share(&caller.node);
+        limit.renew(now, pool, Holder { id, share, rtt: caller.rtt }, caller.seq, ask.ask())
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
