@@ -5,7 +5,7 @@ use crate::pool::LEASE_MAX;
 use crate::sizing::{Claim, Supply};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
-use lessor_protocol::{Moment, Rule, Terms};
+use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
 
 /// How a pool is shared, beside weights.
@@ -84,7 +84,7 @@ pub fn below(priority: u64, others: Vec<Claim>, supply: Supply) -> (Vec<Claim>, 
 #[derive(Clone, Debug)]
 pub struct Guarantees {
     levels: Vec<Level>,
-    /// A window, or the time in which the limit refills: the longest of its rules.
+    /// A window, or the time in which the limit refills.
     span: u64,
     now: Moment,
 }
@@ -98,10 +98,9 @@ struct Level {
 }
 
 impl Guarantees {
-    /// Full ones at `now`.
-    pub fn new(guaranteed: &[u64], rules: &[Rule], now: Moment) -> Self {
+    /// Full ones at `now`, of a limit that lends as much as it has in `span`.
+    pub fn new(guaranteed: &[u64], span: Duration, now: Moment) -> Self {
         let levels = guaranteed.iter().map(|&most| Level { most, permits: most, fraction: 0 });
-        let span = rules.iter().map(rules_span).max().unwrap_or_default();
         Guarantees { levels: levels.collect(), span: nanos(span).max(1), now }
     }
 
@@ -146,18 +145,6 @@ impl Guarantees {
     pub fn returned(&mut self, group: Option<usize>, permits: u64) {
         if let Some(level) = group.and_then(|group| self.levels.get_mut(group)) {
             level.permits = level.permits.saturating_add(permits).min(level.most);
-        }
-    }
-}
-
-/// A window, or the time in which a bucket fills up.
-fn rules_span(rule: &Rule) -> Duration {
-    match rule {
-        Rule::SlidingWindow(rule) => rule.per(),
-        Rule::FixedWindow(rule) => rule.per(),
-        Rule::TokenBucket(rule) => {
-            let full = u128::from(rule.capacity()) * rule.per().as_nanos() / u128::from(rule.refill().max(1));
-            Duration::from_nanos(u64::try_from(full).unwrap_or(u64::MAX))
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
+use std::time::Duration;
 
 /// One admission: when, in nanoseconds of real time and of the allocator's clock, and how many permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +19,23 @@ pub struct Spend {
 /// The first breach of `rule` in `spends`, which are in the order of time, in words.
 pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
     let sum = |part: &[Spend]| part.iter().map(|spend| spend.permits).sum::<u64>();
+    let in_any = |rest: &[Spend], limit: u64, per: Duration| {
+        let first = rest[0].real;
+        let used = sum(&rest[..rest.partition_point(|spend| spend.real < first + nanos(per))]);
+        (used > limit).then(|| format!("{used} of {limit} in the window from {first} ns"))
+    };
     for (i, first) in spends.iter().enumerate() {
         let rest = &spends[i..];
         match rule {
             Rule::SlidingWindow(rule) => {
-                let end = first.real + nanos(rule.per());
-                let used = sum(&rest[..rest.partition_point(|spend| spend.real < end)]);
-                if used > rule.limit() {
-                    return Some(format!("{used} of {} in the window from {} ns", rule.limit(), first.real));
+                if let Some(breach) = in_any(rest, rule.limit(), rule.per()) {
+                    return Some(breach);
+                }
+            }
+            Rule::Concurrency(rule) => {
+                // As if each call took as long as it may.
+                if let Some(breach) = in_any(rest, rule.limit(), rule.longest()) {
+                    return Some(breach);
                 }
             }
             Rule::FixedWindow(rule) => {
@@ -58,7 +68,6 @@ pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
 mod tests {
     use super::*;
     use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
-    use std::time::Duration;
 
     fn spends(times: &[u64]) -> Vec<Spend> {
         times.iter().map(|&at| Spend { real: at, allocator: at, permits: 1 }).collect()

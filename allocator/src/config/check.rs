@@ -204,13 +204,21 @@ impl Check<'_> {
         let rules = raw.iter().enumerate().map(|(index, raw)| {
             rule(raw.get_ref()).map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
         });
-        rules.collect()
+        let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
+        let caps = rules.iter().zip(raw).filter(|(rule, _)| matches!(rule, Rule::Concurrency(_)));
+        match caps.map(|(_, raw)| raw).nth(1) {
+            Some(second) => {
+                Err(self
+                    .wrong(second, "concurrency is there twice: say the lower limit and the longest call"))
+            }
+            None => Ok(rules),
+        }
     }
 }
 
 fn is_window(rule: &Rule) -> bool {
     match rule {
         Rule::SlidingWindow(_) | Rule::FixedWindow(_) => true,
-        Rule::TokenBucket(_) => false,
+        Rule::TokenBucket(_) | Rule::Concurrency(_) => false,
     }
 }

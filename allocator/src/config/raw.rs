@@ -11,8 +11,8 @@ use std::time::Duration;
 use toml::Spanned;
 
 /// Keys of the design that this version does not have. Whoever copies them from there is told so.
-const LATER: [&str; 9] =
-    ["anchor_day", "burst", "calendar", "debt", "longest", "priority", "refill_style", "warm_up", "zone"];
+const LATER: [&str; 8] =
+    ["anchor_day", "burst", "calendar", "debt", "priority", "refill_style", "warm_up", "zone"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,6 +102,8 @@ pub(super) struct RawRule {
     pub margin: Option<Timespan>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Timespan>,
 }
 
 /// A whole number that is not negative.

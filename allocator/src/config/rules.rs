@@ -2,11 +2,11 @@
 
 use super::raw::{Count, RawRule, Timespan};
 use lessor_protocol::Rule;
-use lessor_protocol::rule::{FixedWindow, RuleError, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, RuleError, SlidingWindow, TokenBucket};
 use std::time::Duration;
 
 /// Kinds of rules that the design has and this version has not.
-const KINDS_LATER: [&str; 3] = ["concurrency", "leaky_bucket", "sliding_log"];
+const KINDS_LATER: [&str; 2] = ["leaky_bucket", "sliding_log"];
 
 /// The rule, or what is wrong with it, beginning with the field.
 pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
@@ -31,10 +31,15 @@ pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
             let rule = TokenBucket::try_new(capacity, count(raw, "refill", raw.refill)?, per(raw)?, initial);
             rule.map(Rule::TokenBucket).map_err(said)
         }
+        "concurrency" => {
+            only(raw, &["limit", "longest"])?;
+            let rule = Concurrency::try_new(count(raw, "limit", raw.limit)?, longest(raw)?);
+            rule.map(Rule::Concurrency).map_err(said)
+        }
         other => {
             let later =
                 if KINDS_LATER.contains(&other) { ", which is not available in this version" } else { "" };
-            let kinds = "\"sliding_window\", \"fixed_window\" or \"token_bucket\"";
+            let kinds = "\"sliding_window\", \"fixed_window\", \"token_bucket\" or \"concurrency\"";
             Err(format!("kind is {other:?}{later}: use {kinds}"))
         }
     }
@@ -60,6 +65,7 @@ fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
         ("capacity", raw.capacity.is_some()),
         ("refill", raw.refill.is_some()),
         ("initial", raw.initial.is_some()),
+        ("longest", raw.longest.is_some()),
     ];
     let stray = given.iter().find(|(name, given)| *given && !takes.contains(name));
     match stray {
@@ -78,4 +84,9 @@ fn count(raw: &RawRule, name: &str, value: Option<Count>) -> Result<u64, String>
 fn per(raw: &RawRule) -> Result<Duration, String> {
     let missing = || format!("per is missing: a {} needs it, for example per = \"30s\"", raw.kind);
     raw.per.map(|Timespan(per)| per).ok_or_else(missing)
+}
+
+fn longest(raw: &RawRule) -> Result<Duration, String> {
+    let missing = || format!("longest is missing: a {} needs it, for example longest = \"2m\"", raw.kind);
+    raw.longest.map(|Timespan(longest)| longest).ok_or_else(missing)
 }

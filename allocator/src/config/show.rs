@@ -139,6 +139,12 @@ fn raw_rule(rule: &Rule) -> RawRule {
             initial: Some(Count(rule.initial())),
             ..RawRule::default()
         },
+        Rule::Concurrency(rule) => RawRule {
+            kind,
+            limit: Some(Count(rule.limit())),
+            longest: Some(Timespan(rule.longest())),
+            ..RawRule::default()
+        },
     }
 }
 

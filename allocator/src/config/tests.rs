@@ -1,7 +1,7 @@
 //! What is understood, and what is refused with which words.
 
 use super::*;
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,6 +35,16 @@ fn the_shipped_example_is_understood() {
     let ten = Rule::TokenBucket(TokenBucket::try_new(10, 10, 2 * SECOND, 10).expect("valid"));
     assert_eq!(export.overrides[&Key::try_new("acme").expect("valid")], [ten]);
     assert_eq!((api.name.as_str(), api.name.names()), ("api/*", Names::Many { names_max: NAMES_MAX }));
+}
+
+#[test]
+fn calls_in_flight_are_capped_beside_a_rate() {
+    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"sliding_window\", limit = 600, per = \"30s\" }, \
+                { kind = \"concurrency\", limit = 25, longest = \"2m\" }]";
+    let config = Config::parse(text).expect("valid");
+    let in_flight = Rule::Concurrency(Concurrency::try_new(25, 120 * SECOND).expect("valid"));
+    assert_eq!(config.limits[0].rules[1], in_flight);
+    assert_eq!(Config::parse(&config.to_string()), Ok(config));
 }
 
 /// What it prints is a configuration that says the same, so every default in it is the one in force.
@@ -208,8 +218,24 @@ fn rules_that_promise_nothing_sensible_are_refused() {
         "limit \"a\": rules[0].refill is missing: a token_bucket needs it, for example refill = 100",
     );
     rule_refused(
+        "kind = \"concurrency\", limit = 25",
+        "limit \"a\": rules[0].longest is missing: a concurrency needs it, for example longest = \"2m\"",
+    );
+    rule_refused(
+        "kind = \"concurrency\", limit = 25, longest = \"0s\"",
+        "limit \"a\": rules[0].longest is zero: a call takes some time, for example \"2m\"",
+    );
+    rule_refused(
+        "kind = \"concurrency\", limit = 25, longest = \"2m\", per = \"30s\"",
+        "limit \"a\": rules[0].per means nothing to a concurrency: it takes limit, longest",
+    );
+    rule_refused(
+        "kind = \"concurrency\", limit = 9, longest = \"1s\" }, { kind = \"concurrency\", limit = 5, longest = \"2s\"",
+        "limit \"a\": concurrency is there twice: say the lower limit and the longest call",
+    );
+    rule_refused(
         "kind = \"sliding_widow\"",
-        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\" or \"token_bucket\"",
+        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"concurrency\"",
     );
     rule_refused("limit = 1", "limit[0].rules[0]: missing field `kind`");
 }
@@ -217,21 +243,14 @@ fn rules_that_promise_nothing_sensible_are_refused() {
 /// The design knows more than this version. Whoever reads it is told the difference.
 #[test]
 fn what_comes_later_is_said_to_come_later() {
-    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\" or \"token_bucket\"";
-    for kind in ["sliding_log", "leaky_bucket", "concurrency"] {
+    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"concurrency\"";
+    for kind in ["sliding_log", "leaky_bucket"] {
         rule_refused(
             &format!("kind = \"{kind}\", limit = 1"),
             &format!("limit \"a\": rules[0].kind is \"{kind}\", {USE}"),
         );
     }
-    for option in [
-        "calendar = \"month\"",
-        "anchor_day = 5",
-        "warm_up = {}",
-        "debt = 3",
-        "longest = \"2m\"",
-        "burst = 1",
-    ] {
+    for option in ["calendar = \"month\"", "anchor_day = 5", "warm_up = {}", "debt = 3", "burst = 1"] {
         let name = option.split(" = ").next().unwrap_or_default();
         rule_refused(
             &format!("kind = \"x\", {option}"),

@@ -62,10 +62,12 @@ pub struct Pool {
 impl Pool {
     /// A pool with full buckets and empty windows at `now`.
     pub fn new(plan: Arc<Plan>, now: Moment) -> Self {
+        let ledgers = Ledgers::new(&plan.rules, plan.terms, now);
+        let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         Pool {
             term: plan.term(),
-            guarantees: Guarantees::new(&plan.sharing.guaranteed, &plan.rules, now),
-            ledgers: Ledgers::new(&plan.rules, plan.terms, now),
+            guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(ceiling), now),
+            ledgers,
             plan,
             lessees: BTreeMap::new(),
             ends: BTreeSet::new(),

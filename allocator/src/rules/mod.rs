@@ -106,6 +106,8 @@ pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> 
         Rule::SlidingWindow(rule) => Box::new(SlidingLedger::new(rule, terms, now)),
         Rule::FixedWindow(rule) => Box::new(FixedLedger::new(rule, now)),
         Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
+        // Until nodes say what they have in flight, everything that was spent is, for as long as a call may take.
+        Rule::Concurrency(rule) => Box::new(SlidingLedger::over(rule.limit(), rule.longest(), terms, now)),
     }
 }
 
@@ -118,6 +120,7 @@ pub fn term(rules: &[Rule]) -> Duration {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
+        Rule::Concurrency(rule) => rule.longest(),
         Rule::TokenBucket(rule) if rule.refill() == 0 => Duration::MAX,
         Rule::TokenBucket(rule) => {
             let full = u128::from(rule.capacity()) * rule.per().as_nanos() / u128::from(rule.refill());

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::sizing::{Asker, grant};
-use lessor_protocol::rule::SlidingWindow;
 
 const TERM: Duration = Duration::from_secs(1);
 
@@ -33,9 +32,8 @@ fn a_lower_priority_gets_what_higher_ones_do_not_need() {
 
 #[test]
 fn what_is_guaranteed_is_kept_and_comes_back_within_a_window() {
-    let rule = SlidingWindow::try_new(100, 10 * TERM, Duration::ZERO).expect("valid");
     let at = |seconds: u64| Moment::ORIGIN + TERM * u32::try_from(seconds).expect("few");
-    let mut kept = Guarantees::new(&[20, 30], &[Rule::SlidingWindow(rule)], at(0));
+    let mut kept = Guarantees::new(&[20, 30], 10 * TERM, at(0));
     assert_eq!([kept.kept_from(None), kept.kept_from(Some(0)), kept.kept_from(Some(1))], [50, 30, 20]);
     kept.lent(Some(0), 25);
     assert_eq!((kept.owed(Some(0)), kept.owed(Some(1)), kept.owed(None)), (0, 30, 0));

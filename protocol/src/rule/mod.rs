@@ -1,10 +1,12 @@
 //! One promise of a contract. Configuration makes rules, pools keep them, `GET /v1/limits` shows them.
 //! A rule holds numbers that were checked; it counts nothing and knows no time.
 
+mod concurrency;
 mod fixed_window;
 mod sliding_window;
 mod token_bucket;
 
+pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
 pub use sliding_window::SlidingWindow;
 pub use token_bucket::TokenBucket;
@@ -21,6 +23,8 @@ pub enum Rule {
     FixedWindow(FixedWindow),
     /// At most C + r·T in any interval of length T.
     TokenBucket(TokenBucket),
+    /// At most N in flight at any instant.
+    Concurrency(Concurrency),
 }
 
 impl Rule {
@@ -30,6 +34,7 @@ impl Rule {
             Rule::SlidingWindow(rule) => rule.limit(),
             Rule::FixedWindow(rule) => rule.limit(),
             Rule::TokenBucket(rule) => rule.capacity(),
+            Rule::Concurrency(rule) => rule.limit(),
         }
     }
 
@@ -39,6 +44,7 @@ impl Rule {
             Rule::SlidingWindow(_) => "sliding_window",
             Rule::FixedWindow(_) => "fixed_window",
             Rule::TokenBucket(_) => "token_bucket",
+            Rule::Concurrency(_) => "concurrency",
         }
     }
 }
@@ -65,14 +71,18 @@ fn check_permits(field: &'static str, value: u64) -> Result<(), RuleError> {
 }
 
 fn check_per(per: Duration) -> Result<(), RuleError> {
-    let problem = if per.is_zero() {
-        "is zero: a window needs a length, for example \"30s\"".to_owned()
-    } else if per > PER_MAX {
-        format!("is {per:?}, longer than {PER_MAX:?} (366 days)")
+    check_span("per", per, "a window needs a length, for example \"30s\"")
+}
+
+fn check_span(field: &'static str, span: Duration, needs: &str) -> Result<(), RuleError> {
+    let problem = if span.is_zero() {
+        format!("is zero: {needs}")
+    } else if span > PER_MAX {
+        format!("is {span:?}, longer than {PER_MAX:?} (366 days)")
     } else {
         return Ok(());
     };
-    Err(RuleError { field: "per", problem })
+    Err(RuleError { field, problem })
 }
 
 #[cfg(test)]
@@ -84,6 +94,7 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!(SlidingWindow::try_new(0, second, Duration::ZERO).is_ok());
         assert!(TokenBucket::try_new(0, 0, second, 0).is_ok());
+        assert!(Concurrency::try_new(0, second).is_ok());
     }
 
     #[test]
@@ -100,5 +111,7 @@ mod tests {
         assert!(error.expect_err("overfull").starts_with("initial is 2, more than the bucket holds"));
         let error = FixedWindow::try_new(1, Duration::from_millis(49)).map_err(text);
         assert!(error.expect_err("too short").starts_with("per is 49ms, no lease fits"));
+        let error = Concurrency::try_new(1, Duration::ZERO).map_err(text);
+        assert!(error.expect_err("no time").starts_with("longest is zero: a call takes some time"));
     }
 }

@@ -7,7 +7,7 @@ use crate::sim::network::Latency;
 use crate::sim::traffic::Workload;
 use lessor_allocator::pool::Plan;
 use lessor_allocator::share::{Share, Sharing};
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
 
@@ -100,7 +100,8 @@ impl Sabotage {
 }
 
 /// Reads rules as people write them: `sliding_window 9000/30s margin 250ms`,
-/// `token_bucket 1000/1s capacity 1000 initial 0`, `fixed_window 1000000/1h`; several are joined by ` + `.
+/// `token_bucket 1000/1s capacity 1000 initial 0`, `fixed_window 1000000/1h`, `concurrency 25/2m`; several are joined by
+/// ` + `.
 ///
 /// # Errors
 /// In words, what could not be read.
@@ -131,7 +132,8 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
         "token_bucket" => {
             TokenBucket::try_new(capacity, count, per, initial.unwrap_or(capacity)).map(Rule::TokenBucket)
         }
-        _ => return Err(format!("{kind:?}: use sliding_window, fixed_window or token_bucket")),
+        "concurrency" => Concurrency::try_new(count, per).map(Rule::Concurrency),
+        _ => return Err(format!("{kind:?}: use sliding_window, fixed_window, token_bucket or concurrency")),
     };
     rule.map_err(|error| error.to_string())
 }

@@ -179,6 +179,7 @@ fn rule(rule: &Rule) -> String {
             rule.capacity(),
             rule.initial()
         ),
+        Rule::Concurrency(rule) => format!("concurrency,{}/{}ns", rule.limit(), nanos(rule.longest())),
     }
 }
 
