@@ -84,13 +84,18 @@ impl Allocator {
         let mut grants = Vec::with_capacity(asks.len());
         for entry in asks {
             grants.push(match entry {
-                Entry::Ask(ask) => match self.ask(now, caller, &mut pools, ask) {
-                    Ok(answer) => GrantBody::of(&ask.limit, ask.key.as_deref(), answer),
-                    Err(wrong) => {
-                        self.count_wrong(wrong.reason);
-                        unanswered(&ask.limit, ask.key.as_deref(), wrong)
-                    }
-                },
+                Entry::Ask(ask) => {
+                    let body = match self.ask(now, caller, &mut pools, ask) {
+                        Ok(answer) => GrantBody::of(&ask.limit, ask.key.as_deref(), answer),
+                        Err(wrong) => {
+                            self.count_wrong(wrong.reason);
+                            unanswered(&ask.limit, ask.key.as_deref(), wrong)
+                        }
+                    };
+                    // Also where nothing is lent: that is when it matters.
+                    let shadow = self.limit_for(&ask.limit).is_some_and(|limit| limit.config().shadow);
+                    GrantBody { shadow, ..body }
+                }
                 Entry::Unread(answer) => {
                     self.count_wrong(Reason::Invalid);
                     answer.clone()

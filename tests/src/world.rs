@@ -245,7 +245,7 @@ impl World {
     fn ask(&mut self, node: usize, waiting: u64) {
         let now = self.node_now(&self.nodes[node]);
         let asker = &mut self.nodes[node];
-        let seen = Seen { refused: asker.refused, waiting };
+        let seen = Seen { refused: asker.refused, waiting, shadow_refused: 0 };
         let _ = asker.refill.due(&asker.slot, seen, now, RTT);
         let ask = asker.refill.write(&asker.slot, seen, now, RTT);
         asker.seq += 1;

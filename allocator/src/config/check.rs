@@ -106,6 +106,7 @@ impl Check<'_> {
             guaranteed,
             overrides,
             keyed: self.keyed()?,
+            shadow: raw.shadow,
             ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
             rules,
             lessees_max: self.at_least_one("lessees_max", raw.lessees_max.as_ref(), LESSEES_MAX)?,

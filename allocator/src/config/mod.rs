@@ -72,6 +72,8 @@ pub struct LimitConfig {
     pub rules: Vec<Rule>,
     /// What must hold for single keys instead.
     pub overrides: BTreeMap<Key, Vec<Rule>>,
+    /// Whether nothing is refused, and what would have been is counted.
+    pub shadow: bool,
     /// Whether it lends more slowly below its low-water mark.
     pub ease_off: bool,
     /// Sessions that each pool remembers.

@@ -38,6 +38,8 @@ pub(crate) struct RawLimit {
     pub(super) name: Spanned<String>,
     #[serde(default)]
     pub(super) keyed: bool,
+    #[serde(default)]
+    pub(super) shadow: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ease_off: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]

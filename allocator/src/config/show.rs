@@ -41,6 +41,7 @@ fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
     line(f, "lease_max", &limit.lease_max)?;
     line(f, "term", &limit.term)?;
     line(f, "ease_off", &limit.ease_off)?;
+    line(f, "shadow", &limit.shadow)?;
     line(f, "fallback", &limit.fallback)?;
     for of_key in &limit.overrides {
         writeln!(f, "\n[[limit.override]]")?;
@@ -87,6 +88,7 @@ impl LimitConfig {
             name: placeless(self.name.to_string()),
             keyed: keys_max.is_some(),
             ease_off: Some(self.ease_off),
+            shadow: self.shadow,
             fallback: Some(placeless("closed".to_owned())),
             keys_max,
             names_max,

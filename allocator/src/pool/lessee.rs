@@ -37,6 +37,8 @@ pub(super) struct Lessee {
     pub burned: u64,
     /// The part of `burned` that a report could still free, with the instant it was settled at; newest last.
     burns: VecDeque<Burn>,
+    /// The highest total that it said it let pass in shadow mode.
+    pub shadow_refused: u64,
     /// What it said of its demand, for the shares of others.
     pub demand_milli: u64,
     pub waiting: u64,
@@ -80,6 +82,7 @@ impl Lessee {
             end: now,
             burned: 0,
             burns: VecDeque::new(),
+            shadow_refused: 0,
             demand_milli: 0,
             waiting: 0,
         }

@@ -52,6 +52,7 @@ pub struct Pool {
     /// The end of each live lease: exactly the lessees with something outstanding.
     ends: BTreeSet<(Moment, LesseeId)>,
     books: Books,
+    shadow_refused: u64,
     pacer: Pacer,
     guarantees: Guarantees,
     now: Moment,
@@ -72,6 +73,7 @@ impl Pool {
             lessees: BTreeMap::new(),
             ends: BTreeSet::new(),
             books: Books::default(),
+            shadow_refused: 0,
             pacer: Pacer::Free,
             now,
             opens: now,
@@ -144,6 +146,7 @@ impl Pool {
         PoolView {
             available: if self.now < self.opens { 0 } else { self.left() },
             books: self.books,
+            shadow_refused: self.shadow_refused,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
         }
@@ -217,8 +220,8 @@ impl Pool {
     }
 
     fn admit(&mut self, holder: Holder, ask: &Ask) -> Result<(), AskError> {
-        let Ask { spent_total, held, .. } = *ask;
-        if spent_total > 0 || held > 0 {
+        let Ask { spent_total, held, shadow_refused, .. } = *ask;
+        if spent_total > 0 || held > 0 || shadow_refused > 0 {
             return Err(AskError::LeaseUnknown { spent_total, held });
         }
         if self.lessees.len() >= self.plan.lessees_max {
@@ -244,6 +247,8 @@ impl Pool {
             });
         };
         lessee.settle(&settlement);
+        self.shadow_refused += ask.shadow_refused.saturating_sub(lessee.shadow_refused);
+        lessee.shadow_refused = lessee.shadow_refused.max(ask.shadow_refused);
         if lessee.outstanding == 0 {
             self.ends.remove(&(lessee.end, id));
         }

@@ -89,6 +89,8 @@ pub struct PoolView {
     pub available: u64,
     /// The totals.
     pub books: Books,
+    /// Permits that nodes let pass in shadow mode, where they would have refused.
+    pub shadow_refused: u64,
     /// Sessions that it remembers.
     pub lessees: u64,
     /// How long it stays in quarantine.

@@ -42,7 +42,7 @@ const A: Holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::Z
 const B: Holder = Holder { id: LesseeId(2), share: Share::EVEN, rtt: Duration::ZERO };
 
 fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
-    Ask { spent_total, held, want: waiting, waiting, demand_milli: 0 }
+    Ask { spent_total, held, want: waiting, waiting, ..Ask::default() }
 }
 
 fn grant(answer: Result<Answer, AskError>) -> Grant {
