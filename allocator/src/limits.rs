@@ -79,7 +79,7 @@ impl Limit {
         let memories = overrides.values().map(|plan| pool(plan, past, now).memory());
         let mut limit = Limit {
             opens: now + probe.view(now).quarantine,
-            ceiling: probe.ceiling(),
+            ceiling: probe.call_max(),
             memory: memories.max().unwrap_or_default().max(probe.memory()),
             overrides,
             past,
@@ -294,6 +294,7 @@ fn plans(config: &LimitConfig, terms: Terms) -> (Arc<Plan>, BTreeMap<Key, Arc<Pl
             terms,
             ease_off: config.ease_off,
             lessees_max: config.lessees_max,
+            sharing: config.sharing.clone(),
         })
     };
     let overrides = config.overrides.iter().map(|(key, rules)| (key.clone(), plan(rules)));

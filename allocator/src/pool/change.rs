@@ -3,9 +3,9 @@
 
 use super::{Plan, Pool};
 use crate::pacing::Pacer;
-use crate::rules;
+use crate::share::Guarantees;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Carry, Moment};
+use lessor_protocol::{Carry, Moment, Rule};
 use std::sync::Arc;
 
 impl Pool {
@@ -20,7 +20,9 @@ impl Pool {
         let until = self.ends.last().map_or(self.now, |&(end, _)| end);
         let out = if mutant::is(Mutant::ChangeForgetsOut) { 0 } else { self.books.outstanding };
         self.ledgers.change(&plan.rules, (plan.terms, self.now), carry, (out, until));
-        self.term = rules::term(&plan.rules);
+        self.term = plan.term();
+        let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+        self.guarantees = Guarantees::new(&plan.sharing.guaranteed, self.ledgers.span(ceiling), self.now);
         self.plan = plan;
         self.pacer = Pacer::Free;
         self.audit();
@@ -41,6 +43,7 @@ impl Pool {
             ledgers: self.ledgers.copy(),
             lessees: self.lessees.clone(),
             ends: self.ends.clone(),
+            guarantees: self.guarantees.clone(),
             ..*self
         }
     }

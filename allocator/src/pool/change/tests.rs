@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::pool::{Holder, LesseeId};
+use crate::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Ask, Grant, Refusal, RefusalReason, Rule, Terms};
 use std::time::Duration;
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
     let terms = Terms::try_new(0).expect("no drift");
-    Arc::new(Plan { rules, terms, ease_off: false, lessees_max: 10 })
+    Arc::new(Plan { rules, terms, ease_off: false, lessees_max: 10, sharing: Sharing::default() })
 }
 
 fn sliding(limit: u64) -> Rule {
@@ -30,11 +31,11 @@ fn at(millis: u64) -> Moment {
     Moment::from_nanos((1_000_000 + millis) * 1_000_000)
 }
 
-const WHO: Holder = Holder { id: LesseeId(1), weight: 1, rtt: Duration::ZERO };
+const WHO: Holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::ZERO };
 
 /// Session 1 asks, and is granted what it queues for.
 fn renew(pool: &mut Pool, millis: u64, seq: u64, (spent_total, held, want): (u64, u64, u64)) -> Grant {
-    let ask = Ask { spent_total, held, want, waiting: want, demand_milli: 0 };
+    let ask = Ask { spent_total, held, want, waiting: want, ..Ask::default() };
     let answer = pool.renew(at(millis), WHO, seq, ask).expect("a true ask");
     answer.grant().expect("it is open")
 }

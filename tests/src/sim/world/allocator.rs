@@ -22,7 +22,7 @@ impl World {
             return self.leave(message);
         } else {
             let now = self.centre.clock.show(self.real);
-            let holder = Holder { id: LesseeId(session), weight: 1, rtt };
+            let holder = Holder { id: LesseeId(session), share: self.setup.share(node), rtt };
             let answer = match self.refusal(node) {
                 Some(refusal) => self.centre.pool.settle_only(now, holder, seq, ask, refusal),
                 None => self.centre.pool.renew(now, holder, seq, ask),
