@@ -112,10 +112,26 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
 
 /// What of a limit that was shown is configuration, and not how it stands.
 fn configured(seen: &Value) -> Value {
-    const KEYS: [&str; 7] =
-        ["keyed", "keys_max", "names_max", "lessees_max", "ease_off", "weights", "overrides"];
-    let known = KEYS.into_iter().filter_map(|key| Some((key.to_owned(), seen.get(key)?.clone())));
-    Value::Object(known.filter(|(_, value)| !value.is_null()).collect())
+    const FIGURES: [&str; 15] = [
+        "ceiling",
+        "pools",
+        "names",
+        "quarantine_ms",
+        "paused",
+        "blocked_nodes",
+        "topped_up",
+        "available",
+        "outstanding",
+        "lessees",
+        "granted",
+        "spent",
+        "returned",
+        "burned",
+        "shadow_refused",
+    ];
+    let mut limit = seen.as_object().cloned().unwrap_or_default();
+    limit.retain(|key, value| !FIGURES.contains(&key.as_str()) && !value.is_null());
+    Value::Object(limit)
 }
 
 fn read(text: &str, place: &str) -> Result<Value, Failure> {
