@@ -1,7 +1,7 @@
 //! Reads the configuration of an allocator from a file. Whatever is wrong with it is one line and exit code 2.
 
 use crate::failure::Failure;
-use lessor_allocator::Config;
+use lessor_allocator::{Config, ConfigError};
 use std::path::Path;
 
 /// The configuration in `file`.
@@ -9,7 +9,18 @@ use std::path::Path;
 /// # Errors
 /// If the file cannot be read, or does not hold a configuration: names file, key and value.
 pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
-    parse(file, &text(file)?)
+    read_as(file, Config::parse)
+}
+
+/// The same, where `parse` makes sense of the text.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_as(
+    file: &Path,
+    parse: impl FnOnce(&str) -> Result<Config, ConfigError>,
+) -> Result<Config, Failure> {
+    parse(&text(file)?).map_err(|error| wrong(file, &error))
 }
 
 /// What `file` holds.
@@ -27,5 +38,9 @@ pub(crate) fn text(file: &Path) -> Result<String, Failure> {
 /// # Errors
 /// If it is none: names file, key and value.
 pub(crate) fn parse(file: &Path, text: &str) -> Result<Config, Failure> {
-    Config::parse(text).map_err(|error| Failure::Input(format!("{}: {error}", file.display())))
+    Config::parse(text).map_err(|error| wrong(file, &error))
+}
+
+fn wrong(file: &Path, error: &ConfigError) -> Failure {
+    Failure::Input(format!("{}: {error}", file.display()))
 }

@@ -7,6 +7,7 @@ mod demo;
 mod failure;
 mod limits;
 mod logging;
+mod replay;
 mod serve;
 mod stop;
 mod watch;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Limits(args) => limits::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::DemoNode => demo::run_node(),
     };
     match outcome {
