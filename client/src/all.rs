@@ -87,16 +87,21 @@ impl<const N: usize> All<'_, N> {
     fn take(&self, first: usize) -> Result<(), usize> {
         // One reading for all parts: they are checked within nanoseconds of each other.
         let now = CLOCK.now();
+        let mut is_held = [false; N];
         for (part, (limit, permits)) in self.parts.iter().enumerate() {
-            if limit.pool().hold(*permits, part == first, now).is_err() {
-                for (limit, permits) in &self.parts[..part] {
-                    limit.pool().put_back(*permits);
-                }
+            is_held[part] = limit.pool().hold(*permits, part == first, now).is_ok();
+            // A limit in shadow mode stops nobody.
+            if !is_held[part] && !limit.pool().is_shadow() {
+                let held = self.parts.iter().zip(is_held).filter(|(_, is_held)| *is_held);
+                held.for_each(|((limit, permits), _)| limit.pool().put_back(*permits));
                 return Err(part);
             }
         }
-        for (limit, permits) in &self.parts {
-            limit.pool().spend_held(*permits);
+        for ((limit, permits), is_held) in self.parts.iter().zip(is_held) {
+            match is_held {
+                true => limit.pool().spend_held(*permits),
+                false => limit.pool().let_pass(*permits),
+            }
         }
         Ok(())
     }

@@ -52,6 +52,9 @@ pub struct AskBody {
     /// Permits that callers queue for.
     #[serde(default)]
     pub waiting: u64,
+    /// Permits let pass in shadow mode since the session began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shadow_refused: u64,
 }
 
 /// The answer to [`LeasesRequest`]: one entry for each ask, in the same order.
@@ -94,6 +97,9 @@ pub struct GrantBody {
     /// When there will be a permit again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// Whether the limit is in shadow mode: what would be refused is let pass, and counted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shadow: bool,
     /// Set on a refusal: nothing that is held was touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
@@ -186,6 +192,10 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl AskBody {
     /// The ask in it, with numbers as the core counts them.
     pub fn ask(&self) -> Ask {
@@ -195,6 +205,7 @@ impl AskBody {
             want: self.want,
             waiting: self.waiting,
             demand_milli: self.demand.saturating_mul(MILLI),
+            shadow_refused: self.shadow_refused,
         }
     }
 
@@ -206,6 +217,7 @@ impl AskBody {
             ("want", self.want),
             ("demand", self.demand),
             ("waiting", self.waiting),
+            ("shadow_refused", self.shadow_refused),
         ]
         .into_iter()
         .find(|&(_, value)| value > crate::PERMITS_MAX)
@@ -221,6 +233,7 @@ impl AskBody {
             want: ask.want,
             demand: ask.demand_milli.div_ceil(MILLI),
             waiting: ask.waiting,
+            shadow_refused: ask.shadow_refused,
         }
     }
 }

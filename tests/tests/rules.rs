@@ -2,7 +2,8 @@
 //! repeated, late or restarted, on clocks at the edge of their drift.
 
 use lessor_allocator::pool::Plan;
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_allocator::share::Sharing;
+use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
 use proptest::prelude::*;
 use scenarios::reference::breach;
@@ -45,7 +46,7 @@ fn newest(step: Step, messages: usize, answers: usize) -> Step {
 
 fn check(rules: Vec<Rule>, ease_off: bool, steps: Vec<Step>, drifts: (i64, [i64; 3]), start: u64) {
     let terms = Terms::try_new(DRIFT_PPM).expect("below the maximum");
-    let plan = Plan { rules: rules.clone(), terms, ease_off, lessees_max: 100 };
+    let plan = Plan { rules: rules.clone(), terms, ease_off, lessees_max: 100, sharing: Sharing::default() };
     let mut world = World::new(plan, start, drifts.0, &drifts.1);
     let (mut messages, mut answers) = (0, 0);
     for step in steps {
@@ -110,6 +111,14 @@ proptest! {
     ) {
         let rule = TokenBucket::try_new(capacity, refill, Duration::from_millis(per_ms), capacity).expect("valid");
         check(vec![Rule::TokenBucket(rule)], false, steps, drifts, 10_000_000_000);
+    }
+
+    #[test]
+    fn a_leaky_bucket_never_lets_more_through_than_one_central_limiter(
+        burst in 1u64..10, refill in 1u64..40, per_ms in 50u64..400, steps in steps(), drifts in drifts(),
+    ) {
+        let rule = LeakyBucket::try_new(burst, refill, Duration::from_millis(per_ms)).expect("valid");
+        check(vec![Rule::LeakyBucket(rule)], false, steps, drifts, 10_000_000_000);
     }
 
     #[test]

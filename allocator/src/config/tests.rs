@@ -1,7 +1,7 @@
 //! What is understood, and what is refused with which words.
 
 use super::*;
-use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -14,7 +14,7 @@ fn the_shipped_example_is_understood() {
     let config = Config::parse(EXAMPLE).expect("we ship it");
     assert_eq!(config.terms, Terms::default());
     assert_eq!(config.server.listen.to_string(), LISTEN);
-    let [rest, messages, export, reports, api] = &config.limits[..] else {
+    let [rest, messages, export, paced, reports, api] = &config.limits[..] else {
         panic!("{} limits", config.limits.len());
     };
     let sliding =
@@ -23,11 +23,15 @@ fn the_shipped_example_is_understood() {
     assert_eq!(rest.rules, [sliding(9_000, 30 * SECOND, quarter)]);
     assert_eq!((rest.ease_off, rest.keyed, rest.lessees_max), (true, Keyed::No, LESSEES_MAX));
     assert_eq!(messages.rules, [sliding(600, 30 * SECOND, quarter)], "the default margin");
-    let weight = |name| messages.weights.of(&lessor_protocol::NodeName::try_new(name).expect("valid"));
-    assert_eq!((weight("checkout-7"), weight("batch"), weight("search")), (3, 1, 1));
+    let share = |name| messages.share(&NodeName::try_new(name).expect("valid"));
+    assert_eq!(["checkout-7", "batch", "search"].map(|name| share(name).weight), [3, 1, 1]);
+    assert_eq!(["checkout-7", "batch"].map(|name| share(name).group), [Some(0), None]);
+    assert_eq!(messages.sharing, Sharing { guaranteed: vec![100], ..Sharing::default() });
     let bucket = Rule::TokenBucket(TokenBucket::try_new(1, 1, 2 * SECOND, 1).expect("valid"));
     assert_eq!(export.rules, [bucket]);
     assert_eq!((export.ease_off, export.keyed), (false, Keyed::Yes { keys_max: KEYS_MAX }));
+    let tenth = Duration::from_millis(100);
+    assert_eq!(paced.rules, [Rule::LeakyBucket(LeakyBucket::try_new(1, 1, tenth).expect("valid"))]);
     let day = Rule::FixedWindow(FixedWindow::try_new(5_000, 86_400 * SECOND).expect("valid"));
     assert_eq!(reports.rules, [day, sliding(100, 60 * SECOND, Duration::ZERO)]);
     let ten = Rule::TokenBucket(TokenBucket::try_new(10, 10, 2 * SECOND, 10).expect("valid"));
@@ -233,22 +237,28 @@ fn rules_that_promise_nothing_sensible_are_refused() {
     );
     rule_refused(
         "kind = \"sliding_widow\"",
-        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"concurrency\"",
+        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"",
     );
     rule_refused("limit = 1", "limit[0].rules[0]: missing field `kind`");
+    rule_refused(
+        "kind = \"leaky_bucket\", per = \"100ms\"",
+        "limit \"a\": rules[0].refill is missing: a leaky_bucket needs it, for example refill = 100",
+    );
+    rule_refused(
+        "kind = \"leaky_bucket\", refill = 1, per = \"1s\" }, { kind = \"leaky_bucket\", refill = 9, per = \"1m\"",
+        "limit \"a\": rules[1] is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket",
+    );
 }
 
 /// The design knows more than this version. Whoever reads it is told the difference.
 #[test]
 fn what_comes_later_is_said_to_come_later() {
-    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"concurrency\"";
-    for kind in ["sliding_log", "leaky_bucket"] {
-        rule_refused(
-            &format!("kind = \"{kind}\", limit = 1"),
-            &format!("limit \"a\": rules[0].kind is \"{kind}\", {USE}"),
-        );
-    }
-    for option in ["calendar = \"month\"", "anchor_day = 5", "warm_up = {}", "debt = 3", "burst = 1"] {
+    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
+    rule_refused(
+        "kind = \"sliding_log\", limit = 1",
+        &format!("limit \"a\": rules[0].kind is \"sliding_log\", {USE}"),
+    );
+    for option in ["calendar = \"month\"", "anchor_day = 5", "warm_up = {}", "debt = 3"] {
         let name = option.split(" = ").next().unwrap_or_default();
         rule_refused(
             &format!("kind = \"x\", {option}"),
@@ -291,6 +301,36 @@ fn options_that_make_no_sense_are_refused() {
     option_refused(
         "weights = { \"\" = 2 }",
         "limit \"a\": weights.\"\" is empty: use a node name, or how names begin and a *",
+    );
+}
+
+#[test]
+fn sharing_that_makes_no_sense_is_refused() {
+    let ten = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1s\" }]";
+    let refused = |option: &str, expected: &str| {
+        refused(
+            &format!("[[limit]]\nname = \"a\"\n{ten}\n{option}"),
+            &format!("line 4: limit \"a\": {expected}"),
+        );
+    };
+    refused("reserve = 10", "reserve is 10, all that the limit has: use at most 9");
+    refused("lease_max = 0", "lease_max is 0: use a number from 1 to 4294967295");
+    refused("lease_max = 4294967296", "lease_max is 4294967296: use a number from 1 to 4294967295");
+    refused("term = { min = \"5ms\" }", "term.min is 5ms: use 20ms to 2s");
+    refused("term = { max = \"3s\" }", "term.max is 3s: use 20ms to 2s");
+    refused("term = { min = \"1s\", max = \"500ms\" }", "term.min is 1s, longer than term.max (500ms)");
+    refused("guaranteed = { \"x\" = 0 }", "guaranteed.\"x\" is 0: use a number from 1 on, or leave it out");
+    let sum = "guaranteed adds up to 9, more than the limit without its reserve: use at most 8";
+    refused("guaranteed = { \"x\" = 4, \"y\" = 5 }\nreserve = 2", sum);
+    let pattern = "priorities.\"x*y\" contains '*', allowed are A-Z a-z 0-9 . _ : / -: use a node name, or how names begin and a *";
+    refused("priorities = { \"x*y\" = 1 }", pattern);
+    option_refused(
+        "priorities = { x = -1 }",
+        "limit[0].priorities.x: invalid value: integer `-1`, expected a whole number, not negative",
+    );
+    option_refused(
+        "term = { most = \"1s\" }",
+        "limit[0].term.most: unknown field `most`, expected `min` or `max`",
     );
 }
 

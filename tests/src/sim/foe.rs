@@ -167,7 +167,7 @@ impl Foe {
         let step = if jumps { [1_000, 1 << 40, PERMITS_MAX][self.dice.usize(..3)] } else { 1 };
         self.seq = self.seq.saturating_add(step).min(PERMITS_MAX);
         let held = self.in_hand(real);
-        let truth = Ask { spent_total: self.spent, held, want: self.large(), waiting: 0, demand_milli: 0 };
+        let truth = Ask { spent_total: self.spent, held, want: self.large(), ..Ask::default() };
         let ask = match self.lie {
             Lie::Hoard | Lie::Overstate | Lie::Flood | Lie::Hurry | Lie::Crowd => {
                 Ask { waiting: self.large(), demand_milli: self.large(), ..truth }

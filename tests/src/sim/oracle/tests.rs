@@ -47,7 +47,7 @@ const FOUR: Grant = Grant {
 const ASKED: Asked = Asked {
     session: 1,
     seq: 1,
-    ask: Ask { spent_total: 0, held: 0, want: 4, waiting: 0, demand_milli: 0 },
+    ask: Ask { spent_total: 0, held: 0, want: 4, waiting: 0, demand_milli: 0, shadow_refused: 0 },
     is_honest: true,
     is_awaited: true,
 };
@@ -55,7 +55,10 @@ const ASKED: Asked = Asked {
 /// A pool of ten with `books`.
 fn stock(books: Books, in_hand: u64) -> Stock {
     let available = 10 - books.outstanding;
-    Stock { view: PoolView { available, books, lessees: 1, quarantine: Duration::ZERO }, in_hand }
+    Stock {
+        view: PoolView { available, books, lessees: 1, quarantine: Duration::ZERO, ..PoolView::default() },
+        in_hand,
+    }
 }
 
 /// An oracle that saw four of ten being lent, and a stock that fits.
