@@ -23,9 +23,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let listen = args.listen.unwrap_or(config.server.listen);
         let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
         let listener = TcpListener::bind(listen).await.map_err(cannot)?;
-        announce(&listener).map_err(cannot)?;
         let server = Server::new(config, args.fresh);
         let watch = Watch::install(args.config.clone(), text, server.reloads())?;
+        // A signal that comes once it has said so must not be lost, nor kill.
+        announce(&listener).map_err(cannot)?;
         // It ends with the server, whatever it is waiting for.
         let ran = tokio::select! {
             ran = server.run(listener, async move { stop.asked().await }) => ran,

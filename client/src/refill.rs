@@ -46,6 +46,9 @@ const SPARE_FOR: Duration = Duration::from_secs(1);
 /// What is heard of a limit is acted on this often at most: a stream of nonsense makes ten asks a second, and no more.
 const HEAR_EVERY: Duration = Duration::from_millis(100);
 
+/// So many times more at once, if nothing was heard for a while: two things that operators do one after the other.
+const HEAR_AT_ONCE: u32 = 3;
+
 /// Term to reckon with until the allocator has told one.
 const TERM_UNTOLD: Duration = Duration::from_millis(500);
 
@@ -80,7 +83,7 @@ pub struct Refill {
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
     phase: Phase,
-    /// Whether something was heard since the last ask, and when anything last was acted on.
+    /// When to ask anew because something was heard, and when anything may be acted on next.
     heard: Option<Moment>,
     acted: Moment,
 }
@@ -242,7 +245,7 @@ impl Refill {
             shadow_refused: seen.shadow_refused - self.shadow.forgotten,
         };
         if self.heard.take_if(|heard| *heard <= now).is_some() {
-            self.acted = now;
+            self.acted = self.acted.max(now.before(HEAR_EVERY * HEAR_AT_ONCE)) + HEAR_EVERY;
         }
         self.asked = Some((now, ask));
         if mutant::is(Mutant::SpentAsDelta) {
@@ -325,7 +328,7 @@ impl Refill {
     /// acted on at most every [`HEAR_EVERY`].
     pub fn hear(&mut self, now: Moment, waits: bool, dice: u64) {
         let spread = if waits { 0 } else { dice % nanos(HEAR_EVERY) };
-        let soonest = now.max(self.acted + HEAR_EVERY) + Duration::from_nanos(spread);
+        let soonest = now.max(self.acted) + Duration::from_nanos(spread);
         self.not_before = self.not_before.min(soonest);
         if self.phase == Phase::Active {
             self.heard = Some(self.heard.map_or(soonest, |heard| heard.min(soonest)));
