@@ -46,7 +46,7 @@ fn figure(root: &Area<'_>, flows: &[(String, Flow)]) -> Drawn {
     let moments = || flows.iter().flat_map(|(_, flow)| flow.asked.iter().chain(&flow.admitted));
     let first = moments().map(|(at, _)| *at).min().unwrap_or(0);
     let last = moments().map(|(at, _)| *at).max().unwrap_or(0);
-    let step = ((last - first) / STEPS as u64 + 1).max(1);
+    let step = round_step((last - first) / STEPS as u64 + 1);
     for (area, (title, flow)) in root.split_evenly((flows.len(), 1)).iter().zip(flows) {
         let steps = |calls: &[(u64, u64)]| {
             let mut sums = [0u64; STEPS];
@@ -80,7 +80,7 @@ fn panel(area: &Area<'_>, title: &str, step: u64, asked: &[u64; STEPS], admitted
         .bold_line_style(FAINT)
         .axis_style(INK)
         .label_style(("sans-serif", 12).into_font().color(&INK))
-        .x_desc("seconds")
+        .x_desc("seconds since the first call")
         .y_labels(5)
         .draw()?;
     for (sums, color) in [(asked, ASKED), (admitted, ADMITTED)] {
@@ -93,6 +93,20 @@ fn panel(area: &Area<'_>, title: &str, step: u64, asked: &[u64; STEPS], admitted
     Ok(())
 }
 
+/// The first of 1, 2, 5, 10, 20, 50 … that is not below `least`: with other steps an even flow looks uneven.
+fn round_step(least: u64) -> u64 {
+    let mut decade = 1u64;
+    loop {
+        for digit in [1, 2, 5] {
+            let step = decade.saturating_mul(digit);
+            if step >= least {
+                return step;
+            }
+        }
+        decade = decade.saturating_mul(10);
+    }
+}
+
 fn short_span(seconds: f64) -> String {
     if seconds < 0.001 {
         format!("{} ns", (seconds * 1e9).round())
@@ -100,5 +114,31 @@ fn short_span(seconds: f64) -> String {
         format!("{} ms", (seconds * 1e5).round() / 100.0)
     } else {
         format!("{} s", (seconds * 100.0).round() / 100.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round_and_never_too_short() {
+        for (least, step) in [(0, 1), (1, 1), (3, 5), (50, 50), (51, 100), (126_000_000, 200_000_000)] {
+            assert_eq!(round_step(least), step);
+        }
+        assert_eq!(round_step(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_plot_has_a_panel_for_each_limit_and_shows_what_was_admitted() {
+        let folder = tempfile::tempdir().expect("a private folder");
+        let file = folder.path().join("flow.svg");
+        let flow = || Flow { asked: vec![(0, 2), (1_000_000_000, 5)], admitted: vec![(1_000_000_000, 5)] };
+        draw(&file, &[("one".to_owned(), flow()), ("other".to_owned(), flow())]).expect("it can be written");
+        let text = std::fs::read_to_string(&file).expect("it is there");
+        // A grey bar for each of the two steps, and a blue one in front of the second, in each panel.
+        assert_eq!((text.matches("#CDCDCD").count(), text.matches("#1F6FB4").count()), (4, 2));
+        assert!(text.contains("one: permits") && text.contains("other: permits"));
+        draw(&file, &[]).expect("nothing is drawn");
     }
 }
