@@ -225,7 +225,7 @@ fn what_was_let_pass_is_told_in_totals_and_never_twice() {
 #[test]
 fn what_is_heard_is_acted_on_at_once_and_never_in_a_storm() {
     let (slot, rtt) = (Slot::new(), Duration::from_millis(1));
-    let waits = Seen { refused: 0, waiting: 5 };
+    let waits = Seen { waiting: 5, ..Seen::default() };
     let at = |millis: u64| Moment::from_nanos((1_000 + millis) * 1_000_000);
     let mut refill = Refill::new(at(0), false);
     refill.write(&slot, waits, at(0), rtt);
