@@ -11,13 +11,14 @@ use super::{
 use lessor_protocol::{Key, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 use toml::Spanned;
 
-pub(super) fn config(text: &str, raw: &RawConfig) -> Result<Config, ConfigError> {
+pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Config, ConfigError> {
     let mut names = BTreeSet::new();
     let mut limits = vec![];
     for limit in &raw.limit {
-        let check = Check { text, limit };
+        let check = Check { text, limit, margin };
         if !names.insert(limit.name.get_ref()) {
             return Err(check.wrong(&limit.name, "is there twice: every limit needs a name of its own"));
         }
@@ -26,7 +27,7 @@ pub(super) fn config(text: &str, raw: &RawConfig) -> Result<Config, ConfigError>
     family::check(&limits).map_err(|(index, problem)| {
         let limit = &raw.limit[index];
         let offset = limit.parent.as_ref().map_or(0, |parent| parent.span().start);
-        Check { text, limit }.wrong_at(offset, problem)
+        Check { text, limit, margin }.wrong_at(offset, problem)
     })?;
     if limits.is_empty() {
         return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
@@ -86,6 +87,8 @@ fn at_least_one(raw: Option<&Spanned<Count>>, default: usize) -> Result<usize, (
 struct Check<'a> {
     text: &'a str,
     limit: &'a RawLimit,
+    /// Of windows that say none.
+    margin: Duration,
 }
 
 impl Check<'_> {
@@ -210,7 +213,8 @@ impl Check<'_> {
             return Err(self.wrong(place, problem));
         }
         let rules = raw.iter().enumerate().map(|(index, raw)| {
-            rule(raw.get_ref()).map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
+            let rule = rule(raw.get_ref(), self.margin);
+            rule.map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
         });
         let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
         let is_paced = |(_, rule): &(usize, &Rule)| matches!(rule, Rule::LeakyBucket(_));
