@@ -25,8 +25,16 @@ const POLLS_PER_TERM: u32 = 4;
 /// Permits that somebody may want beyond what demand and queue explain: a first lease, and a spare permit.
 const UNEXPLAINED: u64 = 8;
 
+/// Of a sliding window, whoever wants more than its share of what the window gives on average holds permits for this
+/// part of a term only, even while there are plenty: each counts for a window after it was *spent*, and so was held
+/// at the cost of the next one.
+const GREEDY_PART: u32 = 16;
+
+/// But not for less than this: what a short window loses, it loses to the way there and back.
+const GREEDY_MIN: Duration = Duration::from_millis(60);
+
 /// When permits are scarce, what somebody holds should last until it can ask this often.
-const BARE_POLLS: u32 = 6;
+const BARE_POLLS: u32 = 8;
 
 /// Shortest time between two asks when permits are scarce.
 const POLL_MIN: Duration = Duration::from_millis(10);
@@ -36,6 +44,8 @@ struct Offer {
     permits: u64,
     state: State,
     pace: Option<Pace>,
+    /// Whether it should hold little, for others want what it would sit on.
+    is_greedy: bool,
 }
 
 impl Pool {
@@ -63,7 +73,7 @@ impl Pool {
         chain.iter_mut().for_each(|(pool, id)| pool.charge(*id, permits, term));
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
-            let horizon = pool.horizon(*id, offer.state).min(term);
+            let horizon = pool.horizon(*id, offer).min(term);
             Grant { kept, permits, term, horizon, ceiling: pool.call_max(), ask_after, retry_after }
         };
         chain.iter().zip(&offers).map(grant).reduce(family::least).expect("there is one at least")
@@ -78,7 +88,10 @@ impl Pool {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
         let Sized { permits, state } = sizing::grant(asker, &others, supply);
-        Offer { permits: permits.max(asker.want.min(owed)), state, pace }
+        let is_greedy = !matches!(state, State::Drain { .. })
+            && self.ledgers.count_from_spend()
+            && sizing::is_greedy(asker.claim, &others, supply.sustained);
+        Offer { permits: permits.max(asker.want.min(owed)), state, pace, is_greedy }
     }
 
     /// When to ask again, and when there will be a permit, if `permits` are less than wanted.
@@ -104,11 +117,12 @@ impl Pool {
     }
 
     /// For how long a lessee should hold permits in advance.
-    fn horizon(&self, id: Place, state: State) -> Duration {
+    fn horizon(&self, id: Place, offer: &Offer) -> Duration {
         let term = self.lessees[&id].term;
-        match state {
-            State::Rich | State::Trickle => term,
+        match offer.state {
             State::Drain { lasts } => lasts.min(term),
+            State::Rich | State::Trickle if offer.is_greedy => (term / GREEDY_PART).max(GREEDY_MIN),
+            State::Rich | State::Trickle => term,
         }
     }
 
