@@ -1,6 +1,7 @@
 //! All limits and sessions of one allocator: one pure state machine. The HTTP service and the simulator drive it,
 //! with the time as an argument; it does no IO, reads no clock and rolls no dice.
 
+mod family;
 mod live;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use crate::limits::{Figures, Limit, Past, PoolId};
 use crate::pool::Holder;
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use crate::wrong::{Reason, Wrong, quoted};
+use family::Family;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody};
 use lessor_protocol::{Answer, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, Terms};
@@ -209,10 +211,26 @@ impl Allocator {
         };
         let share = limit.config().share(&caller.node);
         let holder = Holder { id, share, rtt: caller.rtt };
-        match limit.gate().refusal(now, &caller.node) {
-            Some(refusal) => limit.refuse(now, &pool, holder, caller.seq, ask.ask(), refusal),
-            None => limit.renew(now, pool, holder, caller.seq, ask.ask()),
+        let refusal = self.refusal(now, &ask.limit, caller);
+        let (limit, _) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
+        if limit.config().parent.is_none() {
+            return match refusal {
+                Some(refusal) => limit.refuse(now, &pool, holder, caller.seq, ask.ask(), refusal),
+                None => limit.renew(now, pool, holder, caller.seq, ask.ask()),
+            };
         }
+        let name = limit.config().name.to_string();
+        let mut family = Family::open(&mut self.limits, now, &name, pool)?;
+        let answer = family.with(&self.limits, caller, |pool, above| match refusal {
+            Some(refusal) => pool.settle_below(above, now, holder, caller.seq, ask.ask(), refusal),
+            None => pool.renew_below(above, now, holder, caller.seq, ask.ask()),
+        });
+        family.close(&mut self.limits, now);
+        let answer = answer?;
+        if let Some(limit) = self.limits.get_mut(&name) {
+            limit.count_answer(&ask.ask(), &answer);
+        }
+        Ok(answer)
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
@@ -225,7 +243,20 @@ impl Allocator {
         let Some(id) = self.sessions.find(&caller.node, caller.session) else {
             return Ok(0);
         };
-        Ok(limit.leave(now, &pool, id, caller.seq, spent.spent_total)?)
+        // What a limit that went has out ends by itself, here and above.
+        if went && limit.config().parent.is_some() {
+            return Ok(0);
+        }
+        if limit.config().parent.is_none() || !limit.has(&pool) {
+            return Ok(limit.leave(now, &pool, id, caller.seq, spent.spent_total)?);
+        }
+        let name = limit.config().name.to_string();
+        let mut family = Family::open(&mut self.limits, now, &name, pool)?;
+        let returned = family.with(&self.limits, caller, |pool, above| {
+            pool.leave_below(above, now, id, caller.seq, spent.spent_total)
+        });
+        family.close(&mut self.limits, now);
+        Ok(returned?)
     }
 
     fn count_wrong(&mut self, reason: Reason) {

@@ -1,10 +1,10 @@
 //! Limits that come, change and go while the allocator runs. Handlers and the reload of a file call it; what nodes hold
 //! is never taken back, and a limit that goes is remembered for as long as what it lent matters.
 
-use super::{Allocator, keep};
+use super::{Allocator, Caller, keep};
 use crate::config::LimitConfig;
 use crate::limits::{Limit, Past};
-use lessor_protocol::{Carry, Moment};
+use lessor_protocol::{Carry, Moment, Refusal};
 
 /// Limits there may be at a time, those that went and still matter included. Each takes metrics of its own: more would
 /// be a list that nobody reads. Whoever counts users apart wants keys.
@@ -71,6 +71,32 @@ impl Allocator {
     /// Limits that went and still matter.
     pub fn retired(&self) -> usize {
         self.retired.len()
+    }
+
+    /// What `caller` is to be told instead of a grant of the limit that asks for `name` are for, because that one is
+    /// closed to it or one above.
+    pub(super) fn refusal(&mut self, now: Moment, name: &str, caller: &Caller) -> Option<Refusal> {
+        let mut limit = self.limit_for(name)?;
+        loop {
+            if let Some(refusal) = limit.gate().refusal(now, &caller.node) {
+                return Some(refusal);
+            }
+            let parent = limit.config().parent.clone()?;
+            limit = self.limits.get_mut(&parent)?;
+        }
+    }
+
+    /// A limit that is below the one called `name`.
+    pub fn below(&self, name: &str) -> Option<&str> {
+        let is_below = |limit: &&Limit| limit.config().parent.as_deref() == Some(name);
+        self.limits.values().find(is_below).map(|limit| limit.config().name.as_str())
+    }
+
+    /// What would be wrong with who is above whom, if `config` were put.
+    pub fn wrong_parent(&self, config: &LimitConfig) -> Option<String> {
+        let others = self.limits.values().map(Limit::config).filter(|other| other.name != config.name);
+        let all: Vec<LimitConfig> = others.cloned().chain([config.clone()]).collect();
+        crate::config::wrong_parent(&all)
     }
 
     /// Forgets, of the limits that went, those that cannot be told from new ones.

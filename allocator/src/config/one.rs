@@ -19,12 +19,20 @@ impl LimitConfig {
         if said.as_ref().is_some_and(|said| *said != Value::String(name.to_owned())) {
             return Err(wrong(format!("limit {name:?}: name is another one in the body: leave it out")));
         }
+        // Whether there is such a limit, the allocator knows.
+        let parent = match members.remove("parent") {
+            None => None,
+            Some(Value::String(parent)) => Some(parent),
+            Some(other) => {
+                return Err(wrong(format!("limit {name:?}: parent is {other}: use the name of a limit")));
+            }
+        };
         let mut document = toml::Table::new();
         let limit = toml::Value::try_from(Value::Object(members))
             .map_err(|error| wrong(format!("limit {name:?}: {error}")))?;
         document.insert("limit".to_owned(), toml::Value::Array(vec![limit]));
         let mut config = Config::parse(&document.to_string())?;
-        Ok(config.limits.remove(0))
+        Ok(LimitConfig { parent, ..config.limits.remove(0) })
     }
 }
 

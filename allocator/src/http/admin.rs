@@ -48,6 +48,7 @@ pub(super) async fn put(
         let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
         let preview = shared.with(|allocator, now| {
             check_condition(allocator, &name, condition.as_deref())?;
+            check_parent(allocator, &config)?;
             let limit = allocator.limit(&name);
             Ok::<_, Problem>(limit.map(|limit| limit.preview(&config, carry, now, page.from(), page.count())))
         })?;
@@ -55,6 +56,7 @@ pub(super) async fn put(
     }
     let put = shared.with(|allocator, now| {
         check_condition(allocator, &name, condition.as_deref())?;
+        check_parent(allocator, &config)?;
         let put = allocator.put(now, &config, carry, fresh);
         put.map_err(|full| Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string()))
     })?;
@@ -97,6 +99,10 @@ pub(super) async fn delete(
     shared.with(|allocator, _| {
         allocator.limit(&rest).ok_or_else(|| show::limit_unknown(&rest))?;
         check_condition(allocator, &rest, condition.as_deref())?;
+        if let Some(below) = allocator.below(&rest) {
+            let detail = format!("{} is below it: take that away first, or put it elsewhere", quoted(below));
+            return Err(Problem::new(StatusCode::CONFLICT, "has_children", detail));
+        }
         allocator.remove(&rest);
         Ok::<_, Problem>(())
     })?;
@@ -314,6 +320,10 @@ fn check_condition(allocator: &mut Allocator, name: &str, condition: Option<&str
             Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", detail))
         }
     }
+}
+
+fn check_parent(allocator: &Allocator, config: &LimitConfig) -> Result<(), Problem> {
+    allocator.wrong_parent(config).map_or(Ok(()), |detail| Err(Problem::invalid("parent", detail)))
 }
 
 /// Of what was configured: the same before and after a restart, and for whoever puts back what was there.

@@ -46,8 +46,7 @@ pub struct Preview {
 
 impl Limit {
     /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry` says, see
-    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, has no pool that could go on: it
-    /// begins anew, and lends nothing until whatever is out has ended and left every window.
+    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, begins anew, and lends nothing until whatever is out has ended and left every window.
     pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
         if self.begins_anew(&config) {
             return self.begin_anew(config, now);
@@ -154,7 +153,8 @@ impl Limit {
     }
 
     fn begins_anew(&self, config: &LimitConfig) -> bool {
-        (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
+        // A limit that was not above it knows nothing of what is out.
+        (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No) || self.config.parent != config.parent
     }
 
     fn begin_anew(&mut self, config: LimitConfig, now: Moment) {

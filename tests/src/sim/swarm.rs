@@ -43,6 +43,7 @@ pub fn draw(seed: u64) -> Setup {
             lessees_max: if dice.u32(..10) == 0 { nodes + 1 } else { 10_000 },
             sharing: Sharing::default(),
         },
+        above: 0,
         nodes,
         priorities: 0,
         workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
@@ -60,6 +61,9 @@ pub fn draw(seed: u64) -> Setup {
         sabotage: Sabotage::None,
         replay: format!("cargo run --release -p scenarios --bin simulate -- --swarm {seed}"),
     };
+    if setup.plan.rules.len() > 1 && dice.bool() {
+        setup.above = setup.plan.rules.len() - 1;
+    }
     if dice.u32(..4) == 0 {
         draw_sharing(dice, ceiling, &mut setup);
     }
@@ -91,7 +95,9 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
                 live.push(Live { at: until, act: Act::Unblock(node) });
             }
             _ => {
-                rules = if dice.u32(..4) == 0 { draw_rules(dice) } else { resized(dice, &rules) };
+                // A family keeps as many rules as it has.
+                let is_other = dice.u32(..4) == 0 && setup.above == 0;
+                rules = if is_other { draw_rules(dice) } else { resized(dice, &rules) };
                 let carry = if dice.bool() { Carry::AsIs } else { Carry::ALL[dice.usize(..4)] };
                 live.push(Live { at, act: Act::Change(carry, rules.clone()) });
             }

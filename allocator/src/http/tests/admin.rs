@@ -157,3 +157,42 @@ async fn who_listens_is_told_what_happens() {
     assert!(text.starts_with(": listening\n\n"), "{text}");
     assert!(text.len() < 1_000, "{text}");
 }
+
+/// A pause reaches whoever is below, and nobody is left below what is gone.
+#[tokio::test]
+async fn what_is_below_a_paused_limit_is_lent_nothing() {
+    let app = App::new(true);
+    let path = "/v1/limits/below";
+    let below = r#"{"parent":"vendor/rest","rules":[{"kind":"sliding_window","limit":10,"per":"30s"}]}"#;
+    assert_eq!(
+        app.request("PUT", path, None, &below.replace("vendor/rest", "none")).await.problem(422).1,
+        "parent"
+    );
+    assert_eq!(app.request("PUT", path, None, below).await.status, StatusCode::CREATED);
+    assert_eq!(
+        app.request("DELETE", "/v1/limits/vendor/rest", Some("*"), "").await.problem(409).0,
+        "has_children"
+    );
+    let ask = |spent: u64, held: u64| json!([{ "limit": "below", "spent_total": spent, "held": held, "want": 4, "waiting": 4 }]);
+    assert_eq!(app.lease(1, 1, ask(0, 0)).await[0]["permits"], json!(4));
+    app.post("/v1/limits/vendor/rest/pause", "").await;
+    assert_eq!(app.lease(1, 2, ask(1, 0)).await[0]["refused"], json!("paused"));
+    // What was reported and given back counts in both.
+    for name in ["below", "vendor/rest"] {
+        let pool = app.get(&format!("/v1/limits/{name}/pools")).await.json()["pools"][0].clone();
+        assert_eq!((&pool["spent"], &pool["outstanding"]), (&json!(1), &json!(0)), "{name}: {pool}");
+    }
+    // Lowered below what is out, a limit keeps those below it from extending what they hold.
+    app.post("/v1/limits/vendor/rest/resume", "").await;
+    assert_eq!(app.lease(1, 3, ask(1, 0)).await[0]["permits"], json!(4));
+    assert_eq!(
+        app.request("PUT", "/v1/limits/vendor/rest", Some("*"), &limit(2)).await.status,
+        StatusCode::OK
+    );
+    let grant = app.lease(1, 4, ask(1, 4)).await[0].clone();
+    assert_eq!(
+        (&grant["held"], &grant["permits"], &grant["term_ms"]),
+        (&json!(4), &json!(0), &json!(0)),
+        "{grant}"
+    );
+}

@@ -2,6 +2,8 @@
 //! matters, in one that is led there. The rest of the setup is as it was drawn.
 
 use crate::sim::faults::Fault;
+use crate::sim::foe::Lie;
+use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
@@ -9,7 +11,7 @@ use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
 use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
-use lessor_protocol::{Rule, Terms};
+use lessor_protocol::{Carry, Rule, Terms};
 use std::time::Duration;
 
 /// A kind of fleet.
@@ -28,6 +30,10 @@ pub enum Ground {
     Restarts,
     /// The same with a bucket as the only rule.
     BucketRestarts,
+    /// A limit that is lowered to a trifle while somebody sits on a good part of it, and gives nothing back.
+    Lowered,
+    /// Limits of minutes, with leases of seconds, that become short fixed windows again and again.
+    NewWindows,
 }
 
 impl Ground {
@@ -39,6 +45,8 @@ impl Ground {
         Ground::LateAsks,
         Ground::Restarts,
         Ground::BucketRestarts,
+        Ground::Lowered,
+        Ground::NewWindows,
     ];
 
     /// Where `mutant` is looked for.
@@ -53,6 +61,8 @@ impl Ground {
             (Mutant::NoWindowOnRestart, Ground::Restarts),
             (Mutant::ClaimsEndQuarantine, Ground::Restarts),
             (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
+            (Mutant::OverIsExtended, Ground::Lowered),
+            (Mutant::NewRuleOutlived, Ground::NewWindows),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -72,6 +82,8 @@ impl Ground {
                 let rule = bucket(dice.u64(1..=1_000), dice.u64(1..=5) * SECOND);
                 restarts(alone(setup, rule, 3.0), &mut dice)
             }
+            Ground::Lowered => lowered(setup, &mut dice),
+            Ground::NewWindows => new_windows(setup, &mut dice),
         }
     }
 }
@@ -119,6 +131,37 @@ fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
+fn lowered(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(600..=1_500));
+    let mut setup = alone(setup, sliding(dice.u64(500..=2_000), per), 0.3);
+    setup.latency = Latency { one_way: MILLI / 10, jitter: MILLI / 10 };
+    setup.foes = vec![Lie::Hoard];
+    let rules = vec![sliding(dice.u64(1..=5), per)];
+    setup.live = vec![Live { at: 3 * SECOND, act: Act::Change(Carry::AsIs, rules) }];
+    setup
+}
+
+fn new_windows(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let long = sliding(dice.u64(500..=2_000), Duration::from_secs(dice.u64(30..=60)));
+    let mut setup = alone(setup, long, 5.0);
+    setup.latency = Latency { one_way: MILLI, jitter: MILLI };
+    let edge = |limit, per| {
+        let rule = FixedWindow::try_new(limit, Duration::from_millis(per));
+        Rule::FixedWindow(rule.expect("numbers in range"))
+    };
+    for second in 1..10 {
+        let short = edge(dice.u64(100..=500), dice.u64(100..=400));
+        let change = |at, rule| Live { at, act: Act::Change(Carry::AsIs, vec![rule]) };
+        setup.live.push(change(2 * second * SECOND, short));
+        setup.live.push(change(2 * second * SECOND + SECOND, long));
+    }
+    setup
+}
+
+fn sliding(limit: u64, per: Duration) -> Rule {
+    Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("numbers in range"))
+}
+
 /// `setup` with `rule` alone and steady callers that want `load` times what it gives, one permit a call; without
 /// faults that strike at random moments, and without the calm after them.
 fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
@@ -127,6 +170,7 @@ fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     setup.workload = Workload::Steady;
     setup.cost_max = 1;
     setup.foes.clear();
+    setup.live.clear();
     setup.faults.every.clear();
     setup.then_calm = false;
     setup.lasts = 20 * SECOND;

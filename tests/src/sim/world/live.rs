@@ -25,7 +25,7 @@ impl World {
                 self.centre.plan = plan.clone();
                 let view = self.centre.pool.view(now);
                 if view.quarantine.is_zero() {
-                    self.centre.pool.change(plan, carry, now);
+                    self.centre.pool.change(&plan, carry, now);
                 } else {
                     // It has lent nothing yet, and waits as it would have at a start.
                     self.new_pool();
