@@ -8,7 +8,7 @@
 use super::{Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::rule::{SlidingLog, SlidingWindow};
 use lessor_protocol::{Carry, Moment, Rule, Terms};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -34,8 +34,7 @@ pub struct SlidingLedger {
     limit: u64,
     /// W in nanoseconds, as the contract says it.
     per: u64,
-    /// Whether it counts calls in flight, each for as long as one may take.
-    is_of_calls: bool,
+    counts: Counts,
     /// W' in nanoseconds.
     window: u64,
     /// Length of a sub-window in nanoseconds, at least 1.
@@ -52,6 +51,15 @@ pub struct SlidingLedger {
     since: Moment,
 }
 
+/// For which kind of rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    Window,
+    Log,
+    /// Calls in flight, each for as long as one may take.
+    Calls,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// Index of the sub-window; it ends at `index · width`.
@@ -62,20 +70,31 @@ struct Slot {
 impl SlidingLedger {
     /// An empty window at `now`.
     pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
-        let margin = if mutant::is(Mutant::MarginIgnored) { Duration::ZERO } else { rule.margin() };
-        let ledger = Self::over(rule.limit(), rule.per() + margin, terms, now);
-        SlidingLedger { per: nanos(rule.per()), is_of_calls: false, ..ledger }
+        let ledger = Self::over(rule.limit(), rule.per() + margin(rule.margin()), terms, now);
+        SlidingLedger { per: nanos(rule.per()), counts: Counts::Window, ..ledger }
     }
 
     /// An empty window of length `per` at `now`.
     pub fn over(limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
+        Self::in_parts(SUB_WINDOWS, limit, per, terms, now)
+    }
+
+    /// The same for a log: its sub-windows are nanoseconds, so that every settlement is kept apart, but for those of one
+    /// instant. Each is of a permit at least: there are never more of them than the limit. They take 16 bytes each, and
+    /// an ask looks at those that will end within the next term or thirtieth of the window.
+    pub fn log(rule: &SlidingLog, terms: Terms, now: Moment) -> Self {
+        let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + margin(rule.margin()), terms, now);
+        SlidingLedger { per: nanos(rule.per()), counts: Counts::Log, ..ledger }
+    }
+
+    fn in_parts(parts: u64, limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
         let window = nanos(terms.stretched(per));
         SlidingLedger {
             limit,
             per: nanos(per),
-            is_of_calls: true,
+            counts: Counts::Calls,
             window,
-            width: (window / SUB_WINDOWS).max(1),
+            width: (window / parts).max(1),
             now,
             settled: VecDeque::new(),
             settled_sum: 0,
@@ -94,6 +113,10 @@ impl SlidingLedger {
     fn end_of(&self, slot: u64) -> Moment {
         Moment::from_nanos(slot.saturating_mul(self.width))
     }
+}
+
+fn margin(margin: Duration) -> Duration {
+    if mutant::is(Mutant::MarginIgnored) { Duration::ZERO } else { margin }
 }
 
 impl Ledger for SlidingLedger {
@@ -155,6 +178,9 @@ impl Ledger for SlidingLedger {
             let freed = permits.min(self.settled[place].permits);
             self.settled[place].permits -= freed;
             self.settled_sum -= freed;
+            if self.settled[place].permits == 0 {
+                self.settled.remove(place);
+            }
         }
     }
 
@@ -214,21 +240,18 @@ impl Ledger for SlidingLedger {
     }
 
     fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
-        match rule {
-            Rule::SlidingWindow(rule) if !self.is_of_calls && nanos(rule.per()) == self.per => {
-                self.goes_on_by(rule, terms, carry);
+        match (rule, self.counts) {
+            (Rule::SlidingWindow(rule), Counts::Window) if nanos(rule.per()) == self.per => {
+                self.goes_on_by(SlidingLedger::new(rule, terms, self.now), carry);
+            }
+            (Rule::SlidingLog(rule), Counts::Log) if nanos(rule.per()) == self.per => {
+                self.goes_on_by(SlidingLedger::log(rule, terms, self.now), carry);
             }
             // What is in flight is in flight, however a balance is carried over.
-            Rule::Concurrency(rule) if self.is_of_calls && nanos(rule.longest()) == self.per => {
+            (Rule::Concurrency(rule), Counts::Calls) if nanos(rule.longest()) == self.per => {
                 self.limit = rule.limit();
             }
-            Rule::SlidingWindow(_)
-            | Rule::FixedWindow(_)
-            | Rule::TokenBucket(_)
-            | Rule::LeakyBucket(_)
-            | Rule::Concurrency(_) => {
-                return false;
-            }
+            _ => return false,
         }
         true
     }
@@ -239,7 +262,7 @@ impl Ledger for SlidingLedger {
 
     fn top_up(&mut self, permits: u64) {
         // Calls in flight come back by themselves.
-        if !self.is_of_calls {
+        if self.counts != Counts::Calls {
             self.allow_more(permits);
         }
     }
@@ -297,6 +320,38 @@ mod tests {
         assert_eq!(ready(4), Some(at(562)));
         assert_eq!(ready(10), Some(at(592)));
         assert_eq!(ready(11), None);
+    }
+
+    /// A window of a thousand seconds has sub-windows of two: of these three, a sliding window would keep one.
+    #[test]
+    fn a_log_keeps_each_spend_apart_and_to_the_nanosecond() {
+        let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
+        let mut log = SlidingLedger::log(&rule, Terms::try_new(0).expect("no drift"), at(0));
+        log.charge(5);
+        for (nanos, permits) in [(7, 1), (8, 2), (8, 1), (9, 1)] {
+            log.advance(at(nanos));
+            log.settle(permits, at(nanos));
+        }
+        assert_eq!(log.settled.len(), 3, "those of one instant are one");
+        let end = 1_000 * SECOND;
+        for (nanos, free) in [(end + 6, 0), (end + 7, 1), (end + 8, 4), (end + 9, 5)] {
+            log.advance(at(nanos));
+            assert_eq!(log.available(), free, "after {nanos} ns");
+        }
+    }
+
+    /// Or a session that burns its leases and proves them unspent, again and again, would fill the memory.
+    #[test]
+    fn what_is_credited_in_full_is_not_remembered() {
+        let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
+        let mut log = SlidingLedger::log(&rule, Terms::try_new(0).expect("no drift"), at(0));
+        for nanos in 1..100 {
+            log.charge(5);
+            log.advance(at(nanos));
+            log.settle(5, at(nanos));
+            log.credit(5, at(nanos));
+        }
+        assert_eq!((log.settled.len(), log.available()), (0, 5));
     }
 
     #[test]

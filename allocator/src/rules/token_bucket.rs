@@ -1,30 +1,33 @@
-//! At most C + r·T in any interval T, exactly as one central bucket. Permits that are out still take their
-//! room: refill pauses while level and outstanding together fill the bucket.
+//! At most C + D + r·T in any interval T, exactly as one central bucket that may be D in the red. Permits that are out
+//! still take their room: refill pauses while level and outstanding together fill the bucket.
 //!
-//! Why it holds: what can be spent in an interval is what the bucket and the leases hold at its start, at most
-//! C, and what is minted in it, at most r·T. A permit that was burned made room for another; if it proves unspent later, it
-//! is gone all the same.
+//! Why it holds: what can be spent in an interval is what the bucket, its debt and the leases hold at its start, at most
+//! C + D, and what is minted in it, at most r·T (at intervals: what comes at the instants in it). A permit that was
+//! burned made room for another; if it proves unspent later, it is gone all the same.
 
-use super::{Ends, Ledger, Pace};
-use lessor_protocol::moment::nanos;
+mod coldness;
+mod refill;
+#[cfg(test)]
+mod tests;
+
+use super::{Ends, Ledger};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{LeakyBucket, TokenBucket};
 use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use refill::Refill;
 use std::time::Duration;
 
 /// The books of a token bucket.
 #[derive(Clone, Debug)]
 pub struct BucketLedger {
     capacity: u64,
-    refill: u64,
-    /// Nanoseconds in which `refill` permits are minted, stretched by the drift: a clock of ours that runs fast
-    /// must not mint faster than the contract.
-    per: u64,
     initial: u64,
+    /// How far below zero the level may go.
+    debt: i64,
     now: Moment,
-    level: u64,
-    /// What was minted since the last whole permit, in 1/`per` of a permit. Zero while the bucket is full.
-    fraction: u128,
+    /// What is in the bucket; below zero in the red. All counts are below 2^53: neither sign nor sum can overflow.
+    level: i64,
+    refill: Refill,
     outstanding: u64,
     /// Whether it keeps a steady flow.
     is_steady: bool,
@@ -37,12 +40,11 @@ impl BucketLedger {
     pub fn new(rule: &TokenBucket, terms: Terms, now: Moment) -> Self {
         BucketLedger {
             capacity: rule.capacity(),
-            refill: rule.refill(),
-            per: nanos(terms.stretched(rule.per())).max(1),
             initial: rule.initial(),
+            debt: rule.debt().cast_signed(),
             now,
-            level: rule.initial(),
-            fraction: 0,
+            level: rule.initial().cast_signed(),
+            refill: Refill::new(rule, terms, now),
             outstanding: 0,
             is_steady: false,
             surplus: 0,
@@ -57,27 +59,37 @@ impl BucketLedger {
 
     /// What the bucket still has room for.
     fn room(&self) -> u64 {
-        let out = if mutant::is(Mutant::FullBucket) { 0 } else { self.outstanding };
-        self.capacity.saturating_sub(self.level.saturating_add(out))
+        let out = if mutant::is(Mutant::FullBucket) { 0 } else { self.outstanding.cast_signed() };
+        u64::try_from(self.capacity.cast_signed() - self.level - out).unwrap_or(0)
     }
 
-    /// Cuts the level to what there is room for besides what is out.
+    /// Cuts the level to what there is room for besides what is out: to nothing, or as far into the red as it may be.
     fn cut(&mut self) {
-        let room = self.capacity.saturating_add(self.surplus).saturating_sub(self.outstanding);
-        self.level = self.level.min(room);
+        let most = (self.capacity + self.surplus).cast_signed() - self.outstanding.cast_signed();
+        self.level = self.level.min(most.max(-self.debt));
         if self.room() == 0 {
-            self.fraction = 0;
+            self.refill.begin_permit();
         }
     }
 
-    /// When `missing` more permits will have been minted, if nothing stops the refill.
-    fn minted_at(&self, missing: u64) -> Option<Moment> {
-        if self.refill == 0 {
-            return None;
-        }
-        let parts = u128::from(missing) * u128::from(self.per) - self.fraction.min(u128::from(self.per) - 1);
-        let wait = parts.div_ceil(u128::from(self.refill));
-        Some(self.now + Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+    /// `permits` are out no more, and gone: that makes room, but not for what the bucket was topped up with.
+    fn gone(&mut self, permits: u64) {
+        self.outstanding -= permits;
+        let sum = self.level + self.outstanding.cast_signed();
+        let surplus = u64::try_from(sum - self.capacity.cast_signed()).unwrap_or(0);
+        self.surplus = self.surplus.min(surplus);
+    }
+
+    /// What a bucket with `level` lends: all of it and its debt, but nothing at all while it holds no permit.
+    fn lends(&self, level: i64) -> u64 {
+        let debt = if mutant::is(Mutant::DebtTwice) { 2 * self.debt } else { self.debt };
+        if level < 1 { 0 } else { (level + debt).cast_unsigned() }
+    }
+
+    /// Permits that must be minted until it lends `permits`.
+    fn missing(&self, permits: u64) -> u64 {
+        let level = permits.cast_signed().saturating_sub(self.debt).max(1);
+        if permits == 0 { 0 } else { u64::try_from(level.saturating_sub(self.level)).unwrap_or(0) }
     }
 }
 
@@ -85,86 +97,79 @@ impl Ledger for BucketLedger {
     fn advance(&mut self, now: Moment) {
         let elapsed = now.since(self.now);
         self.now = self.now.max(now);
-        let room = self.room();
-        if room == 0 {
-            return;
-        }
-        let parts = self.fraction + u128::from(nanos(elapsed)) * u128::from(self.refill);
-        let per = u128::from(self.per);
-        let minted = if mutant::is(Mutant::RefillRoundedUp) { parts.div_ceil(per) } else { parts / per };
-        let minted = u64::try_from(minted).unwrap_or(u64::MAX);
-        if minted >= room {
-            self.level += room;
-            self.fraction = if mutant::is(Mutant::FractionKept) { parts % per } else { 0 };
-        } else {
-            self.level += minted;
-            self.fraction = parts % per;
-        }
+        let minted = self.refill.advance(elapsed, self.now, self.room(), self.outstanding == 0);
+        self.level += minted.cast_signed();
     }
 
     fn available(&self) -> u64 {
-        self.level
+        self.lends(self.level)
     }
 
     fn charge(&mut self, permits: u64) {
-        self.level -= permits;
+        self.level -= permits.cast_signed();
         self.outstanding += permits;
+        if mutant::is(Mutant::WarmedByGrant) {
+            self.refill.spent(permits);
+        }
     }
 
     fn settle(&mut self, permits: u64, _at: Moment) {
-        self.outstanding -= permits;
-        // What was spent makes room in the bucket, but not for what it was topped up with.
-        self.surplus = self.surplus.min((self.level + self.outstanding).saturating_sub(self.capacity));
+        self.gone(permits);
+        self.refill.spent(permits);
+    }
+
+    fn burn(&mut self, permits: u64, _at: Moment) {
+        self.gone(permits);
     }
 
     fn release(&mut self, permits: u64) {
         self.outstanding -= permits;
-        self.level += permits;
+        self.level += permits.cast_signed();
         // More may have been out than it can hold now.
         self.cut();
     }
 
     fn credit(&mut self, permits: u64, _at: Moment) {
         if mutant::is(Mutant::BucketCredit) {
-            self.level += permits.min(self.room());
+            self.level += permits.min(self.room()).cast_signed();
         }
     }
 
     fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment> {
-        if permits > self.capacity {
+        if permits > self.lends(self.capacity.cast_signed()) {
             return None;
         }
         // Lets the future happen on a copy: up to each lease end, refill runs as far as it has room.
         let mut future = self.clone();
         loop {
-            let missing = permits.saturating_sub(future.level);
+            let missing = future.missing(permits);
             if missing == 0 {
                 return Some(future.now);
             }
-            let minted = if missing <= future.room() { future.minted_at(missing) } else { None };
+            let is_room = missing <= future.room();
+            let minted = if is_room { future.refill.minted_at(future.now, missing) } else { None };
             match (minted, ends.next()) {
                 (Some(minted), Some((end, _))) if minted <= end => return Some(minted),
                 (minted, None) => return minted,
                 (_, Some((end, permits))) => {
                     future.advance(end);
-                    future.settle(permits, end);
+                    future.burn(permits, end);
                 }
             }
         }
     }
 
     fn arriving(&self, span: Duration) -> u64 {
-        let parts = self.fraction + u128::from(nanos(span)) * u128::from(self.refill);
-        u64::try_from(parts / u128::from(self.per))
-            .unwrap_or(u64::MAX)
-            .min(self.capacity.saturating_sub(self.level))
+        let minted = self.refill.within(self.now, span).min(self.capacity).cast_signed();
+        let level = (self.level + minted).min(self.capacity.cast_signed().max(self.level));
+        self.lends(level) - self.available()
     }
 
     fn sustained(&self, span: Duration) -> u64 {
-        Pace { permits: self.refill, over: self.per }.within(span)
+        self.refill.sustained(span)
     }
 
-    fn pace(&self) -> Option<Pace> {
+    fn pace(&self) -> Option<super::Pace> {
         None
     }
 
@@ -173,7 +178,8 @@ impl Ledger for BucketLedger {
     }
 
     fn is_fresh(&self) -> bool {
-        self.outstanding == 0 && self.level == self.capacity && self.initial == self.capacity
+        let is_full = self.level == self.capacity.cast_signed() && self.initial == self.capacity;
+        self.outstanding == 0 && is_full && self.refill.is_fresh()
     }
 
     fn memory(&self) -> Duration {
@@ -184,15 +190,15 @@ impl Ledger for BucketLedger {
         self.outstanding
     }
 
-    /// Earlier lives may have emptied it up to `quarantined`: it is empty then, and refills from there.
+    /// Earlier lives may have taken all that it lends up to `quarantined`: it refills from there.
     fn forget(&mut self, quarantined: Moment) -> Moment {
         if mutant::is(Mutant::BucketFullOnRestart) {
             return quarantined;
         }
         let now = self.now;
-        self.level = 0;
-        self.fraction = 0;
+        self.level = -self.debt;
         self.now = quarantined;
+        self.refill.restart(quarantined);
         self.advance(now);
         quarantined
     }
@@ -202,27 +208,30 @@ impl Ledger for BucketLedger {
             Rule::TokenBucket(rule) if !self.is_steady => *rule,
             Rule::LeakyBucket(rule) if self.is_steady => bucket_of(rule),
             Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
             | Rule::FixedWindow(_)
             | Rule::TokenBucket(_)
             | Rule::LeakyBucket(_)
             | Rule::Concurrency(_) => return false,
         };
-        let per = nanos(terms.stretched(rule.per())).max(1);
-        if per != self.per {
+        if !self.refill.goes_on_by(Refill::new(&rule, terms, self.now)) {
             return false;
         }
+        let (from, to) = (self.capacity, rule.capacity());
         match carry {
-            Carry::Proportional if self.capacity > 0 => {
-                let level = u128::from(self.level) * u128::from(rule.capacity()) / u128::from(self.capacity);
-                self.level = u64::try_from(level).unwrap_or(u64::MAX);
-                self.fraction = 0;
+            // What is owed is owed.
+            Carry::Proportional if from > 0 && self.level > 0 => {
+                let level = i128::from(self.level) * i128::from(to) / i128::from(from);
+                self.level = i64::try_from(level).unwrap_or(i64::MAX);
+                self.refill.begin_permit();
             }
             Carry::Additive => {
-                self.level = (self.level + rule.capacity()).saturating_sub(self.capacity);
+                let level = self.level + to.cast_signed() - from.cast_signed();
+                self.level = level.max(self.level.min(0));
             }
             Carry::AsIs | Carry::Proportional | Carry::Reset => {}
         }
-        (self.capacity, self.refill, self.initial) = (rule.capacity(), rule.refill(), rule.initial());
+        (self.capacity, self.initial, self.debt) = (to, rule.initial(), rule.debt().cast_signed());
         self.surplus = 0;
         self.cut();
         true
@@ -234,15 +243,17 @@ impl Ledger for BucketLedger {
     }
 
     fn top_up(&mut self, permits: u64) {
-        self.level = self.level.saturating_add(permits).min(PERMITS_MAX);
-        self.surplus = (self.level + self.outstanding).saturating_sub(self.capacity);
+        self.level = (self.level + permits.cast_signed()).min(PERMITS_MAX.cast_signed());
+        let sum = self.level + self.outstanding.cast_signed();
+        self.surplus = u64::try_from(sum - self.capacity.cast_signed()).unwrap_or(0);
         if self.room() == 0 {
-            self.fraction = 0;
+            self.refill.begin_permit();
         }
     }
 
     fn excess(&self) -> u64 {
-        self.outstanding.saturating_sub(self.capacity.saturating_add(self.surplus))
+        let most = self.capacity + self.surplus + self.debt.cast_unsigned();
+        self.outstanding.saturating_sub(most)
     }
 
     fn boxed(&self) -> Box<dyn Ledger + Send> {
@@ -250,8 +261,9 @@ impl Ledger for BucketLedger {
     }
 
     fn is_sound(&self) -> bool {
-        let most = self.capacity.saturating_add(self.surplus);
-        (self.level == 0 || self.level + self.outstanding <= most) && self.fraction < u128::from(self.per)
+        let sum = self.level + self.outstanding.cast_signed();
+        // Of a bucket that holds no permit nothing is lent, however much is out.
+        (self.level <= 0 || sum <= (self.capacity + self.surplus).cast_signed()) && self.refill.is_sound()
     }
 }
 
@@ -260,80 +272,4 @@ fn bucket_of(rule: &LeakyBucket) -> TokenBucket {
     let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
     let bucket = TokenBucket::try_new(burst, rule.refill(), rule.per(), burst);
     bucket.expect("numbers that were checked")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bucket(capacity: u64, refill: u64, per_ms: u64, initial: u64) -> BucketLedger {
-        let rule = TokenBucket::try_new(capacity, refill, Duration::from_millis(per_ms), initial);
-        let terms = Terms::try_new(0).expect("no drift");
-        BucketLedger::new(&rule.expect("valid"), terms, Moment::ORIGIN)
-    }
-
-    fn millis(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
-    }
-
-    #[test]
-    fn refill_pauses_while_the_bucket_is_out() {
-        let mut bucket = bucket(10, 10, 1_000, 10);
-        bucket.charge(10);
-        bucket.advance(millis(5_000));
-        assert_eq!(bucket.available(), 0, "ten are out: there is no room");
-        bucket.settle(10, millis(5_000));
-        bucket.advance(millis(5_099));
-        assert_eq!(bucket.available(), 0);
-        bucket.advance(millis(5_100));
-        assert_eq!(bucket.available(), 1);
-    }
-
-    #[test]
-    fn fractions_survive_takes_but_never_exceed_the_cap() {
-        let mut bucket = bucket(2, 3, 1_000, 0);
-        for step in 1..=100 {
-            bucket.advance(millis(step * 10));
-            if bucket.available() > 0 {
-                bucket.charge(1);
-                bucket.settle(1, millis(step * 10));
-            }
-        }
-        // 3 a second for a second, looked at every 10 ms: the third falls due at exactly 1,000 ms.
-        assert_eq!((bucket.available(), bucket.outstanding()), (0, 0));
-        bucket.advance(millis(10_000));
-        assert_eq!((bucket.available(), bucket.fraction), (2, 0));
-    }
-
-    #[test]
-    fn ready_is_the_first_instant_at_which_it_is_there() {
-        let mut bucket = bucket(10, 3, 1_000, 0);
-        for permits in 1..=10 {
-            let ready = bucket.ready_at(permits, &mut std::iter::empty()).expect("it refills");
-            let mut early = bucket.clone();
-            early.advance(Moment::from_nanos(ready.as_nanos() - 1));
-            assert!(early.available() < permits);
-            early.advance(ready);
-            assert!(early.available() >= permits);
-        }
-        bucket.advance(millis(60_000));
-        bucket.charge(10);
-        // Nine come back spent at 61 s; from then on there is room.
-        let mut ends = vec![(millis(61_000), 9), (millis(90_000), 1)].into_iter();
-        assert_eq!(bucket.ready_at(3, &mut ends), Some(millis(62_000)));
-    }
-
-    #[test]
-    fn a_bucket_that_never_refills_is_never_ready() {
-        assert_eq!(bucket(10, 0, 1_000, 4).ready_at(5, &mut std::iter::empty()), None);
-        assert_eq!(bucket(10, 0, 1_000, 4).ready_at(4, &mut std::iter::empty()), Some(Moment::ORIGIN));
-    }
-
-    #[test]
-    fn a_bucket_that_may_have_been_emptied_starts_empty() {
-        let mut bucket = bucket(10, 10, 1_000, 10);
-        assert_eq!(bucket.forget(millis(2_000)), millis(2_000));
-        bucket.advance(millis(2_100));
-        assert_eq!(bucket.available(), 1);
-    }
 }

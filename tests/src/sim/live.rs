@@ -1,7 +1,8 @@
 //! What operators do to the limit while the fleet runs: changes, top-ups, pauses and blocks, each at its moment. Drawn
 //! with the setup; the world lets them happen, and the oracle knows what each does to the promise.
 
-use crate::sim::setup::{parse_rules, rules_text};
+use crate::sim::setup::parse_rules;
+use crate::sim::text::rules_text;
 use lessor_protocol::{Carry, Rule};
 use std::fmt;
 

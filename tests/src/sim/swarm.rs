@@ -1,6 +1,7 @@
 //! Draws a whole setup from one seed: which rule, which load, which faults are on and how hard. Tests and the soak run
 //! what it draws; the same seed always draws the same.
 
+use crate::sim::edges::{EDGES, Edge};
 use crate::sim::faults::{Fault, Faults};
 use crate::sim::foe::{LIES, Lie};
 use crate::sim::live::{Act, Live};
@@ -13,7 +14,10 @@ use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
 use lessor_allocator::share::Sharing;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
+    WarmUp, Windows,
+};
 use lessor_protocol::{Carry, Rule, Terms};
 use std::time::Duration;
 
@@ -34,6 +38,9 @@ pub fn draw(seed: u64) -> Setup {
     let round_trip = log_uniform(dice, 200_000, nanos(term(&rules)) / 2);
     let one_way = round_trip / 4;
     let start = if dice.bool() { dice.u64(0..10 * SECOND) } else { dice.u64(0..1 << 50) };
+    let edges = rules.iter().find_map(edges_of);
+    let edge = edges.map(|edges| edges[dice.usize(..edges.len())]);
+    let start = edge.map_or(start, |edge| edge.at * SECOND - dice.u64(0..15 * SECOND));
     let mut setup = Setup {
         seed,
         plan: Plan {
@@ -56,7 +63,8 @@ pub fn draw(seed: u64) -> Setup {
         drifting: true,
         start,
         lasts: dice.u64(3 * SECOND..20 * SECOND),
-        then_calm: true,
+        // Nobody waits for the end of a day or a month.
+        then_calm: edge.is_none(),
         foes: draw_foes(dice),
         sabotage: Sabotage::None,
         replay: format!("cargo run --release -p scenarios --bin simulate -- --swarm {seed}"),
@@ -70,7 +78,8 @@ pub fn draw(seed: u64) -> Setup {
     // From dice of their own, so that the rest is as it would be without them.
     let mut dice = fastrand::Rng::with_seed(seed ^ 0x11fe_0000_0000_0000);
     // What is kept back may be more than a limit that is lowered allows: a configuration like that is refused.
-    if dice.u32(..3) == 0 && setup.plan.sharing == Sharing::default() {
+    let can_change = setup.plan.sharing == Sharing::default() && setup.plan.rules.iter().all(is_plain);
+    if dice.u32(..3) == 0 && can_change {
         setup.live = draw_live(&mut dice, &setup);
     }
     setup
@@ -97,13 +106,34 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
             _ => {
                 // A family keeps as many rules as it has.
                 let is_other = dice.u32(..4) == 0 && setup.above == 0;
-                rules = if is_other { draw_rules(dice) } else { resized(dice, &rules) };
+                rules = if is_other { draw_plain(dice) } else { resized(dice, &rules) };
                 let carry = if dice.bool() { Carry::AsIs } else { Carry::ALL[dice.usize(..4)] };
                 live.push(Live { at, act: Act::Change(carry, rules.clone()) });
             }
         }
     }
     live
+}
+
+/// Whether the oracle knows what a change does to `rule`: those of calendars, of first use and of odd buckets are changed
+/// in the tests of their ledgers only.
+fn is_plain(rule: &Rule) -> bool {
+    match rule {
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => true,
+        Rule::FixedWindow(rule) => matches!(rule.windows(), Windows::Epoch { .. }),
+        Rule::TokenBucket(rule) => {
+            rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none() && rule.debt() == 0
+        }
+    }
+}
+
+fn draw_plain(dice: &mut fastrand::Rng) -> Vec<Rule> {
+    loop {
+        let rules = draw_rules(dice);
+        if rules.iter().all(is_plain) {
+            return rules;
+        }
+    }
 }
 
 /// `rules` with other numbers and the same periods.
@@ -114,6 +144,9 @@ fn resized(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
         Rule::SlidingWindow(rule) => {
             let margin = if dice.bool() { rule.margin() } else { rule.per() / dice.u32(2..=20) };
             SlidingWindow::try_new(part(rule.limit()), rule.per(), margin).map(Rule::SlidingWindow)
+        }
+        Rule::SlidingLog(rule) => {
+            SlidingLog::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
         }
         Rule::FixedWindow(rule) => {
             FixedWindow::try_new(part(rule.limit()), rule.per()).map(Rule::FixedWindow)
@@ -171,20 +204,52 @@ fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
     };
     let per = Duration::from_millis(log_uniform(dice, 50, 5_000));
     let rule = match dice.u32(..4) {
-        0 => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),
-        1 => {
-            // Full again within ten seconds, or never.
-            let least = limit * nanos(per) / (10 * SECOND) + 1;
-            let refill = if dice.u32(..10) == 0 { 0 } else { log_uniform(dice, least, 10 * least) };
-            let initial = if dice.bool() { limit } else { dice.u64(0..=limit) };
-            TokenBucket::try_new(limit, refill, per, initial).map(Rule::TokenBucket)
-        }
+        0 => FixedWindow::of(limit, draw_windows(dice, per)).map(Rule::FixedWindow),
+        1 => draw_bucket(dice, limit, per).map(Rule::TokenBucket),
         _ => {
             let margin = if dice.bool() { Duration::ZERO } else { per / dice.u32(1..=10) };
-            SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingWindow)
+            if dice.u32(..4) == 0 {
+                SlidingLog::try_new(limit, per, margin).map(Rule::SlidingLog)
+            } else {
+                SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingWindow)
+            }
         }
     };
     rule.expect("numbers in range")
+}
+
+/// Of length `per`, or of a calendar.
+fn draw_windows(dice: &mut fastrand::Rng, per: Duration) -> Windows {
+    match dice.u32(..4) {
+        0 => Windows::FirstUse { per },
+        1 => Windows::Calendar(EDGES[dice.usize(..EDGES.len())].calendar()),
+        _ => Windows::Epoch { per },
+    }
+}
+
+/// A bucket, with at most one of its options.
+fn draw_bucket(dice: &mut fastrand::Rng, capacity: u64, per: Duration) -> Result<TokenBucket, RuleError> {
+    // Full again within ten seconds, or never.
+    let least = capacity * nanos(per) / (10 * SECOND) + 1;
+    let refill = if dice.u32(..10) == 0 { 0 } else { log_uniform(dice, least, 10 * least) };
+    let initial = if dice.bool() { capacity } else { dice.u64(0..=capacity) };
+    let bucket = TokenBucket::try_new(capacity, refill, per, initial)?;
+    match dice.u32(..6) {
+        0 => bucket.with_refill_style(RefillStyle::Interval),
+        1 => bucket.with_debt(dice.u64(1..=2 * capacity)),
+        2 => {
+            let over = Duration::from_millis(log_uniform(dice, 100, 20_000));
+            bucket.with_warm_up(WarmUp::try_new(over, dice.u64(2..=5))?)
+        }
+        _ => Ok(bucket),
+    }
+}
+
+/// The edges of a calendar, one of which a run with `rule` is about.
+fn edges_of(rule: &Rule) -> Option<Vec<Edge>> {
+    let Rule::FixedWindow(rule) = rule else { return None };
+    let Windows::Calendar(calendar) = rule.windows() else { return None };
+    Some(EDGES.into_iter().filter(|edge| edge.calendar() == calendar).collect())
 }
 
 fn draw_faults(dice: &mut fastrand::Rng) -> Faults {

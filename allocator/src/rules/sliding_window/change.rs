@@ -3,18 +3,16 @@
 
 use super::{SlidingLedger, Slot};
 use crate::rules::scaled_up;
-use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX};
 use std::collections::VecDeque;
 
 impl SlidingLedger {
-    /// Goes on by `rule`, which has the same window.
-    pub(super) fn goes_on_by(&mut self, rule: &SlidingWindow, terms: Terms, carry: Carry) {
-        let fresh = SlidingLedger::new(rule, terms, self.now);
+    /// Goes on by the rule of `fresh`, which has the same window.
+    pub(super) fn goes_on_by(&mut self, fresh: SlidingLedger, carry: Carry) {
         if carry == Carry::Proportional {
-            self.scale(rule.limit());
+            self.scale(fresh.limit);
         }
-        self.limit = rule.limit();
+        self.limit = fresh.limit;
         if fresh.window != self.window {
             self.move_ends(&fresh);
         }
@@ -101,7 +99,8 @@ impl SlidingLedger {
 mod tests {
     use super::*;
     use crate::rules::Ledger;
-    use lessor_protocol::Rule;
+    use lessor_protocol::rule::SlidingWindow;
+    use lessor_protocol::{Rule, Terms};
     use std::time::Duration;
 
     const SECOND: u64 = 1_000_000_000;

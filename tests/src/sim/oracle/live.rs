@@ -11,13 +11,14 @@ impl Oracle {
     pub fn changed(&mut self, now: Instant, rules: &[Rule], carry: Carry, stock: Stock) -> Verdict {
         let out = stock.view.books.outstanding;
         let until = self.leases_end(now);
+        let drift_ppm = self.measure.drift_ppm as u64;
         let mut before = std::mem::take(&mut self.promises);
         for rule in rules {
             let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until);
             let place = if carry == Carry::Reset { None } else { before.iter_mut().position(goes_on) };
             self.promises.push(match place {
                 Some(place) => before.remove(place),
-                None => Promise::amid(now, rule, out, until),
+                None => Promise::amid(now, rule, out, until, drift_ppm),
             });
         }
         self.ceiling = rules.iter().map(Rule::ceiling).min().unwrap_or(0);

@@ -1,32 +1,32 @@
 //! What each rule promises, kept by remembering every admission that still counts. The oracle asks it; it knows neither
 //! leases nor sessions.
 
+mod change;
+mod windows;
+
 use super::{Instant, Verdict, Wrong};
+use crate::warming::Warming;
+use change::Slack;
+use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Carry, Rule};
+use lessor_protocol::rule::{RefillStyle, TokenBucket, WarmUp};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use windows::Windows;
 
 /// A rule, kept by remembering what counts.
 #[derive(Clone, Debug)]
 pub(super) enum Promise {
     Sliding {
+        kind: &'static str,
         limit: u64,
         margin: u64,
-        /// Whether it stands for calls in flight.
-        is_of_calls: bool,
         slack: Slack,
         spends: Window,
         vendor: Window,
         on_the_way: BinaryHeap<Reverse<(u64, u64)>>,
     },
-    Fixed {
-        limit: u64,
-        slack: Slack,
-        per: u64,
-        window: u64,
-        used: u64,
-    },
+    Fixed(Windows),
     /// A single central bucket, in parts of a permit: `per` to one.
     Bucket {
         name: &'static str,
@@ -36,29 +36,36 @@ pub(super) enum Promise {
         level: u128,
         real: u64,
     },
+    /// One that is refilled at instants of the allocator's clock, `per` nanoseconds apart.
+    Interval {
+        capacity: u64,
+        refill: u64,
+        per: u64,
+        level: u64,
+        next: u64,
+    },
+    /// One that warms up. It is cold again once it has been seen full, with nothing lent, for as long as that takes.
+    Warming {
+        bucket: Box<Warming>,
+        warm_up: WarmUp,
+        full_since: Option<u64>,
+    },
 }
 
 impl Promise {
-    pub(super) fn new(rule: &Rule, less: u64) -> Self {
+    /// What `rule` promises, but for `less`, on clocks within `drift_ppm`.
+    pub(super) fn new(rule: &Rule, less: u64, drift_ppm: u64) -> Self {
         match rule {
-            Rule::SlidingWindow(rule) => {
-                Promise::window(rule.limit() - less, nanos(rule.per()), nanos(rule.margin()), false)
+            Rule::SlidingWindow(it) => {
+                Promise::sliding(rule.kind(), it.limit() - less, nanos(it.per()), nanos(it.margin()))
+            }
+            Rule::SlidingLog(it) => {
+                Promise::sliding(rule.kind(), it.limit() - less, nanos(it.per()), nanos(it.margin()))
             }
             // Every call takes as long as it may.
-            Rule::Concurrency(rule) => Promise::window(rule.limit() - less, nanos(rule.longest()), 0, true),
-            Rule::FixedWindow(rule) => Promise::Fixed {
-                limit: rule.limit() - less,
-                slack: Slack::default(),
-                per: nanos(rule.per()),
-                window: 0,
-                used: 0,
-            },
-            Rule::TokenBucket(rule) => {
-                let per = u128::from(nanos(rule.per()));
-                let capacity = u128::from(rule.capacity() - less) * per;
-                let refill = rule.refill().into();
-                Promise::Bucket { name: "S3", capacity, refill, per, level: capacity, real: 0 }
-            }
+            Rule::Concurrency(it) => Promise::sliding(rule.kind(), it.limit() - less, nanos(it.longest()), 0),
+            Rule::FixedWindow(rule) => Promise::Fixed(Windows::new(rule, less)),
+            Rule::TokenBucket(rule) => Promise::bucket(rule, less, drift_ppm),
             Rule::LeakyBucket(rule) => {
                 let per = u128::from(nanos(rule.per()));
                 let capacity = u128::from(rule.burst() - less) * per;
@@ -68,116 +75,78 @@ impl Promise {
         }
     }
 
-    /// One for a rule that comes to be at `now`, when `out` permits are lent until `until`.
-    pub(super) fn amid(now: Instant, rule: &Rule, out: u64, until: Instant) -> Self {
-        let mut promise = Promise::new(rule, 0);
-        match &mut promise {
-            Promise::Sliding { slack, spends, .. } => slack.floor = (until.real + spends.per, out),
-            Promise::Fixed { slack, per, window, .. } => {
-                *window = now.allocator.as_nanos() / *per;
-                slack.floor = (edge_after(until, *per), out);
-            }
-            Promise::Bucket { level, per, real, .. } => {
-                *level = (*level).max(u128::from(out) * *per);
-                *real = now.real;
-            }
-        }
-        promise
-    }
-
-    /// Goes on by `rule` if it is of the same kind and period; `out` permits are lent until `until`.
-    pub(super) fn changes(
-        &mut self,
-        now: Instant,
-        rule: &Rule,
-        carry: Carry,
-        out: u64,
-        until: Instant,
-    ) -> bool {
-        self.room(now);
-        match (self, rule) {
-            (
-                Promise::Sliding { limit, margin, is_of_calls: false, slack, spends, vendor, on_the_way },
-                Rule::SlidingWindow(rule),
-            ) if spends.per == nanos(rule.per()) => {
-                *margin = nanos(rule.margin()).max(*margin);
-                let until = until.real + spends.per + *margin;
-                // What the vendor has not counted yet may be older than the window.
-                let coming = on_the_way.iter().map(|Reverse((_, permits))| permits).sum::<u64>();
-                let used = spends.used.max(vendor.used + coming);
-                slack.carries(until, used, out, (*limit, rule.limit()), carry);
-                *limit = rule.limit();
-            }
-            (Promise::Sliding { limit, is_of_calls: true, slack, spends, .. }, Rule::Concurrency(rule))
-                if spends.per == nanos(rule.longest()) =>
-            {
-                let until = until.real + spends.per;
-                slack.carries(until, spends.used, out, (*limit, rule.limit()), Carry::AsIs);
-                *limit = rule.limit();
-            }
-            (Promise::Fixed { limit, slack, per, used, .. }, Rule::FixedWindow(rule))
-                if *per == nanos(rule.per()) =>
-            {
-                let until = edge_after(until, *per);
-                slack.carries(until, *used, out, (*limit, rule.limit()), carry);
-                *limit = rule.limit();
-            }
-            (Promise::Bucket { name, capacity, refill, per, level, .. }, rule)
-                if bucket(rule).is_some_and(|(kind, _, _, every)| kind == *name && every == *per) =>
-            {
-                let Some((_, permits, gained, _)) = bucket(rule) else { return false };
-                let to = permits * *per;
-                *level = match carry {
-                    Carry::Proportional if to > *capacity && *capacity > 0 => {
-                        (*level / *per + 1) * to.div_ceil(*capacity / *per)
-                    }
-                    Carry::Additive if to > *capacity => *level + to - *capacity,
-                    Carry::AsIs | Carry::Proportional | Carry::Additive | Carry::Reset => *level,
-                };
-                *level = (*level).min(to.max(u128::from(out) * *per));
-                (*capacity, *refill) = (to, gained);
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    /// `permits` more, once.
-    pub(super) fn allows(&mut self, now: Instant, permits: u64, drift_ppm: u128) {
-        self.room(now);
-        match self {
-            // Calls in flight come back by themselves.
-            Promise::Sliding { is_of_calls: true, .. } => {}
-            Promise::Sliding { margin, slack, spends, .. } => {
-                // As long as a spend is charged, on a clock that runs slow, and then until it has left the window.
-                let charged =
-                    u128::from(spends.per + *margin) * (1_000_000 + drift_ppm) / (1_000_000 - drift_ppm);
-                let charged = charged as u64 / 100 * 101 + 1_000;
-                slack.extra.push((now.real + charged + spends.per + *margin, permits));
-                slack.floor.1 += permits;
-            }
-            Promise::Fixed { slack, per, .. } => {
-                slack.extra.push((edge_after(now, *per), permits));
-                slack.floor.1 += permits;
-            }
-            Promise::Bucket { per, level, .. } => *level += u128::from(permits) * *per,
-        }
-    }
-
-    fn window(limit: u64, per: u64, margin: u64, is_of_calls: bool) -> Self {
+    fn sliding(kind: &'static str, limit: u64, per: u64, margin: u64) -> Self {
         let window = Window { per, spends: VecDeque::new(), used: 0 };
-        let (spends, vendor) = (window.clone(), window);
-        let slack = Slack::default();
-        let on_the_way = BinaryHeap::new();
-        Promise::Sliding { limit, margin, is_of_calls, slack, spends, vendor, on_the_way }
+        let (spends, vendor, slack) = (window.clone(), window, Slack::default());
+        Promise::Sliding { kind, limit, margin, slack, spends, vendor, on_the_way: BinaryHeap::new() }
+    }
+
+    fn bucket(rule: &TokenBucket, less: u64, drift_ppm: u64) -> Self {
+        let per = nanos(rule.per());
+        if let (Some(warm_up), Some(bucket)) = (rule.warm_up(), Warming::new(rule, less, 0)) {
+            return Promise::Warming { bucket: Box::new(bucket), warm_up, full_since: None };
+        }
+        // Who may go into the red from a full bucket has as much as a larger bucket.
+        let capacity = rule.capacity() + if rule.capacity() > 0 { rule.debt() } else { 0 } - less;
+        match rule.refill_style() {
+            RefillStyle::Greedy => {
+                let (per, refill) = (u128::from(per), rule.refill().into());
+                let capacity = u128::from(capacity) * per;
+                Promise::Bucket { name: "S3", capacity, refill, per, level: capacity, real: 0 }
+            }
+            RefillStyle::Interval => {
+                let stretched = (u128::from(per) * u128::from(1_000_000 + drift_ppm)).div_ceil(1_000_000);
+                let per = u64::try_from(stretched).expect("366 days and a tenth");
+                Promise::Interval { capacity, refill: rule.refill(), per, level: capacity, next: 0 }
+            }
+        }
     }
 
     /// The invariant that is broken by one permit too many.
     fn name(&self) -> &'static str {
         match self {
             Promise::Sliding { .. } => "S1",
-            Promise::Fixed { .. } => "S2",
+            Promise::Fixed(_) => "S2",
             Promise::Bucket { name, .. } => name,
+            Promise::Interval { .. } | Promise::Warming { .. } => "S3",
+        }
+    }
+
+    /// New books begin: buckets in them at `begins`, on the allocator's clock.
+    pub(super) fn begin(&mut self, now: Instant, begins: u64) {
+        self.room(now);
+        match self {
+            Promise::Sliding { .. } | Promise::Fixed(_) | Promise::Bucket { .. } => {}
+            Promise::Interval { per, next, .. } => {
+                // What it gained by then is there already.
+                let times = now.allocator.as_nanos().saturating_sub(begins) / *per + 1;
+                *next = begins + times * *per;
+            }
+            Promise::Warming { bucket, full_since, .. } => {
+                bucket.freeze();
+                *full_since = None;
+            }
+        }
+    }
+
+    /// `permits` were lent.
+    pub(super) fn lent(&mut self, now: Instant, permits: u64) {
+        if let Promise::Fixed(windows) = self {
+            windows.lent(now.allocator.as_nanos(), permits);
+        }
+    }
+
+    /// The pool can lend `available`, and whether `all_home`, nothing lent.
+    pub(super) fn seen(&mut self, now: Instant, available: u64, all_home: bool) {
+        if let Promise::Warming { bucket, warm_up, full_since } = self {
+            if !all_home || available < bucket.capacity() {
+                *full_since = None;
+                return;
+            }
+            let since = *full_since.get_or_insert(now.real);
+            if now.real - since > nanos(warm_up.over()) {
+                bucket.freeze();
+            }
         }
     }
 
@@ -202,8 +171,17 @@ impl Promise {
                     }
                 }
             }
-            Promise::Fixed { used, .. } => *used += permits,
+            Promise::Fixed(windows) => {
+                if !windows.spend(now.allocator.as_nanos(), permits) {
+                    return over(name, format!("{permits} admitted while no window was open"));
+                }
+            }
             Promise::Bucket { level, per, .. } => *level -= u128::from(permits) * *per,
+            Promise::Interval { level, .. } => *level -= permits,
+            Promise::Warming { bucket, full_since, .. } => {
+                bucket.give(permits);
+                *full_since = None;
+            }
         }
         Ok(())
     }
@@ -214,13 +192,7 @@ impl Promise {
                 spends.advance(now.real);
                 slack.allows(now.real, *limit).saturating_sub(spends.used)
             }
-            Promise::Fixed { limit, slack, per, window, used } => {
-                let current = now.allocator.as_nanos() / *per;
-                if current != *window {
-                    (*window, *used) = (current, 0);
-                }
-                slack.allows(now.allocator.as_nanos(), *limit).saturating_sub(*used)
-            }
+            Promise::Fixed(windows) => windows.room(now.allocator.as_nanos()),
             Promise::Bucket { capacity, refill, per, level, real, .. } => {
                 // What it was topped up with stays, and so does what was out when it was made smaller.
                 let full = (*level).max(*capacity);
@@ -228,53 +200,14 @@ impl Promise {
                 *real = now.real;
                 u64::try_from(*level / *per).unwrap_or(u64::MAX)
             }
-        }
-    }
-}
-
-/// Of a rule that is a bucket: its name here, what it holds and gains, and in how many nanoseconds.
-fn bucket(rule: &Rule) -> Option<(&'static str, u128, u128, u128)> {
-    match rule {
-        Rule::TokenBucket(rule) => {
-            Some(("S3", rule.capacity().into(), rule.refill().into(), nanos(rule.per()).into()))
-        }
-        Rule::LeakyBucket(rule) => {
-            Some(("S4", rule.burst().into(), rule.refill().into(), nanos(rule.per()).into()))
-        }
-        Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => None,
-    }
-}
-
-/// The end of the window that holds `at`, on the allocator's clock.
-fn edge_after(at: Instant, per: u64) -> u64 {
-    (at.allocator.as_nanos() / per + 1) * per
-}
-
-/// What may be admitted beyond the limit for a while, because the limit was changed or topped up.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slack {
-    /// Permits on top, each until an instant: top-ups, and what a change forgave.
-    extra: Vec<(u64, u64)>,
-    /// What was charged when a limit was lowered, and until when windows may see that much.
-    floor: (u64, u64),
-}
-
-impl Slack {
-    /// At `now`, which may be a while ago: what a vendor counts late was admitted then.
-    fn allows(&self, now: u64, limit: u64) -> u64 {
-        let live = self.extra.iter().filter(|(until, _)| now < *until);
-        let more = live.map(|(_, permits)| permits).sum::<u64>();
-        let floor = if now < self.floor.0 { self.floor.1 } else { 0 };
-        (limit + more).max(floor)
-    }
-
-    /// `used` permits were spent in the window and `out` were lent when `from` became `to`, carried over by `carry`: so
-    /// much may a window hold that ends before `until`.
-    fn carries(&mut self, until: u64, used: u64, out: u64, (from, to): (u64, u64), carry: Carry) {
-        self.floor = (until, used + out);
-        if carry == Carry::Proportional && to < from {
-            let charged = (u128::from(used) * u128::from(to) / u128::from(from)) as u64;
-            self.extra.push((until, used - charged));
+            Promise::Interval { capacity, refill, per, level, next } => {
+                while *next <= now.allocator.as_nanos() {
+                    *level = (*level + *refill).min(*capacity);
+                    *next += *per;
+                }
+                *level
+            }
+            Promise::Warming { bucket, .. } => bucket.room(now.real),
         }
     }
 }

@@ -1,0 +1,290 @@
+//! At most N in each of the windows that the first grant opens. A window is `[t, t+W)` on the allocator's clock, where t
+//! is the first grant after the last window ended; no lease outlives it. A permit is charged to the window that is open
+//! when it is lent, so it is spent in that window or never.
+//!
+//! Whoever counts from the first *call* that he sees begins his windows later than these begin, and may see 2N in one of
+//! his: such a vendor's contract is a sliding window.
+
+use super::{Ends, Ledger, Pace, scaled_up};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::rule::{FixedWindow, Windows};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use std::time::Duration;
+
+/// The books of a fixed window that its first use opens.
+#[derive(Clone, Debug)]
+pub struct FirstUseLedger {
+    limit: u64,
+    per: Duration,
+    now: Moment,
+    open: Option<Open>,
+    outstanding: u64,
+    /// Permits on top of the limit in the window that is open, or else in the next.
+    extra: u64,
+    /// Permits that were out before there was this rule, and when the last of their leases ends.
+    adopted: (u64, Moment),
+}
+
+/// A window that holds `now`.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    since: Moment,
+    ends: Moment,
+    /// Lent in it and not returned.
+    charged: u64,
+}
+
+impl FirstUseLedger {
+    /// No window is open at `now`.
+    pub fn new(rule: &FixedWindow, now: Moment) -> Self {
+        FirstUseLedger {
+            limit: rule.limit(),
+            per: rule.per(),
+            now,
+            open: None,
+            outstanding: 0,
+            extra: 0,
+            adopted: (0, now),
+        }
+    }
+
+    /// What may be charged in a window.
+    fn allowed(&self) -> u64 {
+        self.limit.saturating_add(self.extra).min(PERMITS_MAX)
+    }
+}
+
+impl Ledger for FirstUseLedger {
+    fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+        // Leases that end exactly with the window are settled right after this, and belong to none.
+        if let Some(open) = self.open.filter(|open| open.ends <= self.now) {
+            let (adopted, until) = self.adopted;
+            let charged = adopted.min(self.outstanding);
+            // Leases that reach beyond it are charged to another one, which begins where it ended.
+            let next = Open { since: open.ends, ends: self.now + self.per, charged };
+            self.open = (self.now < until && charged > 0).then_some(next);
+            self.extra = 0;
+        }
+    }
+
+    fn available(&self) -> u64 {
+        self.allowed().saturating_sub(self.open.map_or(0, |open| open.charged))
+    }
+
+    fn charge(&mut self, permits: u64) {
+        if permits == 0 {
+            return;
+        }
+        let ends = self.now + self.per;
+        let open = self.open.get_or_insert(Open { since: self.now, ends, charged: 0 });
+        open.charged += permits;
+        if mutant::is(Mutant::FirstUseRestarts) {
+            open.ends = ends;
+        }
+        self.outstanding += permits;
+    }
+
+    fn settle(&mut self, permits: u64, _at: Moment) {
+        self.outstanding -= permits;
+    }
+
+    fn release(&mut self, permits: u64) {
+        self.outstanding -= permits;
+        if let Some(open) = &mut self.open {
+            open.charged -= permits;
+        }
+    }
+
+    fn credit(&mut self, permits: u64, at: Moment) {
+        // A lease that ended when a window was opened, or before, was lent in an earlier one.
+        if let Some(open) = &mut self.open
+            && at > open.since
+        {
+            open.charged -= permits;
+        }
+    }
+
+    fn ready_at(&self, permits: u64, _ends: Ends<'_>) -> Option<Moment> {
+        if permits <= self.available() {
+            Some(self.now)
+        } else if permits <= self.limit {
+            self.open.map(|open| open.ends)
+        } else {
+            None
+        }
+    }
+
+    fn arriving(&self, _span: Duration) -> u64 {
+        0
+    }
+
+    fn sustained(&self, span: Duration) -> u64 {
+        Pace { permits: self.limit, over: nanos(self.per) }.within(span)
+    }
+
+    fn pace(&self) -> Option<Pace> {
+        let left = self.open.map_or(self.per, |open| open.ends.since(self.now));
+        Some(Pace { permits: self.available(), over: nanos(left).max(1) })
+    }
+
+    fn lease_end(&self) -> Option<Moment> {
+        Some(self.open.map_or(self.now + self.per, |open| open.ends))
+    }
+
+    /// A window that is open is remembered, also if nothing is charged to it: a new one would end later.
+    fn is_fresh(&self) -> bool {
+        self.open.is_none() && self.outstanding == 0 && self.extra == 0
+    }
+
+    fn memory(&self) -> Duration {
+        self.per
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// Earlier lives may have opened a window as late as `quarantined`.
+    fn forget(&mut self, quarantined: Moment) -> Moment {
+        quarantined + self.per
+    }
+
+    fn change(&mut self, rule: &Rule, _terms: Terms, carry: Carry) -> bool {
+        let Rule::FixedWindow(rule) = rule else { return false };
+        if rule.windows() != (Windows::FirstUse { per: self.per }) {
+            return false;
+        }
+        if let Some(open) = self.open.as_mut().filter(|_| carry == Carry::Proportional) {
+            let settled = scaled_up(open.charged - self.outstanding, self.limit, rule.limit());
+            (open.charged, open.since) = (self.outstanding + settled, self.now);
+        }
+        self.limit = rule.limit();
+        true
+    }
+
+    fn adopt(&mut self, permits: u64, until: Moment) {
+        self.charge(permits);
+        self.adopted = (permits, until);
+    }
+
+    fn top_up(&mut self, permits: u64) {
+        self.extra = self.extra.saturating_add(permits);
+    }
+
+    fn excess(&self) -> u64 {
+        self.open.map_or(0, |open| open.charged.saturating_sub(self.allowed()))
+    }
+
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
+    }
+
+    fn is_sound(&self) -> bool {
+        self.outstanding <= self.open.map_or(0, |open| open.charged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lessor_protocol::rule::Windows;
+
+    fn ledger(limit: u64, now: u64) -> FirstUseLedger {
+        let per = Duration::from_millis(100);
+        let rule = FixedWindow::of(limit, Windows::FirstUse { per }).expect("valid");
+        FirstUseLedger::new(&rule, millis(now))
+    }
+
+    fn millis(millis: u64) -> Moment {
+        Moment::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn the_first_grant_opens_a_window_and_later_ones_do_not_move_it() {
+        let mut ledger = ledger(3, 250);
+        assert_eq!(ledger.lease_end(), Some(millis(350)));
+        ledger.advance(millis(270));
+        ledger.charge(0);
+        assert!(ledger.is_fresh(), "a grant of nothing opens nothing");
+        ledger.charge(2);
+        ledger.advance(millis(330));
+        ledger.charge(1);
+        assert_eq!((ledger.lease_end(), ledger.available()), (Some(millis(370)), 0));
+        assert_eq!(ledger.ready_at(1, &mut std::iter::empty()), Some(millis(370)));
+        ledger.settle(3, millis(330));
+        ledger.advance(millis(369));
+        assert!(!ledger.is_fresh());
+        ledger.advance(millis(370));
+        assert!(ledger.is_fresh());
+        assert_eq!((ledger.available(), ledger.lease_end()), (3, Some(millis(470))));
+    }
+
+    #[test]
+    fn a_window_in_which_all_came_back_goes_on() {
+        let mut ledger = ledger(3, 0);
+        ledger.charge(3);
+        ledger.release(3);
+        ledger.advance(millis(60));
+        assert!(!ledger.is_fresh());
+        ledger.charge(3);
+        assert_eq!(ledger.lease_end(), Some(millis(100)));
+    }
+
+    #[test]
+    fn a_late_credit_helps_only_the_window_it_was_lent_in() {
+        let mut ledger = ledger(3, 0);
+        ledger.charge(3);
+        ledger.advance(millis(60));
+        ledger.settle(3, millis(60));
+        ledger.credit(1, millis(60));
+        assert_eq!(ledger.available(), 1);
+        ledger.charge(1);
+        ledger.advance(millis(100));
+        ledger.settle(1, millis(100));
+        ledger.charge(2);
+        ledger.credit(1, millis(100));
+        assert_eq!(ledger.available(), 1, "it was lent in the window before");
+    }
+
+    #[test]
+    fn after_a_loss_it_waits_for_a_window_that_may_be_open() {
+        assert_eq!(ledger(3, 0).forget(millis(70)), millis(170));
+    }
+
+    /// Ten are out for 250 ms when the rule comes to be: each window that they reach is charged for them.
+    #[test]
+    fn leases_that_outlive_a_new_window_are_charged_to_the_next() {
+        let mut ledger = ledger(12, 1_000);
+        ledger.adopt(10, millis(1_250));
+        assert_eq!((ledger.available(), ledger.lease_end()), (2, Some(millis(1_100))));
+        for (at, available) in [(1_100, 2), (1_200, 2)] {
+            ledger.advance(millis(at));
+            assert_eq!(ledger.available(), available, "after {at} ms");
+        }
+        ledger.advance(millis(1_250));
+        ledger.settle(10, millis(1_250));
+        ledger.advance(millis(1_300));
+        assert_eq!((ledger.available(), ledger.is_fresh()), (12, true));
+    }
+
+    #[test]
+    fn a_window_that_is_changed_stays_open_and_a_top_up_ends_with_it() {
+        let mut ledger = ledger(10, 0);
+        ledger.charge(6);
+        let of = |limit, per| {
+            let per = Duration::from_millis(per);
+            Rule::FixedWindow(FixedWindow::of(limit, Windows::FirstUse { per }).expect("valid"))
+        };
+        let terms = Terms::try_new(0).expect("no drift");
+        assert!(!ledger.change(&of(5, 200), terms, Carry::AsIs), "another period");
+        assert!(ledger.change(&of(4, 100), terms, Carry::AsIs));
+        assert_eq!((ledger.available(), ledger.excess()), (0, 2));
+        ledger.top_up(3);
+        assert_eq!((ledger.available(), ledger.lease_end()), (1, Some(millis(100))));
+        ledger.settle(6, millis(50));
+        ledger.advance(millis(100));
+        assert_eq!((ledger.available(), ledger.is_fresh()), (4, true));
+    }
+}
