@@ -196,13 +196,15 @@ impl Allocator {
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
         let (limit, pool) = find(&mut self.limits, &spent.limit, spent.key.as_deref())?;
-        if spent.spent_total > PERMITS_MAX {
-            return Err(too_large("spent_total", spent.spent_total));
+        for (field, value) in [("spent_total", spent.spent_total), ("running", spent.running.unwrap_or(0))] {
+            if value > PERMITS_MAX {
+                return Err(too_large(field, value));
+            }
         }
         let Some(id) = self.sessions.find(&caller.node, caller.session) else {
             return Ok(0);
         };
-        Ok(limit.leave(now, &pool, id, caller.seq, spent.spent_total)?)
+        Ok(limit.leave(now, &pool, id, caller.seq, spent.spent_total, spent.running)?)
     }
 
     fn count_wrong(&mut self, reason: Reason) {

@@ -2,7 +2,7 @@
 //! add up after each of them, and a reference that remembers every spend finds no permit too many.
 
 use lessor_allocator::pool::{Holder, LesseeId, Plan, Pool, PoolView};
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Rule, Terms};
 use proptest::prelude::*;
 use scenarios::reference::{Spend, breach};
@@ -46,13 +46,16 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let any_number = || prop_oneof![4 => 0u64..20, 1 => 0u64..=PERMITS_MAX, 1 => Just(PERMITS_MAX)];
-    let lie = (any_number(), any_number(), any_number(), any_number(), any_number()).prop_map(
-        |(spent_total, held, want, waiting, demand_milli)| Ask {
+    let five = (any_number(), any_number(), any_number(), any_number(), any_number());
+    let lie = (five, prop::option::of(any_number()), any_number()).prop_map(
+        |((spent_total, held, want, waiting, demand_milli), running, busy)| Ask {
             spent_total,
             held,
             want,
             waiting,
             demand_milli,
+            running,
+            busy,
         },
     );
     prop_oneof![
@@ -122,7 +125,9 @@ impl Play {
                 let at = &mut self.sessions[who];
                 at.hand = if self.now < at.until { at.hand.min(keep) } else { 0 };
                 at.seq += 1;
-                let ask = Ask { spent_total: at.spent, held: at.hand, want, waiting, demand_milli };
+                // Where what is in flight counts, it does not say: all it spent may be, for as long as a call may take.
+                let truth = Ask { spent_total: at.spent, held: at.hand, ..Ask::default() };
+                let ask = Ask { want, waiting, demand_milli, ..truth };
                 let (id, seq) = (at.id, at.seq);
                 let grant = self.renew(id, seq, ask).expect("the truth is believed");
                 assert_eq!(grant.kept, ask.held, "what is live is kept");
@@ -143,7 +148,8 @@ impl Play {
                 let Session { id, seq, spent, .. } = self.sessions[who];
                 for said in ["once", "twice"] {
                     let outstanding = self.pool.view(self.now).books.outstanding;
-                    let back = self.pool.leave(self.now, LesseeId(id), seq + 1, spent).expect("the truth");
+                    let back =
+                        self.pool.leave(self.now, LesseeId(id), seq + 1, spent, None).expect("the truth");
                     assert!(
                         said == "once"
                             || (back == 0 && outstanding == self.pool.view(self.now).books.outstanding)
@@ -204,6 +210,8 @@ fn rule() -> impl Strategy<Value = Rule> {
         }),
         (1u64..40, per())
             .prop_map(|(limit, per)| Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid"))),
+        (1u64..40, per())
+            .prop_map(|(limit, per)| Rule::Concurrency(Concurrency::try_new(limit, per).expect("valid"))),
         (1u64..40, 1u64..40, per()).prop_map(|(capacity, refill, per)| {
             Rule::TokenBucket(TokenBucket::try_new(capacity, refill, per, capacity).expect("valid"))
         }),

@@ -30,7 +30,16 @@ fn caller(seq: u64) -> Caller {
 
 fn ask(limit: &str, key: Option<&str>, spent_total: u64, held: u64, want: u64) -> Entry {
     let key = key.map(str::to_owned);
-    Entry::Ask(AskBody { limit: limit.to_owned(), key, spent_total, held, want, demand: 0, waiting: want })
+    Entry::Ask(AskBody {
+        limit: limit.to_owned(),
+        key,
+        spent_total,
+        held,
+        want,
+        demand: 0,
+        waiting: want,
+        ..AskBody::default()
+    })
 }
 
 /// What every pool looks like.
@@ -113,6 +122,7 @@ fn leaving_returns_what_is_unspent_and_names_what_is_wrong() {
         limit: limit.to_owned(),
         key: key.map(str::to_owned),
         spent_total,
+        running: None,
     };
     let goodbye = [spent("vendor/rest", None, 3), spent("nope", None, 1), spent("export", Some("k"), 4)];
     let left = allocator.leave(millis(10), &caller(2), &goodbye);
@@ -133,7 +143,7 @@ fn a_stopping_allocator_lends_nothing_and_takes_back() {
     let grants = allocator.leases(millis(1), &caller(2), &[ask("vendor/rest", None, 4, 6, 10)]);
     assert_eq!((grants[0].refused, grants[0].permits), (Some(Refused::Stopping), 0));
     assert_eq!(grants[0].retry_after_ms, Some(1_000));
-    let spent = SpentBody { limit: "vendor/rest".to_owned(), key: None, spent_total: 4 };
+    let spent = SpentBody { limit: "vendor/rest".to_owned(), key: None, spent_total: 4, running: None };
     assert_eq!(allocator.leave(millis(2), &caller(3), &[spent]).returned, 6);
 }
 
@@ -321,7 +331,8 @@ impl Nodes {
             Deed::Leave { place, spends } => {
                 self.seq += 1;
                 let (spent_total, _) = self.spend(place, spends, 0);
-                let spent = SpentBody { limit: name(place).to_owned(), key: key(place), spent_total };
+                let spent =
+                    SpentBody { limit: name(place).to_owned(), key: key(place), spent_total, running: None };
                 allocator.leave(now, &caller(place, self.seq), &[spent]);
             }
             Deed::Wait { .. } => {}
@@ -389,7 +400,7 @@ fn a_pattern_serves_each_name_that_fits_it_apart() {
     let figures: Vec<(u64, u64)> =
         allocator.limits(millis(0)).iter().map(|(_, figures)| (figures.names, figures.pools)).collect();
     assert_eq!(figures, [(3, 3), (1, 1), (0, 1)]);
-    let spent = SpentBody { limit: "api/b".to_owned(), key: None, spent_total: 1 };
+    let spent = SpentBody { limit: "api/b".to_owned(), key: None, spent_total: 1, running: None };
     assert_eq!(allocator.leave(millis(1), &caller(2), &[spent]).returned, 1);
     let wrong = allocator.leases(millis(2), &caller(3), &[ask("api/a b", None, 0, 0, 1)]);
     assert_eq!(error(&wrong[0]).0, code::INVALID);

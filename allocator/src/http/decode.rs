@@ -28,11 +28,18 @@ const ASK: Shape = &[
     ("want", Kind::Number),
     ("demand", Kind::OptionalNumber),
     ("waiting", Kind::OptionalNumber),
+    ("running", Kind::OptionalNumber),
+    ("busy", Kind::OptionalNumber),
 ];
 
 const LEAVE: Shape = &[("session", Kind::Number), ("seq", Kind::Number), ("spent", Kind::OptionalList)];
 
-const SPENT: Shape = &[("limit", Kind::Text), ("key", Kind::OptionalText), ("spent_total", Kind::Number)];
+const SPENT: Shape = &[
+    ("limit", Kind::Text),
+    ("key", Kind::OptionalText),
+    ("spent_total", Kind::Number),
+    ("running", Kind::OptionalNumber),
+];
 
 /// Who asks, and for what.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use super::{LesseeId, Pool};
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::Pace;
 use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
-use lessor_protocol::lease::whole_millis;
+use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
-use lessor_protocol::{Ask, Grant, Moment, Terms};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Terms};
 use std::time::Duration;
 
 /// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
@@ -43,7 +43,10 @@ impl Pool {
         if term.is_zero() {
             asker.want = 0;
         }
-        let Sized { permits, state } = sizing::grant(asker, &others, supply);
+        let (Sized { permits, state }, hold) = match self.ledgers.are_reusable() {
+            true => self.share_in_flight(id, asker),
+            false => (sizing::grant(asker, &others, supply), None),
+        };
         let term = self.term(self.worth(id, ask, kept + permits, state));
         self.charge(id, permits, term);
         let scarce = match state {
@@ -53,7 +56,39 @@ impl Pool {
         let (ask_after, retry_after) =
             if scarce { self.next_chance(id, pace) } else { (Duration::ZERO, None) };
         let horizon = self.horizon(id, state).min(term);
-        Grant { kept, permits, term, horizon, ceiling: self.ceiling(), ask_after, retry_after }
+        let in_flight =
+            self.ledgers.longest().map(|longest| InFlight { longest: millis_above(longest), hold });
+        Grant { kept, permits, term, horizon, ceiling: self.ceiling(), ask_after, retry_after, in_flight }
+    }
+
+    /// Where a permit is spent again when its call ends, no permit comes back by being spent, and whoever came first would
+    /// keep all of them: each is told how many to hold, its share of all there are.
+    fn share_in_flight(&self, id: LesseeId, asker: Asker) -> (Sized, Option<u64>) {
+        let claim = |weight, wanted| Claim {
+            mean: u128::from(wanted) * PERMIT,
+            need: wanted,
+            bare: wanted,
+            weight,
+            holds: 0,
+        };
+        let active = |lessee: &Lessee| self.now.since(lessee.answered) <= self.active();
+        let others = self.lessees.iter().filter(|&(&other, lessee)| other != id && active(lessee));
+        let others: Vec<Claim> = others.map(|(_, lessee)| claim(lessee.weight, lessee.wanted)).collect();
+        let kept = self.lessees[&id].outstanding;
+        let own = claim(asker.claim.weight, kept.saturating_add(asker.want));
+        let left = self.ledgers.available();
+        let all = left.saturating_add(self.books.outstanding);
+        let share = sizing::even_share(own, &others, all);
+        let (state, most) = match share {
+            None => (State::Rich, (left / 2).max(1)),
+            // At least one for whoever has none, but not at each ask of somebody who asks all the time.
+            Some(share) => {
+                let one = u64::from(kept == 0 && asker.since >= poll(self.term));
+                (State::Trickle, share.saturating_sub(kept).max(one))
+            }
+        };
+        let permits = asker.want.min(most).min(left);
+        (Sized { permits, state }, Some(share.unwrap_or(all)))
     }
 
     /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may
@@ -112,7 +147,7 @@ impl Pool {
             // that holds nothing: the node goes by that end with what it is lent next.
             let end = self.plan.terms.grantor_end(self.now, term);
             lessee.end = if mutant::is(Mutant::EndMovesBack) { end } else { lessee.end.max(end) };
-            if lessee.outstanding > 0 {
+            if lessee.is_live() {
                 self.ends.insert((lessee.end, id));
             }
         }
@@ -189,6 +224,11 @@ impl Pool {
         let ends = || self.ends.iter().map(|&(end, id)| (end, self.lessees[&id].outstanding));
         self.ledgers.ready_at(self.now, permits, ends)
     }
+}
+
+/// `span` in whole milliseconds, as the wire carries it, and not shorter.
+fn millis_above(span: Duration) -> Duration {
+    Duration::from_millis(millis_up(span))
 }
 
 /// Time between two asks of somebody who found too little, where leases last for `term`.

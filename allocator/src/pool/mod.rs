@@ -5,6 +5,7 @@
 //! more. What is lent is charged to every rule of the limit at once, or to none.
 
 mod books;
+mod flights;
 mod ledgers;
 mod lend;
 mod lessee;
@@ -19,6 +20,7 @@ pub use plan::{AskError, Holder, Plan, PoolView};
 
 use crate::pacing::Pacer;
 use crate::rules;
+use flights::Flights;
 use ledgers::Ledgers;
 use lessee::Lessee;
 use lessor_protocol::lease::whole_millis;
@@ -49,8 +51,14 @@ pub struct Pool {
     term: Duration,
     /// Whom it lent to. Ordered, so that the same asks give the same answers.
     lessees: BTreeMap<LesseeId, Lessee>,
-    /// The end of each live lease: exactly the lessees with something outstanding.
+    /// The end of each live lease: exactly the lessees with something outstanding or running.
     ends: BTreeSet<(Moment, LesseeId)>,
+    /// When what lingers in flight has landed: exactly the lessees with something lingering.
+    landings: BTreeSet<(Moment, LesseeId)>,
+    /// The longest that a call may take, where it counts what is in flight.
+    longest: Option<Duration>,
+    /// Permits in flight, for people.
+    in_flight: u64,
     books: Books,
     pacer: Pacer,
     now: Moment,
@@ -61,9 +69,13 @@ pub struct Pool {
 impl Pool {
     /// A pool with full buckets and empty windows at `now`.
     pub fn new(plan: Arc<Plan>, now: Moment) -> Self {
+        let ledgers = Ledgers::new(&plan.rules, plan.terms, now);
         Pool {
             term: rules::term(&plan.rules),
-            ledgers: Ledgers::new(&plan.rules, plan.terms, now),
+            longest: ledgers.longest(),
+            ledgers,
+            landings: BTreeSet::new(),
+            in_flight: 0,
             plan,
             lessees: BTreeMap::new(),
             ends: BTreeSet::new(),
@@ -117,19 +129,29 @@ impl Pool {
         Ok(Answer::Grant(grant))
     }
 
-    /// The session ends with a total of `spent_total` and holds nothing. Returns what came back unspent.
+    /// The session ends with a total of `spent_total` and holds nothing; calls for `running` permits go on, if it says
+    /// so. Returns what came back unspent.
     ///
     /// # Errors
     /// As [`Pool::renew`]. A session that is not known returns nothing.
-    pub fn leave(&mut self, now: Moment, id: LesseeId, seq: u64, spent_total: u64) -> Result<u64, AskError> {
+    pub fn leave(
+        &mut self,
+        now: Moment,
+        id: LesseeId,
+        seq: u64,
+        spent_total: u64,
+        running: Option<u64>,
+    ) -> Result<u64, AskError> {
         self.advance(now);
         if self.replay(id, seq)?.is_some() || !self.lessees.contains_key(&id) {
             return Ok(0);
         }
         let before = self.books.returned;
-        self.settle(id, &Ask { spent_total, ..Ask::default() })?;
+        self.settle(id, &Ask { spent_total, running, ..Ask::default() })?;
+        // It will say no more of them: they were spent by now.
+        self.end_flights(id, 0, self.now);
         let lessee = self.lessees.get_mut(&id).expect("it was there a moment ago");
-        (lessee.seq, lessee.demand_milli, lessee.waiting) = (seq, 0, 0);
+        (lessee.seq, lessee.demand_milli, lessee.waiting, lessee.wanted) = (seq, 0, 0, 0);
         self.audit();
         Ok(self.books.returned - before)
     }
@@ -140,6 +162,7 @@ impl Pool {
         PoolView {
             available: if self.now < self.opens { 0 } else { self.ledgers.available() },
             books: self.books,
+            in_flight: self.in_flight,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
         }
@@ -168,6 +191,7 @@ impl Pool {
         while let Some((end, id)) = self.ends.first().copied()
             && end <= self.now
         {
+            self.land_until(end);
             self.ends.pop_first();
             let lessee = self.lessees.get_mut(&id).expect("every end has its lessee");
             let burned = lessee.burn();
@@ -175,8 +199,39 @@ impl Pool {
             self.ledgers.burn(burned, end, spent_at);
             self.books.outstanding -= burned;
             self.books.burned += burned;
+            self.end_flights(id, burned, end);
         }
+        self.land_until(self.now);
         self.ledgers.advance(self.now);
+    }
+
+    /// What lingered in flight until `now` has landed.
+    fn land_until(&mut self, now: Moment) {
+        while let Some((_, id)) = self.landings.first().copied().filter(|(lands, _)| *lands <= now) {
+            self.change_flights(id, |flights, _| flights.land());
+        }
+    }
+
+    /// What `id` has in flight was spent at `end` at the latest, and with it `burned` permits perhaps.
+    fn end_flights(&mut self, id: LesseeId, burned: u64, end: Moment) {
+        self.change_flights(id, |flights, longest| flights.end(burned, end + longest));
+    }
+
+    /// Changes what `id` has in flight, where that counts, and all that follows from it.
+    fn change_flights(&mut self, id: LesseeId, change: impl FnOnce(&mut Flights, Duration)) {
+        let Some(longest) = self.longest else { return };
+        let lessee = self.lessees.get_mut(&id).expect("it is known");
+        let before = lessee.flights;
+        change(&mut lessee.flights, longest);
+        let after = lessee.flights;
+        before.lands().map(|lands| self.landings.remove(&(lands, id)));
+        after.lands().map(|lands| self.landings.insert((lands, id)));
+        self.ledgers.fly(before.charged(), after.charged());
+        self.in_flight = self.in_flight - before.in_flight() + after.in_flight();
+        self.ends.remove(&(lessee.end, id));
+        if lessee.is_live() {
+            self.ends.insert((lessee.end, id));
+        }
     }
 
     /// The answer that `seq` was given before, with what is left of its term.
@@ -201,8 +256,8 @@ impl Pool {
     }
 
     fn admit(&mut self, holder: Holder, ask: &Ask) -> Result<(), AskError> {
-        let Ask { spent_total, held, .. } = *ask;
-        if spent_total > 0 || held > 0 {
+        let Ask { spent_total, held, running, .. } = *ask;
+        if spent_total > 0 || held > 0 || running.is_some_and(|running| running > 0) {
             return Err(AskError::LeaseUnknown { spent_total, held });
         }
         if self.lessees.len() >= self.plan.lessees_max {
@@ -227,8 +282,10 @@ impl Pool {
                 out: lessee.outstanding + lessee.burned,
             });
         };
+        // All that the session could have in flight, and holds no more.
+        let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
         lessee.settle(&settlement);
-        if lessee.outstanding == 0 {
+        if !lessee.is_live() {
             self.ends.remove(&(lessee.end, id));
         }
         let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { self.now };
@@ -241,6 +298,8 @@ impl Pool {
         self.books.burned -= settlement.spent_late + settlement.credited;
         self.books.spent += settlement.spent + settlement.spent_late;
         self.books.returned += settlement.returned + settlement.credited;
+        let now = self.now;
+        self.change_flights(id, |flights, longest| flights.report(ask, &settlement, room, now + longest));
         Ok(())
     }
 
@@ -258,6 +317,7 @@ impl Pool {
         lessee.answered = self.now;
         lessee.demand_milli = ask.demand_milli;
         lessee.waiting = ask.waiting;
+        lessee.wanted = grant.kept.saturating_add(ask.want);
     }
 
     /// How long after its last ask a lessee counts among those who share.
@@ -274,8 +334,11 @@ impl Pool {
     /// a stranger's: it starts at zero or is refused, and what it is lent is charged.
     fn forget_idle(&mut self, memory: Duration) {
         let now = self.now;
-        self.lessees
-            .retain(|_, lessee| lessee.outstanding > 0 || lessee.end.max(lessee.answered) + memory > now);
+        self.lessees.retain(|_, lessee| {
+            lessee.is_live()
+                || lessee.flights.lands().is_some()
+                || lessee.end.max(lessee.answered) + memory > now
+        });
     }
 
     /// The books balance and every rule is within its limit, or there is a bug here.
@@ -286,9 +349,6 @@ impl Pool {
             self.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>()
         );
         self.ledgers.audit(self.books.outstanding);
-        debug_assert_eq!(
-            self.ends.len(),
-            self.lessees.values().filter(|lessee| lessee.outstanding > 0).count()
-        );
+        debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
     }
 }

@@ -78,6 +78,8 @@ pub struct PoolView {
     pub available: u64,
     /// The totals.
     pub books: Books,
+    /// Permits whose calls are in flight, said or presumed; only of limits that cap that.
+    pub in_flight: u64,
     /// Sessions that it remembers.
     pub lessees: u64,
     /// How long it stays in quarantine.

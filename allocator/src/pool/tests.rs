@@ -4,6 +4,8 @@ use super::*;
 use lessor_protocol::Terms;
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 
+mod in_flight;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
@@ -35,7 +37,7 @@ const A: Holder = Holder { id: LesseeId(1), weight: 1, rtt: Duration::ZERO };
 const B: Holder = Holder { id: LesseeId(2), weight: 1, rtt: Duration::ZERO };
 
 fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
-    Ask { spent_total, held, want: waiting, waiting, demand_milli: 0 }
+    Ask { spent_total, held, want: waiting, waiting, ..Ask::default() }
 }
 
 fn grant(answer: Result<Answer, AskError>) -> Grant {
@@ -175,8 +177,8 @@ fn retry_after_is_when_there_is_a_permit_and_not_before() {
 fn leaving_returns_everything() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
-    assert_eq!(pool.leave(millis(10), A.id, 2, 30), Ok(70));
-    assert_eq!(pool.leave(millis(11), A.id, 2, 30), Ok(0), "said twice, done once");
+    assert_eq!(pool.leave(millis(10), A.id, 2, 30, None), Ok(70));
+    assert_eq!(pool.leave(millis(11), A.id, 2, 30, None), Ok(0), "said twice, done once");
     assert_eq!(pool.view(millis(11)).books.outstanding, 0);
 }
 

@@ -18,6 +18,7 @@ fn grant(kept: u64, permits: u64) -> Grant {
         ceiling: 1_000,
         ask_after: Duration::ZERO,
         retry_after: None,
+        in_flight: None,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::sim::{MILLI, SECOND};
 use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
 
@@ -70,7 +70,8 @@ fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
         _ => log_uniform(dice, 100, 20_000),
     };
     let per = Duration::from_millis(log_uniform(dice, 50, 5_000));
-    let rule = match dice.u32(..4) {
+    let rule = match dice.u32(..5) {
+        4 => Concurrency::try_new(limit, per).map(Rule::Concurrency),
         0 => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),
         1 => {
             // Full again within ten seconds, or never.

@@ -30,14 +30,22 @@ pub(super) enum Promise {
         level: u128,
         real: u64,
     },
+    /// Calls that have begun and not ended, whoever made them.
+    InFlight {
+        limit: u64,
+        in_flight: u64,
+    },
 }
 
 impl Promise {
     pub(super) fn new(rule: &Rule, less: u64) -> Self {
         match rule {
-            Rule::SlidingWindow(rule) => Promise::window(rule.limit() - less, nanos(rule.per())),
-            // Every call takes as long as it may.
-            Rule::Concurrency(rule) => Promise::window(rule.limit() - less, nanos(rule.longest())),
+            Rule::SlidingWindow(rule) => {
+                let window = Window { per: nanos(rule.per()), spends: VecDeque::new(), used: 0 };
+                let (spends, vendor) = (window.clone(), window);
+                Promise::Sliding { limit: rule.limit() - less, spends, vendor, on_the_way: BinaryHeap::new() }
+            }
+            Rule::Concurrency(rule) => Promise::InFlight { limit: rule.limit() - less, in_flight: 0 },
             Rule::FixedWindow(rule) => {
                 Promise::Fixed { limit: rule.limit() - less, per: nanos(rule.per()), window: 0, used: 0 }
             }
@@ -49,18 +57,13 @@ impl Promise {
         }
     }
 
-    fn window(limit: u64, per: u64) -> Self {
-        let window = Window { per, spends: VecDeque::new(), used: 0 };
-        let (spends, vendor) = (window.clone(), window);
-        Promise::Sliding { limit, spends, vendor, on_the_way: BinaryHeap::new() }
-    }
-
     /// The invariant that is broken by one permit too many.
     fn name(&self) -> &'static str {
         match self {
             Promise::Sliding { .. } => "S1",
             Promise::Fixed { .. } => "S2",
             Promise::Bucket { .. } => "S3",
+            Promise::InFlight { .. } => "S5",
         }
     }
 
@@ -87,8 +90,16 @@ impl Promise {
             }
             Promise::Fixed { used, .. } => *used += permits,
             Promise::Bucket { level, per, .. } => *level -= u128::from(permits) * *per,
+            Promise::InFlight { in_flight, .. } => *in_flight += permits,
         }
         Ok(())
+    }
+
+    /// A call of `permits` has ended.
+    pub(super) fn land(&mut self, permits: u64) {
+        if let Promise::InFlight { in_flight, .. } = self {
+            *in_flight -= permits;
+        }
     }
 
     pub(super) fn room(&mut self, now: Instant) -> u64 {
@@ -109,6 +120,7 @@ impl Promise {
                 *real = now.real;
                 u64::try_from(*level / *per).unwrap_or(u64::MAX)
             }
+            Promise::InFlight { limit, in_flight } => limit.saturating_sub(*in_flight),
         }
     }
 }

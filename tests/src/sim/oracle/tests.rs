@@ -42,12 +42,13 @@ const FOUR: Grant = Grant {
     ceiling: 10,
     ask_after: Duration::ZERO,
     retry_after: None,
+    in_flight: None,
 };
 
 const ASKED: Asked = Asked {
     session: 1,
     seq: 1,
-    ask: Ask { spent_total: 0, held: 0, want: 4, waiting: 0, demand_milli: 0 },
+    ask: Ask { spent_total: 0, held: 0, want: 4, waiting: 0, demand_milli: 0, running: None, busy: 0 },
     is_honest: true,
     is_awaited: true,
 };
@@ -55,7 +56,10 @@ const ASKED: Asked = Asked {
 /// A pool of ten with `books`.
 fn stock(books: Books, in_hand: u64) -> Stock {
     let available = 10 - books.outstanding;
-    Stock { view: PoolView { available, books, lessees: 1, quarantine: Duration::ZERO }, in_hand }
+    Stock {
+        view: PoolView { available, books, in_flight: 0, lessees: 1, quarantine: Duration::ZERO },
+        in_hand,
+    }
 }
 
 /// An oracle that saw four of ten being lent, and a stock that fits.
