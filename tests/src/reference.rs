@@ -47,18 +47,32 @@ pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
                 }
             }
             Rule::TokenBucket(rule) => {
-                // From this spend to each later one: at most C + r·T, compared in parts of 1/per of a permit.
-                let mut used = 0;
-                for last in rest {
-                    used += last.permits;
-                    let span = u128::from(last.real - first.real);
-                    let per = u128::from(nanos(rule.per()));
-                    let most = u128::from(rule.capacity()) * per + u128::from(rule.refill()) * span;
-                    if u128::from(used) * per > most {
-                        return Some(format!("{used} in {span} ns from {} ns", first.real));
-                    }
+                let too_fast = too_fast(rest, rule.capacity(), rule.refill(), nanos(rule.per()));
+                if too_fast.is_some() {
+                    return too_fast;
                 }
             }
+            Rule::LeakyBucket(rule) => {
+                let too_fast = too_fast(rest, rule.burst(), rule.refill(), nanos(rule.per()));
+                if too_fast.is_some() {
+                    return too_fast;
+                }
+            }
+        }
+    }
+    None
+}
+
+/// From the first spend to each later one: at most `burst + refill·T/per`, compared in parts of 1/per of a permit.
+fn too_fast(spends: &[Spend], burst: u64, refill: u64, per: u64) -> Option<String> {
+    let from = spends.first()?.real;
+    let mut used = 0;
+    for last in spends {
+        used += last.permits;
+        let span = u128::from(last.real - from);
+        let most = u128::from(burst) * u128::from(per) + u128::from(refill) * span;
+        if u128::from(used) * u128::from(per) > most {
+            return Some(format!("{used} in {span} ns from {from} ns"));
         }
     }
     None
@@ -67,7 +81,8 @@ pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+    use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+    use std::time::Duration;
 
     fn spends(times: &[u64]) -> Vec<Spend> {
         times.iter().map(|&at| Spend { real: at, allocator: at, permits: 1 }).collect()
@@ -82,6 +97,9 @@ mod tests {
         let bucket = Rule::TokenBucket(TokenBucket::try_new(2, 1, per, 2).expect("valid"));
         assert_eq!(breach(&bucket, &spends(&[0, 0, 100, 200])), None);
         assert!(breach(&bucket, &spends(&[0, 0, 99])).is_some());
+        let leaky = Rule::LeakyBucket(LeakyBucket::try_new(1, 3, per).expect("valid"));
+        assert_eq!(breach(&leaky, &spends(&[0, 34, 68, 102])), None);
+        assert!(breach(&leaky, &spends(&[0, 33])).is_some());
         let fixed = Rule::FixedWindow(FixedWindow::try_new(2, Duration::from_millis(100)).expect("valid"));
         let ms = 1_000_000;
         assert_eq!(breach(&fixed, &spends(&[98 * ms, 99 * ms, 100 * ms, 101 * ms])), None);

@@ -2,7 +2,7 @@
 //! repeated, late or restarted, on clocks at the edge of their drift.
 
 use lessor_allocator::pool::Plan;
-use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
 use proptest::prelude::*;
 use scenarios::reference::breach;
@@ -126,6 +126,14 @@ proptest! {
             rules.push(Rule::SlidingWindow(window));
         }
         check(rules, false, steps, drifts, 10_000_000_000);
+    }
+
+    #[test]
+    fn a_leaky_bucket_never_lets_more_through_than_one_central_limiter(
+        burst in 1u64..10, refill in 1u64..40, per_ms in 50u64..400, steps in steps(), drifts in drifts(),
+    ) {
+        let rule = LeakyBucket::try_new(burst, refill, Duration::from_millis(per_ms)).expect("valid");
+        check(vec![Rule::LeakyBucket(rule)], false, steps, drifts, 10_000_000_000);
     }
 
     #[test]

@@ -206,6 +206,12 @@ impl Check<'_> {
             rule(raw.get_ref()).map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
         });
         let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
+        let is_paced = |(_, rule): &(usize, &Rule)| matches!(rule, Rule::LeakyBucket(_));
+        if let Some((second, _)) = rules.iter().enumerate().filter(is_paced).nth(1) {
+            let problem =
+                "is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket";
+            return Err(self.wrong(&raw[second], format!("{named}[{second}] {problem}")));
+        }
         let caps = rules.iter().zip(raw).filter(|(rule, _)| matches!(rule, Rule::Concurrency(_)));
         match caps.map(|(_, raw)| raw).nth(1) {
             Some(second) => {
@@ -220,6 +226,6 @@ impl Check<'_> {
 fn is_window(rule: &Rule) -> bool {
     match rule {
         Rule::SlidingWindow(_) | Rule::FixedWindow(_) => true,
-        Rule::TokenBucket(_) | Rule::Concurrency(_) => false,
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use toml::Spanned;
 
 /// Keys of the design that this version does not have. Whoever copies them from there is told so.
-const LATER: [&str; 9] =
-    ["anchor_day", "burst", "calendar", "debt", "priority", "refill_style", "reserve", "warm_up", "zone"];
+const LATER: [&str; 8] =
+    ["anchor_day", "calendar", "debt", "priority", "refill_style", "reserve", "warm_up", "zone"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,6 +78,8 @@ pub(super) struct RawRule {
     pub per: Option<Timespan>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Count>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub margin: Option<Timespan>,
     #[serde(skip_serializing_if = "Option::is_none")]

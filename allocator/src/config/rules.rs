@@ -2,11 +2,11 @@
 
 use super::raw::{Count, RawRule, Timespan};
 use lessor_protocol::Rule;
-use lessor_protocol::rule::{Concurrency, FixedWindow, RuleError, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RuleError, SlidingWindow, TokenBucket};
 use std::time::Duration;
 
 /// Kinds of rules that the design has and this version has not.
-const KINDS_LATER: [&str; 2] = ["leaky_bucket", "sliding_log"];
+const KINDS_LATER: [&str; 1] = ["sliding_log"];
 
 /// The rule, or what is wrong with it, beginning with the field.
 pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
@@ -31,6 +31,12 @@ pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
             let rule = TokenBucket::try_new(capacity, count(raw, "refill", raw.refill)?, per(raw)?, initial);
             rule.map(Rule::TokenBucket).map_err(said)
         }
+        "leaky_bucket" => {
+            only(raw, &["burst", "refill", "per"])?;
+            let burst = raw.burst.map_or(LeakyBucket::BURST, |burst| burst.0);
+            let rule = LeakyBucket::try_new(burst, count(raw, "refill", raw.refill)?, per(raw)?);
+            rule.map(Rule::LeakyBucket).map_err(said)
+        }
         "concurrency" => {
             only(raw, &["limit", "longest"])?;
             let rule = Concurrency::try_new(count(raw, "limit", raw.limit)?, longest(raw)?);
@@ -39,7 +45,8 @@ pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
         other => {
             let later =
                 if KINDS_LATER.contains(&other) { ", which is not available in this version" } else { "" };
-            let kinds = "\"sliding_window\", \"fixed_window\", \"token_bucket\" or \"concurrency\"";
+            let kinds =
+                "\"sliding_window\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
             Err(format!("kind is {other:?}{later}: use {kinds}"))
         }
     }
@@ -65,6 +72,7 @@ fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
         ("capacity", raw.capacity.is_some()),
         ("refill", raw.refill.is_some()),
         ("initial", raw.initial.is_some()),
+        ("burst", raw.burst.is_some()),
         ("longest", raw.longest.is_some()),
     ];
     let stray = given.iter().find(|(name, given)| *given && !takes.contains(name));

@@ -124,6 +124,13 @@ fn raw_rule(rule: &Rule) -> RawRule {
             initial: Some(Count(rule.initial())),
             ..RawRule::default()
         },
+        Rule::LeakyBucket(rule) => RawRule {
+            kind,
+            burst: Some(Count(rule.burst())),
+            refill: Some(Count(rule.refill())),
+            per: Some(Timespan(rule.per())),
+            ..RawRule::default()
+        },
         Rule::Concurrency(rule) => RawRule {
             kind,
             limit: Some(Count(rule.limit())),

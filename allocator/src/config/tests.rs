@@ -1,7 +1,7 @@
 //! What is understood, and what is refused with which words.
 
 use super::*;
-use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -14,7 +14,7 @@ fn the_shipped_example_is_understood() {
     let config = Config::parse(EXAMPLE).expect("we ship it");
     assert_eq!(config.terms, Terms::default());
     assert_eq!(config.server.listen.to_string(), LISTEN);
-    let [rest, messages, export, reports, api] = &config.limits[..] else {
+    let [rest, messages, export, paced, reports, api] = &config.limits[..] else {
         panic!("{} limits", config.limits.len());
     };
     let sliding =
@@ -28,6 +28,8 @@ fn the_shipped_example_is_understood() {
     let bucket = Rule::TokenBucket(TokenBucket::try_new(1, 1, 2 * SECOND, 1).expect("valid"));
     assert_eq!(export.rules, [bucket]);
     assert_eq!((export.ease_off, export.keyed), (false, Keyed::Yes { keys_max: KEYS_MAX }));
+    let tenth = Duration::from_millis(100);
+    assert_eq!(paced.rules, [Rule::LeakyBucket(LeakyBucket::try_new(1, 1, tenth).expect("valid"))]);
     let day = Rule::FixedWindow(FixedWindow::try_new(5_000, 86_400 * SECOND).expect("valid"));
     assert_eq!(reports.rules, [day, sliding(100, 60 * SECOND, Duration::ZERO)]);
     let ten = Rule::TokenBucket(TokenBucket::try_new(10, 10, 2 * SECOND, 10).expect("valid"));
@@ -233,22 +235,28 @@ fn rules_that_promise_nothing_sensible_are_refused() {
     );
     rule_refused(
         "kind = \"sliding_widow\"",
-        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"concurrency\"",
+        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"",
     );
     rule_refused("limit = 1", "limit[0].rules[0]: missing field `kind`");
+    rule_refused(
+        "kind = \"leaky_bucket\", per = \"100ms\"",
+        "limit \"a\": rules[0].refill is missing: a leaky_bucket needs it, for example refill = 100",
+    );
+    rule_refused(
+        "kind = \"leaky_bucket\", refill = 1, per = \"1s\" }, { kind = \"leaky_bucket\", refill = 9, per = \"1m\"",
+        "limit \"a\": rules[1] is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket",
+    );
 }
 
 /// The design knows more than this version. Whoever reads it is told the difference.
 #[test]
 fn what_comes_later_is_said_to_come_later() {
-    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"concurrency\"";
-    for kind in ["sliding_log", "leaky_bucket"] {
-        rule_refused(
-            &format!("kind = \"{kind}\", limit = 1"),
-            &format!("limit \"a\": rules[0].kind is \"{kind}\", {USE}"),
-        );
-    }
-    for option in ["calendar = \"month\"", "anchor_day = 5", "warm_up = {}", "debt = 3", "burst = 1"] {
+    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
+    rule_refused(
+        "kind = \"sliding_log\", limit = 1",
+        &format!("limit \"a\": rules[0].kind is \"sliding_log\", {USE}"),
+    );
+    for option in ["calendar = \"month\"", "anchor_day = 5", "warm_up = {}", "debt = 3"] {
         let name = option.split(" = ").next().unwrap_or_default();
         rule_refused(
             &format!("kind = \"x\", {option}"),

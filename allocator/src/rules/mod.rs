@@ -120,6 +120,7 @@ pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> 
         Rule::SlidingWindow(rule) => Box::new(SlidingLedger::new(rule, terms, now)),
         Rule::FixedWindow(rule) => Box::new(FixedLedger::new(rule, now)),
         Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
+        Rule::LeakyBucket(rule) => Box::new(BucketLedger::steady(rule, terms, now)),
         Rule::Concurrency(rule) => Box::new(FlightLedger::new(rule, terms, now)),
     }
 }
@@ -133,15 +134,19 @@ pub fn term(rules: &[Rule]) -> Duration {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
+        Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
+        Rule::LeakyBucket(rule) => full_after(rule.burst(), rule.refill(), rule.per()),
         Rule::Concurrency(rule) => rule.longest(),
-        Rule::TokenBucket(rule) if rule.refill() == 0 => Duration::MAX,
-        Rule::TokenBucket(rule) => {
-            let full = u128::from(rule.capacity()) * rule.per().as_nanos() / u128::from(rule.refill());
-            Duration::from_nanos(u64::try_from(full).unwrap_or(u64::MAX))
-        }
     });
     let term = spans.min().unwrap_or(Duration::MAX) / TERM_PARTS;
     whole_millis(term.clamp(Terms::TERM_MIN, Terms::TERM_MAX))
+}
+
+/// How long an empty bucket takes to fill up.
+fn full_after(capacity: u64, refill: u64, per: Duration) -> Duration {
+    let full = u128::from(capacity) * per.as_nanos();
+    let full = full.checked_div(u128::from(refill)).and_then(|full| u64::try_from(full).ok());
+    full.map_or(Duration::MAX, Duration::from_nanos)
 }
 
 #[cfg(test)]

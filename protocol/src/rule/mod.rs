@@ -3,11 +3,13 @@
 
 mod concurrency;
 mod fixed_window;
+mod leaky_bucket;
 mod sliding_window;
 mod token_bucket;
 
 pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
+pub use leaky_bucket::LeakyBucket;
 pub use sliding_window::SlidingWindow;
 pub use token_bucket::TokenBucket;
 
@@ -23,6 +25,8 @@ pub enum Rule {
     FixedWindow(FixedWindow),
     /// At most C + r·T in any interval of length T.
     TokenBucket(TokenBucket),
+    /// At most b + r·T in any interval of length T, evenly spaced.
+    LeakyBucket(LeakyBucket),
     /// At most N in flight at any instant.
     Concurrency(Concurrency),
 }
@@ -34,6 +38,8 @@ impl Rule {
             Rule::SlidingWindow(rule) => rule.limit(),
             Rule::FixedWindow(rule) => rule.limit(),
             Rule::TokenBucket(rule) => rule.capacity(),
+            Rule::LeakyBucket(rule) if rule.refill() == 0 => 0,
+            Rule::LeakyBucket(rule) => rule.burst(),
             Rule::Concurrency(rule) => rule.limit(),
         }
     }
@@ -44,6 +50,7 @@ impl Rule {
             Rule::SlidingWindow(_) => "sliding_window",
             Rule::FixedWindow(_) => "fixed_window",
             Rule::TokenBucket(_) => "token_bucket",
+            Rule::LeakyBucket(_) => "leaky_bucket",
             Rule::Concurrency(_) => "concurrency",
         }
     }
@@ -94,6 +101,17 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!(SlidingWindow::try_new(0, second, Duration::ZERO).is_ok());
         assert!(TokenBucket::try_new(0, 0, second, 0).is_ok());
+        let still = LeakyBucket::try_new(5, 0, second).expect("legal");
+        assert_eq!((still.interval(), Rule::LeakyBucket(still).ceiling()), (None, 0));
+    }
+
+    #[test]
+    fn an_interval_is_never_shorter_than_the_contract_says() {
+        let second = Duration::from_secs(1);
+        let third = LeakyBucket::try_new(1, 3, second).expect("legal");
+        assert_eq!(third.interval(), Some(Duration::from_nanos(333_333_334)));
+        let tenth = LeakyBucket::try_new(1, 10, second).expect("legal");
+        assert_eq!(tenth.interval(), Some(Duration::from_millis(100)));
         assert!(Concurrency::try_new(0, second).is_ok());
     }
 
@@ -109,6 +127,8 @@ mod tests {
         assert!(error.expect_err("no period").starts_with("per is zero"));
         let error = TokenBucket::try_new(1, 1, second, 2).map_err(text);
         assert!(error.expect_err("overfull").starts_with("initial is 2, more than the bucket holds"));
+        let error = LeakyBucket::try_new(1, 1, 200 * 86_400 * second).map_err(text);
+        assert!(error.expect_err("too slow").ends_with("is less than one in 104 days"));
         let error = FixedWindow::try_new(1, Duration::from_millis(49)).map_err(text);
         assert!(error.expect_err("too short").starts_with("per is 49ms, no lease fits"));
         let error = Concurrency::try_new(1, Duration::ZERO).map_err(text);

@@ -304,6 +304,10 @@ impl Fullness {
                 let minted = rule.refill() as f64 * real as f64 / nanos(rule.per()) as f64;
                 admitted as f64 / (rule.initial() as f64 + minted)
             }
+            Rule::LeakyBucket(rule) => {
+                let minted = rule.refill() as f64 * real as f64 / nanos(rule.per()) as f64;
+                admitted as f64 / (rule.burst() as f64 + minted)
+            }
         };
         self.rules.iter().zip(&self.areas).map(share).fold(0.0, f64::max)
     }

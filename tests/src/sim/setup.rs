@@ -7,7 +7,7 @@ use crate::sim::network::Latency;
 use crate::sim::traffic::Workload;
 use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
-use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
 
@@ -84,8 +84,8 @@ impl Sabotage {
 }
 
 /// Reads rules as people write them: `sliding_window 9000/30s margin 250ms`,
-/// `token_bucket 1000/1s capacity 1000 initial 0`, `fixed_window 1000000/1h`, `concurrency 25/2m`; several are joined by
-/// ` + `.
+/// `token_bucket 1000/1s capacity 1000 initial 0`, `fixed_window 1000000/1h`, `concurrency 25/2m`,
+/// `leaky_bucket 10/1s burst 1`; several are joined by ` + `.
 ///
 /// # Errors
 /// In words, what could not be read.
@@ -101,13 +101,15 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
     let (count, per) = amount.split_once('/').ok_or(format!("{amount:?}: say for example \"9000/30s\""))?;
     let (count, per) = (number(count)?, span(per)?);
     let (mut margin, mut capacity, mut initial) = (Duration::ZERO, count, None);
+    let mut burst = LeakyBucket::BURST;
     while let Some(option) = words.next() {
         let value = words.next().ok_or(format!("{option:?} lacks its value"))?;
         match option {
             "margin" => margin = span(value)?,
             "capacity" => capacity = number(value)?,
             "initial" => initial = Some(number(value)?),
-            _ => return Err(format!("{option:?}: use margin, capacity or initial")),
+            "burst" => burst = number(value)?,
+            _ => return Err(format!("{option:?}: use margin, capacity, initial or burst")),
         }
     }
     let rule = match kind {
@@ -116,8 +118,12 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
         "token_bucket" => {
             TokenBucket::try_new(capacity, count, per, initial.unwrap_or(capacity)).map(Rule::TokenBucket)
         }
+        "leaky_bucket" => LeakyBucket::try_new(burst, count, per).map(Rule::LeakyBucket),
         "concurrency" => Concurrency::try_new(count, per).map(Rule::Concurrency),
-        _ => return Err(format!("{kind:?}: use sliding_window, fixed_window, token_bucket or concurrency")),
+        _ => {
+            let kinds = "sliding_window, fixed_window, token_bucket, leaky_bucket or concurrency";
+            return Err(format!("{kind:?}: use {kinds}"));
+        }
     };
     rule.map_err(|error| error.to_string())
 }

@@ -166,6 +166,9 @@ fn rule(rule: &Rule) -> String {
             rule.capacity(),
             rule.initial()
         ),
+        Rule::LeakyBucket(rule) => {
+            format!("leaky_bucket,{}/{}ns,burst,{}", rule.refill(), nanos(rule.per()), rule.burst())
+        }
         Rule::Concurrency(rule) => format!("concurrency,{}/{}ns", rule.limit(), nanos(rule.longest())),
     }
 }

@@ -407,6 +407,8 @@ pub fn sustained(rules: &[Rule]) -> f64 {
         Rule::Concurrency(rule) => rate(rule.limit(), rule.longest()),
         Rule::TokenBucket(rule) if rule.capacity() == 0 => 0.0,
         Rule::TokenBucket(rule) => rate(rule.refill(), rule.per()),
+        Rule::LeakyBucket(rule) if rule.burst() == 0 => 0.0,
+        Rule::LeakyBucket(rule) => rate(rule.refill(), rule.per()),
     });
     rates.fold(f64::INFINITY, f64::min)
 }
@@ -419,6 +421,9 @@ fn memory(rules: &[Rule]) -> u64 {
         Rule::Concurrency(rule) => nanos(rule.longest()) / 10 * 11,
         Rule::TokenBucket(rule) => {
             (nanos(rule.per()) as f64 * 1.1 * rule.capacity() as f64 / rule.refill().max(1) as f64) as u64
+        }
+        Rule::LeakyBucket(rule) => {
+            (nanos(rule.per()) as f64 * 1.1 * rule.burst() as f64 / rule.refill().max(1) as f64) as u64
         }
     });
     spans.max().unwrap_or(0)

@@ -24,6 +24,7 @@ pub(super) enum Promise {
     },
     /// A single central bucket, in parts of a permit: `per` to one.
     Bucket {
+        name: &'static str,
         capacity: u128,
         refill: u128,
         per: u128,
@@ -52,7 +53,14 @@ impl Promise {
             Rule::TokenBucket(rule) => {
                 let per = u128::from(nanos(rule.per()));
                 let capacity = u128::from(rule.capacity() - less) * per;
-                Promise::Bucket { capacity, refill: rule.refill().into(), per, level: capacity, real: 0 }
+                let refill = rule.refill().into();
+                Promise::Bucket { name: "S3", capacity, refill, per, level: capacity, real: 0 }
+            }
+            Rule::LeakyBucket(rule) => {
+                let per = u128::from(nanos(rule.per()));
+                let capacity = u128::from(rule.burst() - less) * per;
+                let refill = rule.refill().into();
+                Promise::Bucket { name: "S4", capacity, refill, per, level: capacity, real: 0 }
             }
         }
     }
@@ -62,7 +70,7 @@ impl Promise {
         match self {
             Promise::Sliding { .. } => "S1",
             Promise::Fixed { .. } => "S2",
-            Promise::Bucket { .. } => "S3",
+            Promise::Bucket { name, .. } => name,
             Promise::InFlight { .. } => "S5",
         }
     }
@@ -115,7 +123,7 @@ impl Promise {
                 }
                 limit.saturating_sub(*used)
             }
-            Promise::Bucket { capacity, refill, per, level, real } => {
+            Promise::Bucket { capacity, refill, per, level, real, .. } => {
                 *level = (*level + u128::from(now.real - *real) * *refill).min(*capacity);
                 *real = now.real;
                 u64::try_from(*level / *per).unwrap_or(u64::MAX)

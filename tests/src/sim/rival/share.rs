@@ -1,7 +1,7 @@
 //! An even part of a limit for each node. All parts together are the limit, to the permit.
 
 use lessor_protocol::Rule;
-use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 
 /// The part of `rules` that is for node `index` of `nodes`.
 pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
@@ -25,6 +25,13 @@ pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
             let seldom = per.and_then(|per| TokenBucket::try_new(capacity, rule.refill(), per, initial).ok());
             let evenly = || TokenBucket::try_new(capacity, part(rule.refill()), rule.per(), initial);
             seldom.map_or_else(evenly, Ok).map(Rule::TokenBucket)
+        }
+        Rule::LeakyBucket(rule) => {
+            let per = rule.per().checked_mul(u32::try_from(nodes).unwrap_or(u32::MAX));
+            let seldom =
+                per.and_then(|per| LeakyBucket::try_new(part(rule.burst()), rule.refill(), per).ok());
+            let evenly = || LeakyBucket::try_new(part(rule.burst()), part(rule.refill()), rule.per());
+            seldom.map_or_else(evenly, Ok).map(Rule::LeakyBucket)
         }
     };
     rules.iter().map(|rule| share(rule).expect("a part of a rule is a rule")).collect()

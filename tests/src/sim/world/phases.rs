@@ -99,6 +99,7 @@ fn refresh(setup: &Setup) -> u64 {
     let permit = setup.plan.rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => 0,
         Rule::TokenBucket(rule) => nanos(rule.per()) / rule.refill().max(1) / 10 * 11,
+        Rule::LeakyBucket(rule) => nanos(rule.per()) / rule.refill().max(1) / 10 * 11,
     });
     let latency = setup.latency.one_way + setup.latency.jitter;
     let asks = nanos(LOOK_AGAIN) / 100 * 120 + nanos(EXCHANGE_TIMEOUT) + 2 * SECOND;
