@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Batches of permits that nobody hands back, in the longest call. More would be memory, fewer would count them longer.
-const BATCHES: u32 = 64;
+const BATCHES: u64 = 64;
 
 /// Permits over which the mean length of a call is taken; twice as many count half. It is for calls that were refused:
 /// more would be late when calls become longer, fewer would follow single ones.
@@ -172,15 +172,12 @@ impl Flights {
 
     fn add_lapsing(&mut self, permits: u64, now: Moment) {
         let Some(cap) = self.cap.filter(|_| permits > 0) else { return };
-        let until = now + cap.longest;
-        let is_close = |batch: &Moment| until.since(*batch) < cap.longest / BATCHES;
-        let many = self.lapsing.len() > 1;
+        // Rounded up, so that what is close together is one batch.
+        let width = (nanos(cap.longest) / BATCHES).max(1);
+        let until = (now + cap.longest).as_nanos().div_ceil(width).saturating_mul(width);
         match self.lapsing.back_mut() {
-            // Two that are close together count until the later one.
-            Some(last) if many && is_close(&last.0) => {
-                *last = (until.max(last.0), last.1 + permits);
-            }
-            _ => self.lapsing.push_back((until, permits)),
+            Some(last) if last.0.as_nanos() >= until => last.1 += permits,
+            _ => self.lapsing.push_back((Moment::from_nanos(until), permits)),
         }
     }
 

@@ -22,7 +22,8 @@ fn the_shipped_example_is_understood() {
     let quarter = SECOND / 4;
     assert_eq!(rest.rules, [sliding(9_000, 30 * SECOND, quarter)]);
     assert_eq!((rest.ease_off, rest.keyed, rest.lessees_max), (true, Keyed::No, LESSEES_MAX));
-    assert_eq!(messages.rules, [sliding(600, 30 * SECOND, quarter)], "the default margin");
+    let in_flight = Rule::Concurrency(Concurrency::try_new(25, 120 * SECOND).expect("valid"));
+    assert_eq!(messages.rules, [sliding(600, 30 * SECOND, quarter), in_flight], "the default margin");
     let weight = |name| messages.weights.of(&lessor_protocol::NodeName::try_new(name).expect("valid"));
     assert_eq!((weight("checkout-7"), weight("batch"), weight("search")), (3, 1, 1));
     let bucket = Rule::TokenBucket(TokenBucket::try_new(1, 1, 2 * SECOND, 1).expect("valid"));

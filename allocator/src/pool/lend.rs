@@ -96,7 +96,8 @@ impl Pool {
     fn worth(&self, id: LesseeId, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.lessees[&id].term;
         let plenty = state == State::Rich && self.ledgers.available().saturating_mul(2) >= self.ceiling();
-        if !plenty || ask.waiting > 0 {
+        // Where they are spent again they do not become fewer: others would wait as long as it lasts.
+        if !plenty || ask.waiting > 0 || self.ledgers.are_reusable() {
             return term;
         }
         let lasts = u128::from(permits) * PERMIT / u128::from(ask.demand_milli.max(1));

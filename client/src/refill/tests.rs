@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod in_flight;
+
 const RTT: Duration = Duration::from_millis(10);
 const TERM: Duration = Duration::from_secs(1);
 
