@@ -130,32 +130,45 @@ impl<const N: usize> All<'_, N> {
     /// Spends every part, or names the one that is short. `first` is the part in whose line the caller is first, `N` if
     /// it is in none.
     fn take(&self, first: usize) -> Result<(), usize> {
-        self.hold(first)?;
-        for (limit, permits) in &self.parts {
-            limit.pool().spend_held(*permits);
+        let is_held = self.hold(first)?;
+        for ((limit, permits), is_held) in self.parts.iter().zip(is_held) {
+            match is_held {
+                true => limit.pool().spend_held(*permits),
+                false => limit.pool().let_pass(*permits),
+            }
         }
         Ok(())
     }
 
     /// The same for a call that ends with its guards.
     fn start(&self, first: usize) -> Result<[Guard; N], usize> {
-        self.hold(first)?;
-        Ok(self.parts.map(|(limit, permits)| limit.guard(permits, limit.pool().enter_held(permits))))
+        let is_held = self.hold(first)?;
+        let mut is_held = is_held.into_iter();
+        Ok(self.parts.map(|(limit, permits)| {
+            if is_held.next().expect("one for each part") {
+                return limit.guard(permits, limit.pool().enter_held(permits));
+            }
+            limit.pool().let_pass(permits);
+            limit.guard(permits, false)
+        }))
     }
 
-    /// Sets every part aside; or puts back what was set aside and names the part that is short.
-    fn hold(&self, first: usize) -> Result<(), usize> {
+    /// Sets every part aside that is not in shadow mode or there anyway, and tells which; or puts back what was set aside
+    /// and names the part that is short.
+    fn hold(&self, first: usize) -> Result<[bool; N], usize> {
         // One reading for all parts: they are checked within nanoseconds of each other.
         let now = CLOCK.now();
+        let mut is_held = [false; N];
         for (part, (limit, permits)) in self.parts.iter().enumerate() {
-            if limit.pool().hold(*permits, part == first, now).is_err() {
-                for (limit, permits) in &self.parts[..part] {
-                    limit.pool().put_back(*permits);
-                }
+            is_held[part] = limit.pool().hold(*permits, part == first, now).is_ok();
+            // A limit in shadow mode stops nobody.
+            if !is_held[part] && !limit.pool().is_shadow() {
+                let held = self.parts.iter().zip(is_held).filter(|(_, is_held)| *is_held);
+                held.for_each(|((limit, permits), _)| limit.pool().put_back(*permits));
                 return Err(part);
             }
         }
-        Ok(())
+        Ok(is_held)
     }
 
     /// Counts the attempt against the part that is short, and says why.

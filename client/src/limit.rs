@@ -53,10 +53,10 @@ impl Limit {
     /// # Cancel safety
     /// Dropping the future leaves the line; nothing is spent and nothing is lost.
     pub async fn acquire(&self, permits: u64) -> Result<(), Refusal> {
-        if self.pool.take(permits, false).is_ok() {
+        if self.pool.take_or_pass(permits, false).is_ok() {
             return Ok(());
         }
-        wait_in_line(&self.pool, permits, || self.pool.take(permits, true).ok()).await
+        wait_in_line(&self.pool, permits, || self.pool.take_or_pass(permits, true).ok()).await
     }
 
     /// Spends `permits` if they can be had within `patience`; a permit that comes just then is in time.
@@ -69,13 +69,13 @@ impl Limit {
     /// # Cancel safety
     /// As [`Limit::acquire`].
     pub async fn acquire_within(&self, permits: u64, patience: Duration) -> Result<(), Refusal> {
-        if self.pool.take(permits, false).is_ok() {
+        if self.pool.take_or_pass(permits, false).is_ok() {
             return Ok(());
         }
         if self.pool.in_vain(permits, patience) {
             return Err(self.pool.refuse(permits));
         }
-        let wait = wait_in_line(&self.pool, permits, || self.pool.take(permits, true).ok());
+        let wait = wait_in_line(&self.pool, permits, || self.pool.take_or_pass(permits, true).ok());
         within(patience, wait).await.unwrap_or_else(|| Err(self.pool.refuse(permits)))
     }
 
@@ -89,7 +89,7 @@ impl Limit {
     /// # Errors
     /// As [`Limit::try_acquire`].
     pub fn try_enter(&self, permits: u64) -> Result<Guard, Refusal> {
-        match self.pool.enter(permits, false) {
+        match self.pool.enter_or_pass(permits, false) {
             Ok(counted) => Ok(self.guard(permits, counted)),
             Err(_) => Err(self.pool.refuse(permits)),
         }
@@ -103,11 +103,11 @@ impl Limit {
     /// # Cancel safety
     /// As [`Limit::acquire`].
     pub async fn enter(&self, permits: u64) -> Result<Guard, Refusal> {
-        if let Ok(counted) = self.pool.enter(permits, false) {
+        if let Ok(counted) = self.pool.enter_or_pass(permits, false) {
             return Ok(self.guard(permits, counted));
         }
         // The guard is made at once: whoever drops this future then drops it too.
-        let attempt = || Some(self.guard(permits, self.pool.enter(permits, true).ok()?));
+        let attempt = || Some(self.guard(permits, self.pool.enter_or_pass(permits, true).ok()?));
         wait_in_line(&self.pool, permits, attempt).await
     }
 
@@ -119,7 +119,7 @@ impl Limit {
     /// # Cancel safety
     /// As [`Limit::acquire`].
     pub async fn enter_within(&self, permits: u64, patience: Duration) -> Result<Guard, Refusal> {
-        if let Ok(counted) = self.pool.enter(permits, false) {
+        if let Ok(counted) = self.pool.enter_or_pass(permits, false) {
             return Ok(self.guard(permits, counted));
         }
         if self.pool.in_vain(permits, patience) {
@@ -135,6 +135,12 @@ impl Limit {
     /// Permits that could be spent at this moment without asking anybody.
     pub fn available(&self) -> u64 {
         self.pool.available()
+    }
+
+    /// Permits that calls got though there were none, because the limit is in shadow mode: nothing is refused there, and
+    /// this is what would have been. Until the allocator has answered once, nobody here knows that it is.
+    pub fn shadow_refused(&self) -> u64 {
+        self.pool.shadow_refused()
     }
 
     /// The name of the limit.

@@ -73,6 +73,8 @@ struct Hot {
     chance: AtomicU64,
     rtt_us: AtomicU32,
     condition: AtomicU8,
+    /// Whether the limit is in shadow mode, as far as we were told.
+    shadow: AtomicBool,
     /// Whether the background task knows already that it is wanted.
     nudged: AtomicBool,
     /// Whether the allocator counts what is in flight. Written by the background task.
@@ -85,6 +87,8 @@ struct Hot {
 #[derive(Debug)]
 pub(crate) struct LocalPool {
     hot: Hot,
+    /// Permits let pass in shadow mode.
+    shadow_refused: AtomicU64,
     pub(crate) name: PoolName,
     line: Mutex<Line>,
     refill: Mutex<Refill>,
@@ -102,10 +106,12 @@ impl LocalPool {
                 chance: AtomicU64::new(0),
                 rtt_us: AtomicU32::new(RTT_UNTOLD_US),
                 condition: AtomicU8::new(Condition::Good as u8),
+                shadow: AtomicBool::new(false),
                 nudged: AtomicBool::new(false),
                 counts_flights: AtomicBool::new(false),
                 low_water: AtomicU32::new(0),
             },
+            shadow_refused: AtomicU64::new(0),
             name,
             line: Mutex::new(Line::default()),
             refill: Mutex::new(Refill::new(CLOCK.now(), eager)),
@@ -119,6 +125,10 @@ impl LocalPool {
         let now = CLOCK.now();
         match self.take_at(permits, false, now) {
             Ok(()) => Ok(()),
+            Err(_) if self.is_shadow() => {
+                self.let_pass(permits);
+                Ok(())
+            }
             Err(_) => Err(self.refuse_at(permits, now)),
         }
     }
@@ -180,6 +190,17 @@ impl LocalPool {
         entered.map(|_| true)
     }
 
+    /// As [`LocalPool::enter`]; in shadow mode it never fails, and what it lets pass is not counted.
+    pub(crate) fn enter_or_pass(&self, permits: u64, first: bool) -> Result<bool, Short> {
+        match self.enter(permits, first) {
+            Err(_) if self.is_shadow() => {
+                self.let_pass(permits);
+                Ok(false)
+            }
+            entered => entered,
+        }
+    }
+
     /// The same for what [`LocalPool::hold`] set aside.
     pub(crate) fn enter_held(&self, permits: u64) -> bool {
         if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
@@ -223,6 +244,42 @@ impl LocalPool {
     fn spent_down_to(&self, left: u64) {
         if left < u64::from(self.hot.low_water.load(Ordering::Relaxed)) {
             self.nudge();
+        }
+    }
+
+    /// Whether what would be refused is let pass, as long as the client runs.
+    #[inline]
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.hot.shadow.load(Ordering::Relaxed) && self.condition() != Condition::Closed
+    }
+
+    /// The allocator says whether the limit is in shadow mode.
+    pub(crate) fn set_shadow(&self, shadow: bool) {
+        self.hot.shadow.store(shadow, Ordering::Relaxed);
+    }
+
+    /// Counts `permits` that would have been refused. They are demand all the same.
+    #[cold]
+    pub(crate) fn let_pass(&self, permits: u64) {
+        self.shadow_refused.fetch_add(permits, Ordering::Relaxed);
+        self.hot.refused.fetch_add(permits, Ordering::Relaxed);
+        self.nudge();
+    }
+
+    /// Permits let pass in shadow mode so far.
+    pub(crate) fn shadow_refused(&self) -> u64 {
+        self.shadow_refused.load(Ordering::Relaxed)
+    }
+
+    /// As [`LocalPool::take`]; in shadow mode it never fails.
+    pub(crate) fn take_or_pass(&self, permits: u64, first: bool) -> Result<(), Short> {
+        match self.take(permits, first) {
+            Ok(()) => Ok(()),
+            Err(_) if self.is_shadow() => {
+                self.let_pass(permits);
+                Ok(())
+            }
+            Err(short) => Err(short),
         }
     }
 
@@ -335,6 +392,7 @@ impl LocalPool {
     /// What the handles have seen so far.
     pub(crate) fn seen(&self) -> Seen {
         Seen {
+            shadow_refused: self.shadow_refused(),
             refused: self.hot.refused.load(Ordering::Relaxed),
             waiting: self.hot.queued.load(Ordering::Relaxed),
         }

@@ -60,6 +60,8 @@ pub struct Refill {
     removed: u64,
     /// What had been spent when the allocator last began to count from zero.
     forgotten: u64,
+    /// What had been let pass in shadow mode when the allocator last began to count from zero, and what it was told.
+    shadow: Shadow,
     demand: Demand,
     /// Attempts when the last ask was written.
     attempted: u64,
@@ -98,6 +100,13 @@ enum Phase {
     Idle,
 }
 
+/// Permits let pass in shadow mode.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shadow {
+    forgotten: u64,
+    told: u64,
+}
+
 /// What the handles have seen, read at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -105,6 +114,8 @@ pub struct Seen {
     pub refused: u64,
     /// Permits that callers queue for.
     pub waiting: u64,
+    /// Of `refused`, permits that were let pass all the same, for the limit is in shadow mode.
+    pub shadow_refused: u64,
 }
 
 /// What an answer was worth.
@@ -124,6 +135,7 @@ impl Refill {
             installed: 0,
             removed: 0,
             forgotten: 0,
+            shadow: Shadow::default(),
             demand: Demand::new(now),
             attempted: 0,
             flights: Flights::default(),
@@ -242,6 +254,7 @@ impl Refill {
             want: target.max(at_least).saturating_sub(balance.free + busy).min(lessor_protocol::PERMITS_MAX),
             waiting: seen.waiting,
             demand_milli: self.told_demand(),
+            shadow_refused: seen.shadow_refused - self.shadow.forgotten,
             running: self.flights.running(),
             busy,
         };
@@ -300,6 +313,7 @@ impl Refill {
         self.flights.owe(lost, dropped);
         self.removed += dropped;
         self.installed += grant.permits;
+        self.shadow.told = ask.shadow_refused + self.shadow.forgotten;
         if !grant.term.is_zero() {
             (self.term, self.horizon) = (grant.term, grant.horizon.min(grant.term));
         }
@@ -327,6 +341,7 @@ impl Refill {
         self.flights.forget();
         self.forgotten = self.spent(slot);
         self.flights.note(self.forgotten);
+        self.shadow.forgotten = self.shadow.told;
         self.fresh_from = slot.deadline();
         self.phase = Phase::Active;
         self.not_before = Moment::ORIGIN;

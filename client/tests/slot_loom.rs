@@ -112,7 +112,7 @@ fn a_call_on_several_limits_and_a_single_one_share_what_is_there() {
 /// A node's side of a pool that caps what is in flight, with `permits` until 100 ns; spent again if they are to be held.
 fn counted(permits: u64, hold: Option<u64>) -> Arc<(Slot, Mutex<Refill>)> {
     let (slot, mut refill) = (Slot::new(), Refill::new(at(0), false));
-    refill.write(&slot, Seen { refused: 0, waiting: permits }, at(0), Duration::ZERO);
+    refill.write(&slot, Seen { waiting: permits, ..Seen::default() }, at(0), Duration::ZERO);
     let grant = Grant {
         kept: 0,
         permits,
@@ -129,7 +129,7 @@ fn counted(permits: u64, hold: Option<u64>) -> Arc<(Slot, Mutex<Refill>)> {
 
 /// The ask of a node where callers wait for more than there is, so that it gives nothing back.
 fn report(pool: &(Slot, Mutex<Refill>)) -> Ask {
-    let seen = Seen { refused: 0, waiting: 10 };
+    let seen = Seen { waiting: 10, ..Seen::default() };
     pool.1.lock().expect("no panic").write(&pool.0, seen, at(1), Duration::ZERO)
 }
 

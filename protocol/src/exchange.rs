@@ -22,6 +22,8 @@ pub struct Ask {
     pub running: Option<u64>,
     /// Of the permits in [`Ask::held`], those that calls have in use just now. For people: nothing is decided by it.
     pub busy: u64,
+    /// Permits that it let pass on a limit in shadow mode, since it began, where it would have refused. Never falls.
+    pub shadow_refused: u64,
 }
 
 /// What a pool answers.

@@ -58,6 +58,9 @@ pub struct AskBody {
     /// Permits that are held and in use.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub busy: u64,
+    /// Permits let pass in shadow mode since the session began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shadow_refused: u64,
 }
 
 /// The answer to [`LeasesRequest`]: one entry for each ask, in the same order.
@@ -106,6 +109,9 @@ pub struct GrantBody {
     /// With it, where a permit may be spent again when its call ends: the most to have in hand and in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<u64>,
+    /// Whether the limit is in shadow mode: what would be refused is let pass, and counted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shadow: bool,
     /// Set on a refusal: nothing that is held was touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
@@ -201,6 +207,10 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl AskBody {
     /// The ask in it, with numbers as the core counts them.
     pub fn ask(&self) -> Ask {
@@ -212,6 +222,7 @@ impl AskBody {
             demand_milli: self.demand.saturating_mul(MILLI),
             running: self.running,
             busy: self.busy,
+            shadow_refused: self.shadow_refused,
         }
     }
 
@@ -225,6 +236,7 @@ impl AskBody {
             ("waiting", self.waiting),
             ("running", self.running.unwrap_or(0)),
             ("busy", self.busy),
+            ("shadow_refused", self.shadow_refused),
         ]
         .into_iter()
         .find(|&(_, value)| value > crate::PERMITS_MAX)
@@ -242,6 +254,7 @@ impl AskBody {
             waiting: ask.waiting,
             running: ask.running,
             busy: ask.busy,
+            shadow_refused: ask.shadow_refused,
         }
     }
 }

@@ -23,6 +23,11 @@ rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial 
 name = "user"
 keyed = true
 rules = [{ kind = "fixed_window", limit = 3, per = "1h" }]
+
+[[limit]]
+name = "trial"
+shadow = true
+rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s" }]
 "#;
 
 /// A server for one test, which ends it.
@@ -240,6 +245,34 @@ async fn each_key_has_a_pool_of_its_own() {
     assert_eq!(spend(&user.key("ann")).await, 0, "three an hour are spent");
     assert_eq!(user.try_acquire(1), Err(Refusal::Unavailable), "counted by key: say which");
     client.shutdown().await;
+    fleet.stop().await;
+}
+
+/// Of 12 calls on 5 permits that never come back, 7 would be refused, in whatever way they are made. Nobody is, nobody
+/// waits, and the operator sees the 7; a limit beside it that is not on trial still refuses.
+#[tokio::test]
+async fn in_shadow_mode_nothing_is_refused_and_what_would_have_been_is_counted() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let (trial, none) = (client.limit("trial"), client.limit("none"));
+    trial.acquire(1).await.expect("whoever waits learns that it is a trial, or gets a permit");
+    for _ in 0..5 {
+        trial.acquire_within(1, Duration::ZERO).await.expect("nobody waits");
+        trial.try_acquire(1).expect("nothing is refused");
+    }
+    assert!(
+        lessor::all([(&trial, 1), (&none, 1)]).try_acquire().is_err(),
+        "the other limit is none on trial"
+    );
+    lessor::all([(&trial, 1)]).try_acquire().expect("all of one");
+    let passed = trial.shadow_refused();
+    assert!((7..=12).contains(&passed), "{passed} of 12, and at most 5 were there");
+    // Told in totals, with the next ask.
+    let told = async || (number(&fleet.books("trial").await, "shadow_refused") == passed).then_some(());
+    eventually("the operator sees them", told).await;
+    trial.try_acquire(1 << 40).expect("also what no pool could ever hold");
+    client.shutdown().await;
+    assert_eq!(trial.try_acquire(1), Err(Refusal::Closed), "a client that was shut down is no trial");
     fleet.stop().await;
 }
 

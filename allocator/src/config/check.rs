@@ -2,7 +2,7 @@
 
 use super::raw::{Count, RawConfig, RawLimit, RawRule, RawServer};
 use super::rules::rule;
-use super::weights::{self, Weights};
+use super::sharing;
 use super::{
     CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
     Named, Names, ServerConfig,
@@ -98,14 +98,19 @@ impl Check<'_> {
         let name = self.name()?;
         self.check_fallback()?;
         let rules = self.rules(&raw.name, "rules", &raw.rules)?;
+        let (overrides, guaranteed) = (self.overrides()?, self.shared(sharing::guaranteed(raw))?);
         Ok(LimitConfig {
             name,
-            overrides: self.overrides()?,
+            sharing: self.shared(sharing::sharing(raw, &rules, overrides.values(), &guaranteed))?,
+            priorities: self.shared(sharing::priorities(raw))?,
+            guaranteed,
+            overrides,
             keyed: self.keyed()?,
+            shadow: raw.shadow,
             ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
             rules,
             lessees_max: self.at_least_one("lessees_max", raw.lessees_max.as_ref(), LESSEES_MAX)?,
-            weights: self.weights()?,
+            weights: self.shared(sharing::weights(raw))?,
         })
     }
 
@@ -181,14 +186,9 @@ impl Check<'_> {
             .map_err(|(offset, problem)| self.wrong_at(offset, format!("{name} {problem}")))
     }
 
-    fn weights(&self) -> Result<Weights, ConfigError> {
-        let mut pairs = vec![];
-        for (pattern, weight) in &self.limit.weights {
-            weights::check(pattern, weight.get_ref().0)
-                .map_err(|problem| self.wrong(weight, format!("weights.{pattern:?} {problem}")))?;
-            pairs.push((pattern.as_str(), weight.get_ref().0));
-        }
-        Ok(Weights::new(&pairs))
+    /// What a check of how the limit is shared came to.
+    fn shared<T>(&self, checked: Result<T, (usize, String)>) -> Result<T, ConfigError> {
+        checked.map_err(|(offset, problem)| self.wrong_at(offset, problem))
     }
 
     /// The rules in the list `named` so, which stands beside `place`.

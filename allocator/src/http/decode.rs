@@ -30,6 +30,7 @@ const ASK: Shape = &[
     ("waiting", Kind::OptionalNumber),
     ("running", Kind::OptionalNumber),
     ("busy", Kind::OptionalNumber),
+    ("shadow_refused", Kind::OptionalNumber),
 ];
 
 const LEAVE: Shape = &[("session", Kind::Number), ("seq", Kind::Number), ("spent", Kind::OptionalList)];

@@ -5,11 +5,12 @@ use super::lessee::Lessee;
 use super::{LesseeId, Pool};
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::Pace;
+use crate::share::{self, Share};
 use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
-use lessor_protocol::{Ask, Grant, InFlight, Moment, Terms};
+use lessor_protocol::{Ask, Grant, InFlight, Moment};
 use std::time::Duration;
 
 /// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
@@ -34,9 +35,9 @@ impl Pool {
     pub(super) fn lend(&mut self, id: LesseeId, ask: &Ask, newcomer: bool) -> Grant {
         let term = self.term(self.lessees[&id].term);
         let kept = if mutant::is(Mutant::RenewalAsFresh) { ask.held } else { self.lessees[&id].outstanding };
-        let others = self.other_claims(id);
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
+        let (others, supply, owed) = self.standing(asker.claim.share, self.other_claims(id), supply);
         if newcomer {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
@@ -44,9 +45,10 @@ impl Pool {
             asker.want = 0;
         }
         let (Sized { permits, state }, hold) = match self.ledgers.are_reusable() {
-            true => self.share_in_flight(id, asker),
+            true => self.share_in_flight(id, asker, supply.left),
             false => (sizing::grant(asker, &others, supply), None),
         };
+        let permits = permits.max(asker.want.min(owed));
         let term = self.term(self.worth(id, ask, kept + permits, state));
         self.charge(id, permits, term);
         let scarce = match state {
@@ -58,27 +60,34 @@ impl Pool {
         let horizon = self.horizon(id, state).min(term);
         let in_flight =
             self.ledgers.longest().map(|longest| InFlight { longest: millis_above(longest), hold });
-        Grant { kept, permits, term, horizon, ceiling: self.ceiling(), ask_after, retry_after, in_flight }
+        Grant { kept, permits, term, horizon, ceiling: self.call_max(), ask_after, retry_after, in_flight }
     }
 
     /// Where a permit is spent again when its call ends, no permit comes back by being spent, and whoever came first would
-    /// keep all of them: each is told how many to hold, its share of all there are.
-    fn share_in_flight(&self, id: LesseeId, asker: Asker) -> (Sized, Option<u64>) {
-        let claim = |weight, wanted| Claim {
+    /// keep all of them: each is told how many to hold, its share of all there are. `left` can be lent to it now.
+    fn share_in_flight(&self, id: LesseeId, asker: Asker, left: u64) -> (Sized, Option<u64>) {
+        let claim = |share, wanted| Claim {
             mean: u128::from(wanted) * PERMIT,
             need: wanted,
             bare: wanted,
-            weight,
+            share,
             holds: 0,
         };
         let active = |lessee: &Lessee| self.now.since(lessee.answered) <= self.active();
         let others = self.lessees.iter().filter(|&(&other, lessee)| other != id && active(lessee));
-        let others: Vec<Claim> = others.map(|(_, lessee)| claim(lessee.weight, lessee.wanted)).collect();
+        let priority = asker.claim.share.priority;
+        // Those that come first have what they want, those that come later are not seen.
+        let (mut first, mut equals) = (0u64, vec![]);
+        for (_, lessee) in others.filter(|(_, lessee)| lessee.share.priority >= priority) {
+            match lessee.share.priority > priority {
+                true => first = first.saturating_add(lessee.wanted),
+                false => equals.push(claim(lessee.share, lessee.wanted)),
+            }
+        }
         let kept = self.lessees[&id].outstanding;
-        let own = claim(asker.claim.weight, kept.saturating_add(asker.want));
-        let left = self.ledgers.available();
-        let all = left.saturating_add(self.books.outstanding);
-        let share = sizing::even_share(own, &others, all);
+        let own = claim(asker.claim.share, kept.saturating_add(asker.want));
+        let all = self.left().saturating_add(self.books.outstanding).saturating_sub(first);
+        let share = sizing::even_share(own, &equals, all);
         let (state, most) = match share {
             None => (State::Rich, (left / 2).max(1)),
             // At least one for whoever has none, but not at each ask of somebody who asks all the time.
@@ -88,21 +97,22 @@ impl Pool {
             }
         };
         let permits = asker.want.min(most).min(left);
-        (Sized { permits, state }, Some(share.unwrap_or(all)))
+        let hold = share.unwrap_or(all).min(self.plan.sharing.lease_max);
+        (Sized { permits, state }, Some(hold))
     }
 
     /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may
     /// last as long as it takes: each renewal is an exchange, and a surplus of that size hurts nobody.
     fn worth(&self, id: LesseeId, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.lessees[&id].term;
-        let plenty = state == State::Rich && self.ledgers.available().saturating_mul(2) >= self.ceiling();
+        let plenty = state == State::Rich && self.left().saturating_mul(2) >= self.ceiling();
         // Where they are spent again they do not become fewer: others would wait as long as it lasts.
         if !plenty || ask.waiting > 0 || self.ledgers.are_reusable() {
             return term;
         }
         let lasts = u128::from(permits) * PERMIT / u128::from(ask.demand_milli.max(1));
         let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
-        whole_millis(lasts.clamp(term, Terms::TERM_MAX))
+        whole_millis(lasts.clamp(term, self.plan.sharing.term_max))
     }
 
     /// For how long a lessee should hold permits in advance.
@@ -125,8 +135,8 @@ impl Pool {
         let holds = if ask.waiting > 0 { 0 } else { kept };
         let claim = self.claim(ask.demand_milli, ask.waiting.saturating_add(unexplained));
         Asker {
-            want: ask.want.min(LEASE_MAX.saturating_sub(kept)),
-            claim: Claim { weight: lessee.weight, holds, ..claim },
+            want: ask.want.min(self.plan.sharing.lease_max.saturating_sub(kept)),
+            claim: Claim { share: lessee.share, holds, ..claim },
             since: self.now.since(lessee.lent).min(self.term),
         }
     }
@@ -135,6 +145,7 @@ impl Pool {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         self.ledgers.charge(permits);
         self.pacer.lent(permits);
+        self.guarantees.lent(lessee.share.group, permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
         lessee.outstanding += permits;
@@ -161,6 +172,24 @@ impl Pool {
         term.min(fits)
     }
 
+    /// With whom somebody with `share` shares what, and what is owed to it in any case.
+    fn standing(&self, share: Share, others: Vec<Claim>, supply: Supply) -> (Vec<Claim>, Supply, u64) {
+        let group = share.group;
+        let kept = self.guarantees.kept_from(group);
+        let left = supply.left.saturating_sub(kept);
+        let supply = Supply { left, within_term: supply.within_term.saturating_sub(kept), ..supply };
+        let members = others.iter().filter(|claim| claim.share.group == group).count() as u64 + 1;
+        let owed = self.guarantees.owed(group).div_ceil(members).min(left);
+        let (others, supply) = share::below(share.priority, others, supply);
+        (others, supply, owed)
+    }
+
+    /// Permits that must be there beyond what the lessee wants: the reserve, and what is kept for others.
+    fn kept_back(&self, id: LesseeId) -> u64 {
+        let kept = self.guarantees.kept_at_most(self.lessees[&id].share.group);
+        kept.min(self.ceiling().saturating_sub(1)) + self.plan.sharing.reserve
+    }
+
     fn other_claims(&self, id: LesseeId) -> Vec<Claim> {
         let active = self.active();
         let others = self
@@ -174,7 +203,7 @@ impl Pool {
     fn likely_claim(&self, lessee: &Lessee) -> Claim {
         let spent = need(lessee.demand_milli, self.now.since(lessee.answered));
         let holds = lessee.outstanding.saturating_sub(spent);
-        Claim { weight: lessee.weight, holds, ..self.claim(lessee.demand_milli, lessee.waiting) }
+        Claim { share: lessee.share, holds, ..self.claim(lessee.demand_milli, lessee.waiting) }
     }
 
     /// The claim of somebody with that demand, and a queue on top, who holds nothing.
@@ -183,14 +212,15 @@ impl Pool {
             mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),
             need: need(demand_milli, self.term).saturating_add(queue),
             bare: need(demand_milli, BARE_POLLS * poll(self.term)).saturating_add(queue),
-            weight: 1,
+            share: Share::EVEN,
             holds: 0,
         }
     }
 
     /// What can be shared out now, and the pace at which if the pool eases off.
     fn supply(&mut self) -> (Supply, Option<Pace>) {
-        let (left, term) = (self.ledgers.available(), self.term);
+        let (left, term) = (self.left(), self.term);
+        let within = |span| self.ledgers.within(span).saturating_sub(self.plan.sharing.reserve);
         let low = u128::from(left) * 100 < u128::from(self.ceiling()) * u128::from(LOW_WATER_PERCENT);
         let pace = if self.plan.ease_off && low { self.ledgers.pace() } else { None };
         let sustained = self.ledgers.sustained(term);
@@ -202,7 +232,7 @@ impl Pool {
                 Supply { left, soon: left, within_term, sustained, term, poll: poll(term) }
             }
             None => {
-                let (soon, within_term) = (self.ledgers.within(poll(term)) - left, self.ledgers.within(term));
+                let (soon, within_term) = (within(poll(term)) - left, within(term));
                 self.pacer = Pacer::Free;
                 Supply { left, soon, within_term, sustained, term, poll: poll(term) }
             }
@@ -214,7 +244,9 @@ impl Pool {
     fn next_chance(&self, id: LesseeId, pace: Option<Pace>) -> (Duration, Option<Duration>) {
         let term = self.lessees[&id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
-        let retry_after = self.ready_at(1).map(|ready| ready.since(self.now).max(paced).max(poll(term)));
+        let retry_after = self
+            .ready_at(self.kept_back(id) + 1)
+            .map(|ready| ready.since(self.now).max(paced).max(poll(term)));
         // Others may give back sooner: nobody waits longer than a term to look.
         let ask_after = retry_after.unwrap_or(Duration::MAX).min(term.max(poll(term)));
         (ask_after, retry_after)

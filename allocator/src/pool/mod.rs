@@ -19,13 +19,13 @@ pub use lessee::LesseeId;
 pub use plan::{AskError, Holder, Plan, PoolView};
 
 use crate::pacing::Pacer;
-use crate::rules;
+use crate::share::Guarantees;
 use flights::Flights;
 use ledgers::Ledgers;
 use lessee::Lessee;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, RefusalReason, Rule, Terms};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, RefusalReason, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,9 @@ pub struct Pool {
     /// Permits in flight, for people.
     in_flight: u64,
     books: Books,
+    shadow_refused: u64,
     pacer: Pacer,
+    guarantees: Guarantees,
     now: Moment,
     /// Nothing is granted before this.
     opens: Moment,
@@ -70,8 +72,10 @@ impl Pool {
     /// A pool with full buckets and empty windows at `now`.
     pub fn new(plan: Arc<Plan>, now: Moment) -> Self {
         let ledgers = Ledgers::new(&plan.rules, plan.terms, now);
+        let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         Pool {
-            term: rules::term(&plan.rules),
+            term: plan.term(),
+            guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(ceiling), now),
             longest: ledgers.longest(),
             ledgers,
             landings: BTreeSet::new(),
@@ -80,6 +84,7 @@ impl Pool {
             lessees: BTreeMap::new(),
             ends: BTreeSet::new(),
             books: Books::default(),
+            shadow_refused: 0,
             pacer: Pacer::Free,
             now,
             opens: now,
@@ -160,9 +165,10 @@ impl Pool {
     pub fn view(&mut self, now: Moment) -> PoolView {
         self.advance(now);
         PoolView {
-            available: if self.now < self.opens { 0 } else { self.ledgers.available() },
+            available: if self.now < self.opens { 0 } else { self.left() },
             books: self.books,
             in_flight: self.in_flight,
+            shadow_refused: self.shadow_refused,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
         }
@@ -180,9 +186,20 @@ impl Pool {
         self.now >= self.opens && self.lessees.is_empty() && self.ledgers.is_fresh()
     }
 
-    /// The most one call can ever take.
+    /// The most that can ever be lent at once.
     pub fn ceiling(&self) -> u64 {
-        self.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0)
+        let ceiling = self.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+        ceiling.saturating_sub(self.plan.sharing.reserve)
+    }
+
+    /// The most one call can ever take.
+    pub fn call_max(&self) -> u64 {
+        self.ceiling().min(self.plan.sharing.lease_max)
+    }
+
+    /// Permits that can be lent now.
+    fn left(&self) -> u64 {
+        self.ledgers.available().saturating_sub(self.plan.sharing.reserve)
     }
 
     /// Lets time pass: leases end in order, and at the end of each the rules stand exactly there.
@@ -203,6 +220,7 @@ impl Pool {
         }
         self.land_until(self.now);
         self.ledgers.advance(self.now);
+        self.guarantees.advance(self.now);
     }
 
     /// What lingered in flight until `now` has landed.
@@ -256,8 +274,9 @@ impl Pool {
     }
 
     fn admit(&mut self, holder: Holder, ask: &Ask) -> Result<(), AskError> {
-        let Ask { spent_total, held, running, .. } = *ask;
-        if spent_total > 0 || held > 0 || running.is_some_and(|running| running > 0) {
+        let Ask { spent_total, held, running, shadow_refused, .. } = *ask;
+        let runs = running.is_some_and(|running| running > 0);
+        if spent_total > 0 || held > 0 || runs || shadow_refused > 0 {
             return Err(AskError::LeaseUnknown { spent_total, held });
         }
         if self.lessees.len() >= self.plan.lessees_max {
@@ -267,7 +286,7 @@ impl Pool {
                 return Err(AskError::Full { max: self.plan.lessees_max });
             }
         }
-        self.lessees.insert(holder.id, Lessee::new(holder.weight, self.now));
+        self.lessees.insert(holder.id, Lessee::new(holder.share, self.now));
         Ok(())
     }
 
@@ -285,12 +304,15 @@ impl Pool {
         // All that the session could have in flight, and holds no more.
         let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
         lessee.settle(&settlement);
+        self.shadow_refused += ask.shadow_refused.saturating_sub(lessee.shadow_refused);
+        lessee.shadow_refused = lessee.shadow_refused.max(ask.shadow_refused);
         if !lessee.is_live() {
             self.ends.remove(&(lessee.end, id));
         }
         let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { self.now };
         self.ledgers.settle(settlement.spent, spent_at);
         self.ledgers.release(settlement.returned);
+        self.guarantees.returned(lessee.share.group, settlement.returned + settlement.credited);
         for credit in &settlement.credits {
             self.ledgers.credit(credit.permits, credit.at);
         }
@@ -305,9 +327,9 @@ impl Pool {
 
     /// Believes who it is and how far away.
     fn meet(&mut self, holder: Holder) {
-        let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(Terms::TERM_MAX);
+        let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
         let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
-        (lessee.weight, lessee.term) = (holder.weight, whole_millis(term));
+        (lessee.share, lessee.term) = (holder.share, whole_millis(term));
     }
 
     fn record(&mut self, holder: Holder, seq: u64, ask: &Ask, grant: Grant) {

@@ -6,6 +6,7 @@
 //! what it holds again. So what was held and in flight at one report bounds what is in flight until the next.
 
 use super::{Ends, Ledger, Pace};
+use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::Concurrency;
 use lessor_protocol::{Moment, Terms};
@@ -63,9 +64,9 @@ impl Ledger for FlightLedger {
         0
     }
 
-    /// Each permit is lent once in a while that nobody knows; at least that is not the shortage.
-    fn sustained(&self, _span: Duration) -> u64 {
-        self.limit
+    /// All of them at once, and again when the longest call has ended: mostly sooner.
+    fn sustained(&self, span: Duration) -> u64 {
+        Pace { permits: self.limit, over: nanos(self.longest).max(1) }.within(span).max(self.limit)
     }
 
     fn pace(&self) -> Option<Pace> {

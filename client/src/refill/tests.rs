@@ -31,7 +31,7 @@ fn exact() -> Terms {
 /// A refill that holds `permits` since 0 ms.
 fn holding(permits: u64) -> (Slot, Refill) {
     let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
-    let seen = Seen { refused: 0, waiting: permits };
+    let seen = Seen { refused: 0, waiting: permits, ..Seen::default() };
     assert_eq!(refill.write(&slot, seen, millis(0), RTT).want, permits);
     let belief = refill.believe(&slot, &grant(0, permits), exact(), millis(0), millis(1), 0);
     assert_eq!(belief, Belief::Installed);
@@ -50,7 +50,7 @@ fn an_eager_limit_asks_at_once_and_a_quiet_key_when_it_is_called() {
     assert_eq!(eager.write(&slot, Seen::default(), millis(5), RTT).want, FIRST_WANT);
     let quiet = Refill::new(millis(5), false);
     assert_eq!(quiet.due(&slot, Seen::default(), millis(5), RTT), Moment::NEVER);
-    let refused = Seen { refused: 1, waiting: 0 };
+    let refused = Seen { refused: 1, waiting: 0, ..Seen::default() };
     assert_eq!(quiet.due(&slot, refused, millis(5), RTT), millis(5));
 }
 
@@ -58,7 +58,7 @@ fn an_eager_limit_asks_at_once_and_a_quiet_key_when_it_is_called() {
 fn totals_say_what_was_spent_and_what_is_held() {
     let (slot, mut refill) = holding(100);
     spend(&slot, 30, millis(10));
-    let ask = refill.write(&slot, Seen { refused: 5, waiting: 20 }, millis(100), RTT);
+    let ask = refill.write(&slot, Seen { refused: 5, waiting: 20, ..Seen::default() }, millis(100), RTT);
     // 35 tries in 100 ms, and a queue of 20: 58 is what it wants to have, the rest goes back.
     assert_eq!((ask.spent_total, ask.held, ask.want), (30, 58, 0));
     assert!(ask.demand_milli > 0);
@@ -74,18 +74,18 @@ fn totals_say_what_was_spent_and_what_is_held() {
 fn what_is_not_kept_is_dropped() {
     let (slot, mut refill) = holding(100);
     spend(&slot, 1, millis(500));
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 150 }, millis(900), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 150, ..Seen::default() }, millis(900), RTT);
     assert_eq!(ask.held, 99);
     refill.believe(&slot, &grant(0, 20), exact(), millis(900), millis(1_500), 0);
     assert_eq!(slot.balance().free, 20);
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 20 }, millis(1_500), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 20, ..Seen::default() }, millis(1_500), RTT);
     assert_eq!((ask.spent_total, ask.held), (1, 20));
 }
 
 #[test]
 fn an_answer_that_cannot_be_is_not_installed() {
     let (slot, mut refill) = holding(10);
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 12 }, millis(10), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 12, ..Seen::default() }, millis(10), RTT);
     assert_eq!((ask.held, ask.want), (10, 2));
     let endless = Grant { term: 3 * TERM, ..grant(10, 2) };
     let silence = Grant { ask_after: 3 * TERM, ..grant(10, 2) };
@@ -123,7 +123,7 @@ fn it_asks_again_a_few_round_trips_before_it_runs_dry() {
 #[test]
 fn it_does_not_ask_sooner_than_it_was_told() {
     let (slot, mut refill) = holding(10);
-    let waiting = Seen { refused: 0, waiting: 50 };
+    let waiting = Seen { refused: 0, waiting: 50, ..Seen::default() };
     refill.write(&slot, waiting, millis(10), RTT);
     let told = Grant { ask_after: Duration::from_millis(100), ..grant(10, 5) };
     refill.believe(&slot, &told, exact(), millis(10), millis(20), 7);
@@ -153,7 +153,7 @@ fn a_term_without_a_call_gives_everything_back() {
 #[test]
 fn an_ended_lease_is_given_back_and_never_spent() {
     let (slot, mut refill) = holding(100);
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 50 }, millis(1_000), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 50, ..Seen::default() }, millis(1_000), RTT);
     assert_eq!((ask.spent_total, ask.held, ask.want), (0, 0, 50));
 }
 
@@ -163,13 +163,16 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     spend(&slot, 40, millis(10));
     refill.forget(&slot);
     // What it is lent next may end before what it was lent before: the slot must not go by the old deadline.
-    let waiting = Seen { refused: 0, waiting: 7 };
+    let waiting = Seen { refused: 0, waiting: 7, ..Seen::default() };
     assert_eq!(refill.due(&slot, waiting, millis(20), RTT), millis(1_000));
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 7 }, millis(20), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 7, ..Seen::default() }, millis(20), RTT);
     assert_eq!((ask.spent_total, ask.held), (0, 0));
     refill.believe(&slot, &grant(0, 7), exact(), millis(20), millis(25), 0);
     spend(&slot, 3, millis(30));
-    assert_eq!(refill.write(&slot, Seen { refused: 0, waiting: 4 }, millis(40), RTT).spent_total, 3);
+    assert_eq!(
+        refill.write(&slot, Seen { refused: 0, waiting: 4, ..Seen::default() }, millis(40), RTT).spent_total,
+        3
+    );
     assert_eq!(refill.close(&slot), 3);
 }
 
@@ -177,7 +180,7 @@ fn an_allocator_that_forgot_is_told_from_zero() {
 fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
     // Five are in hand, the first in line wants nine, and nobody else gives anything back.
     let (slot, mut refill) = holding(5);
-    let waiting = Seen { refused: 0, waiting: 9 };
+    let waiting = Seen { refused: 0, waiting: 9, ..Seen::default() };
     let mut now = millis(500);
     let mut backed_off = 0;
     for _ in 0..20 {
@@ -200,11 +203,23 @@ fn one_permit_is_kept_for_the_next_call() {
     let short = |kept, permits| Grant { horizon: Duration::from_millis(20), ..grant(kept, permits) };
     refill.write(&slot, Seen::default(), millis(1), RTT);
     refill.believe(&slot, &short(0, 0), exact(), millis(1), millis(2), 0);
-    let refused = Seen { refused: 1, waiting: 0 };
+    let refused = Seen { refused: 1, waiting: 0, ..Seen::default() };
     assert_eq!(refill.due(&slot, refused, millis(10_000), RTT), millis(10_000));
     assert_eq!(refill.write(&slot, refused, millis(10_000), RTT).want, 1);
     refill.believe(&slot, &short(0, 1), exact(), millis(10_000), millis(10_001), 0);
     assert_eq!(refill.write(&slot, refused, millis(10_900), RTT).held, 1, "kept, and no more is wanted");
     refill.believe(&slot, &short(1, 0), exact(), millis(10_900), millis(10_901), 0);
     assert_eq!(refill.write(&slot, refused, millis(11_100), RTT).held, 0, "but not for long");
+}
+
+/// What was told and believed before the allocator forgot us is not told again, and the rest is.
+#[test]
+fn what_was_let_pass_is_told_in_totals_and_never_twice() {
+    let (slot, mut refill) = holding(10);
+    let seen = |shadow_refused| Seen { refused: shadow_refused, waiting: 0, shadow_refused };
+    assert_eq!(refill.write(&slot, seen(4), millis(100), RTT).shadow_refused, 4);
+    refill.believe(&slot, &grant(0, 0), exact(), millis(100), millis(110), 0);
+    assert_eq!(refill.write(&slot, seen(6), millis(200), RTT).shadow_refused, 6);
+    refill.forget(&slot);
+    assert_eq!(refill.write(&slot, seen(7), millis(300), RTT).shadow_refused, 3);
 }

@@ -15,7 +15,7 @@ where
 fn the_leases_request_is_pinned() {
     let rate = Ask { demand_milli: 450_000, ..Ask::default() };
     let plain = Ask { spent_total: 4_211, held: 300, want: 900, waiting: 2, ..rate };
-    let slow = Ask { demand_milli: 1, ..Ask::default() };
+    let slow = Ask { demand_milli: 1, shadow_refused: 6, ..Ask::default() };
     golden(
         &LeasesRequest {
             node: "checkout-7".to_owned(),
@@ -27,7 +27,7 @@ fn the_leases_request_is_pinned() {
         concat!(
             r#"{"node":"checkout-7","session":9007199254740991,"seq":12,"rtt_ms":3,"asks":["#,
             r#"{"limit":"vendor/rest","spent_total":4211,"held":300,"want":900,"demand":450,"waiting":2},"#,
-            r#"{"limit":"export","key":"user-42","spent_total":0,"held":0,"want":0,"demand":1,"waiting":0}]}"#
+            r#"{"limit":"export","key":"user-42","spent_total":0,"held":0,"want":0,"demand":1,"waiting":0,"shadow_refused":6}]}"#
         ),
     );
 }

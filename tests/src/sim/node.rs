@@ -114,7 +114,11 @@ impl Node {
 
     /// What its handles have seen.
     pub fn seen(&self) -> Seen {
-        Seen { refused: self.refused, waiting: self.line.iter().map(|waiter| waiter.permits).sum() }
+        Seen {
+            refused: self.refused,
+            waiting: self.line.iter().map(|waiter| waiter.permits).sum(),
+            shadow_refused: 0,
+        }
     }
 
     /// Permits that it can still spend.

@@ -19,7 +19,7 @@ fn counting(permits: u64, hold: Option<u64>) -> (Slot, Refill) {
 }
 
 fn waiting(waiting: u64) -> Seen {
-    Seen { refused: 0, waiting }
+    Seen { waiting, ..Seen::default() }
 }
 
 fn enter(slot: &Slot, refill: &mut Refill, permits: u64, now: Moment) {

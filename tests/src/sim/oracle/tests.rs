@@ -48,7 +48,16 @@ const FOUR: Grant = Grant {
 const ASKED: Asked = Asked {
     session: 1,
     seq: 1,
-    ask: Ask { spent_total: 0, held: 0, want: 4, waiting: 0, demand_milli: 0, running: None, busy: 0 },
+    ask: Ask {
+        spent_total: 0,
+        held: 0,
+        want: 4,
+        waiting: 0,
+        demand_milli: 0,
+        shadow_refused: 0,
+        running: None,
+        busy: 0,
+    },
     is_honest: true,
     is_awaited: true,
 };
@@ -57,7 +66,7 @@ const ASKED: Asked = Asked {
 fn stock(books: Books, in_hand: u64) -> Stock {
     let available = 10 - books.outstanding;
     Stock {
-        view: PoolView { available, books, in_flight: 0, lessees: 1, quarantine: Duration::ZERO },
+        view: PoolView { available, books, lessees: 1, quarantine: Duration::ZERO, ..PoolView::default() },
         in_hand,
     }
 }
