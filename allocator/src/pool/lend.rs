@@ -24,8 +24,16 @@ const POLLS_PER_TERM: u32 = 4;
 /// Permits that somebody may want beyond what demand and queue explain: a first lease, and a spare permit.
 const UNEXPLAINED: u64 = 8;
 
+/// Of a sliding window, whoever wants more than its share of what the window gives on average holds permits for this
+/// part of a term only, even while there are plenty: each counts for a window after it was *spent*, and so was held
+/// at the cost of the next one.
+const GREEDY_PART: u32 = 16;
+
+/// But not for less than this: what a short window loses, it loses to the way there and back.
+const GREEDY_MIN: Duration = Duration::from_millis(60);
+
 /// When permits are scarce, what somebody holds should last until it can ask this often.
-const BARE_POLLS: u32 = 6;
+const BARE_POLLS: u32 = 8;
 
 /// Shortest time between two asks when permits are scarce.
 const POLL_MIN: Duration = Duration::from_millis(10);
@@ -57,7 +65,8 @@ impl Pool {
         };
         let (ask_after, retry_after) =
             if scarce { self.next_chance(id, pace) } else { (Duration::ZERO, None) };
-        let horizon = self.horizon(id, state).min(term);
+        let horizon =
+            self.horizon(id, state, || sizing::is_greedy(asker.claim, &others, supply.sustained)).min(term);
         let in_flight =
             self.ledgers.longest().map(|longest| InFlight { longest: millis_above(longest), hold });
         Grant { kept, permits, term, horizon, ceiling: self.call_max(), ask_after, retry_after, in_flight }
@@ -116,11 +125,14 @@ impl Pool {
     }
 
     /// For how long a lessee should hold permits in advance.
-    fn horizon(&self, id: LesseeId, state: State) -> Duration {
+    fn horizon(&self, id: LesseeId, state: State, is_greedy: impl Fn() -> bool) -> Duration {
         let term = self.lessees[&id].term;
         match state {
-            State::Rich | State::Trickle => term,
             State::Drain { lasts } => lasts.min(term),
+            State::Rich | State::Trickle if self.ledgers.count_from_spend() && is_greedy() => {
+                (term / GREEDY_PART).max(GREEDY_MIN)
+            }
+            State::Rich | State::Trickle => term,
         }
     }
 
