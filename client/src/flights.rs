@@ -6,12 +6,8 @@
 
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{InFlight, Moment, Terms};
-use std::collections::VecDeque;
+use lessor_protocol::{InFlight, Moment};
 use std::time::Duration;
-
-/// Batches of permits that nobody hands back, in the longest call. More would be memory, fewer would count them longer.
-const BATCHES: u64 = 64;
 
 /// Permits over which the mean length of a call is taken; twice as many count half. It is for calls that were refused:
 /// more would be late when calls become longer, fewer would follow single ones.
@@ -31,8 +27,9 @@ pub struct Flights {
     owed_then: u64,
     /// In use when the allocator forgot this session, and unknown to it.
     forgotten: u64,
-    /// Spent, and handed back by nobody: until when they count, soonest first.
-    lapsing: VecDeque<(Moment, u64)>,
+    /// Spent, and handed back by nobody, since the allocator began to count. It knows of `heard`.
+    unguarded: u64,
+    heard: u64,
     /// What the refill had spent when it was last looked whether somebody spends without handing back.
     noted: u64,
     /// Permits that are not to be spent again and ended since the last ask was written.
@@ -43,8 +40,6 @@ pub struct Flights {
 /// What the allocator told.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
-    /// The longest call, as a clock of ours that runs fast shows it.
-    longest: Duration,
     /// The most to have in hand and in use, where a permit may be spent again.
     hold: Option<u64>,
 }
@@ -84,7 +79,17 @@ impl Flights {
 
     /// Spent and in flight; `None` if nobody counts that.
     pub fn running(&self) -> Option<u64> {
-        self.cap.map(|_| self.running + self.lapsing.iter().map(|(_, permits)| permits).sum::<u64>())
+        self.cap.map(|_| self.running)
+    }
+
+    /// Spent on calls whose end nobody will say.
+    pub fn unguarded(&self) -> u64 {
+        self.unguarded
+    }
+
+    /// Spent and in flight, as far as the allocator does not know of it otherwise.
+    pub(crate) fn left_running(&self) -> Option<u64> {
+        self.running().map(|running| running + self.unguarded.saturating_sub(self.heard))
     }
 
     /// The most to have in hand and in use, where a permit may be spent again.
@@ -104,7 +109,7 @@ impl Flights {
 
     /// Whether nothing is in flight that the allocator knows of.
     pub(crate) fn is_empty(&self) -> bool {
-        self.busy == 0 && self.running == 0 && self.lapsing.is_empty()
+        self.busy == 0 && self.running == 0
     }
 
     /// `permits` were taken out of the slot, and will be handed back.
@@ -138,7 +143,7 @@ impl Flights {
         let part = self.part(permits, now);
         // What was held until now is spent.
         self.noted += part.busy;
-        self.add_lapsing(part.busy + part.running, now);
+        self.unguarded += part.busy + part.running;
     }
 
     /// Takes `permits` out of what is in flight: those first that were forgotten, then those that were spent, then those
@@ -155,30 +160,12 @@ impl Flights {
     }
 
     /// By now `spent` permits were ever spent: those that nobody took to hand them back count for as long as a call may
-    /// take, from now on at the latest. What has lapsed counts no more.
-    pub(crate) fn look(&mut self, spent: u64, now: Moment) {
-        let plain = spent.saturating_sub(self.noted);
+    /// take, from when the allocator hears of them. Its clock says when that is over: ours may jump.
+    pub(crate) fn look(&mut self, spent: u64) {
+        if self.cap.is_some() {
+            self.unguarded += spent.saturating_sub(self.noted);
+        }
         self.noted = self.noted.max(spent);
-        if self.cap.is_some() && plain > 0 {
-            self.add_lapsing(plain, now);
-        }
-        while let Some(&(until, permits)) = self.lapsing.front()
-            && until <= now
-        {
-            self.lapsing.pop_front();
-            self.ended += permits;
-        }
-    }
-
-    fn add_lapsing(&mut self, permits: u64, now: Moment) {
-        let Some(cap) = self.cap.filter(|_| permits > 0) else { return };
-        // Rounded up, so that what is close together is one batch.
-        let width = (nanos(cap.longest) / BATCHES).max(1);
-        let until = (now + cap.longest).as_nanos().div_ceil(width).saturating_mul(width);
-        match self.lapsing.back_mut() {
-            Some(last) if last.0.as_nanos() >= until => last.1 += permits,
-            _ => self.lapsing.push_back((Moment::from_nanos(until), permits)),
-        }
     }
 
     /// An ask was written.
@@ -202,22 +189,20 @@ impl Flights {
     }
 
     /// The allocator says that it counts what is in flight, or that it does not. It was told that `told` are spent; who
-    /// spent since then may not have been asked to hand back.
-    pub(crate) fn hear(&mut self, cap: Option<InFlight>, told: u64, terms: Terms) {
+    /// spent since then may not have been asked to hand back. And it was told of `unguarded`.
+    pub(crate) fn hear(&mut self, cap: Option<InFlight>, told: u64, unguarded: u64) {
         if self.cap.is_none() {
             self.noted = told;
         }
-        self.cap = cap.map(|cap| Cap { longest: terms.stretched(cap.longest), hold: cap.hold });
-        if self.cap.is_none() {
-            self.lapsing.clear();
-        }
+        self.cap = cap.map(|cap| Cap { hold: cap.hold });
+        self.heard = unguarded;
     }
 
     /// The allocator knows nothing of this session. What is in flight ends unheard, and is not spent again.
     pub(crate) fn forget(&mut self) {
         self.forgotten += self.running + self.busy;
         (self.running, self.busy, self.owed, self.owed_then) = (0, 0, 0, 0);
-        self.lapsing.clear();
+        (self.unguarded, self.heard) = (0, 0);
     }
 
     /// All that was ever spent was `spent`, and is known.
@@ -229,7 +214,7 @@ impl Flights {
     pub(crate) fn close(&mut self, spent: u64) {
         if let Some(cap) = &mut self.cap {
             cap.hold = None;
-            self.running += spent.saturating_sub(self.noted);
+            self.unguarded += spent.saturating_sub(self.noted);
         }
         self.running += self.busy;
         self.noted = spent + self.busy;

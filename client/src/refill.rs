@@ -239,7 +239,7 @@ impl Refill {
         let returned = slot.shed(keep);
         self.removed += returned;
         let spent = self.spent(slot);
-        self.flights.look(spent, now);
+        self.flights.look(spent);
         self.flights.told();
         // Read first, and what has been spent since is held in it: said to be held, or spent and said to be running.
         let balance = slot.balance();
@@ -256,6 +256,7 @@ impl Refill {
             demand_milli: self.told_demand(),
             shadow_refused: seen.shadow_refused - self.shadow.forgotten,
             running: self.flights.running(),
+            unguarded: self.flights.unguarded(),
             busy,
         };
         self.asked = Some((now, ask));
@@ -308,7 +309,7 @@ impl Refill {
         let counts_from = if mutant::is(Mutant::FromReceipt) { now } else { first_sent };
         let deadline = terms.holder_end(counts_from, grant.term);
         let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
-        self.flights.hear(grant.in_flight, ask.spent_total + self.forgotten, terms);
+        self.flights.hear(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
         let dropped = slot.install(grant.permits, self.flights.to_drop(lost), deadline);
         self.flights.owe(lost, dropped);
         self.removed += dropped;

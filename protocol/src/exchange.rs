@@ -17,9 +17,11 @@ pub struct Ask {
     pub waiting: u64,
     /// How fast it tries to spend, refused attempts included, in permits per 1,000 s.
     pub demand_milli: u64,
-    /// Of the permits in [`Ask::spent_total`], those whose calls are in flight. A session that does not say may have in
-    /// flight all that it spent for as long as a call may take.
+    /// Of the permits in [`Ask::spent_total`], those whose calls are in flight and will say when they end. A session
+    /// that does not say may have in flight all that it spent for as long as a call may take.
     pub running: Option<u64>,
+    /// Of the permits in [`Ask::spent_total`], those of calls whose end nobody will say. Never falls.
+    pub unguarded: u64,
     /// Of the permits in [`Ask::held`], those that calls have in use just now. For people: nothing is decided by it.
     pub busy: u64,
     /// Permits that it let pass on a limit in shadow mode, since it began, where it would have refused. Never falls.

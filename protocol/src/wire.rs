@@ -55,6 +55,9 @@ pub struct AskBody {
     /// Permits that were spent and whose calls are in flight. Said where a grant told `longest_ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<u64>,
+    /// Permits spent on calls whose end nobody will say, since the session began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unguarded: u64,
     /// Permits that are held and in use.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub busy: u64,
@@ -221,6 +224,7 @@ impl AskBody {
             waiting: self.waiting,
             demand_milli: self.demand.saturating_mul(MILLI),
             running: self.running,
+            unguarded: self.unguarded,
             busy: self.busy,
             shadow_refused: self.shadow_refused,
         }
@@ -235,6 +239,7 @@ impl AskBody {
             ("demand", self.demand),
             ("waiting", self.waiting),
             ("running", self.running.unwrap_or(0)),
+            ("unguarded", self.unguarded),
             ("busy", self.busy),
             ("shadow_refused", self.shadow_refused),
         ]
@@ -253,6 +258,7 @@ impl AskBody {
             demand: ask.demand_milli.div_ceil(MILLI),
             waiting: ask.waiting,
             running: ask.running,
+            unguarded: ask.unguarded,
             busy: ask.busy,
             shadow_refused: ask.shadow_refused,
         }

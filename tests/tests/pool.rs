@@ -56,6 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
             waiting,
             demand_milli,
             running,
+            unguarded: busy / 2,
             busy,
             shadow_refused: 0,
         },

@@ -29,6 +29,7 @@ const ASK: Shape = &[
     ("demand", Kind::OptionalNumber),
     ("waiting", Kind::OptionalNumber),
     ("running", Kind::OptionalNumber),
+    ("unguarded", Kind::OptionalNumber),
     ("busy", Kind::OptionalNumber),
     ("shadow_refused", Kind::OptionalNumber),
 ];

@@ -16,6 +16,8 @@ pub(super) struct Flights {
     lands: Moment,
     /// Whether some of those that linger were spent by a session that did not say what is in flight.
     unsaid: bool,
+    /// Of all that it spent, on calls whose end nobody will say.
+    unguarded: u64,
     /// Held and in use by its last report. These are charged as held.
     pub(super) busy: u64,
 }
@@ -69,7 +71,12 @@ impl Flights {
             Some(running) => {
                 // What it could not say then is not in what it says now.
                 let lingers = if self.unsaid { self.lingering } else { self.lingering.min(unkept) };
-                self.lingering = lingers.min(room);
+                let unguarded = ask.unguarded.saturating_sub(self.unguarded);
+                self.unguarded = self.unguarded.max(ask.unguarded);
+                if unguarded > 0 {
+                    (self.unsaid, self.lands) = (true, self.lands.max(lands));
+                }
+                self.lingering = lingers.saturating_add(unguarded).min(room);
                 self.unsaid &= self.lingering > 0;
                 let running = if mutant::is(Mutant::RunningIgnored) { 0 } else { running };
                 self.running = running.min(room - self.lingering);

@@ -54,7 +54,7 @@ impl Refill {
 
     /// After [`Refill::close`]: the permits whose calls are in flight, where the allocator counts that.
     pub fn left_running(&self) -> Option<u64> {
-        self.flights.running()
+        self.flights.left_running()
     }
 
     /// Permits to have in hand and in use: what is in use on average with a safety stock, and a little more than just now.

@@ -91,12 +91,12 @@ fn leaving_is_pinned() {
 /// What is in flight is said only where it counts.
 #[test]
 fn what_is_in_flight_is_pinned() {
-    let ask = Ask { spent_total: 9, held: 5, running: Some(4), busy: 2, ..Ask::default() };
+    let ask = Ask { spent_total: 9, held: 5, running: Some(4), unguarded: 3, busy: 2, ..Ask::default() };
     golden(
         &AskBody::of("a", None, ask),
         concat!(
             r#"{"limit":"a","spent_total":9,"held":5,"want":0,"demand":0,"waiting":0,"#,
-            r#""running":4,"busy":2}"#
+            r#""running":4,"unguarded":3,"busy":2}"#
         ),
     );
     assert_eq!(AskBody::of("a", None, ask).ask(), ask);

@@ -56,6 +56,7 @@ const ASKED: Asked = Asked {
         demand_milli: 0,
         shadow_refused: 0,
         running: None,
+        unguarded: 0,
         busy: 0,
     },
     is_honest: true,
