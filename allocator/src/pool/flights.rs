@@ -54,6 +54,14 @@ impl Flights {
         (self.running, self.busy) = (0, 0);
     }
 
+    /// The session begins anew, and will not say what is in flight of what it had: that lands by `lands` at the latest.
+    pub(super) fn begin_anew(&mut self, lands: Moment) {
+        if self.running > 0 {
+            (self.lingering, self.lands) = (self.lingering + self.running, self.lands.max(lands));
+        }
+        (self.running, self.unguarded, self.unsaid) = (0, 0, self.lingering > 0);
+    }
+
     /// Those that linger have ended.
     pub(super) fn land(&mut self) {
         self.lingering = 0;

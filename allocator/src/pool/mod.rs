@@ -5,6 +5,7 @@
 //! more. What is lent is charged to every rule of the limit at once, or to none.
 
 mod books;
+mod family;
 mod flights;
 mod ledgers;
 mod lend;
@@ -14,18 +15,20 @@ mod plan;
 mod tests;
 
 pub use books::Books;
+pub use family::Above;
 pub use lend::LEASE_MAX;
 pub use lessee::LesseeId;
 pub use plan::{AskError, Holder, Plan, PoolView};
 
 use crate::pacing::Pacer;
 use crate::share::Guarantees;
+use family::Place;
 use flights::Flights;
 use ledgers::Ledgers;
-use lessee::Lessee;
+use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, RefusalReason, Rule};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,16 +48,18 @@ const REMEMBERED_MIN: Duration = Duration::from_secs(10);
 /// The books of one limit and key.
 #[derive(Debug)]
 pub struct Pool {
+    /// Tells it apart from others below the same one.
+    number: u64,
     plan: Arc<Plan>,
     ledgers: Ledgers,
     /// How long a lease lasts where nothing clips it.
     term: Duration,
     /// Whom it lent to. Ordered, so that the same asks give the same answers.
-    lessees: BTreeMap<LesseeId, Lessee>,
+    lessees: BTreeMap<Place, Lessee>,
     /// The end of each live lease: exactly the lessees with something outstanding or running.
-    ends: BTreeSet<(Moment, LesseeId)>,
+    ends: BTreeSet<(Moment, Place)>,
     /// When what lingers in flight has landed: exactly the lessees with something lingering.
-    landings: BTreeSet<(Moment, LesseeId)>,
+    landings: BTreeSet<(Moment, Place)>,
     /// The longest that a call may take, where it counts what is in flight.
     longest: Option<Duration>,
     /// Permits in flight, for people.
@@ -74,6 +79,7 @@ impl Pool {
         let ledgers = Ledgers::new(&plan.rules, plan.terms, now);
         let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         Pool {
+            number: family::number(),
             term: plan.term(),
             guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(ceiling), now),
             longest: ledgers.longest(),
@@ -111,27 +117,7 @@ impl Pool {
     /// # Errors
     /// If the ask cannot be true or is out of order. Nothing changes then.
     pub fn renew(&mut self, now: Moment, holder: Holder, seq: u64, ask: Ask) -> Result<Answer, AskError> {
-        self.advance(now);
-        if mutant::is(Mutant::ClaimsEndQuarantine) && ask.held > 0 {
-            self.opens = self.now;
-        }
-        if self.now < self.opens {
-            let retry_after = self.opens.since(self.now);
-            return Ok(Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }));
-        }
-        if let Some(answer) = self.replay(holder.id, seq)? {
-            return Ok(answer);
-        }
-        let newcomer = !self.lessees.contains_key(&holder.id);
-        if newcomer {
-            self.admit(holder, &ask)?;
-        }
-        self.settle(holder.id, &ask)?;
-        self.meet(holder);
-        let grant = self.lend(holder.id, &ask, newcomer);
-        self.record(holder, seq, &ask, grant);
-        self.audit();
-        Ok(Answer::Grant(grant))
+        self.renew_below(&mut [], now, holder, seq, ask)
     }
 
     /// The session ends with a total of `spent_total` and holds nothing; calls for `running` permits go on, if it says
@@ -147,18 +133,7 @@ impl Pool {
         spent_total: u64,
         running: Option<u64>,
     ) -> Result<u64, AskError> {
-        self.advance(now);
-        if self.replay(id, seq)?.is_some() || !self.lessees.contains_key(&id) {
-            return Ok(0);
-        }
-        let before = self.books.returned;
-        self.settle(id, &Ask { spent_total, running, ..Ask::default() })?;
-        // It will say no more of them: they were spent by now.
-        self.end_flights(id, 0, self.now);
-        let lessee = self.lessees.get_mut(&id).expect("it was there a moment ago");
-        (lessee.seq, lessee.demand_milli, lessee.waiting, lessee.wanted) = (seq, 0, 0, 0);
-        self.audit();
-        Ok(self.books.returned - before)
+        self.leave_below(&mut [], now, id, seq, spent_total, running)
     }
 
     /// What it looks like at `now`.
@@ -231,12 +206,12 @@ impl Pool {
     }
 
     /// What `id` has in flight was spent at `end` at the latest, and with it `burned` permits perhaps.
-    fn end_flights(&mut self, id: LesseeId, burned: u64, end: Moment) {
+    fn end_flights(&mut self, id: Place, burned: u64, end: Moment) {
         self.change_flights(id, |flights, longest| flights.end(burned, end + longest));
     }
 
     /// Changes what `id` has in flight, where that counts, and all that follows from it.
-    fn change_flights(&mut self, id: LesseeId, change: impl FnOnce(&mut Flights, Duration)) {
+    fn change_flights(&mut self, id: Place, change: impl FnOnce(&mut Flights, Duration)) {
         let Some(longest) = self.longest else { return };
         let lessee = self.lessees.get_mut(&id).expect("it is known");
         let before = lessee.flights;
@@ -253,7 +228,7 @@ impl Pool {
     }
 
     /// The answer that `seq` was given before, with what is left of its term.
-    fn replay(&self, id: LesseeId, seq: u64) -> Result<Option<Answer>, AskError> {
+    fn replay(&self, id: Place, seq: u64) -> Result<Option<Answer>, AskError> {
         let Some(lessee) = self.lessees.get(&id) else {
             return Ok(None);
         };
@@ -279,19 +254,25 @@ impl Pool {
         if spent_total > 0 || held > 0 || runs || shadow_refused > 0 {
             return Err(AskError::LeaseUnknown { spent_total, held });
         }
-        if self.lessees.len() >= self.plan.lessees_max {
+        if self.is_full() {
             // Those with nothing live make room at once: all they lose is the credit of a late report.
             self.forget_idle(self.active());
-            if self.lessees.len() >= self.plan.lessees_max {
+            if self.is_full() {
                 return Err(AskError::Full { max: self.plan.lessees_max });
             }
         }
-        self.lessees.insert(holder.id, Lessee::new(holder.share, self.now));
+        self.lessees.insert(Place::own(holder.id), Lessee::new(holder.share, self.now));
         Ok(())
     }
 
+    /// Whether it has as many sessions of its own as it may. Those of pools below are bounded there.
+    fn is_full(&self) -> bool {
+        let max = self.plan.lessees_max;
+        self.lessees.len() >= max && self.lessees.keys().filter(|place| !place.is_mirror()).count() >= max
+    }
+
     /// Moves what the ask reports to where it belongs, in the lessee, in every rule and in the books.
-    fn settle(&mut self, id: LesseeId, ask: &Ask) -> Result<(), AskError> {
+    fn settle(&mut self, id: Place, ask: &Ask) -> Result<Settlement, AskError> {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         let Some(settlement) = lessee.settlement(ask) else {
             return Err(AskError::Totals {
@@ -301,11 +282,18 @@ impl Pool {
                 out: lessee.outstanding + lessee.burned,
             });
         };
-        // All that the session could have in flight, and holds no more.
-        let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
-        lessee.settle(&settlement);
         self.shadow_refused += ask.shadow_refused.saturating_sub(lessee.shadow_refused);
         lessee.shadow_refused = lessee.shadow_refused.max(ask.shadow_refused);
+        self.settle_by(id, ask, &settlement);
+        Ok(settlement)
+    }
+
+    /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
+    fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
+        // All that the session could have in flight, and holds no more.
+        let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
+        lessee.settle(settlement);
         if !lessee.is_live() {
             self.ends.remove(&(lessee.end, id));
         }
@@ -321,19 +309,18 @@ impl Pool {
         self.books.spent += settlement.spent + settlement.spent_late;
         self.books.returned += settlement.returned + settlement.credited;
         let now = self.now;
-        self.change_flights(id, |flights, longest| flights.report(ask, &settlement, room, now + longest));
-        Ok(())
+        self.change_flights(id, |flights, longest| flights.report(ask, settlement, room, now + longest));
     }
 
     /// Believes who it is and how far away.
-    fn meet(&mut self, holder: Holder) {
+    fn meet(&mut self, id: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
-        let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         (lessee.share, lessee.term) = (holder.share, whole_millis(term));
     }
 
-    fn record(&mut self, holder: Holder, seq: u64, ask: &Ask, grant: Grant) {
-        let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
+    fn record(&mut self, id: Place, seq: u64, ask: &Ask, grant: Grant) {
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         lessee.seq = seq;
         lessee.answer = Answer::Grant(grant);
         lessee.answered = self.now;

@@ -43,6 +43,7 @@ pub fn draw(seed: u64) -> Setup {
             lessees_max: if dice.u32(..10) == 0 { nodes + 1 } else { 10_000 },
             sharing: Sharing::default(),
         },
+        above: 0,
         nodes,
         priorities: 0,
         workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
@@ -59,6 +60,9 @@ pub fn draw(seed: u64) -> Setup {
         sabotage: Sabotage::None,
         replay: format!("cargo run --release -p scenarios --bin simulate -- --swarm {seed}"),
     };
+    if setup.plan.rules.len() > 1 && dice.bool() {
+        setup.above = setup.plan.rules.len() - 1;
+    }
     if dice.u32(..4) == 0 {
         draw_sharing(dice, ceiling, &mut setup);
     }

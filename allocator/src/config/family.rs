@@ -1,0 +1,58 @@
+//! Which limit is above which: checks that each parent exists, that none is above itself, and that keys can be told from
+//! keys. The check of a configuration calls it once all limits are known.
+
+use super::{Keyed, LimitConfig, Names};
+
+/// Limits above each other at most. Each more is another pool that every exchange looks at and charges.
+pub const DEPTH_MAX: usize = 4;
+
+/// What is wrong with the parents of `limits`: with which limit, and in words.
+pub(super) fn check(limits: &[LimitConfig]) -> Result<(), (usize, String)> {
+    for (index, limit) in limits.iter().enumerate() {
+        check_parent(limits, limit).map_err(|problem| (index, problem))?;
+    }
+    Ok(())
+}
+
+fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), String> {
+    let Some(name) = limit.parent.as_deref() else { return Ok(()) };
+    let Some(parent) = find(limits, name) else {
+        return Err(format!("parent is {name:?}, which is no limit here: use the name of another limit"));
+    };
+    if parent.name.names() != Names::One {
+        return Err(format!("parent is {name:?}, which stands for many: use the name of a single limit"));
+    }
+    if parent.keyed != Keyed::No && limit.keyed == Keyed::No {
+        return Err(format!(
+            "parent is {name:?}, which is counted by key: this limit needs keyed = true too"
+        ));
+    }
+    if parent.keyed != Keyed::No
+        && let Some(key) = limit.overrides.keys().find(|key| !key.as_str().contains('/'))
+    {
+        let key = key.as_str();
+        return Err(format!(
+            "override for {key:?}: what is before the last / of a key is the key of {name:?}, use one with a /"
+        ));
+    }
+    let (mut above, mut next) = (vec![limit.name.as_str()], Some(name));
+    while let Some(higher) = next {
+        if above.contains(&higher) {
+            return Err(format!(
+                "parent is {name:?}, and from there parents lead back to {higher:?}: no limit may be above itself"
+            ));
+        }
+        above.push(higher);
+        if above.len() > DEPTH_MAX {
+            return Err(format!(
+                "parent is {name:?}, which puts more than {DEPTH_MAX} limits above each other: use at most {DEPTH_MAX}"
+            ));
+        }
+        next = find(limits, higher).and_then(|limit| limit.parent.as_deref());
+    }
+    Ok(())
+}
+
+fn find<'a>(limits: &'a [LimitConfig], name: &str) -> Option<&'a LimitConfig> {
+    limits.iter().find(|limit| limit.name.as_str() == name)
+}
