@@ -236,7 +236,7 @@ impl Check<'_> {
 
 fn is_window(rule: &Rule) -> bool {
     match rule {
-        Rule::SlidingWindow(_) | Rule::FixedWindow(_) => true,
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) => true,
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
     }
 }

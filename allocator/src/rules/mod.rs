@@ -5,16 +5,19 @@
 //! it could have been spent.** That instant is the `at` of [`Ledger::settle`].
 
 mod concurrency;
+mod first_use;
 mod fixed_window;
 mod sliding_window;
 mod token_bucket;
 
 pub use concurrency::FlightLedger;
+pub use first_use::FirstUseLedger;
 pub use fixed_window::FixedLedger;
 pub use sliding_window::SlidingLedger;
 pub use token_bucket::BucketLedger;
 
 use lessor_protocol::lease::whole_millis;
+use lessor_protocol::rule::Windows;
 use lessor_protocol::{Moment, Rule, Terms};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -37,6 +40,11 @@ pub trait Ledger: Debug {
 
     /// `permits` that were lent were spent, at `at` at the latest; the ledger has been advanced to `at`.
     fn settle(&mut self, permits: u64, at: Moment);
+
+    /// `permits` are presumed spent: their lease ended without a word at `at`, which the ledger has been advanced to.
+    fn burn(&mut self, permits: u64, at: Moment) {
+        self.settle(permits, at);
+    }
 
     /// `permits` that were lent came back unspent.
     fn release(&mut self, permits: u64);
@@ -123,7 +131,11 @@ impl Pace {
 pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> {
     match rule {
         Rule::SlidingWindow(rule) => Box::new(SlidingLedger::new(rule, terms, now)),
-        Rule::FixedWindow(rule) => Box::new(FixedLedger::new(rule, now)),
+        Rule::SlidingLog(rule) => Box::new(SlidingLedger::log(rule, terms, now)),
+        Rule::FixedWindow(rule) => match rule.windows() {
+            Windows::Epoch { .. } | Windows::Calendar(_) => Box::new(FixedLedger::new(rule, now)),
+            Windows::FirstUse { .. } => Box::new(FirstUseLedger::new(rule, now)),
+        },
         Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
         Rule::LeakyBucket(rule) => Box::new(BucketLedger::steady(rule, terms, now)),
         Rule::Concurrency(rule) => Box::new(FlightLedger::new(rule, terms, now)),
@@ -138,6 +150,7 @@ const TERM_PARTS: u32 = 30;
 pub fn term(rules: &[Rule]) -> Duration {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per(),
+        Rule::SlidingLog(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
         Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
         Rule::LeakyBucket(rule) => full_after(rule.burst(), rule.refill(), rule.per()),

@@ -88,7 +88,11 @@ impl World {
 pub(super) fn longest(rules: &[Rule]) -> Option<u64> {
     let spans = rules.iter().filter_map(|rule| match rule {
         Rule::Concurrency(rule) => Some(nanos(rule.longest())),
-        Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) => None,
+        Rule::SlidingWindow(_)
+        | Rule::SlidingLog(_)
+        | Rule::FixedWindow(_)
+        | Rule::TokenBucket(_)
+        | Rule::LeakyBucket(_) => None,
     });
     spans.max()
 }
