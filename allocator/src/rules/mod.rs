@@ -7,7 +7,7 @@
 mod first_use;
 mod fixed_window;
 mod sliding_window;
-mod token_bucket;
+pub(crate) mod token_bucket;
 
 pub use first_use::FirstUseLedger;
 pub use fixed_window::FixedLedger;
