@@ -8,7 +8,7 @@ mod concurrency;
 mod first_use;
 mod fixed_window;
 mod sliding_window;
-mod token_bucket;
+pub(crate) mod token_bucket;
 
 pub use concurrency::FlightLedger;
 pub use first_use::FirstUseLedger;
