@@ -5,7 +5,7 @@ use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Sums, plans, pool};
 use crate::config::LimitConfig;
 use crate::pool::{Holder, PoolView};
 use crate::wrong::Wrong;
-use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Terms};
+use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Rule, Terms};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub struct Preview {
 
 impl Limit {
     /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry` says, see
-    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, begins anew, and lends nothing until whatever is out has ended and left every window.
+    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts what is in flight otherwise, begins anew, and lends nothing until whatever is out has ended and left every window.
     pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
         if self.begins_anew(&config) {
             return self.begin_anew(config, now);
@@ -153,8 +153,10 @@ impl Limit {
     }
 
     fn begins_anew(&self, config: &LimitConfig) -> bool {
-        // A limit that was not above it knows nothing of what is out.
-        (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No) || self.config.parent != config.parent
+        // A limit that was not above it knows nothing of what is out, and a cap that is new nothing of what is in flight.
+        flights(&self.config) != flights(config)
+            || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
+            || self.config.parent != config.parent
     }
 
     fn begin_anew(&mut self, config: LimitConfig, now: Moment) {
@@ -181,6 +183,25 @@ impl Limit {
         self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
         (self.config, self.plan, self.overrides) = (config, plans.plan, plans.overrides);
     }
+}
+
+/// How long calls may take by each cap on what is in flight: of the limit, and of keys that have rules of their own.
+fn flights(config: &LimitConfig) -> (Vec<Duration>, BTreeMap<&Key, Vec<Duration>>) {
+    let longest = |rules: &[Rule]| {
+        let caps = rules.iter().filter_map(|rule| match rule {
+            Rule::Concurrency(rule) => Some(rule.longest()),
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::FixedWindow(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_) => None,
+        });
+        caps.collect::<Vec<Duration>>()
+    };
+    let limit = longest(&config.rules);
+    let overrides = config.overrides.iter().map(|(key, rules)| (key, longest(rules)));
+    let overrides = overrides.filter(|(_, caps)| *caps != limit).collect();
+    (limit, overrides)
 }
 
 /// What the pools of a limit are made of.

@@ -20,6 +20,7 @@ impl Pool {
         let until = self.ends.last().map_or(self.now, |&(end, _)| end);
         let out = if mutant::is(Mutant::ChangeForgetsOut) { 0 } else { self.books.outstanding };
         self.ledgers.change(&plan.rules, (plan.terms, self.now), carry, (out, until));
+        debug_assert_eq!(self.longest, self.ledgers.longest(), "a limit begins anew where that changes");
         self.term = plan.term();
         let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         self.guarantees = Guarantees::new(&plan.sharing.guaranteed, self.ledgers.span(ceiling), self.now);
@@ -43,6 +44,7 @@ impl Pool {
             ledgers: self.ledgers.copy(),
             lessees: self.lessees.clone(),
             ends: self.ends.clone(),
+            landings: self.landings.clone(),
             guarantees: self.guarantees.clone(),
             ..*self
         }

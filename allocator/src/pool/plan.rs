@@ -91,6 +91,8 @@ pub struct PoolView {
     pub over: u64,
     /// The totals.
     pub books: Books,
+    /// Permits whose calls are in flight, said or presumed; only of limits that cap that.
+    pub in_flight: u64,
     /// Permits that nodes let pass in shadow mode, where they would have refused.
     pub shadow_refused: u64,
     /// Sessions that it remembers.

@@ -34,7 +34,8 @@ pub struct SlidingLedger {
     limit: u64,
     /// W in nanoseconds, as the contract says it.
     per: u64,
-    counts: Counts,
+    /// Whether it keeps every settlement apart.
+    is_log: bool,
     /// W' in nanoseconds.
     window: u64,
     /// Length of a sub-window in nanoseconds, at least 1.
@@ -51,15 +52,6 @@ pub struct SlidingLedger {
     since: Moment,
 }
 
-/// For which kind of rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counts {
-    Window,
-    Log,
-    /// Calls in flight, each for as long as one may take.
-    Calls,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// Index of the sub-window; it ends at `index · width`.
@@ -70,13 +62,9 @@ struct Slot {
 impl SlidingLedger {
     /// An empty window at `now`.
     pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
-        let ledger = Self::over(rule.limit(), rule.per() + margin(rule.margin()), terms, now);
-        SlidingLedger { per: nanos(rule.per()), counts: Counts::Window, ..ledger }
-    }
-
-    /// An empty window of length `per` at `now`.
-    pub fn over(limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
-        Self::in_parts(SUB_WINDOWS, limit, per, terms, now)
+        let per = rule.per() + margin(rule.margin());
+        let ledger = Self::in_parts(SUB_WINDOWS, rule.limit(), per, terms, now);
+        SlidingLedger { per: nanos(rule.per()), ..ledger }
     }
 
     /// The same for a log: its sub-windows are nanoseconds, so that every settlement is kept apart, but for those of one
@@ -84,7 +72,7 @@ impl SlidingLedger {
     /// an ask looks at those that will end within the next term or thirtieth of the window.
     pub fn log(rule: &SlidingLog, terms: Terms, now: Moment) -> Self {
         let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + margin(rule.margin()), terms, now);
-        SlidingLedger { per: nanos(rule.per()), counts: Counts::Log, ..ledger }
+        SlidingLedger { per: nanos(rule.per()), is_log: true, ..ledger }
     }
 
     fn in_parts(parts: u64, limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
@@ -92,7 +80,7 @@ impl SlidingLedger {
         SlidingLedger {
             limit,
             per: nanos(per),
-            counts: Counts::Calls,
+            is_log: false,
             window,
             width: (window / parts).max(1),
             now,
@@ -240,18 +228,19 @@ impl Ledger for SlidingLedger {
     }
 
     fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
-        match (rule, self.counts) {
-            (Rule::SlidingWindow(rule), Counts::Window) if nanos(rule.per()) == self.per => {
+        match rule {
+            Rule::SlidingWindow(rule) if !self.is_log && nanos(rule.per()) == self.per => {
                 self.goes_on_by(SlidingLedger::new(rule, terms, self.now), carry);
             }
-            (Rule::SlidingLog(rule), Counts::Log) if nanos(rule.per()) == self.per => {
+            Rule::SlidingLog(rule) if self.is_log && nanos(rule.per()) == self.per => {
                 self.goes_on_by(SlidingLedger::log(rule, terms, self.now), carry);
             }
-            // What is in flight is in flight, however a balance is carried over.
-            (Rule::Concurrency(rule), Counts::Calls) if nanos(rule.longest()) == self.per => {
-                self.limit = rule.limit();
-            }
-            _ => return false,
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::FixedWindow(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => return false,
         }
         true
     }
@@ -261,10 +250,7 @@ impl Ledger for SlidingLedger {
     }
 
     fn top_up(&mut self, permits: u64) {
-        // Calls in flight come back by themselves.
-        if self.counts != Counts::Calls {
-            self.allow_more(permits);
-        }
+        self.allow_more(permits);
     }
 
     fn excess(&self) -> u64 {

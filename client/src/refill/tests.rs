@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod in_flight;
+
 const RTT: Duration = Duration::from_millis(10);
 const TERM: Duration = Duration::from_secs(1);
 
@@ -18,6 +20,7 @@ fn grant(kept: u64, permits: u64) -> Grant {
         ceiling: 1_000,
         ask_after: Duration::ZERO,
         retry_after: None,
+        in_flight: None,
     }
 }
 
@@ -250,15 +253,7 @@ fn who_is_told_to_stop_gives_everything_back() {
     let (slot, rtt, now) = (Slot::new(), Duration::from_millis(1), Moment::from_nanos(1_000_000_000));
     let mut refill = Refill::new(now, true);
     refill.write(&slot, Seen::default(), now, rtt);
-    let grant = Grant {
-        kept: 0,
-        permits: 5,
-        term: Duration::from_secs(1),
-        horizon: Duration::from_secs(1),
-        ceiling: 10,
-        ask_after: Duration::ZERO,
-        retry_after: None,
-    };
+    let grant = grant(0, 5);
     assert_eq!(refill.believe(&slot, &grant, Terms::default(), now, now, 0), Belief::Installed);
     slot.take(2, now).expect("five are there");
     refill.stop(&slot);

@@ -119,7 +119,8 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
 /// in the tests of their ledgers only.
 fn is_plain(rule: &Rule) -> bool {
     match rule {
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => true,
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::LeakyBucket(_) => true,
+        Rule::Concurrency(_) => false,
         Rule::FixedWindow(rule) => matches!(rule.windows(), Windows::Epoch { .. }),
         Rule::TokenBucket(rule) => {
             rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none() && rule.debt() == 0
@@ -203,7 +204,8 @@ fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
         _ => log_uniform(dice, 100, 20_000),
     };
     let per = Duration::from_millis(log_uniform(dice, 50, 5_000));
-    let rule = match dice.u32(..4) {
+    let rule = match dice.u32(..5) {
+        4 => Concurrency::try_new(limit, per).map(Rule::Concurrency),
         0 => FixedWindow::of(limit, draw_windows(dice, per)).map(Rule::FixedWindow),
         1 => draw_bucket(dice, limit, per).map(Rule::TokenBucket),
         _ => {

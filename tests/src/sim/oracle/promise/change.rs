@@ -25,7 +25,7 @@ impl Promise {
                 *real = now.real;
             }
             // Not drawn.
-            Promise::Interval { .. } | Promise::Warming { .. } => {}
+            Promise::Interval { .. } | Promise::Warming { .. } | Promise::InFlight { .. } => {}
         }
         promise
     }
@@ -50,8 +50,6 @@ impl Promise {
                 // What the vendor has not counted yet may be older than the window.
                 let coming = on_the_way.iter().map(|Reverse((_, permits))| permits).sum::<u64>();
                 let used = spends.used.max(vendor.used + coming);
-                // What is in flight is in flight, however a balance is carried over.
-                let carry = if *kind == "concurrency" { Carry::AsIs } else { carry };
                 slack.carries(until, used, out, (*limit, to), carry);
                 *limit = to;
             }
@@ -82,8 +80,6 @@ impl Promise {
     pub(in crate::sim::oracle) fn allows(&mut self, now: Instant, permits: u64, drift_ppm: u128) {
         self.room(now);
         match self {
-            // Calls in flight come back by themselves.
-            Promise::Sliding { kind: "concurrency", .. } => {}
             Promise::Sliding { margin, slack, spends, .. } => {
                 // As long as a spend is charged, on a clock that runs slow, and then until it has left the window.
                 let charged =
@@ -95,7 +91,7 @@ impl Promise {
             Promise::Fixed(windows) => windows.allows(now, permits),
             Promise::Bucket { per, level, .. } => *level += u128::from(permits) * *per,
             // Not drawn.
-            Promise::Interval { .. } | Promise::Warming { .. } => {}
+            Promise::Interval { .. } | Promise::Warming { .. } | Promise::InFlight { .. } => {}
         }
     }
 }
@@ -118,8 +114,7 @@ fn window(rule: &Rule) -> Option<(&'static str, u64, u64, u64)> {
     match rule {
         Rule::SlidingWindow(it) => Some((rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin()))),
         Rule::SlidingLog(it) => Some((rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin()))),
-        Rule::Concurrency(it) => Some((rule.kind(), it.limit(), nanos(it.longest()), 0)),
-        Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) => None,
+        Rule::Concurrency(_) | Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) => None,
     }
 }
 
