@@ -43,7 +43,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 8] = [
+    pub const ALL: [Ground; 10] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -58,7 +58,7 @@ impl Ground {
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 16] = [
+        const LED: [(Mutant, Ground); 18] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::EndedIsKept, Ground::LateAsks),
