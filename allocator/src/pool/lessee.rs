@@ -1,5 +1,6 @@
 //! What a pool remembers of one session: what is out, until when, and what it has said. Only its pool writes it.
 
+use super::flights::Flights;
 use crate::share::Share;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Moment};
@@ -42,6 +43,10 @@ pub(super) struct Lessee {
     /// What it said of its demand, for the shares of others.
     pub demand_milli: u64,
     pub waiting: u64,
+    /// What it kept and wanted: all that it would have in hand and in use.
+    pub wanted: u64,
+    /// What it may have in flight, where that counts.
+    pub flights: Flights,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +90,14 @@ impl Lessee {
             shadow_refused: 0,
             demand_milli: 0,
             waiting: 0,
+            wanted: 0,
+            flights: Flights::default(),
         }
+    }
+
+    /// Whether the end of its lease will make a difference.
+    pub(super) fn is_live(&self) -> bool {
+        self.outstanding > 0 || self.flights.are_live()
     }
 
     /// The lease ended without a report: all of it is presumed spent. Returns how much that is.
@@ -181,6 +193,7 @@ const NOTHING: Answer = Answer::Grant(lessor_protocol::Grant {
     ceiling: 0,
     ask_after: Duration::ZERO,
     retry_after: None,
+    in_flight: None,
 });
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod in_flight;
+
 const RTT: Duration = Duration::from_millis(10);
 const TERM: Duration = Duration::from_secs(1);
 
@@ -18,6 +20,7 @@ fn grant(kept: u64, permits: u64) -> Grant {
         ceiling: 1_000,
         ask_after: Duration::ZERO,
         retry_after: None,
+        in_flight: None,
     }
 }
 

@@ -167,7 +167,11 @@ impl Foe {
         let step = if jumps { [1_000, 1 << 40, PERMITS_MAX][self.dice.usize(..3)] } else { 1 };
         self.seq = self.seq.saturating_add(step).min(PERMITS_MAX);
         let held = self.in_hand(real);
-        let truth = Ask { spent_total: self.spent, held, want: self.large(), ..Ask::default() };
+        let mut truth = Ask { spent_total: self.spent, held, want: self.large(), ..Ask::default() };
+        // It says nothing of what it has in flight, or too much. Too little is as bad as to spend what it does not hold.
+        if self.seq.is_multiple_of(2) {
+            (truth.running, truth.busy) = (Some(PERMITS_MAX), self.granted);
+        }
         let ask = match self.lie {
             Lie::Hoard | Lie::Overstate | Lie::Flood | Lie::Hurry | Lie::Crowd => {
                 Ask { waiting: self.large(), demand_milli: self.large(), ..truth }
@@ -261,6 +265,7 @@ mod tests {
                     ceiling: 100,
                     ask_after: Duration::ZERO,
                     retry_after: None,
+                    in_flight: None,
                 };
                 // Every third answer comes when what it grants has ended.
                 let before = foe.in_hand(real) + foe.spent;

@@ -42,12 +42,23 @@ const FOUR: Grant = Grant {
     ceiling: 10,
     ask_after: Duration::ZERO,
     retry_after: None,
+    in_flight: None,
 };
 
 const ASKED: Asked = Asked {
     session: 1,
     seq: 1,
-    ask: Ask { spent_total: 0, held: 0, want: 4, waiting: 0, demand_milli: 0, shadow_refused: 0 },
+    ask: Ask {
+        spent_total: 0,
+        held: 0,
+        want: 4,
+        waiting: 0,
+        demand_milli: 0,
+        shadow_refused: 0,
+        running: None,
+        unguarded: 0,
+        busy: 0,
+    },
     is_honest: true,
     is_awaited: true,
 };

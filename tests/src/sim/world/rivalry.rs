@@ -102,6 +102,7 @@ impl World {
             ceiling: self.centre.pool.ceiling(),
             ask_after: Duration::ZERO,
             retry_after: None,
+            in_flight: None,
         })
     }
 
