@@ -126,7 +126,7 @@ impl Limiter {
         self.change(now, |books| books.each(|books| books.refund(permits)))
     }
 
-    /// Adds `permits` once, as far as there is room.
+    /// Lets `permits` more be taken, once, beyond what the rules say.
     pub fn top_up(&mut self, now: Moment, permits: u64) -> Outcome {
         self.change(now, |books| books.each(|books| books.top_up(permits)))
     }
@@ -250,8 +250,26 @@ impl Books {
         self.0.iter().map(|(rule, _)| rule.ceiling()).min().unwrap_or(0)
     }
 
-    /// Each rule admits at every instant from its own on, so all of them do from the last on.
+    /// The first instant at which all rules admit `permits`. Each does from its own on, unless it was topped up: what that
+    /// allows may be over when the last of the others does.
     fn ready_at(&self, permits: u64) -> Option<Moment> {
+        let mut ready = self.last_ready(permits)?;
+        let is_ready = |(_, books): &(Rule, Box<dyn Exact>)| books.ready_at(permits) == Some(ready);
+        if self.0.iter().all(is_ready) {
+            return Some(ready);
+        }
+        let mut later = self.copy();
+        loop {
+            later.advance(ready);
+            let next = later.last_ready(permits)?;
+            if next == ready {
+                return Some(ready);
+            }
+            ready = next;
+        }
+    }
+
+    fn last_ready(&self, permits: u64) -> Option<Moment> {
         let mut latest = Moment::ORIGIN;
         for (_, books) in &self.0 {
             latest = latest.max(books.ready_at(permits)?);

@@ -221,13 +221,14 @@ impl Ledger for BucketLedger {
         match carry {
             // What is owed is owed.
             Carry::Proportional if from > 0 && self.level > 0 => {
-                let level = i128::from(self.level) * i128::from(to) / i128::from(from);
-                self.level = i64::try_from(level).unwrap_or(i64::MAX);
-                self.refill.begin_permit();
+                self.level = self.refill.scale(self.level, from, to);
             }
             Carry::Additive => {
-                let level = self.level + to.cast_signed() - from.cast_signed();
-                self.level = level.max(self.level.min(0));
+                let (level, least) = (self.level + to.cast_signed() - from.cast_signed(), self.level.min(0));
+                self.level = level.max(least);
+                if level < least {
+                    self.refill.begin_permit();
+                }
             }
             Carry::AsIs | Carry::Proportional | Carry::Reset => {}
         }

@@ -7,6 +7,8 @@ use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Ask, Grant, Refusal, RefusalReason, Rule, Terms};
 use std::time::Duration;
 
+mod central;
+
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
     let terms = Terms::try_new(0).expect("no drift");
     Arc::new(Plan { rules, terms, ease_off: false, lessees_max: 10, sharing: Sharing::default() })

@@ -51,7 +51,9 @@ impl SlidingLedger {
     /// Lets `permits` more be lent for as long as what is spent now is charged.
     pub(super) fn allow_more(&mut self, permits: u64) {
         let ends = Moment::from_nanos(self.now.as_nanos().saturating_add(self.window));
-        self.extra.push_back((ends, permits));
+        // One that was allowed before the window became shorter may end later.
+        let place = self.extra.partition_point(|(other, _)| *other <= ends);
+        self.extra.insert(place, (ends, permits));
         if self.extra.len() > super::EXTRA_MAX {
             // The one that ends first makes way: less is allowed than might be.
             self.extra.pop_front();

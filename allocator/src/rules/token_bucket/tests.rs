@@ -195,7 +195,7 @@ fn a_bucket_that_may_have_been_emptied_starts_empty() {
 
 /// Twice as fast, twice as large: what is in it stays, what comes at intervals comes at the same instants.
 #[test]
-fn a_bucket_that_is_changed_goes_on_if_it_gains_permits_in_the_same_way() {
+fn a_bucket_that_is_changed_goes_on_if_it_gains_permits_in_the_same_time() {
     let goes_on = |bucket: &mut BucketLedger, rule: TokenBucket| {
         bucket.change(&Rule::TokenBucket(rule), Terms::try_new(0).expect("no drift"), Carry::AsIs)
     };
@@ -203,7 +203,14 @@ fn a_bucket_that_is_changed_goes_on_if_it_gains_permits_in_the_same_way() {
     let mut bucket = ledger(at_intervals(10, 4));
     spend(&mut bucket, 10);
     bucket.advance(millis(600));
-    assert!(!goes_on(&mut bucket, rule(20, 8)), "another way");
+    let mut evenly = bucket.clone();
+    assert!(goes_on(&mut evenly, rule(20, 8)));
+    evenly.advance(millis(724));
+    assert_eq!(evenly.available(), 0);
+    evenly.advance(millis(725));
+    assert_eq!(evenly.available(), 1, "an eighth of the time from the change on");
+    let slower = TokenBucket::try_new(10, 4, Duration::from_millis(1_001), 10).expect("valid");
+    assert!(!goes_on(&mut bucket, slower));
     assert!(goes_on(&mut bucket, at_intervals(20, 8).expect("valid")));
     bucket.advance(millis(999));
     assert_eq!(bucket.available(), 0);
