@@ -6,7 +6,7 @@ mod live;
 #[cfg(test)]
 mod tests;
 
-pub use live::{LIMITS_MAX, LimitsFull, Put};
+pub use live::{LIMITS_MAX, LimitsFull, Put, Unfit};
 
 use crate::config::{Config, LimitConfig, named_for};
 use crate::limits::{Figures, Limit, Past, PoolId};

@@ -1,5 +1,5 @@
-//! One limit: what was configured, and a pool for each key, and each name of a pattern, that is in use. The allocator drives it with the time
-//! as an argument. It never holds more pools than configured, and never forgets one that still matters.
+//! One limit: what was configured, and a pool for each key, and each name of a pattern, that is in use. The allocator
+//! drives it with the time as an argument. It never holds more pools than configured, and never forgets one that still matters.
 
 mod figures;
 mod gate;
@@ -213,7 +213,8 @@ impl Limit {
         self.sums.answered.stopping += 1;
     }
 
-    /// The session `id` ends with a total of `spent_total`, and with calls for `running` in flight. Returns what came back unspent.
+    /// The session `id` ends with a total of `spent_total`, and with calls for `running` in flight. Returns what came
+    /// back unspent.
     ///
     /// # Errors
     /// If the total cannot be true or is out of order.
@@ -310,6 +311,11 @@ impl Limit {
         self.sums.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
         self.pools.insert(id, kept);
+    }
+
+    /// Whether it is a pattern that has a pool of `name`.
+    pub(crate) fn stands_for(&self, name: &str) -> bool {
+        LimitName::try_new(name).is_ok_and(|name| self.has_name(&name))
     }
 
     /// Whether a pool of `name` is there.

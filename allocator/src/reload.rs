@@ -1,6 +1,7 @@
 //! A file that changed while the server runs. Whoever watches it hands over what it says now; only limits whose entry
 //! is another than before are touched, so that what was decided over the API since stays.
 
+use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig};
 use crate::shared::Shared;
 use lessor_protocol::Carry;
@@ -36,29 +37,37 @@ impl Reloads {
     /// The file says `config` now. Limits whose entry changed go on as they are, see [`Carry::AsIs`].
     ///
     /// # Errors
-    /// If there would be more limits than may be; those before it in the file are put then.
-    pub fn reload(&self, config: &Config) -> Result<Reloaded, crate::allocator::LimitsFull> {
+    /// If it does not fit what was put over the API since. Nothing changes then.
+    pub fn reload(&self, config: &Config) -> Result<Reloaded, Unfit> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let by_name = |config: &Config| -> BTreeMap<String, LimitConfig> {
             config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
         };
         let (before, now) = (by_name(&last), by_name(config));
-        let mut done = Reloaded {
+        let gone: Vec<&str> =
+            before.keys().filter(|name| !now.contains_key(*name)).map(String::as_str).collect();
+        let is_other = |limit: &&LimitConfig| before.get(limit.name.as_str()) != Some(*limit);
+        let put: Vec<&LimitConfig> = now.values().filter(is_other).collect();
+        self.shared.with(|allocator, now| {
+            allocator.check(&gone, &put)?;
+            for name in &gone {
+                allocator.remove(name);
+            }
+            for limit in &put {
+                allocator.put(now, limit, Carry::AsIs, false)?;
+            }
+            Ok::<(), Unfit>(())
+        })?;
+        gone.iter().for_each(|name| self.shared.limit_was_removed(name));
+        put.iter().for_each(|limit| self.shared.limit_was_put(limit));
+        let names = |limits: &[&LimitConfig]| limits.iter().map(|limit| limit.name.to_string()).collect();
+        let done = Reloaded {
             needs_restart: (&last.server, last.terms) != (&config.server, config.terms),
-            ..Reloaded::default()
+            removed: gone.iter().map(|name| (*name).to_owned()).collect(),
+            put: names(&put),
         };
-        // Those that went first: they make room.
-        for name in before.keys().filter(|name| !now.contains_key(*name)) {
-            self.shared.with(|allocator, _| allocator.remove(name));
-            self.shared.limit_was_removed(name);
+        for name in done.removed.iter().chain(&done.put) {
             self.shared.events().tell(&Event::of(Kind::Changed, name));
-            done.removed.push(name.clone());
-        }
-        for (name, limit) in now.iter().filter(|(name, limit)| before.get(*name) != Some(*limit)) {
-            self.shared.with(|allocator, now| allocator.put(now, limit, Carry::AsIs, false))?;
-            self.shared.limit_was_put(limit);
-            self.shared.events().tell(&Event::of(Kind::Changed, name));
-            done.put.push(name.clone());
         }
         *last = config.clone();
         self.shared.metrics().reloaded(true);
@@ -103,6 +112,37 @@ mod tests {
         });
         let expected = [("a", 100), ("b", 20), ("new", 7)].map(|(name, ceiling)| (name.to_owned(), ceiling));
         assert_eq!(ceilings, expected);
+    }
+
+    /// The bug: a file was checked by itself, and not with what came over the API: a limit went that was above another,
+    /// or two were put above each other, and the next ask for one of them never came to an end.
+    #[test]
+    fn a_file_that_does_not_fit_what_came_over_the_api_is_refused_whole() {
+        let below = |name: &str, parent: &str| {
+            let text = format!(
+                "[[limit]]\nname = \"{parent}\"\nrules = [{{ kind = \"sliding_window\", limit = 1, per = \"30s\" }}]\n\
+                 [[limit]]\nname = \"{name}\"\nparent = \"{parent}\"\n\
+                 rules = [{{ kind = \"sliding_window\", limit = 1, per = \"30s\" }}]\n"
+            );
+            Config::parse(&text).expect("valid")
+        };
+        let shared = Arc::new(Shared::new(config(&[("a", 1), ("b", 2)]), true));
+        let reloads = Reloads::new(shared.clone());
+        let a_below_b = below("a", "b").limits.remove(1);
+        shared.with(|allocator, now| allocator.put(now, &a_below_b, Carry::AsIs, false)).expect("room");
+        for (text, named) in [(config(&[("a", 1), ("c", 3)]), "\"b\""), (below("b", "a"), "above itself")] {
+            let error = reloads.reload(&text).expect_err("it does not fit").to_string();
+            assert!(error.contains(named), "{error}");
+            let names = shared.with(|allocator, now| {
+                let limits = allocator.limits(now).into_iter();
+                limits.map(|(config, _)| (config.name.to_string(), config.parent.clone())).collect::<Vec<_>>()
+            });
+            assert_eq!(
+                names,
+                [("a".to_owned(), Some("b".to_owned())), ("b".to_owned(), None)],
+                "nothing changed"
+            );
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Watch {
             .as_ref()
             .map_err(String::clone)
             .and_then(|text| configuration::parse(&self.file, text).map_err(|failure| failure.to_string()));
-        let done = config.and_then(|config| self.reloads.reload(&config).map_err(|full| full.to_string()));
+        let done = config.and_then(|config| self.reloads.reload(&config).map_err(|unfit| unfit.to_string()));
         match done {
             Ok(done) => {
                 tracing::info!(put = ?done.put, removed = ?done.removed, "the configuration was read again");

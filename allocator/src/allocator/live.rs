@@ -2,7 +2,7 @@
 //! is never taken back, and a limit that goes is remembered for as long as what it lent matters.
 
 use super::{Allocator, Caller, keep};
-use crate::config::LimitConfig;
+use crate::config::{LimitConfig, named_for};
 use crate::limits::{Limit, Past};
 use lessor_protocol::{Carry, Moment, Refusal};
 
@@ -14,6 +14,17 @@ pub const LIMITS_MAX: usize = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are {LIMITS_MAX} limits, as many as may be, those that went lately included")]
 pub struct LimitsFull;
+
+/// Why several changes at once are refused, all of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// There would be too many limits.
+    #[error(transparent)]
+    Full(#[from] LimitsFull),
+    /// With what was put over the API, a limit would have no parent, or a wrong one.
+    #[error("{0}")]
+    Parent(String),
+}
 
 /// What became of a limit that was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +39,8 @@ pub enum Put {
 
 impl Allocator {
     /// Makes a limit of `config`, or changes the one of that name. Unless it is `fresh`, one that is new here may have
-    /// been lent from by an earlier life, and waits as it would have at a start.
+    /// been lent from by an earlier life, or as one of many that a pattern stands for, and waits as it would have at a
+    /// start.
     ///
     /// # Errors
     /// If there are as many limits as may be.
@@ -50,7 +62,7 @@ impl Allocator {
             Put::Revived
         } else {
             self.check_room()?;
-            let past = if fresh { Past::None } else { self.past };
+            let past = if fresh { Past::None } else { self.past_of(now, name) };
             let limit = Limit::new(config.clone(), self.terms, past, now);
             self.limits.insert(name.to_owned(), limit);
             Put::Created
@@ -94,9 +106,42 @@ impl Allocator {
 
     /// What would be wrong with who is above whom, if `config` were put.
     pub fn wrong_parent(&self, config: &LimitConfig) -> Option<String> {
-        let others = self.limits.values().map(Limit::config).filter(|other| other.name != config.name);
-        let all: Vec<LimitConfig> = others.cloned().chain([config.clone()]).collect();
+        self.wrong_family(&[], &[config])
+    }
+
+    /// Whether those called `removed` may go and all of `put` may come, in this order.
+    ///
+    /// # Errors
+    /// What would be wrong then.
+    pub fn check(&self, removed: &[&str], put: &[&LimitConfig]) -> Result<(), Unfit> {
+        let is_new = |config: &&&LimitConfig| {
+            let name = config.name.as_str();
+            !self.limits.contains_key(name) && !self.retired.contains_key(name)
+        };
+        // Those that go are remembered, and take room.
+        if self.limits.len() + self.retired.len() + put.iter().filter(is_new).count() > LIMITS_MAX {
+            return Err(LimitsFull.into());
+        }
+        self.wrong_family(removed, put).map_or(Ok(()), |problem| Err(Unfit::Parent(problem)))
+    }
+
+    fn wrong_family(&self, removed: &[&str], put: &[&LimitConfig]) -> Option<String> {
+        let stays = |config: &&LimitConfig| {
+            !removed.contains(&config.name.as_str()) && put.iter().all(|put| put.name != config.name)
+        };
+        let stay = self.limits.values().map(Limit::config).filter(stays);
+        let all: Vec<LimitConfig> = stay.chain(put.iter().copied()).cloned().collect();
         crate::config::wrong_parent(&all)
+    }
+
+    /// What may be out of a limit that is new here. If a pattern stood for its name, that lent from a pool of its own,
+    /// which this one knows nothing of.
+    fn past_of(&self, now: Moment, name: &str) -> Past {
+        let pattern = named_for(&self.limits, name).and_then(|pattern| self.limits.get(&pattern));
+        match pattern.is_some_and(|limit| limit.stands_for(name)) {
+            true => Past::Lost(now),
+            false => self.past,
+        }
     }
 
     /// Forgets, of the limits that went, those that cannot be told from new ones.

@@ -46,7 +46,8 @@ pub struct Preview {
 
 impl Limit {
     /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry` says, see
-    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts what is in flight otherwise, begins anew, and lends nothing until whatever is out has ended and left every window.
+    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts
+    /// what is in flight otherwise, begins anew, and lends nothing until whatever is out has ended and left every window.
     pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
         if self.begins_anew(&config) {
             return self.begin_anew(config, now);
@@ -154,6 +155,7 @@ impl Limit {
 
     fn begins_anew(&self, config: &LimitConfig) -> bool {
         // A limit that was not above it knows nothing of what is out, and a cap that is new nothing of what is in flight.
+        // (Those below one that begins anew wait with it.)
         flights(&self.config) != flights(config)
             || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
             || self.config.parent != config.parent

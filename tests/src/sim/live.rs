@@ -18,8 +18,10 @@ pub struct Live {
 /// What an operator can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// The limit goes on by other rules.
+    /// The limit goes on by other rules; one that is gone comes back with them.
     Change(Carry, Vec<Rule>),
+    /// It goes.
+    Remove,
     /// So many permits more, once.
     TopUp(u64),
     /// Nobody is lent anything for so long.
@@ -37,6 +39,7 @@ impl fmt::Display for Live {
         write!(out, "{}:", self.at)?;
         match &self.act {
             Act::Change(carry, rules) => write!(out, "change:{}:{}", carry.name(), rules_text(rules)),
+            Act::Remove => write!(out, "remove:"),
             Act::TopUp(permits) => write!(out, "top_up:{permits}"),
             Act::Pause(nanos) => write!(out, "pause:{nanos}"),
             Act::Resume => write!(out, "resume:"),
@@ -61,6 +64,7 @@ pub fn parse(text: &str) -> Result<Live, String> {
             let carry = Carry::named(carry).ok_or(format!("{carry:?} is not known"))?;
             Act::Change(carry, parse_rules(&rules.replace(',', " "))?)
         }
+        "remove" => Act::Remove,
         "top_up" => Act::TopUp(number(value)?),
         "pause" => Act::Pause(number(value)?),
         "resume" => Act::Resume,

@@ -92,7 +92,13 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
     for _ in 0..dice.u32(1..=4) {
         let at = dice.u64(0..setup.lasts);
         let until = at + log_uniform(dice, 10 * MILLI, 2 * SECOND);
-        match dice.u32(..8) {
+        match dice.u32(..9) {
+            8 => {
+                // It comes back as it was, or as something else.
+                let rules = resized(dice, &rules);
+                live.push(Live { at, act: Act::Remove });
+                live.push(Live { at: until, act: Act::Change(Carry::ALL[dice.usize(..4)], rules) });
+            }
             0 => live.push(Live { at, act: Act::TopUp(dice.u64(1..=ceiling(&rules).max(1))) }),
             1 => {
                 live.push(Live { at, act: Act::Pause(log_uniform(dice, 10 * MILLI, 5 * SECOND)) });
@@ -104,8 +110,10 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
                 live.push(Live { at: until, act: Act::Unblock(node) });
             }
             _ => {
-                // A family keeps as many rules as it has.
-                let is_other = dice.u32(..4) == 0 && setup.above == 0;
+                // A family keeps as many rules as it has, and a cap on what is in flight cannot come or go: a limit
+                // begins anew then, which is what a restart is.
+                let is_cap = |rule: &Rule| matches!(rule, Rule::Concurrency(_));
+                let is_other = dice.u32(..4) == 0 && setup.above == 0 && !rules.iter().any(is_cap);
                 rules = if is_other { draw_plain(dice) } else { resized(dice, &rules) };
                 let carry = if dice.bool() { Carry::AsIs } else { Carry::ALL[dice.usize(..4)] };
                 live.push(Live { at, act: Act::Change(carry, rules.clone()) });
@@ -119,8 +127,7 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
 /// in the tests of their ledgers only.
 fn is_plain(rule: &Rule) -> bool {
     match rule {
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::LeakyBucket(_) => true,
-        Rule::Concurrency(_) => false,
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => true,
         Rule::FixedWindow(rule) => matches!(rule.windows(), Windows::Epoch { .. }),
         Rule::TokenBucket(rule) => {
             rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none() && rule.debt() == 0
@@ -131,7 +138,7 @@ fn is_plain(rule: &Rule) -> bool {
 fn draw_plain(dice: &mut fastrand::Rng) -> Vec<Rule> {
     loop {
         let rules = draw_rules(dice);
-        if rules.iter().all(is_plain) {
+        if rules.iter().all(|rule| is_plain(rule) && !matches!(rule, Rule::Concurrency(_))) {
             return rules;
         }
     }

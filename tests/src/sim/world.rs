@@ -28,9 +28,9 @@ use crate::sim::policy::Policy;
 use crate::sim::rival::Rival;
 use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::Traffic;
+use allocator::Centre;
 use event::{Event, Message, Phase, Queued};
 use lessor_allocator::limits::Gate;
-use lessor_allocator::pool::Plan;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{RefillStyle, TokenBucket};
@@ -91,22 +91,6 @@ impl fmt::Display for Failure {
         }
         write!(out, "replay: {}", self.replay)
     }
-}
-
-/// The allocator's host.
-#[derive(Debug)]
-struct Centre {
-    clock: HostClock,
-    plan: Arc<Plan>,
-    pool: Family,
-    gate: Gate,
-    up: bool,
-    life: u64,
-    paused_until: u64,
-    /// The loss that pools made now must wait for.
-    lost: Option<lessor_protocol::Moment>,
-    /// When the process died, on its clock.
-    died: lessor_protocol::Moment,
 }
 
 /// The whole fleet.
@@ -214,6 +198,7 @@ impl World {
                 pool: Family::new(&plan, setup.above, None, now),
                 plan: plan.clone(),
                 gate: Gate::default(),
+                is_removed: false,
                 up: true,
                 life: 0,
                 paused_until: 0,

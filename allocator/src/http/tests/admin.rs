@@ -58,6 +58,22 @@ async fn a_limit_is_made_changed_and_taken_away() {
     assert_eq!((again.status, again.json()["available"].as_u64()), (StatusCode::CREATED, Some(16)));
 }
 
+/// What a pattern lent by a name is out when that name becomes a limit of its own, which knows nothing of it.
+#[tokio::test]
+async fn a_limit_that_a_pattern_stood_for_waits_for_what_is_out() {
+    let app = App::new(true);
+    let put = async |name: &str, limit: u64| {
+        let reply = app.request("PUT", &format!("/v1/limits/{name}"), None, &self::limit(limit)).await;
+        assert_eq!(reply.status, StatusCode::CREATED, "{}", reply.text);
+        reply.json()["available"].as_u64()
+    };
+    put("api/*", 10).await;
+    let ask = json!([{ "limit": "api/orders", "spent_total": 0, "held": 0, "want": 4, "waiting": 4 }]);
+    assert_eq!(app.lease(1, 1, ask).await[0]["permits"], json!(4));
+    assert_eq!(put("api/orders", 10).await, Some(0));
+    assert_eq!(put("api/users", 10).await, Some(10), "nobody used that name");
+}
+
 #[tokio::test]
 async fn a_dry_run_shows_every_pool_and_changes_none() {
     let app = App::new(true);

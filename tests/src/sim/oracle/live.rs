@@ -15,7 +15,9 @@ impl Oracle {
         let mut before = std::mem::take(&mut self.promises);
         for rule in rules {
             let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until);
-            let place = if carry == Carry::Reset { None } else { before.iter_mut().position(goes_on) };
+            // What is in flight is in flight: nobody can forget it.
+            let is_kept = carry != Carry::Reset || matches!(rule, Rule::Concurrency(_));
+            let place = if is_kept { before.iter_mut().position(goes_on) } else { None };
             self.promises.push(match place {
                 Some(place) => before.remove(place),
                 None => Promise::amid(now, rule, out, until, drift_ppm),

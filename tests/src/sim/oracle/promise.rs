@@ -40,6 +40,7 @@ pub(super) enum Promise {
     InFlight {
         limit: u64,
         in_flight: u64,
+        slack: Slack,
     },
     /// One that is refilled at instants of the allocator's clock, `per` nanoseconds apart.
     Interval {
@@ -67,7 +68,9 @@ impl Promise {
             Rule::SlidingLog(it) => {
                 Promise::sliding(rule.kind(), it.limit() - less, nanos(it.per()), nanos(it.margin()))
             }
-            Rule::Concurrency(rule) => Promise::InFlight { limit: rule.limit() - less, in_flight: 0 },
+            Rule::Concurrency(rule) => {
+                Promise::InFlight { limit: rule.limit() - less, in_flight: 0, slack: Slack::default() }
+            }
             Rule::FixedWindow(rule) => Promise::Fixed(Windows::new(rule, less)),
             Rule::TokenBucket(rule) => Promise::bucket(rule, less, drift_ppm),
             Rule::LeakyBucket(rule) => {
@@ -216,7 +219,9 @@ impl Promise {
                 *real = now.real;
                 u64::try_from(*level / *per).unwrap_or(u64::MAX)
             }
-            Promise::InFlight { limit, in_flight } => limit.saturating_sub(*in_flight),
+            Promise::InFlight { limit, in_flight, slack } => {
+                slack.allows(now.real, *limit).saturating_sub(*in_flight)
+            }
             Promise::Interval { capacity, refill, per, level, next } => {
                 while *next <= now.allocator.as_nanos() {
                     *level = (*level + *refill).min(*capacity);

@@ -5,6 +5,7 @@ use super::World;
 use super::event::Phase;
 use crate::sim::live::Act;
 use crate::sim::oracle::Verdict;
+use lessor_allocator::limits::Gate;
 use lessor_allocator::pool::Plan;
 use lessor_protocol::{Moment, NodeName, Refusal};
 use std::sync::Arc;
@@ -19,8 +20,14 @@ impl World {
         let act = self.setup.live[index].act.clone();
         self.log.note(self.real, "! an operator acts (#)", &[index as u64]);
         let now = self.centre.clock.show(self.real);
+        // Of one that is gone nothing is known, until it is put again.
+        if self.centre.is_removed && !matches!(act, Act::Change(..)) {
+            return Ok(());
+        }
         match act {
+            Act::Remove => (self.centre.gate, self.centre.is_removed) = (Gate::default(), true),
             Act::Change(carry, rules) => {
+                self.centre.is_removed = false;
                 let plan = Arc::new(Plan { rules, ..(*self.centre.plan).clone() });
                 self.centre.plan = plan.clone();
                 let view = self.centre.pool.view(now);

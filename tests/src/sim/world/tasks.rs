@@ -2,7 +2,7 @@
 //! in flight at a time, backing off when it fails.
 
 use super::World;
-use super::event::{Event, Message, Phase, Reply};
+use super::event::{Event, Message, Phase, Reply, Unanswered};
 use crate::sim::MILLI;
 use crate::sim::faults::Fault;
 use crate::sim::network::Way;
@@ -12,8 +12,6 @@ use crate::sim::setup::Sabotage;
 use lessor::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, remedy, start_over};
 use lessor::refill::Belief;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN, TOGETHER};
-use lessor_allocator::pool::AskError;
-use lessor_allocator::wrong::Wrong as Sent;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
 use std::time::Duration;
@@ -196,9 +194,9 @@ impl World {
         self.serve_line(node)
     }
 
-    fn disputed(&mut self, node: usize, error: AskError) -> Verdict {
+    fn disputed(&mut self, node: usize, error: Unanswered) -> Verdict {
         let dice = self.dice.u64(..);
-        match remedy(Sent::from(error).reason.code()) {
+        match remedy(error.code()) {
             Remedy::StartOver => {
                 self.log.note(self.real, "node # is not known: it starts from zero", &[node as u64]);
                 self.start_over(node, DISPUTE_PAUSE, dice);
@@ -218,7 +216,7 @@ impl World {
                     self.meter.short(self.real, node, waiter.permits, true, false);
                 }
                 let is_calm = self.phase >= Phase::Calm;
-                must("V2", !is_calm, || format!("node {node} is shut out when it is calm: {error}"))?;
+                must("V2", !is_calm, || format!("node {node} is shut out when it is calm: {error:?}"))?;
             }
         }
         Ok(())

@@ -151,7 +151,7 @@ impl World {
         self.setup.faults.chance.clear();
         self.reopen(self.centre.life);
         self.centre.paused_until = self.centre.paused_until.min(self.real);
-        self.centre.gate = Gate::default();
+        (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
         self.oracle.shut(Moment::ORIGIN);
         for node in 0..self.nodes.len() {
             self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.real);

@@ -71,6 +71,11 @@ impl Promise {
                 *level = (*level).min(to.max(u128::from(out) * *per));
                 (*capacity, *refill) = (to, gained);
             }
+            // A call that goes on counts, whatever the limit is now; what was lent may be spent.
+            (Promise::InFlight { limit, in_flight, slack }, Rule::Concurrency(rule)) => {
+                slack.floor = (until.real, *in_flight + out);
+                *limit = rule.limit();
+            }
             _ => return false,
         }
         true
@@ -90,8 +95,10 @@ impl Promise {
             }
             Promise::Fixed(windows) => windows.allows(now, permits),
             Promise::Bucket { per, level, .. } => *level += u128::from(permits) * *per,
+            // Calls come back by themselves.
+            Promise::InFlight { .. } => {}
             // Not drawn.
-            Promise::Interval { .. } | Promise::Warming { .. } | Promise::InFlight { .. } => {}
+            Promise::Interval { .. } | Promise::Warming { .. } => {}
         }
     }
 }
