@@ -182,6 +182,10 @@ pub(crate) struct DemoArgs {
     /// How many seconds of the trace pass in one; windows shrink with it.
     #[arg(long, default_value_t = 60.0, requires = "trace", value_parser = parse_speed)]
     pub(crate) speed: f64,
+    /// Where its allocator listens, which is then said on stderr: `lessor limits` can look at its limits and change them
+    /// meanwhile. Any free port of loopback if it is not given.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
     /// Show progress on stderr although it is not a terminal.
     #[arg(long)]
     pub(crate) progress: bool,

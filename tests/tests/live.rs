@@ -5,7 +5,9 @@ use lessor::{Client, Limit};
 use lessor_protocol::{Clock, Moment};
 use scenarios::process::{Allocator, lessor};
 use scenarios::vendor::Vendor;
-use std::process::{Command, Output};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -31,15 +33,15 @@ rules = [{ kind = "fixed_window", limit = 10, per = "366d" }]
 "#;
 
 /// Runs `lessor limits` with `args`.
-async fn limits(allocator: &Allocator, args: &[&str]) -> Output {
+async fn limits(server: &str, args: &[&str]) -> Output {
     let mut command = Command::new(lessor());
-    command.args(["limits", "--server", &allocator.url]).args(args);
+    command.args(["limits", "--server", server]).args(args);
     let run = tokio::task::spawn_blocking(move || command.output());
     run.await.expect("it does not panic").expect("it runs")
 }
 
-async fn done(allocator: &Allocator, args: &[&str]) {
-    let output = limits(allocator, args).await;
+async fn done(server: &str, args: &[&str]) {
+    let output = limits(server, args).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{args:?}: {said}");
 }
@@ -89,16 +91,16 @@ async fn a_fleet_keeps_the_contract_while_it_is_halved_doubled_and_paused() {
     }
     let all = Vendor::new(200, PER);
     let of_100 = run(&fleet, 100, 2 * PER).await;
-    done(&allocator, &["set", "vendor/rest", "--rules", &rules(50)]).await;
+    done(&allocator.url, &["set", "vendor/rest", "--rules", &rules(50)]).await;
     let overlapping = run(&fleet, 100, LEASE).await;
     let of_50 = run(&fleet, 50, 3 * PER).await;
-    done(&allocator, &["set", "vendor/rest", "--rules", &rules(200)]).await;
+    done(&allocator.url, &["set", "vendor/rest", "--rules", &rules(200)]).await;
     let of_200 = run(&fleet, 200, 3 * PER).await;
-    done(&allocator, &["pause", "vendor/rest"]).await;
+    done(&allocator.url, &["pause", "vendor/rest"]).await;
     let pausing = run(&fleet, 200, LEASE).await;
     let of_none = run(&fleet, 0, PER).await;
     assert_eq!(of_none.count(), 0, "paused, and what was leased has ended");
-    done(&allocator, &["resume", "vendor/rest"]).await;
+    done(&allocator.url, &["resume", "vendor/rest"]).await;
     let resumed = run(&fleet, 200, 2 * PER).await;
     for (vendor, least) in [(&of_100, 100), (&of_50, 75), (&of_200, 300), (&resumed, 150)] {
         assert!(vendor.count() >= least, "{} calls, at least {least} were to be had", vendor.count());
@@ -116,6 +118,53 @@ async fn a_fleet_keeps_the_contract_while_it_is_halved_doubled_and_paused() {
     for client in clients {
         client.shutdown().await;
     }
+}
+
+/// The demo, as docs/live.md shows it: made smaller, halved, doubled, paused, topped up and resumed over the command
+/// line. Any 30 seconds hold the largest limit of the time and the top-up, and not one call more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
+    let mut command = Command::new(lessor());
+    command.args(["demo", "--nodes", "3", "--seconds", "10", "--json", "--listen", "127.0.0.1:0"]);
+    let mut demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(demo.stderr.take().expect("a pipe"));
+    let line = tokio::task::spawn_blocking(move || {
+        let mut line = String::new();
+        said.read_line(&mut line).map(|_| (line, said))
+    });
+    // Kept open: it may say more.
+    let (line, mut said) = line.await.expect("no panic").expect("text");
+    let url = line.trim_end().strip_prefix("listening on ").expect("its address");
+    let limits_of = async |permits: u64| {
+        let rule = format!("kind = \"sliding_window\", limit = {permits}, per = \"30s\", margin = \"250ms\"");
+        done(url, &["set", "vendor/rest", "--rules", &format!("[{{ {rule} }}]")]).await;
+    };
+    limits_of(2_000).await;
+    let end = CLOCK.now() + PATIENCE;
+    loop {
+        let shown = limits(url, &["get", "vendor/rest", "--json"]).await;
+        let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+        // The last tenth is lent slowly: it lasts until the first calls count no more.
+        if shown["available"].as_u64().expect("a number") <= 200 {
+            break;
+        }
+        assert!(CLOCK.now() < end, "it is never used up: {shown}");
+        sleep(Duration::from_millis(50)).await;
+    }
+    limits_of(1_000).await;
+    limits_of(2_000).await;
+    done(url, &["pause", "vendor/rest"]).await;
+    done(url, &["top-up", "vendor/rest", "300"]).await;
+    done(url, &["resume", "vendor/rest"]).await;
+    let ran = tokio::task::spawn_blocking(move || demo.wait_with_output());
+    let ran = ran.await.expect("no panic").expect("it ends");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("text");
+    assert!(ran.status.success(), "{rest}");
+    let report: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let most = report["limits"][0]["max_in_any_window"].as_u64().expect("a number");
+    assert!((2_001..=2_300).contains(&most), "{most} of 2,000 and the 300 on top: {report}");
+    assert_eq!(report["stranded"], 0);
 }
 
 /// Nodes that wait are told of a top-up: they are served in a round trip, and not when they would have asked again.
@@ -148,7 +197,11 @@ async fn whoever_waits_is_served_as_soon_as_there_is_a_top_up() {
     let told = CLOCK.now();
     assert_eq!(reply.status(), reqwest::StatusCode::OK);
     let served: Moment = timeout(PATIENCE, call).await.expect("in time").expect("no panic");
-    println!("served {:?} after the top-up was answered", served.since(told));
+    let begun = CLOCK.now();
+    let alive = http.get(format!("{}/livez", allocator.url)).send().await.expect("it answers");
+    assert_eq!(alive.status(), reqwest::StatusCode::OK);
+    let (after, round_trip) = (served.since(told), CLOCK.now().since(begun));
+    println!("served {after:?} after the top-up was answered; a round trip takes {round_trip:?}");
     // One ask brought it, or the one that was on its way and the next: nobody polled until it was there.
     let asks = client.stats().exchanges - asked;
     assert!(asks <= 3, "{asks} asks");
@@ -162,7 +215,7 @@ async fn a_file_that_changes_is_taken_over_and_a_bad_one_is_not() {
     let shown = async |part: &str| {
         let end = CLOCK.now() + PATIENCE;
         loop {
-            let output = limits(&allocator, &["get", "vendor/rest", "--json"]).await;
+            let output = limits(&allocator.url, &["get", "vendor/rest", "--json"]).await;
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
             if said.contains(part) {
                 return said;
@@ -197,7 +250,7 @@ async fn a_file_that_changes_is_taken_over_and_a_bad_one_is_not() {
 async fn the_command_line_says_what_is_wrong_and_ends_with_a_code() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
     let check = async |args: &[&str], code: i32, part: &str| {
-        let output = limits(&allocator, args).await;
+        let output = limits(&allocator.url, args).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
         assert!(said.contains(part), "{args:?}: {said}");
@@ -211,7 +264,7 @@ async fn the_command_line_says_what_is_wrong_and_ends_with_a_code() {
     .await;
     check(&["top-up", "vendor/rest", "0"], 2, "0").await;
     check(&["pause", "vendor/rest", "--for", "soon"], 2, "soon").await;
-    let list = limits(&allocator, &["list"]).await;
+    let list = limits(&allocator.url, &["list"]).await;
     let said = String::from_utf8_lossy(&list.stdout).into_owned();
     assert!(said.starts_with("LIMIT") && said.contains("sliding_window 100/1s"), "{said}");
     let mut nobody = Command::new(lessor());
