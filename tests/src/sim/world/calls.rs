@@ -79,7 +79,7 @@ impl World {
     }
 
     fn call(&mut self, node: usize, permits: u64) -> Verdict {
-        self.meter.tried(node, permits);
+        self.meter.tried(self.real, node, permits);
         if let Some(rival) = &mut self.rival {
             rival.tried(node, permits);
         }
