@@ -2,7 +2,9 @@
 //! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
 
 use crate::backoff::Backoff;
-use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, pause_from_zero, remedy, start_over};
+use crate::dispute::{
+    DISPUTE_PAUSE, Remedy, SESSION_PAUSE, pause_from_zero, pause_refused, remedy, start_over,
+};
 use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
 use crate::shared::Shared;
@@ -207,7 +209,7 @@ impl Refiller {
     fn refused(&mut self, pool: &Arc<LocalPool>, refusal: Refusal) {
         let now = CLOCK.now();
         let mut refill = pool.refill();
-        refill.refused(now, refusal.retry_after.min(LOOK_AGAIN), self.dice.u64(..));
+        refill.refused(now, pause_refused(refusal), self.dice.u64(..));
         let stops = refusal.reason.stops();
         if stops {
             refill.stop(pool.slot());

@@ -9,7 +9,7 @@ use crate::sim::network::Way;
 use crate::sim::node::Exchange;
 use crate::sim::oracle::{Verdict, Wrong, must};
 use crate::sim::setup::Sabotage;
-use lessor::dispute::{Remedy, SESSION_PAUSE, pause_from_zero, remedy, start_over};
+use lessor::dispute::{Remedy, SESSION_PAUSE, pause_from_zero, pause_refused, remedy, start_over};
 use lessor::refill::Belief;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN, TOGETHER};
 use lessor_protocol::mutant::{self, Mutant};
@@ -152,7 +152,7 @@ impl World {
             Ok(Answer::Refusal(refusal)) => {
                 self.log.note(self.real, "node # is told to wait", &[node as u64]);
                 let dice = self.dice.u64(..);
-                at.refill.refused(now, refusal.retry_after.min(LOOK_AGAIN), dice);
+                at.refill.refused(now, pause_refused(refusal), dice);
                 at.is_shut_out = false;
                 if refusal.reason.stops() {
                     at.refill.stop(&at.slot);
