@@ -361,7 +361,7 @@ impl Refill {
 
     /// Something was heard of the limit: it is worth asking anew, at once for somebody who `waits`. `dice` is any number:
     /// it spreads the asks of the others, lest a whole fleet asks in the same instant. However much is heard, it is
-    /// acted on at most every [`HEAR_EVERY`].
+    /// acted on ten times a second at most.
     pub fn hear(&mut self, now: Moment, waits: bool, dice: u64) {
         let spread = if waits { 0 } else { dice % nanos(HEAR_EVERY) };
         let soonest = now.max(self.acted) + Duration::from_nanos(spread);
