@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! In reading order: `slot` (the atomic word that is spent from), `demand` and `refill` (pure: when to ask for how
+//! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand` and `refill` (pure: when to ask for how
 //! much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit` and `all` (what callers use),
 //! `refiller`, `timing`, `dispute`, `backoff` and `transport` (the background task), `shared` and `client` (who owns
 //! it all).
@@ -35,6 +35,7 @@ pub mod dispute;
 mod limit;
 mod line;
 mod local_pool;
+pub mod pace;
 pub mod refill;
 mod refiller;
 mod refusal;

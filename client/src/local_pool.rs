@@ -2,6 +2,7 @@
 //! the last answer said. Handles spend from it, the background task refills it.
 
 use crate::line::Line;
+use crate::pace::{Early, Pace, Taken};
 use crate::refill::{Refill, Seen};
 use crate::refusal::Refusal;
 use crate::slot::{SLOT_MAX, Short, Slot};
@@ -75,6 +76,8 @@ struct Hot {
     condition: AtomicU8,
     /// Whether the background task knows already that it is wanted.
     nudged: AtomicBool,
+    /// Whether the limit has a steady flow: then a call takes from the pace too. Written by that task.
+    is_paced: AtomicBool,
     /// Free permits below which a spender wakes the background task. Written by that task.
     low_water: AtomicU32,
 }
@@ -84,6 +87,10 @@ struct Hot {
 pub(crate) struct LocalPool {
     hot: Hot,
     pub(crate) name: PoolName,
+    /// Of limits with a steady flow. Others never look at it.
+    pace: Arc<Pace>,
+    /// The largest call that a steady flow kept waiting.
+    largest: AtomicU64,
     line: Mutex<Line>,
     refill: Mutex<Refill>,
     wake: Arc<Notify>,
@@ -91,6 +98,7 @@ pub(crate) struct LocalPool {
 
 impl LocalPool {
     pub(crate) fn new(name: PoolName, eager: bool, wake: Arc<Notify>) -> Self {
+        let refill = Refill::new(CLOCK.now(), eager);
         LocalPool {
             hot: Hot {
                 slot: Slot::new(),
@@ -101,11 +109,14 @@ impl LocalPool {
                 rtt_us: AtomicU32::new(RTT_UNTOLD_US),
                 condition: AtomicU8::new(Condition::Good as u8),
                 nudged: AtomicBool::new(false),
+                is_paced: AtomicBool::new(false),
                 low_water: AtomicU32::new(0),
             },
             name,
+            pace: refill.pace().clone(),
+            largest: AtomicU64::new(0),
             line: Mutex::new(Line::default()),
-            refill: Mutex::new(Refill::new(CLOCK.now(), eager)),
+            refill: Mutex::new(refill),
             wake,
         }
     }
@@ -134,7 +145,72 @@ impl LocalPool {
         if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
             return Err(Short::Empty);
         }
+        if self.hot.is_paced.load(Ordering::Relaxed) {
+            return self.take_paced(permits, now);
+        }
         self.hot.slot.take(permits, now).map(|left| self.spent_down_to(left))
+    }
+
+    /// Of a steady flow: sets the permits aside first, for that can be undone without a trace, and then takes from the
+    /// pace, which decides.
+    #[inline(never)]
+    fn take_paced(&self, permits: u64, now: Moment) -> Result<(), Short> {
+        self.hot.slot.hold(permits, now)?;
+        match self.hold_pace(permits, now) {
+            Ok(_) => {
+                self.spend_held(permits);
+                Ok(())
+            }
+            Err(short) => {
+                self.put_back_quietly(permits);
+                Err(short)
+            }
+        }
+    }
+
+    /// Takes from the pace what [`LocalPool::hold`] has set aside; nothing where the limit has no steady flow.
+    pub(crate) fn hold_pace(&self, permits: u64, now: Moment) -> Result<Option<Taken>, Short> {
+        if permits == 0 || !self.is_paced() {
+            return Ok(None);
+        }
+        match self.pace.take(permits, now) {
+            Ok(taken) => Ok(Some(taken)),
+            Err(Early { .. }) => {
+                self.largest.fetch_max(permits, Ordering::Relaxed);
+                Err(Short::Early)
+            }
+        }
+    }
+
+    /// Frees what [`LocalPool::hold`] set aside and calls nobody: whoever is first in line is the one that frees it.
+    pub(crate) fn put_back_quietly(&self, permits: u64) {
+        self.hot.slot.put_back(permits);
+    }
+
+    /// Undoes [`LocalPool::hold_pace`].
+    pub(crate) fn put_back_pace(&self, taken: Option<Taken>) {
+        if let Some(taken) = taken {
+            self.pace.put_back(taken);
+        }
+    }
+
+    /// How long a call of `permits` has to wait for the pace alone: `None` if it has not, or nobody can say.
+    pub(crate) fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
+        if !self.is_paced() || self.hot.slot.balance().free < permits {
+            return None;
+        }
+        let wait = self.pace.check(permits, now).err()?.wait?;
+        // Beyond its end, the lease may go on or not: whoever waits for that asks again then.
+        (now + wait < self.hot.slot.deadline()).then_some(wait)
+    }
+
+    pub(crate) fn is_paced(&self) -> bool {
+        self.hot.is_paced.load(Ordering::Relaxed)
+    }
+
+    /// Whether the limit has a steady flow. Said before the first permits of such a limit are installed.
+    pub(crate) fn set_paced(&self, is_paced: bool) {
+        self.hot.is_paced.store(is_paced, Ordering::Release);
     }
 
     /// Sets `permits` aside at `now`, see [`Slot::hold`]; otherwise as [`LocalPool::take`].
@@ -182,7 +258,7 @@ impl LocalPool {
         }
         self.hot.refused.fetch_add(permits, Ordering::Relaxed);
         self.nudge();
-        self.not_now_at(now)
+        self.not_now_at(permits, now)
     }
 
     /// The refusal that waiting will not change, if there is one.
@@ -201,16 +277,19 @@ impl LocalPool {
 
     /// Whether a wait of `patience` cannot end well, as far as this process knows.
     pub(crate) fn in_vain(&self, permits: u64, patience: Duration) -> bool {
-        self.for_good(permits).is_some() || self.not_now().retry_after().is_some_and(|wait| wait > patience)
+        self.for_good(permits).is_some() || self.not_now(permits).retry_after().is_some_and(|wait| wait > patience)
     }
 
     /// The refusal of the moment.
-    pub(crate) fn not_now(&self) -> Refusal {
-        self.not_now_at(CLOCK.now())
+    pub(crate) fn not_now(&self, permits: u64) -> Refusal {
+        self.not_now_at(permits, CLOCK.now())
     }
 
     #[inline]
-    fn not_now_at(&self, now: Moment) -> Refusal {
+    fn not_now_at(&self, permits: u64, now: Moment) -> Refusal {
+        if let Some(retry_after) = self.early_by(permits, now) {
+            return Refusal::Empty { retry_after };
+        }
         if self.condition() == Condition::Unreachable && now >= self.hot.slot.deadline() {
             return Refusal::Unavailable;
         }
@@ -274,12 +353,15 @@ impl LocalPool {
         Seen {
             refused: self.hot.refused.load(Ordering::Relaxed),
             waiting: self.hot.queued.load(Ordering::Relaxed),
+            largest: self.largest.load(Ordering::Relaxed),
         }
     }
 
     /// Permits that can be spent at this moment.
     pub(crate) fn available(&self) -> u64 {
-        if CLOCK.now() < self.hot.slot.deadline() { self.hot.slot.balance().free } else { 0 }
+        let now = CLOCK.now();
+        let free = if now < self.hot.slot.deadline() { self.hot.slot.balance().free } else { 0 };
+        if self.is_paced() { free.min(self.pace.available(now)) } else { free }
     }
 
     /// The line, with the count of permits that it wants.

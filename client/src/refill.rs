@@ -5,8 +5,13 @@
 //! back what its demand does not need, and all of it after a term without any: rare calls are for those who wait a
 //! round trip, not for a permit that sits idle. It always says totals.
 
+mod rate;
+
 use crate::demand::Demand;
+use crate::pace::Pace;
 use crate::slot::Slot;
+use rate::RateHeld;
+use std::sync::Arc;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
@@ -74,6 +79,8 @@ pub struct Refill {
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
     phase: Phase,
+    /// What it mints by, where the limit has a steady flow.
+    rate: RateHeld,
 }
 
 /// How far things have come with the allocator.
@@ -94,6 +101,8 @@ pub struct Seen {
     pub refused: u64,
     /// Permits that callers queue for.
     pub waiting: u64,
+    /// The largest call that was refused or had to wait, in permits.
+    pub largest: u64,
 }
 
 /// What an answer was worth.
@@ -124,7 +133,18 @@ impl Refill {
             fresh_from: Moment::ORIGIN,
             asked: None,
             phase: Phase::New { eager },
+            rate: RateHeld::new(),
         }
+    }
+
+    /// What callers take from beside the slot, where the limit has a steady flow.
+    pub fn pace(&self) -> &Arc<Pace> {
+        &self.rate.pace
+    }
+
+    /// Whether the limit has a steady flow, as far as is known.
+    pub fn is_paced(&self) -> bool {
+        self.rate.is_paced
     }
 
     /// Permits spent since the beginning.
@@ -148,6 +168,10 @@ impl Refill {
         let renew = slot.deadline().before(margin).max(self.asked_at() + margin);
         let soonest = self.not_before.max(now);
         let balance = slot.balance();
+        if let Some(ends) = self.rate.turn_ends() {
+            // Asking again is handing over: not before the turn is over, or nothing is left to spend.
+            return if balance.total() == 0 && seen.waiting > 0 { soonest } else { renew.min(ends) };
+        }
         if seen.waiting > balance.free
             || (balance.free == 0 && self.attempts(slot, seen) > self.demand.attempts())
         {
@@ -198,7 +222,8 @@ impl Refill {
             true => (0, 0),
             false => (self.target(rtt).saturating_add(seen.waiting), spare),
         };
-        let keep = if now >= slot.deadline() { 0 } else { target.max(spare) };
+        let hands_over = self.rate.turn_ends().is_some();
+        let keep = if now >= slot.deadline() || hands_over { 0 } else { target.max(spare) };
         let returned = slot.shed(keep);
         self.removed += returned;
         let balance = slot.balance();
@@ -207,12 +232,17 @@ impl Refill {
             Phase::New { eager: false } | Phase::Active | Phase::Idle if tried => spare,
             Phase::New { eager: false } | Phase::Active | Phase::Idle => 0,
         };
+        if hands_over || target.max(spare).max(at_least) == 0 {
+            self.rate.let_go(now);
+        }
         let ask = Ask {
             spent_total: self.installed - self.removed - balance.total() - self.forgotten,
             held: balance.total(),
             want: target.max(at_least).saturating_sub(balance.free).min(lessor_protocol::PERMITS_MAX),
             waiting: seen.waiting,
             demand_milli: self.demand.milli(),
+            largest: seen.largest,
+            rate: self.rate.claim(),
         };
         self.asked = Some((now, ask));
         if mutant::is(Mutant::SpentAsDelta) {
@@ -237,7 +267,7 @@ impl Refill {
         let (before, at) = self.moved;
         let spent = self.spent(slot);
         let stuck = seen.waiting > 0 && slot.balance().free > 0 && spent == before;
-        let for_long = stuck && now.since(at) >= self.term * self.patience;
+        let for_long = stuck && now.since(at) >= self.term.max(self.rate.fills_in()) * self.patience;
         if !stuck || for_long {
             self.moved = (spent, now);
         }
@@ -261,6 +291,10 @@ impl Refill {
         if grant.permits > ask.want || grant.kept > ask.held || longest > Terms::TERM_MAX {
             return Belief::Rubbish;
         }
+        if !RateHeld::is_sane(&grant.rate, grant.ceiling) {
+            return Belief::Rubbish;
+        }
+        self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);
         let counts_from = if mutant::is(Mutant::FromReceipt) { now } else { first_sent };
         let deadline = terms.holder_end(counts_from, grant.term);
         let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
@@ -275,7 +309,8 @@ impl Refill {
         }
         self.not_before = now + jittered(grant.ask_after.max(pause), dice);
         let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
-        self.phase = if slot.balance().total() == 0 && told_all && ask.want == 0 && ask.waiting == 0 {
+        let holds_nothing = slot.balance().total() == 0 && !self.rate.is_held();
+        self.phase = if holds_nothing && told_all && ask.want == 0 && ask.waiting == 0 {
             Phase::Idle
         } else {
             Phase::Active
@@ -291,6 +326,7 @@ impl Refill {
 
     /// The allocator does not know what this session holds: drop it, and count from zero from now on.
     pub fn forget(&mut self, slot: &Slot) {
+        self.rate.forget();
         self.removed += slot.shed(0);
         self.forgotten = self.spent(slot);
         self.fresh_from = slot.deadline();
@@ -300,6 +336,7 @@ impl Refill {
 
     /// Takes everything that is free out of the slot and returns the final total for the allocator.
     pub fn close(&mut self, slot: &Slot) -> u64 {
+        self.rate.forget();
         self.removed += slot.shed(0);
         self.spent(slot) - self.forgotten
     }

@@ -1,0 +1,94 @@
+use super::*;
+use proptest::prelude::*;
+
+fn at(nanos: u64) -> Moment {
+    Moment::from_nanos(nanos)
+}
+
+/// A bucket that holds up to `cap`, with a permit each 100 ns, empty at 1,000 ns.
+fn pace(cap: u64) -> Pace {
+    let pace = Pace::new();
+    pace.go(Gait { interval: 100, depth: 100 * cap }, 1_000);
+    pace
+}
+
+fn early(nanos: u64) -> Early {
+    Early { wait: Some(Duration::from_nanos(nanos)) }
+}
+
+#[test]
+fn permits_come_an_interval_apart_and_not_a_nanosecond_sooner() {
+    let pace = pace(1);
+    assert_eq!(pace.take(1, at(1_099)).map(|_| ()), Err(early(1)));
+    assert!(pace.take(1, at(1_100)).is_ok());
+    assert_eq!(pace.take(1, at(1_100)).map(|_| ()), Err(early(100)));
+    // A late one does not bring the next one forward: the interval counts from the last grant.
+    assert!(pace.take(1, at(1_350)).is_ok());
+    assert_eq!(pace.take(1, at(1_449)).map(|_| ()), Err(early(1)));
+    assert!(pace.take(1, at(1_450)).is_ok());
+}
+
+#[test]
+fn a_silence_saves_up_a_burst_and_no_more() {
+    let pace = pace(3);
+    assert!(pace.take(3, at(9_000)).is_ok());
+    assert_eq!(pace.take(1, at(9_000)).map(|_| ()), Err(early(100)));
+    assert_eq!(pace.take(4, at(99_000)).map(|_| ()), Err(Early { wait: None }), "never");
+}
+
+#[test]
+fn nothing_is_let_through_before_a_rate_is_lent_or_after_it_was_let_go() {
+    assert_eq!(Pace::new().take(1, at(u64::MAX - 1)).map(|_| ()), Err(Early { wait: None }));
+    let pace = pace(1);
+    assert_eq!(pace.block(), Some(1_000));
+    assert_eq!(pace.take(1, at(5_000)).map(|_| ()), Err(Early { wait: None }));
+    assert_eq!(pace.block(), None);
+}
+
+#[test]
+fn an_undone_take_leaves_no_trace() {
+    let pace = pace(1);
+    let taken = pace.take(1, at(1_100)).expect("one is there");
+    pace.put_back(taken);
+    assert!(pace.take(1, at(1_100)).is_ok());
+    assert!(pace.take(1, at(1_100)).is_err());
+}
+
+/// Had it been put back, two would be let through at 1,200: the one that was undone and the one after it.
+#[test]
+fn what_was_undone_too_late_is_lost() {
+    let pace = pace(1);
+    let taken = pace.take(1, at(1_100)).expect("one is there");
+    pace.take(1, at(1_200)).expect("the next one");
+    pace.put_back(taken);
+    assert!(pace.take(1, at(1_200)).is_err());
+}
+
+proptest! {
+    /// Whatever is tried and undone: between any two takes that count, no more than the cap and what is minted.
+    #[test]
+    fn no_interval_ever_sees_more_than_the_cap_and_what_is_minted(
+        cap in 1u64..5, interval in 1u64..200,
+        calls in prop::collection::vec((0u64..300, 1u64..4, prop::bool::weighted(0.2)), 1..200),
+    ) {
+        let pace = Pace::new();
+        pace.go(Gait { interval, depth: cap * interval }, 1_000);
+        let (mut now, mut spends, mut open) = (1_000, vec![], None);
+        for (gap, permits, is_undone) in calls {
+            now += gap;
+            let Ok(taken) = pace.take(permits, at(now)) else { continue };
+            // Undone only after the next one, if that is let through.
+            if let Some(before) = open.take() {
+                pace.put_back(before);
+            }
+            if is_undone { open = Some(taken) } else { spends.push((now, permits)) }
+        }
+        for (i, &(from, _)) in spends.iter().enumerate() {
+            let mut used = 0;
+            for &(to, permits) in &spends[i..] {
+                used += permits;
+                prop_assert!(used * interval <= cap * interval + (to - from), "{used} from {from} to {to}");
+            }
+        }
+    }
+}
