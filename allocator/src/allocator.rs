@@ -5,13 +5,13 @@
 mod tests;
 
 use crate::config::{Config, LimitConfig};
-use crate::limits::{Figures, Limit, Past};
+use crate::limits::{Figures, Limit, Past, PoolId};
 use crate::pool::Holder;
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use crate::wrong::{Reason, Wrong, quoted};
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody};
-use lessor_protocol::{Answer, Key, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, Terms};
+use lessor_protocol::{Answer, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, Terms};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
@@ -148,9 +148,14 @@ impl Allocator {
         limits.collect()
     }
 
-    /// The limit called `name`.
+    /// The limit that was configured as `name`, which may be a pattern.
     pub fn limit(&mut self, name: &str) -> Option<&mut Limit> {
         self.limits.get_mut(name)
+    }
+
+    /// The limit that asks for `name` are for: the one of that name, or else of the longest pattern that it fits.
+    pub fn limit_for(&mut self, name: &str) -> Option<&mut Limit> {
+        limit_for(&mut self.limits, name)
     }
 
     /// Sessions that are known.
@@ -170,7 +175,7 @@ impl Allocator {
         pools: &mut HashSet<(&'a str, Option<&'a str>)>,
         ask: &'a AskBody,
     ) -> Result<Answer, Wrong> {
-        let (limit, key) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
+        let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
         if let Some((field, value)) = ask.out_of_range() {
             return Err(too_large(field, value));
         }
@@ -186,18 +191,18 @@ impl Allocator {
             return Err(no_room_for_session());
         };
         let weight = limit.config().weights.of(&caller.node);
-        limit.renew(now, key, Holder { id, weight, rtt: caller.rtt }, caller.seq, ask.ask())
+        limit.renew(now, pool, Holder { id, weight, rtt: caller.rtt }, caller.seq, ask.ask())
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
-        let (limit, key) = find(&mut self.limits, &spent.limit, spent.key.as_deref())?;
+        let (limit, pool) = find(&mut self.limits, &spent.limit, spent.key.as_deref())?;
         if spent.spent_total > PERMITS_MAX {
             return Err(too_large("spent_total", spent.spent_total));
         }
         let Some(id) = self.sessions.find(&caller.node, caller.session) else {
             return Ok(0);
         };
-        Ok(limit.leave(now, &key, id, caller.seq, spent.spent_total)?)
+        Ok(limit.leave(now, &pool, id, caller.seq, spent.spent_total)?)
     }
 
     fn count_wrong(&mut self, reason: Reason) {
@@ -218,14 +223,26 @@ fn find<'a>(
     limits: &'a mut BTreeMap<String, Limit>,
     name: &str,
     key: Option<&str>,
-) -> Result<(&'a mut Limit, Option<Key>), Wrong> {
+) -> Result<(&'a mut Limit, PoolId), Wrong> {
     let unknown = || {
         let detail = format!("there is no limit {}", quoted(name));
         Wrong::new(Reason::LimitUnknown, "limit", detail)
     };
-    let limit = limits.get_mut(name).ok_or_else(unknown)?;
-    let key = limit.key(key)?;
-    Ok((limit, key))
+    let limit = limit_for(limits, name).ok_or_else(unknown)?;
+    let pool = limit.pool_id(name, key)?;
+    Ok((limit, pool))
+}
+
+/// See [`Allocator::limit_for`]. No choice of names makes it slow: it is looked up once for each byte of the name.
+fn limit_for<'a>(limits: &'a mut BTreeMap<String, Limit>, name: &str) -> Option<&'a mut Limit> {
+    // A pattern is no name, though it is in the same map.
+    let is_name = !name.ends_with('*') && name.len() <= NAME_MAX;
+    if !is_name || limits.contains_key(name) {
+        return limits.get_mut(name).filter(|_| is_name);
+    }
+    let prefixes = (0..=name.len()).rev().filter_map(|end| name.get(..end));
+    let pattern = prefixes.map(|prefix| format!("{prefix}*")).find(|pattern| limits.contains_key(pattern))?;
+    limits.get_mut(&pattern)
 }
 
 fn too_large(field: &str, value: u64) -> Wrong {

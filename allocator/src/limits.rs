@@ -1,19 +1,21 @@
-//! One limit: what was configured, and a pool for each key that is in use. The allocator drives it with the time
+//! One limit: what was configured, and a pool for each key, and each name of a pattern, that is in use. The allocator drives it with the time
 //! as an argument. It never holds more pools than configured, and never forgets one that still matters.
 
 mod figures;
+mod pool_id;
 #[cfg(test)]
 mod tests;
 
 pub use figures::{Answered, Figures};
+pub use pool_id::PoolId;
 
-use crate::config::{Keyed, LimitConfig};
+use crate::config::{Keyed, LimitConfig, Names};
 use crate::pool::{AskError, Holder, LesseeId, Plan, Pool, PoolView};
 use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
 use figures::Sums;
-use lessor_protocol::{Answer, Ask, Key, Moment, Terms};
-use std::collections::BTreeMap;
+use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Rule, Terms};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,21 +38,26 @@ pub enum Past {
 pub struct Limit {
     config: LimitConfig,
     plan: Arc<Plan>,
+    /// For keys that have rules of their own.
+    overrides: BTreeMap<Key, Arc<Plan>>,
     past: Past,
     /// When pools that are made now begin to lend.
     opens: Moment,
     ceiling: u64,
     memory: Duration,
-    /// By key, and one without a key if the limit is not keyed. Ordered: pages and sweeps go by it, the same
+    /// One for each name and key, and just one if the limit has neither. Ordered: pages and sweeps go by it, the same
     /// calls always do the same, and no choice of keys makes it slow.
-    pools: BTreeMap<Option<Key>, Kept>,
-    sweep: Sweep<Option<Key>>,
+    pools: BTreeMap<PoolId, Kept>,
+    /// Names that have a pool, of a pattern.
+    names: usize,
+    sweep: Sweep<PoolId>,
     sums: Sums,
 }
 
 /// A pool, and its part of the sums.
 #[derive(Debug)]
 struct Kept {
+    name: Option<LimitName>,
     pool: Pool,
     counted: PoolView,
 }
@@ -58,28 +65,56 @@ struct Kept {
 impl Limit {
     /// The limit, with its pool if it is not keyed.
     pub fn new(config: LimitConfig, terms: Terms, past: Past, now: Moment) -> Self {
-        let plan = Arc::new(Plan {
-            rules: config.rules.clone(),
-            terms,
-            ease_off: config.ease_off,
-            lessees_max: config.lessees_max,
-        });
+        let plan = |rules: &Vec<Rule>| {
+            Arc::new(Plan {
+                rules: rules.clone(),
+                terms,
+                ease_off: config.ease_off,
+                lessees_max: config.lessees_max,
+            })
+        };
+        let overrides: BTreeMap<Key, Arc<Plan>> =
+            config.overrides.iter().map(|(key, rules)| (key.clone(), plan(rules))).collect();
+        let plan = plan(&config.rules);
         let mut probe = pool(&plan, past, now);
+        let memories = overrides.values().map(|plan| pool(plan, past, now).memory());
         let mut limit = Limit {
             opens: now + probe.view(now).quarantine,
             ceiling: probe.ceiling(),
-            memory: probe.memory(),
+            memory: memories.max().unwrap_or_default().max(probe.memory()),
+            overrides,
             past,
             plan,
             pools: BTreeMap::new(),
+            names: 0,
             sweep: Sweep::default(),
             sums: Sums::default(),
             config,
         };
-        if limit.config.keyed == Keyed::No {
-            limit.make(now, None);
+        if !limit.makes_pools() {
+            limit.make(now, PoolId::default());
         }
         limit
+    }
+
+    /// Whether pools are made as they are asked for, and forgotten again.
+    fn makes_pools(&self) -> bool {
+        self.config.keyed != Keyed::No || self.config.name.names() != Names::One
+    }
+
+    /// The pool that an ask for `name`, which is or fits the limit's own, and for `key` is for.
+    ///
+    /// # Errors
+    /// If no limit can have that name, or as [`Limit::key`].
+    pub fn pool_id(&self, name: &str, key: Option<&str>) -> Result<PoolId, Wrong> {
+        let name = match self.config.name.names() {
+            Names::One => None,
+            Names::Many { .. } => Some(
+                LimitName::try_new(name)
+                    .map_err(|error| Wrong::new(Reason::Invalid, "limit", format!("limit {error}")))?,
+            ),
+        };
+        Ok(PoolId { name, key: self.key(key)? })
     }
 
     /// What was configured.
@@ -118,23 +153,23 @@ impl Limit {
         }
     }
 
-    /// One exchange with the pool of `key`, which is made on first use.
+    /// One exchange with a pool, which is made on first use.
     ///
     /// # Errors
-    /// If the ask cannot be true or is out of order, or there is no room for another key. Nothing changes then.
+    /// If the ask cannot be true or is out of order, or there is no room for another key or name. Nothing changes then.
     pub fn renew(
         &mut self,
         now: Moment,
-        key: Option<Key>,
+        id: PoolId,
         holder: Holder,
         seq: u64,
         ask: Ask,
     ) -> Result<Answer, Wrong> {
-        if !self.pools.contains_key(&key) {
-            self.make_room(now)?;
-            self.make(now, key.clone());
+        if !self.pools.contains_key(&id) {
+            self.make_room(now, &id)?;
+            self.make(now, id.clone());
         }
-        let asked = self.with_pool(now, &key, |pool| pool.renew(now, holder, seq, ask));
+        let asked = self.with_pool(now, &id, |pool| pool.renew(now, holder, seq, ask));
         let answer = asked.expect("it was there or has been made")?;
         self.sums.answered.count(&ask, &answer);
         Ok(answer)
@@ -152,87 +187,98 @@ impl Limit {
     pub fn leave(
         &mut self,
         now: Moment,
-        key: &Option<Key>,
+        pool: &PoolId,
         id: LesseeId,
         seq: u64,
         spent_total: u64,
     ) -> Result<u64, AskError> {
-        self.with_pool(now, key, |pool| pool.leave(now, id, seq, spent_total)).unwrap_or(Ok(0))
+        self.with_pool(now, pool, |pool| pool.leave(now, id, seq, spent_total)).unwrap_or(Ok(0))
     }
 
     /// Looks at the next `steps` pools: brings their figures up to date, forgets their idle sessions, and drops
     /// the pools of keys that cannot be told from new ones.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
-        let (sums, keyed) = (&mut self.sums, self.config.keyed != Keyed::No);
+        let makes_pools = self.makes_pools();
+        let sums = &mut self.sums;
         let gone = self.sweep.run(&mut self.pools, steps, |kept| {
             let forgettable = kept.pool.is_forgettable(now);
             sums.count(&mut kept.counted, kept.pool.view(now));
-            keyed && forgettable
+            makes_pools && forgettable
         });
-        for kept in gone {
+        for kept in &gone {
             self.sums.drop(kept.counted);
         }
+        let names: BTreeSet<LimitName> = gone.into_iter().filter_map(|kept| kept.name).collect();
+        self.names -= names.iter().filter(|name| !self.has_name(name)).count();
     }
 
     /// The sums over all pools, dropped ones included. Exact for a limit without keys; the pools of keys are as
     /// of their last ask or sweep.
     pub fn figures(&mut self, now: Moment) -> Figures {
-        self.with_pool(now, &None, |_| ());
+        self.with_pool(now, &PoolId::default(), |_| ());
         Figures {
             ceiling: self.ceiling,
             pools: self.pools.len() as u64,
+            names: self.names as u64,
             quarantine: self.quarantine(now),
             sums: self.sums,
         }
     }
 
-    /// The pool of `key`, if there is one.
-    pub fn view(&mut self, now: Moment, key: &Option<Key>) -> Option<PoolView> {
-        self.with_pool(now, key, |pool| pool.view(now))
+    /// The pool, if there is one.
+    pub fn view(&mut self, now: Moment, id: &PoolId) -> Option<PoolView> {
+        self.with_pool(now, id, |pool| pool.view(now))
     }
 
-    /// Up to `count` pools with keys after `after`, in order.
-    pub fn views(&mut self, now: Moment, after: Option<&Key>, count: usize) -> Vec<(Option<Key>, PoolView)> {
-        let from = match after {
-            Some(key) => Bound::Excluded(Some(key.clone())),
-            None => Bound::Unbounded,
-        };
+    /// Up to `count` pools from `from` on, in order.
+    pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
         let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
-        page.map(|(key, kept)| (key.clone(), kept.pool.view(now))).collect()
+        page.map(|(id, kept)| (id.clone(), kept.pool.view(now))).collect()
     }
 
-    /// Runs `act` on the pool of `key`, if there is one, and keeps the sums. Leases that ended until `now` burn
+    /// Runs `act` on the pool, if there is one, and keeps the sums. Leases that ended until `now` burn
     /// before `act`, reports settle in it: counted apart, so that what was burned is a count that never falls.
-    fn with_pool<T>(
-        &mut self,
-        now: Moment,
-        key: &Option<Key>,
-        act: impl FnOnce(&mut Pool) -> T,
-    ) -> Option<T> {
-        let kept = self.pools.get_mut(key)?;
+    fn with_pool<T>(&mut self, now: Moment, id: &PoolId, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
+        let kept = self.pools.get_mut(id)?;
         self.sums.count(&mut kept.counted, kept.pool.view(now));
         let result = act(&mut kept.pool);
         self.sums.count(&mut kept.counted, kept.pool.view(now));
         Some(result)
     }
 
-    fn make_room(&mut self, now: Moment) -> Result<(), Wrong> {
-        let Keyed::Yes { keys_max } = self.config.keyed else {
-            return Ok(());
-        };
+    fn make_room(&mut self, now: Moment, id: &PoolId) -> Result<(), Wrong> {
         self.sweep(now, STEPS_FOR_KEY);
-        if self.pools.len() < keys_max {
-            return Ok(());
+        if let (Names::Many { names_max }, Some(new)) = (self.config.name.names(), &id.name)
+            && self.names >= names_max
+            && !self.has_name(new)
+        {
+            let name = self.config.name.as_str();
+            let detail = format!("{name:?} has {names_max} names in use, as many as it may; those go on");
+            return Err(Wrong::new(Reason::NamesFull, "limit", detail));
         }
-        let name = self.config.name.as_str();
-        let detail = format!("{name:?} has {keys_max} keys in use, as many as it may; those go on");
-        Err(Wrong::new(Reason::KeysFull, "key", detail))
+        if let Keyed::Yes { keys_max } = self.config.keyed
+            && self.pools.len() >= keys_max
+        {
+            let name = self.config.name.as_str();
+            let detail = format!("{name:?} has {keys_max} keys in use, as many as it may; those go on");
+            return Err(Wrong::new(Reason::KeysFull, "key", detail));
+        }
+        Ok(())
     }
 
-    fn make(&mut self, now: Moment, key: Option<Key>) {
-        let mut kept = Kept { pool: pool(&self.plan, self.past, now), counted: PoolView::default() };
+    fn make(&mut self, now: Moment, id: PoolId) {
+        let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
+        let pool = pool(of_key.unwrap_or(&self.plan), self.past, now);
+        let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default() };
         self.sums.count(&mut kept.counted, kept.pool.view(now));
-        self.pools.insert(key, kept);
+        self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
+        self.pools.insert(id, kept);
+    }
+
+    /// Whether a pool of `name` is there.
+    fn has_name(&self, name: &LimitName) -> bool {
+        let first = PoolId { name: Some(name.clone()), key: None };
+        self.pools.range(first..).next().is_some_and(|(id, _)| id.name.as_ref() == Some(name))
     }
 }
 

@@ -29,6 +29,8 @@ pub enum Reason {
     KeyMismatch,
     /// See [`code::KEYS_FULL`].
     KeysFull,
+    /// See [`code::NAMES_FULL`].
+    NamesFull,
     /// See [`code::LESSEES_FULL`].
     LesseesFull,
     /// See [`code::STALE_SEQUENCE`].
@@ -43,11 +45,12 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 9] = [
+    pub const ALL: [Reason; 10] = [
         Reason::Invalid,
         Reason::LimitUnknown,
         Reason::KeyMismatch,
         Reason::KeysFull,
+        Reason::NamesFull,
         Reason::LesseesFull,
         Reason::StaleSequence,
         Reason::Duplicate,
@@ -62,6 +65,7 @@ impl Reason {
             Reason::LimitUnknown => code::LIMIT_UNKNOWN,
             Reason::KeyMismatch => code::KEY_MISMATCH,
             Reason::KeysFull => code::KEYS_FULL,
+            Reason::NamesFull => code::NAMES_FULL,
             Reason::LesseesFull => code::LESSEES_FULL,
             Reason::StaleSequence => code::STALE_SEQUENCE,
             Reason::Duplicate => code::DUPLICATE,

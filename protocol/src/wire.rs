@@ -162,6 +162,8 @@ pub mod code {
     pub const KEY_MISMATCH: &str = "key_mismatch";
     /// The limit has as many keys as it may; old keys go on.
     pub const KEYS_FULL: &str = "keys_full";
+    /// The pattern that the limit's name fits has as many names as it may; old names go on.
+    pub const NAMES_FULL: &str = "names_full";
     /// The pool has as many sessions as it may; old ones go on.
     pub const LESSEES_FULL: &str = "lessees_full";
     /// A newer exchange of this session has been answered.

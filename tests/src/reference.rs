@@ -3,6 +3,7 @@
 
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
+use std::time::Duration;
 
 /// One admission: when, in nanoseconds of real time and of the allocator's clock, and how many permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +19,23 @@ pub struct Spend {
 /// The first breach of `rule` in `spends`, which are in the order of time, in words.
 pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
     let sum = |part: &[Spend]| part.iter().map(|spend| spend.permits).sum::<u64>();
+    let in_any = |rest: &[Spend], limit: u64, per: Duration| {
+        let first = rest[0].real;
+        let used = sum(&rest[..rest.partition_point(|spend| spend.real < first + nanos(per))]);
+        (used > limit).then(|| format!("{used} of {limit} in the window from {first} ns"))
+    };
     for (i, first) in spends.iter().enumerate() {
         let rest = &spends[i..];
         match rule {
             Rule::SlidingWindow(rule) => {
-                let end = first.real + nanos(rule.per());
-                let used = sum(&rest[..rest.partition_point(|spend| spend.real < end)]);
-                if used > rule.limit() {
-                    return Some(format!("{used} of {} in the window from {} ns", rule.limit(), first.real));
+                if let Some(breach) = in_any(rest, rule.limit(), rule.per()) {
+                    return Some(breach);
+                }
+            }
+            Rule::Concurrency(rule) => {
+                // As if each call took as long as it may.
+                if let Some(breach) = in_any(rest, rule.limit(), rule.longest()) {
+                    return Some(breach);
                 }
             }
             Rule::FixedWindow(rule) => {
@@ -88,7 +98,7 @@ mod tests {
         assert_eq!(breach(&bucket, &spends(&[0, 0, 100, 200])), None);
         assert!(breach(&bucket, &spends(&[0, 0, 99])).is_some());
         let leaky = Rule::LeakyBucket(LeakyBucket::try_new(1, 3, per).expect("valid"));
-        assert_eq!(breach(&leaky, &spends(&[0, 34, 67, 101])), None);
+        assert_eq!(breach(&leaky, &spends(&[0, 34, 68, 102])), None);
         assert!(breach(&leaky, &spends(&[0, 33])).is_some());
         let fixed = Rule::FixedWindow(FixedWindow::try_new(2, Duration::from_millis(100)).expect("valid"));
         let ms = 1_000_000;

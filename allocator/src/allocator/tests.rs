@@ -363,3 +363,34 @@ proptest! {
         }
     }
 }
+
+/// `api/*` stands for names at the moment of the call: an exact name goes before it, a longer pattern too, and each name
+/// has a pool of its own.
+#[test]
+fn a_pattern_serves_each_name_that_fits_it_apart() {
+    let limit = |name: &str, limit: u64| {
+        format!(
+            "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = {limit}, per = \"1m\" }}]\n"
+        )
+    };
+    let text = [limit("api/*", 10), limit("api/slow/*", 20), limit("api/slow/one", 30)].concat();
+    let config = Config::parse(&text).expect("valid");
+    let mut allocator = Allocator::new(&config, Past::None, millis(0), 7);
+    let names = ["api/a", "api/b", "api/slow/x", "api/slow/one", "api/", "api/*", "api", "other"];
+    let asks = names.map(|name| ask(name, None, 0, 0, 2));
+    let grants = allocator.leases(millis(0), &caller(1), &asks);
+    let ceilings: Vec<Option<u64>> = grants.iter().map(|grant| grant.ceiling).collect();
+    let some = |ceilings: &[u64]| ceilings.iter().copied().map(Some).collect::<Vec<_>>();
+    assert_eq!(ceilings[..5], some(&[10, 10, 20, 30, 10]));
+    assert!(grants[..5].iter().zip(names).all(|(grant, name)| grant.permits == 2 && grant.limit == name));
+    for grant in &grants[5..] {
+        assert_eq!(error(grant).0, code::LIMIT_UNKNOWN, "{}", grant.limit);
+    }
+    let figures: Vec<(u64, u64)> =
+        allocator.limits(millis(0)).iter().map(|(_, figures)| (figures.names, figures.pools)).collect();
+    assert_eq!(figures, [(3, 3), (1, 1), (0, 1)]);
+    let spent = SpentBody { limit: "api/b".to_owned(), key: None, spent_total: 1 };
+    assert_eq!(allocator.leave(millis(1), &caller(2), &[spent]).returned, 1);
+    let wrong = allocator.leases(millis(2), &caller(3), &[ask("api/a b", None, 0, 0, 1)]);
+    assert_eq!(error(&wrong[0]).0, code::INVALID);
+}

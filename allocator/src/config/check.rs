@@ -1,13 +1,14 @@
 //! Raw → checked. Every error names the limit, the key and the value, and says what would be right.
 
-use super::raw::{Count, RawConfig, RawLimit, RawServer};
+use super::raw::{Count, RawConfig, RawLimit, RawRule, RawServer};
 use super::rules::rule;
 use super::weights::{self, Weights};
 use super::{
-    CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, ServerConfig,
+    CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
+    Named, Names, ServerConfig,
 };
-use lessor_protocol::{LimitName, Rule, Terms};
-use std::collections::BTreeSet;
+use lessor_protocol::{Key, Rule, Terms};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use toml::Spanned;
 
@@ -94,18 +95,52 @@ impl Check<'_> {
 
     fn limit(&self) -> Result<LimitConfig, ConfigError> {
         let raw = self.limit;
-        let name = LimitName::try_new(raw.name.get_ref())
-            .map_err(|error| self.wrong(&raw.name, format!("name {error}")))?;
+        let name = self.name()?;
         self.check_fallback()?;
-        let rules = self.rules()?;
+        let rules = self.rules(&raw.name, "rules", &raw.rules)?;
         Ok(LimitConfig {
             name,
+            overrides: self.overrides()?,
             keyed: self.keyed()?,
             ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
             rules,
             lessees_max: self.at_least_one("lessees_max", raw.lessees_max.as_ref(), LESSEES_MAX)?,
             weights: self.weights()?,
         })
+    }
+
+    fn name(&self) -> Result<Named, ConfigError> {
+        let raw = self.limit;
+        let name = Named::try_new(raw.name.get_ref());
+        let name = name.map_err(|problem| self.wrong(&raw.name, format!("name {problem}")))?;
+        match (name.names(), &raw.names_max) {
+            (Names::One, Some(names_max)) => {
+                Err(self
+                    .wrong(names_max, "names_max needs a name that ends in *: this limit has but one name"))
+            }
+            (Names::One, None) => Ok(name),
+            (Names::Many { .. }, names_max) => {
+                Ok(name.with_names_max(self.at_least_one("names_max", names_max.as_ref(), NAMES_MAX)?))
+            }
+        }
+    }
+
+    fn overrides(&self) -> Result<BTreeMap<Key, Vec<Rule>>, ConfigError> {
+        let mut overrides = BTreeMap::new();
+        for (index, raw) in self.limit.overrides.iter().enumerate() {
+            if !self.limit.keyed {
+                let problem = format!("override[{index}] needs keyed = true: this limit has no keys");
+                return Err(self.wrong(&raw.key, problem));
+            }
+            let text = raw.key.get_ref();
+            let wrong = |problem| self.wrong(&raw.key, format!("override[{index}].key {problem}"));
+            let key = Key::try_new(text).map_err(|error| wrong(error.to_string()))?;
+            let rules = self.rules(&raw.key, &format!("override[{index}].rules"), &raw.rules)?;
+            if overrides.insert(key, rules).is_some() {
+                return Err(wrong(format!("is {text:?}, which is there twice: say once what holds for it")));
+            }
+        }
+        Ok(overrides)
     }
 
     fn check_fallback(&self) -> Result<(), ConfigError> {
@@ -156,29 +191,41 @@ impl Check<'_> {
         Ok(Weights::new(&pairs))
     }
 
-    fn rules(&self) -> Result<Vec<Rule>, ConfigError> {
-        let raw = &self.limit.rules;
+    /// The rules in the list `named` so, which stands beside `place`.
+    fn rules(
+        &self,
+        place: &Spanned<String>,
+        named: &str,
+        raw: &[Spanned<RawRule>],
+    ) -> Result<Vec<Rule>, ConfigError> {
         if raw.is_empty() {
-            let problem = "rules is empty: say at least one, or the limit would promise nothing";
-            return Err(self.wrong(&self.limit.name, problem));
+            let problem = format!("{named} is empty: say at least one, or the limit would promise nothing");
+            return Err(self.wrong(place, problem));
         }
         let rules = raw.iter().enumerate().map(|(index, raw)| {
-            rule(raw.get_ref()).map_err(|problem| self.wrong(raw, format!("rules[{index}].{problem}")))
+            rule(raw.get_ref()).map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
         });
         let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
         let is_paced = |(_, rule): &(usize, &Rule)| matches!(rule, Rule::LeakyBucket(_));
         if let Some((second, _)) = rules.iter().enumerate().filter(is_paced).nth(1) {
             let problem =
                 "is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket";
-            return Err(self.wrong(&raw[second], format!("rules[{second}] {problem}")));
+            return Err(self.wrong(&raw[second], format!("{named}[{second}] {problem}")));
         }
-        Ok(rules)
+        let caps = rules.iter().zip(raw).filter(|(rule, _)| matches!(rule, Rule::Concurrency(_)));
+        match caps.map(|(_, raw)| raw).nth(1) {
+            Some(second) => {
+                Err(self
+                    .wrong(second, "concurrency is there twice: say the lower limit and the longest call"))
+            }
+            None => Ok(rules),
+        }
     }
 }
 
 fn is_window(rule: &Rule) -> bool {
     match rule {
         Rule::SlidingWindow(_) | Rule::FixedWindow(_) => true,
-        Rule::TokenBucket(_) | Rule::LeakyBucket(_) => false,
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
     }
 }

@@ -3,6 +3,7 @@
 
 mod check;
 mod error;
+mod named;
 mod raw;
 mod rules;
 mod show;
@@ -11,15 +12,21 @@ mod tests;
 mod weights;
 
 pub use error::ConfigError;
+pub use named::{Named, Names};
 pub use weights::Weights;
 
-use lessor_protocol::{LimitName, Rule, Terms};
+use lessor_protocol::{Key, Rule, Terms};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Keys that a keyed limit remembers at once, where the operator says nothing else. An idle pool takes about
 /// half a kilobyte: a million keys would be half a gigabyte that nobody asked for, a thousand would refuse the
 /// users of a small shop.
 pub const KEYS_MAX: usize = 100_000;
+
+/// Names that a pattern stands for at once, where the operator says nothing else. Names are part of a program, where keys
+/// come from its users: a thousand are more than anybody writes, and a program that makes them up is noticed soon.
+pub const NAMES_MAX: usize = 1_000;
 
 /// Sessions that one pool remembers, where the operator says nothing else. An exchange looks at each of them:
 /// ten thousand cost it a fraction of a millisecond, and nobody has told us of a larger fleet on one contract.
@@ -55,12 +62,14 @@ pub struct ServerConfig {
 /// One limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitConfig {
-    /// Its name, unique.
-    pub name: LimitName,
+    /// Its name or pattern, unique.
+    pub name: Named,
     /// Whether there is one pool for each key, and for how many keys at once.
     pub keyed: Keyed,
     /// What must hold, all of it: at least one rule.
     pub rules: Vec<Rule>,
+    /// What must hold for single keys instead.
+    pub overrides: BTreeMap<Key, Vec<Rule>>,
     /// Whether it lends more slowly below its low-water mark.
     pub ease_off: bool,
     /// Sessions that each pool remembers.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use toml::Spanned;
 
 /// Keys of the design that this version does not have. Whoever copies them from there is told so.
-const LATER: [&str; 9] =
-    ["anchor_day", "calendar", "debt", "longest", "priority", "refill_style", "reserve", "warm_up", "zone"];
+const LATER: [&str; 8] =
+    ["anchor_day", "calendar", "debt", "priority", "refill_style", "reserve", "warm_up", "zone"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,10 +45,22 @@ pub(crate) struct RawLimit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) keys_max: Option<Spanned<Count>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) names_max: Option<Spanned<Count>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lessees_max: Option<Spanned<Count>>,
     #[serde(default)]
     pub(super) weights: BTreeMap<String, Spanned<Count>>,
     pub(super) rules: Vec<Spanned<RawRule>>,
+    #[serde(default, rename = "override", skip_serializing_if = "Vec::is_empty")]
+    pub(super) overrides: Vec<RawOverride>,
+}
+
+/// Other rules for one key.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawOverride {
+    pub key: Spanned<String>,
+    pub rules: Vec<Spanned<RawRule>>,
 }
 
 /// One rule. Which of the fields it may have is up to its kind.
@@ -72,6 +84,8 @@ pub(super) struct RawRule {
     pub margin: Option<Timespan>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Timespan>,
 }
 
 /// A whole number that is not negative.

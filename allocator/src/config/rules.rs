@@ -2,11 +2,11 @@
 
 use super::raw::{Count, RawRule, Timespan};
 use lessor_protocol::Rule;
-use lessor_protocol::rule::{FixedWindow, LeakyBucket, RuleError, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RuleError, SlidingWindow, TokenBucket};
 use std::time::Duration;
 
 /// Kinds of rules that the design has and this version has not.
-const KINDS_LATER: [&str; 2] = ["concurrency", "sliding_log"];
+const KINDS_LATER: [&str; 1] = ["sliding_log"];
 
 /// The rule, or what is wrong with it, beginning with the field.
 pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
@@ -37,10 +37,16 @@ pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
             let rule = LeakyBucket::try_new(burst, count(raw, "refill", raw.refill)?, per(raw)?);
             rule.map(Rule::LeakyBucket).map_err(said)
         }
+        "concurrency" => {
+            only(raw, &["limit", "longest"])?;
+            let rule = Concurrency::try_new(count(raw, "limit", raw.limit)?, longest(raw)?);
+            rule.map(Rule::Concurrency).map_err(said)
+        }
         other => {
             let later =
                 if KINDS_LATER.contains(&other) { ", which is not available in this version" } else { "" };
-            let kinds = "\"sliding_window\", \"fixed_window\", \"token_bucket\" or \"leaky_bucket\"";
+            let kinds =
+                "\"sliding_window\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
             Err(format!("kind is {other:?}{later}: use {kinds}"))
         }
     }
@@ -67,6 +73,7 @@ fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
         ("refill", raw.refill.is_some()),
         ("initial", raw.initial.is_some()),
         ("burst", raw.burst.is_some()),
+        ("longest", raw.longest.is_some()),
     ];
     let stray = given.iter().find(|(name, given)| *given && !takes.contains(name));
     match stray {
@@ -85,4 +92,9 @@ fn count(raw: &RawRule, name: &str, value: Option<Count>) -> Result<u64, String>
 fn per(raw: &RawRule) -> Result<Duration, String> {
     let missing = || format!("per is missing: a {} needs it, for example per = \"30s\"", raw.kind);
     raw.per.map(|Timespan(per)| per).ok_or_else(missing)
+}
+
+fn longest(raw: &RawRule) -> Result<Duration, String> {
+    let missing = || format!("longest is missing: a {} needs it, for example longest = \"2m\"", raw.kind);
+    raw.longest.map(|Timespan(longest)| longest).ok_or_else(missing)
 }

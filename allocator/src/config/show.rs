@@ -1,9 +1,9 @@
 //! Checked → raw, every default included: what `lessor check` prints and `GET /v1/limits` shows. What it prints
 //! can be read again and means the same.
 
-use super::raw::{Count, RawLimit, RawRule, Timespan};
-use super::{Config, Keyed, LimitConfig};
-use lessor_protocol::Rule;
+use super::raw::{Count, RawLimit, RawOverride, RawRule, Timespan};
+use super::{Config, Keyed, LimitConfig, Names};
+use lessor_protocol::{Key, Rule};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -25,19 +25,32 @@ impl fmt::Display for Config {
 
 fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
     line(f, "name", &limit.name)?;
-    writeln!(f, "rules = [")?;
-    for rule in &limit.rules {
-        writeln!(f, "    {},", inline(rule)?)?;
-    }
-    writeln!(f, "]")?;
+    rules(f, &limit.rules)?;
     line(f, "keyed", &limit.keyed)?;
     if let Some(keys_max) = &limit.keys_max {
         line(f, "keys_max", keys_max)?;
     }
+    if let Some(names_max) = &limit.names_max {
+        line(f, "names_max", names_max)?;
+    }
     line(f, "lessees_max", &limit.lessees_max)?;
     line(f, "weights", &limit.weights)?;
     line(f, "ease_off", &limit.ease_off)?;
-    line(f, "fallback", &limit.fallback)
+    line(f, "fallback", &limit.fallback)?;
+    for of_key in &limit.overrides {
+        writeln!(f, "\n[[limit.override]]")?;
+        line(f, "key", &of_key.key)?;
+        rules(f, &of_key.rules)?;
+    }
+    Ok(())
+}
+
+fn rules(f: &mut fmt::Formatter<'_>, rules: &[Spanned<RawRule>]) -> fmt::Result {
+    writeln!(f, "rules = [")?;
+    for rule in rules {
+        writeln!(f, "    {},", inline(rule)?)?;
+    }
+    writeln!(f, "]")
 }
 
 /// `name = value`, in one line whatever the value is.
@@ -58,6 +71,10 @@ impl LimitConfig {
             Keyed::No => None,
             Keyed::Yes { keys_max } => Some(count(keys_max as u64)),
         };
+        let names_max = match self.name.names() {
+            Names::One => None,
+            Names::Many { names_max } => Some(count(names_max as u64)),
+        };
         let weights = self.weights.pairs();
         RawLimit {
             name: placeless(self.name.to_string()),
@@ -65,11 +82,21 @@ impl LimitConfig {
             ease_off: Some(self.ease_off),
             fallback: Some(placeless("closed".to_owned())),
             keys_max,
+            names_max,
             lessees_max: Some(count(self.lessees_max as u64)),
             weights: weights.map(|(pattern, weight)| (pattern, count(weight))).collect(),
-            rules: self.rules.iter().map(|rule| placeless(raw_rule(rule))).collect(),
+            rules: raw_rules(&self.rules),
+            overrides: self.overrides.iter().map(raw_override).collect(),
         }
     }
+}
+
+fn raw_override((key, rules): (&Key, &Vec<Rule>)) -> RawOverride {
+    RawOverride { key: placeless(key.to_string()), rules: raw_rules(rules) }
+}
+
+fn raw_rules(rules: &[Rule]) -> Vec<Spanned<RawRule>> {
+    rules.iter().map(|rule| placeless(raw_rule(rule))).collect()
 }
 
 fn raw_rule(rule: &Rule) -> RawRule {
@@ -102,6 +129,12 @@ fn raw_rule(rule: &Rule) -> RawRule {
             burst: Some(Count(rule.burst())),
             refill: Some(Count(rule.refill())),
             per: Some(Timespan(rule.per())),
+            ..RawRule::default()
+        },
+        Rule::Concurrency(rule) => RawRule {
+            kind,
+            limit: Some(Count(rule.limit())),
+            longest: Some(Timespan(rule.longest())),
             ..RawRule::default()
         },
     }

@@ -1,7 +1,7 @@
 //! What is understood, and what is refused with which words.
 
 use super::*;
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -14,7 +14,7 @@ fn the_shipped_example_is_understood() {
     let config = Config::parse(EXAMPLE).expect("we ship it");
     assert_eq!(config.terms, Terms::default());
     assert_eq!(config.server.listen.to_string(), LISTEN);
-    let [rest, messages, export, reports] = &config.limits[..] else {
+    let [rest, messages, export, paced, reports, api] = &config.limits[..] else {
         panic!("{} limits", config.limits.len());
     };
     let sliding =
@@ -28,8 +28,23 @@ fn the_shipped_example_is_understood() {
     let bucket = Rule::TokenBucket(TokenBucket::try_new(1, 1, 2 * SECOND, 1).expect("valid"));
     assert_eq!(export.rules, [bucket]);
     assert_eq!((export.ease_off, export.keyed), (false, Keyed::Yes { keys_max: KEYS_MAX }));
+    let tenth = Duration::from_millis(100);
+    assert_eq!(paced.rules, [Rule::LeakyBucket(LeakyBucket::try_new(1, 1, tenth).expect("valid"))]);
     let day = Rule::FixedWindow(FixedWindow::try_new(5_000, 86_400 * SECOND).expect("valid"));
     assert_eq!(reports.rules, [day, sliding(100, 60 * SECOND, Duration::ZERO)]);
+    let ten = Rule::TokenBucket(TokenBucket::try_new(10, 10, 2 * SECOND, 10).expect("valid"));
+    assert_eq!(export.overrides[&Key::try_new("acme").expect("valid")], [ten]);
+    assert_eq!((api.name.as_str(), api.name.names()), ("api/*", Names::Many { names_max: NAMES_MAX }));
+}
+
+#[test]
+fn calls_in_flight_are_capped_beside_a_rate() {
+    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"sliding_window\", limit = 600, per = \"30s\" }, \
+                { kind = \"concurrency\", limit = 25, longest = \"2m\" }]";
+    let config = Config::parse(text).expect("valid");
+    let in_flight = Rule::Concurrency(Concurrency::try_new(25, 120 * SECOND).expect("valid"));
+    assert_eq!(config.limits[0].rules[1], in_flight);
+    assert_eq!(Config::parse(&config.to_string()), Ok(config));
 }
 
 /// What it prints is a configuration that says the same, so every default in it is the one in force.
@@ -203,8 +218,24 @@ fn rules_that_promise_nothing_sensible_are_refused() {
         "limit \"a\": rules[0].refill is missing: a token_bucket needs it, for example refill = 100",
     );
     rule_refused(
+        "kind = \"concurrency\", limit = 25",
+        "limit \"a\": rules[0].longest is missing: a concurrency needs it, for example longest = \"2m\"",
+    );
+    rule_refused(
+        "kind = \"concurrency\", limit = 25, longest = \"0s\"",
+        "limit \"a\": rules[0].longest is zero: a call takes some time, for example \"2m\"",
+    );
+    rule_refused(
+        "kind = \"concurrency\", limit = 25, longest = \"2m\", per = \"30s\"",
+        "limit \"a\": rules[0].per means nothing to a concurrency: it takes limit, longest",
+    );
+    rule_refused(
+        "kind = \"concurrency\", limit = 9, longest = \"1s\" }, { kind = \"concurrency\", limit = 5, longest = \"2s\"",
+        "limit \"a\": concurrency is there twice: say the lower limit and the longest call",
+    );
+    rule_refused(
         "kind = \"sliding_widow\"",
-        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"leaky_bucket\"",
+        "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"",
     );
     rule_refused("limit = 1", "limit[0].rules[0]: missing field `kind`");
     rule_refused(
@@ -220,14 +251,14 @@ fn rules_that_promise_nothing_sensible_are_refused() {
 /// The design knows more than this version. Whoever reads it is told the difference.
 #[test]
 fn what_comes_later_is_said_to_come_later() {
-    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\", \"token_bucket\" or \"leaky_bucket\"";
-    for kind in ["sliding_log", "concurrency"] {
+    const USE: &str = "which is not available in this version: use \"sliding_window\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
+    for kind in ["sliding_log"] {
         rule_refused(
             &format!("kind = \"{kind}\", limit = 1"),
             &format!("limit \"a\": rules[0].kind is \"{kind}\", {USE}"),
         );
     }
-    for option in ["calendar = \"month\"", "anchor_day = 5", "warm_up = {}", "debt = 3", "longest = \"2m\""] {
+    for option in ["calendar = \"month\"", "anchor_day = 5", "warm_up = {}", "debt = 3"] {
         let name = option.split(" = ").next().unwrap_or_default();
         rule_refused(
             &format!("kind = \"x\", {option}"),
@@ -249,6 +280,14 @@ fn what_comes_later_is_said_to_come_later() {
 fn options_that_make_no_sense_are_refused() {
     option_refused("fallback = \"ajar\"", "limit \"a\": fallback \"ajar\" is none: use \"closed\"");
     option_refused("keys_max = 3", "limit \"a\": keys_max needs keyed = true: this limit has no keys");
+    option_refused(
+        "names_max = 3",
+        "limit \"a\": names_max needs a name that ends in *: this limit has but one name",
+    );
+    refused(
+        "[[limit]]\nname = \"a/*/b\"\nrules = []",
+        "line 2: limit \"a/*/b\": name contains '*', allowed are A-Z a-z 0-9 . _ : / -, and one * at the end",
+    );
     option_refused("lessees_max = 0", "limit \"a\": lessees_max is 0: use a number from 1 on");
     option_refused("keyed = \"yes\"", "limit[0].keyed: invalid type: string \"yes\", expected a boolean");
     option_refused(
@@ -263,4 +302,29 @@ fn options_that_make_no_sense_are_refused() {
         "weights = { \"\" = 2 }",
         "limit \"a\": weights.\"\" is empty: use a node name, or how names begin and a *",
     );
+}
+
+#[test]
+fn overrides_that_make_no_sense_are_refused() {
+    let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }";
+    let of = |key: &str, rules: &str| format!("override = [{{ key = {key:?}, rules = [{rules}] }}]");
+    let keyed = |options: &str, expected: &str| {
+        let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\nkeyed = true\n{options}");
+        refused(&text, &format!("line 5: {expected}"));
+    };
+    option_refused(&of("x", rule), "limit \"a\": override[0] needs keyed = true: this limit has no keys");
+    keyed(&of("", rule), "limit \"a\": override[0].key is empty");
+    keyed(
+        &of("x", ""),
+        "limit \"a\": override[0].rules is empty: say at least one, or the limit would promise nothing",
+    );
+    keyed(
+        &of("x", "{ kind = \"fixed_window\", limit = 1, per = \"10ms\" }"),
+        "limit \"a\": override[0].rules[0].per is 10ms, no lease fits in it: use at least 50ms",
+    );
+    keyed(
+        &format!("override = [{{ key = \"x\", rules = [{rule}] }}, {{ key = \"x\", rules = [{rule}] }}]"),
+        "limit \"a\": override[1].key is \"x\", which is there twice: say once what holds for it",
+    );
+    keyed("override = [{ key = \"x\" }]", "limit[0].override[0]: missing field `rules`");
 }

@@ -2,8 +2,9 @@
 
 use super::json;
 use super::problem::Problem;
-use crate::config::LimitConfig;
-use crate::limits::Figures;
+use crate::allocator::Allocator;
+use crate::config::{LimitConfig, Names};
+use crate::limits::{Figures, PoolId};
 use crate::pool::PoolView;
 use crate::shared::Shared;
 use crate::wrong::{Reason, Wrong, quoted};
@@ -11,9 +12,10 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use lessor_protocol::lease::millis_up;
-use lessor_protocol::{Key, PERMITS_MAX};
+use lessor_protocol::{Key, LimitName, Moment, PERMITS_MAX};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Pools on one page, where the request says nothing else.
@@ -32,7 +34,8 @@ pub(super) async fn limits(State(shared): State<Arc<Shared>>) -> Response {
     json(json!({ "limits": limits }).to_string())
 }
 
-/// `GET /v1/limits/{name}/pools`, with `?key=` for one of them, or `?after=` a key and `?count=` for a page.
+/// `GET /v1/limits/{name}/pools`, with `?key=` for one of them, or `?after=` a key and `?count=` for a page; the
+/// pages of a pattern go on `?after_limit=` a name, and a key.
 pub(super) async fn pools(
     State(shared): State<Arc<Shared>>,
     path: Result<Path<String>, PathRejection>,
@@ -42,49 +45,85 @@ pub(super) async fn pools(
     let name = name.ok_or_else(|| Problem::not_found("a limit has nothing but /pools"))?;
     let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
     let page = Page::of(&query)?;
-    let (pools, next) = shared.with(|allocator, now| {
-        let limit = allocator.limit(&name).ok_or_else(|| limit_unknown(&name))?;
-        match &page {
-            Page::One(key) => {
-                let key = limit.key(Some(key))?;
-                let view = limit.view(now, &key);
-                Ok((view.map(|view| (key, view)).into_iter().collect(), None))
-            }
-            Page::After(after, count) => {
-                let pools = limit.views(now, after.as_ref(), *count);
-                let next = pools.last().filter(|_| pools.len() == *count).and_then(|(key, _)| key.clone());
-                Ok::<_, Wrong>((pools, next))
-            }
-        }
-    })?;
-    let pools: Vec<Value> = pools.iter().map(|(key, view)| pool(key.as_ref(), view)).collect();
+    let (pools, next) = shared.with(|allocator, now| page.of_limit(allocator, now, &name))?;
+    let pools: Vec<Value> = pools.iter().map(|(id, view)| pool(id, view)).collect();
     let mut body = json!({ "limit": name, "pools": pools });
-    if let Some(next) = next {
-        body["next"] = json!(next.as_str());
+    if let Some(PoolId { name, key }) = next {
+        if let Some(key) = key {
+            body["next"] = json!(key.as_str());
+        }
+        if let Some(name) = name {
+            body["next_limit"] = json!(name.as_str());
+        }
     }
     Ok(json(body.to_string()))
 }
+
+type Pools = (Vec<(PoolId, PoolView)>, Option<PoolId>);
 
 /// Which pools to show.
 #[derive(Debug)]
 enum Page {
     One(String),
-    After(Option<Key>, usize),
+    After(PoolId, usize),
 }
 
 impl Page {
     fn of(query: &BTreeMap<String, String>) -> Result<Self, Problem> {
-        if let Some(stray) = query.keys().find(|name| !["key", "after", "count"].contains(&name.as_str())) {
-            let detail = format!("there is no parameter {}: use key, after or count", quoted(stray));
+        const KNOWN: [&str; 4] = ["key", "after", "after_limit", "count"];
+        if let Some(stray) = query.keys().find(|name| !KNOWN.contains(&name.as_str())) {
+            let detail =
+                format!("there is no parameter {}: use key, after, after_limit or count", quoted(stray));
             return Err(Problem::invalid("query", detail));
         }
         if let Some(key) = query.get("key") {
             return Ok(Page::One(key.clone()));
         }
-        let after = query.get("after").map(|after| Key::try_new(after)).transpose();
-        let after = after.map_err(|error| Problem::invalid("after", format!("after {error}")))?;
+        let wrong = |field: &str, error| Problem::invalid(field, format!("{field} {error}"));
+        let key = query.get("after").map(|after| Key::try_new(after)).transpose();
+        let key = key.map_err(|error| wrong("after", error))?;
+        let name = query.get("after_limit").map(|after| LimitName::try_new(after)).transpose();
+        let name = name.map_err(|error| wrong("after_limit", error))?;
         let count = query.get("count").map_or(Ok(PAGE), |count| page_size(count))?;
-        Ok(Page::After(after, count))
+        Ok(Page::After(PoolId { name, key }, count))
+    }
+
+    /// The pools of the limit, pattern, or name of a pattern that is called `name`, and the last of them if there may
+    /// be more.
+    fn of_limit(&self, allocator: &mut Allocator, now: Moment, name: &str) -> Result<Pools, Wrong> {
+        let is_pattern = name.ends_with('*');
+        let limit = if is_pattern { allocator.limit(name) } else { allocator.limit_for(name) };
+        let limit = limit.ok_or_else(|| limit_unknown(name))?;
+        let own = LimitName::try_new(name).ok().filter(|_| limit.config().name.names() != Names::One);
+        match self {
+            Page::One(_) if is_pattern => Err(Wrong::new(
+                Reason::Invalid,
+                "key",
+                format!("ask for the key of one name, not of {name:?}"),
+            )),
+            Page::One(key) => {
+                let id = limit.pool_id(name, Some(key))?;
+                let view = limit.view(now, &id);
+                Ok((view.map(|view| (id, view)).into_iter().collect(), None))
+            }
+            Page::After(after, count) => {
+                let from = match (&own, after) {
+                    (None, PoolId { name: None, key: None }) => Bound::Unbounded,
+                    (Some(_), PoolId { key: None, .. }) => {
+                        Bound::Included(PoolId { name: own.clone(), key: None })
+                    }
+                    (own, PoolId { name, key }) => {
+                        Bound::Excluded(PoolId { name: own.clone().or(name.clone()), key: key.clone() })
+                    }
+                };
+                let mut pools = limit.views(now, from, *count);
+                let next = pools.last().filter(|_| pools.len() == *count).map(|(id, _)| id.clone());
+                let is_own = |id: &PoolId| own.is_none() || id.name == own;
+                pools.retain(|(id, _)| is_own(id));
+                let next = next.filter(is_own);
+                Ok((pools, next))
+            }
+        }
     }
 }
 
@@ -108,6 +147,9 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     let sums = &figures.sums;
     body["ceiling"] = json!(figures.ceiling);
     body["pools"] = json!(figures.pools);
+    if config.name.names() != Names::One {
+        body["names"] = json!(figures.names);
+    }
     body["quarantine_ms"] = json!(millis_up(figures.quarantine));
     // A sum over many pools can be more than anybody can count; nobody needs to know by how much.
     body["available"] = json!(sums.available.min(u128::from(PERMITS_MAX)) as u64);
@@ -120,7 +162,7 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     body
 }
 
-fn pool(key: Option<&Key>, view: &PoolView) -> Value {
+fn pool(id: &PoolId, view: &PoolView) -> Value {
     let books = &view.books;
     let mut body = json!({
         "available": view.available,
@@ -132,7 +174,10 @@ fn pool(key: Option<&Key>, view: &PoolView) -> Value {
         "returned": books.returned,
         "burned": books.burned,
     });
-    if let Some(key) = key {
+    if let Some(name) = &id.name {
+        body["limit"] = json!(name.as_str());
+    }
+    if let Some(key) = &id.key {
         body["key"] = json!(key.as_str());
     }
     body

@@ -22,6 +22,10 @@ name = "export"
 keyed = true
 keys_max = 2000
 rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1h" }]
+
+[[limit]]
+name = "route/*"
+rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1h" }]
 "#;
 
 /// How errors describe a number.

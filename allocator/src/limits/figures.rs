@@ -12,6 +12,8 @@ pub struct Figures {
     pub ceiling: u64,
     /// Pools there are now.
     pub pools: u64,
+    /// Names that have a pool now; none if the limit has just its own.
+    pub names: u64,
     /// How long until the first pool lends.
     pub quarantine: Duration,
     /// Sums over all pools, dropped ones included.

@@ -14,7 +14,7 @@ fn audit(limit: &mut Limit, now: Moment) {
         let view = kept.pool.view(now);
         limit.sums.count(&mut kept.counted, view);
     }
-    let views = limit.views(now, None, count + 1);
+    let views = limit.views(now, Bound::Unbounded, count + 1);
     let total = views.iter().fold(Books::default(), |sum, (_, view)| sum.plus(view.books));
     let sums = limit.figures(now).sums;
     assert!(sums.balance(), "{sums:?}");
@@ -35,8 +35,8 @@ fn millis(millis: u64) -> Moment {
     Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
 }
 
-fn key(text: &str) -> Option<Key> {
-    Some(Key::try_new(text).expect("valid"))
+fn key(text: &str) -> PoolId {
+    Some(Key::try_new(text).expect("valid")).into()
 }
 
 const A: Holder = Holder { id: LesseeId(1), weight: 1, rtt: Duration::ZERO };
@@ -111,7 +111,7 @@ fn keys_are_checked() {
     assert_eq!(limit.key(Some("")).expect_err("empty").detail, "key is empty");
     let long = limit.key(Some(&"x".repeat(1 << 20))).expect_err("a megabyte");
     assert_eq!(long.detail, "key is 1048576 bytes long, at most 256 are allowed");
-    assert_eq!(limit.key(Some("user 42")), Ok(key("user 42")));
+    assert_eq!(limit.key(Some("user 42")), Ok(key("user 42").key));
 }
 
 /// A report that comes after its lease has burned takes permits off the books' `burned`. Prometheus would read a
@@ -150,12 +150,50 @@ fn pages_follow_each_other_in_the_order_of_keys() {
     for name in ["d", "a", "c", "b", "e"] {
         ask(&mut limit, 0, name, 1, 0, 1).expect("there is room");
     }
-    let (mut seen, mut after) = (BTreeSet::new(), None);
+    let (mut seen, mut from) = (BTreeSet::new(), Bound::Unbounded);
     loop {
-        let page = limit.views(millis(0), after.as_ref(), 2);
+        let page = limit.views(millis(0), from, 2);
         let Some((last, _)) = page.last() else { break };
-        after = last.clone();
+        from = Bound::Excluded(last.clone());
         assert!(page.iter().all(|(key, _)| seen.insert(key.clone())), "each once");
     }
     assert_eq!(seen.len(), 5);
+}
+
+#[test]
+fn a_key_with_rules_of_its_own_goes_by_them() {
+    let rule = "{ kind = \"token_bucket\", capacity = 20, refill = 20, per = \"1s\" }";
+    let mut limit = limit(&format!("keyed = true\noverride = [{{ key = \"acme\", rules = [{rule}] }}]"));
+    for (key, full) in [("acme", 20), ("bob", 10)] {
+        ask(&mut limit, 0, key, 1, 0, 1).expect("there is room");
+        let view = limit.view(millis(0), &self::key(key)).expect("it was made");
+        assert_eq!(view.available + view.books.outstanding, full, "{key}");
+    }
+    audit(&mut limit, millis(0));
+}
+
+/// Names of a pattern are bounded by themselves, whatever keys they have, and forgotten with the last of their pools.
+#[test]
+fn a_pattern_has_so_many_names_and_each_is_forgotten_once() {
+    let rule = "{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\" }";
+    let text = format!("[[limit]]\nname = \"a/*\"\nkeyed = true\nnames_max = 2\nrules = [{rule}]");
+    let config = Config::parse(&text).expect("valid");
+    let mut limit = Limit::new(config.limits[0].clone(), config.terms, Past::None, millis(0));
+    let mut ask = |at: u64, name: &str, key: &str| {
+        let id = limit.pool_id(name, Some(key))?;
+        let ask = Ask { want: 1, waiting: 1, ..Ask::default() };
+        let answer = limit.renew(millis(at), id, A, at, ask).map(Answer::permits);
+        let figures = limit.figures(millis(at));
+        answer.map(|permits| (permits, figures.names, figures.pools))
+    };
+    assert_eq!(ask(1, "a/x", "k"), Ok((1, 1, 1)));
+    assert_eq!(ask(2, "a/x", "l"), Ok((1, 1, 2)));
+    assert_eq!(ask(3, "a/y", "k"), Ok((1, 2, 3)));
+    let refused = ask(4, "a/z", "k").expect_err("two names are there");
+    assert_eq!((refused.reason, refused.field.as_deref()), (Reason::NamesFull, Some("limit")));
+    assert_eq!(refused.detail, "\"a/*\" has 2 names in use, as many as it may; those go on");
+    assert_eq!(ask(5, "a/y", "l"), Ok((1, 2, 4)), "a name that is there may have more keys");
+    // Both keys of both names look new again: one sweep forgets them all.
+    assert_eq!(ask(60_000, "a/z", "k"), Ok((1, 1, 1)));
+    audit(&mut limit, millis(60_000));
 }

@@ -107,6 +107,8 @@ pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> 
         Rule::FixedWindow(rule) => Box::new(FixedLedger::new(rule, now)),
         Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
         Rule::LeakyBucket(rule) => Box::new(BucketLedger::steady(rule, terms, now)),
+        // Until nodes say what they have in flight, everything that was spent is, for as long as a call may take.
+        Rule::Concurrency(rule) => Box::new(SlidingLedger::over(rule.limit(), rule.longest(), terms, now)),
     }
 }
 
@@ -121,6 +123,7 @@ pub fn term(rules: &[Rule]) -> Duration {
         Rule::FixedWindow(rule) => rule.per(),
         Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
         Rule::LeakyBucket(rule) => full_after(rule.burst(), rule.refill(), rule.per()),
+        Rule::Concurrency(rule) => rule.longest(),
     });
     let term = spans.min().unwrap_or(Duration::MAX) / TERM_PARTS;
     whole_millis(term.clamp(Terms::TERM_MIN, Terms::TERM_MAX))

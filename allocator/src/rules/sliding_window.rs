@@ -51,9 +51,14 @@ impl SlidingLedger {
     /// An empty window at `now`.
     pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
         let margin = if mutant::is(Mutant::MarginIgnored) { Duration::ZERO } else { rule.margin() };
-        let window = nanos(terms.stretched(rule.per() + margin));
+        Self::over(rule.limit(), rule.per() + margin, terms, now)
+    }
+
+    /// An empty window of length `per` at `now`.
+    pub fn over(limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
+        let window = nanos(terms.stretched(per));
         SlidingLedger {
-            limit: rule.limit(),
+            limit,
             window,
             width: (window / SUB_WINDOWS).max(1),
             now,

@@ -1,11 +1,13 @@
 //! One promise of a contract. Configuration makes rules, pools keep them, `GET /v1/limits` shows them.
 //! A rule holds numbers that were checked; it counts nothing and knows no time.
 
+mod concurrency;
 mod fixed_window;
 mod leaky_bucket;
 mod sliding_window;
 mod token_bucket;
 
+pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
 pub use leaky_bucket::LeakyBucket;
 pub use sliding_window::SlidingWindow;
@@ -25,6 +27,8 @@ pub enum Rule {
     TokenBucket(TokenBucket),
     /// At most b + r·T in any interval of length T, evenly spaced.
     LeakyBucket(LeakyBucket),
+    /// At most N in flight at any instant.
+    Concurrency(Concurrency),
 }
 
 impl Rule {
@@ -36,6 +40,7 @@ impl Rule {
             Rule::TokenBucket(rule) => rule.capacity(),
             Rule::LeakyBucket(rule) if rule.refill() == 0 => 0,
             Rule::LeakyBucket(rule) => rule.burst(),
+            Rule::Concurrency(rule) => rule.limit(),
         }
     }
 
@@ -46,6 +51,7 @@ impl Rule {
             Rule::FixedWindow(_) => "fixed_window",
             Rule::TokenBucket(_) => "token_bucket",
             Rule::LeakyBucket(_) => "leaky_bucket",
+            Rule::Concurrency(_) => "concurrency",
         }
     }
 }
@@ -72,14 +78,18 @@ fn check_permits(field: &'static str, value: u64) -> Result<(), RuleError> {
 }
 
 fn check_per(per: Duration) -> Result<(), RuleError> {
-    let problem = if per.is_zero() {
-        "is zero: a window needs a length, for example \"30s\"".to_owned()
-    } else if per > PER_MAX {
-        format!("is {per:?}, longer than {PER_MAX:?} (366 days)")
+    check_span("per", per, "a window needs a length, for example \"30s\"")
+}
+
+fn check_span(field: &'static str, span: Duration, needs: &str) -> Result<(), RuleError> {
+    let problem = if span.is_zero() {
+        format!("is zero: {needs}")
+    } else if span > PER_MAX {
+        format!("is {span:?}, longer than {PER_MAX:?} (366 days)")
     } else {
         return Ok(());
     };
-    Err(RuleError { field: "per", problem })
+    Err(RuleError { field, problem })
 }
 
 #[cfg(test)]
@@ -102,6 +112,7 @@ mod tests {
         assert_eq!(third.interval(), Some(Duration::from_nanos(333_333_334)));
         let tenth = LeakyBucket::try_new(1, 10, second).expect("legal");
         assert_eq!(tenth.interval(), Some(Duration::from_millis(100)));
+        assert!(Concurrency::try_new(0, second).is_ok());
     }
 
     #[test]
@@ -120,5 +131,7 @@ mod tests {
         assert!(error.expect_err("too slow").ends_with("is less than one in 104 days"));
         let error = FixedWindow::try_new(1, Duration::from_millis(49)).map_err(text);
         assert!(error.expect_err("too short").starts_with("per is 49ms, no lease fits"));
+        let error = Concurrency::try_new(1, Duration::ZERO).map_err(text);
+        assert!(error.expect_err("no time").starts_with("longest is zero: a call takes some time"));
     }
 }

@@ -298,6 +298,8 @@ impl Fullness {
             Rule::FixedWindow(rule) => {
                 admitted as f64 / (rule.limit() as f64 * real.div_ceil(nanos(rule.per())) as f64)
             }
+            // How much was in flight is not measured.
+            Rule::Concurrency(_) => 0.0,
             Rule::TokenBucket(rule) => {
                 let minted = rule.refill() as f64 * real as f64 / nanos(rule.per()) as f64;
                 admitted as f64 / (rule.initial() as f64 + minted)

@@ -137,9 +137,11 @@ impl Rival {
     fn window(&self) -> Duration {
         let sliding = self.rules.iter().filter_map(|rule| match rule {
             Rule::SlidingWindow(rule) if self.policy == Policy::FixedLeases => Some(rule.per()),
-            Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
-                None
-            }
+            Rule::SlidingWindow(_)
+            | Rule::FixedWindow(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => None,
         });
         sliding.min().unwrap_or(FOR_EVER)
     }

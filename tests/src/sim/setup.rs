@@ -7,7 +7,7 @@ use crate::sim::network::Latency;
 use crate::sim::traffic::Workload;
 use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
-use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
 
@@ -84,7 +84,8 @@ impl Sabotage {
 }
 
 /// Reads rules as people write them: `sliding_window 9000/30s margin 250ms`,
-/// `token_bucket 1000/1s capacity 1000 initial 0`, `fixed_window 1000000/1h`, `leaky_bucket 10/1s burst 1`; several are joined by ` + `.
+/// `token_bucket 1000/1s capacity 1000 initial 0`, `fixed_window 1000000/1h`, `concurrency 25/2m`,
+/// `leaky_bucket 10/1s burst 1`; several are joined by ` + `.
 ///
 /// # Errors
 /// In words, what could not be read.
@@ -118,7 +119,11 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
             TokenBucket::try_new(capacity, count, per, initial.unwrap_or(capacity)).map(Rule::TokenBucket)
         }
         "leaky_bucket" => LeakyBucket::try_new(burst, count, per).map(Rule::LeakyBucket),
-        _ => return Err(format!("{kind:?}: use sliding_window, fixed_window, token_bucket or leaky_bucket")),
+        "concurrency" => Concurrency::try_new(count, per).map(Rule::Concurrency),
+        _ => {
+            let kinds = "sliding_window, fixed_window, token_bucket, leaky_bucket or concurrency";
+            return Err(format!("{kind:?}: use {kinds}"));
+        }
     };
     rule.map_err(|error| error.to_string())
 }

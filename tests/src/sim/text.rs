@@ -169,6 +169,7 @@ fn rule(rule: &Rule) -> String {
         Rule::LeakyBucket(rule) => {
             format!("leaky_bucket,{}/{}ns,burst,{}", rule.refill(), nanos(rule.per()), rule.burst())
         }
+        Rule::Concurrency(rule) => format!("concurrency,{}/{}ns", rule.limit(), nanos(rule.longest())),
     }
 }
 

@@ -399,6 +399,7 @@ pub fn sustained(rules: &[Rule]) -> f64 {
     let rates = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rate(rule.limit(), rule.per()),
         Rule::FixedWindow(rule) => rate(rule.limit(), rule.per()),
+        Rule::Concurrency(rule) => rate(rule.limit(), rule.longest()),
         Rule::TokenBucket(rule) if rule.capacity() == 0 => 0.0,
         Rule::TokenBucket(rule) => rate(rule.refill(), rule.per()),
         Rule::LeakyBucket(rule) if rule.burst() == 0 => 0.0,
@@ -412,6 +413,7 @@ fn memory(rules: &[Rule]) -> u64 {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => nanos(rule.per() + rule.margin()) / 10 * 11,
         Rule::FixedWindow(rule) => nanos(rule.per()) / 10 * 11,
+        Rule::Concurrency(rule) => nanos(rule.longest()) / 10 * 11,
         Rule::TokenBucket(rule) => {
             (nanos(rule.per()) as f64 * 1.1 * rule.capacity() as f64 / rule.refill().max(1) as f64) as u64
         }

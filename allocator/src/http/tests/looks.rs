@@ -8,7 +8,7 @@ async fn limits_are_shown_as_they_were_configured_with_their_figures() {
     let app = App::new(true);
     app.lease(1, 1, json!([ask(10)])).await;
     let body = app.get("/v1/limits").await.json();
-    let limit = &body["limits"][1];
+    let limit = &body["limits"][2];
     let rule = json!({ "kind": "sliding_window", "limit": 1_000, "per": "30s", "margin": "250ms" });
     assert_eq!((&limit["name"], &limit["rules"]), (&json!("vendor/rest"), &json!([rule])));
     assert_eq!((&limit["keyed"], &limit["ease_off"]), (&json!(false), &json!(true)));
@@ -54,6 +54,30 @@ async fn pools_are_shown_by_key_or_by_page() {
 }
 
 #[tokio::test]
+async fn pools_of_a_pattern_are_shown_by_name() {
+    let app = App::new(true);
+    let ask = |name| json!({ "limit": name, "spent_total": 0, "held": 0, "want": 1 });
+    app.lease(1, 1, json!([ask("route/b"), ask("route/a"), ask("route/c")])).await;
+    let names = async |path: &str| {
+        let reply = app.get(&format!("/v1/limits/route/{path}")).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
+        let body = reply.json();
+        let pools = body["pools"].as_array().expect("a list").iter();
+        let names: Vec<&str> = pools.map(|pool| pool["limit"].as_str().expect("a text")).collect();
+        (names.join(","), body["next_limit"].as_str().unwrap_or_default().to_owned())
+    };
+    let pair = |names: &str, next: &str| (names.to_owned(), next.to_owned());
+    assert_eq!(names("*/pools").await, pair("route/a,route/b,route/c", ""));
+    assert_eq!(names("*/pools?count=2").await, pair("route/a,route/b", "route/b"));
+    assert_eq!(names("*/pools?count=2&after_limit=route/b").await, pair("route/c", ""));
+    assert_eq!(names("b/pools").await, pair("route/b", ""));
+    assert_eq!(names("nobody/pools").await, pair("", ""));
+    let body = app.get("/v1/limits").await.json();
+    assert_eq!((&body["limits"][1]["name"], &body["limits"][1]["names"]), (&json!("route/*"), &json!(3)));
+    assert_eq!(app.get("/v1/limits/route/*/pools?key=a").await.problem(422).1, "key");
+}
+
+#[tokio::test]
 async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     let app = App::new(true);
     assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
@@ -63,8 +87,8 @@ async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     let reply = app.get("/readyz").await;
     assert_eq!(reply.problem(503).0, "quarantine");
     let limits = &reply.json()["limits"];
-    assert_eq!((&limits[0]["limit"], &limits[1]["limit"]), (&json!("export"), &json!("vendor/rest")));
-    assert!(limits[1]["quarantine_ms"].as_u64().expect("a number") > 30_000);
+    assert_eq!((&limits[0]["limit"], &limits[2]["limit"]), (&json!("export"), &json!("vendor/rest")));
+    assert!(limits[2]["quarantine_ms"].as_u64().expect("a number") > 30_000);
     for path in ["/livez", "/healthz"] {
         assert_eq!(app.get(path).await.status, StatusCode::OK);
     }

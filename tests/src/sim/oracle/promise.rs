@@ -36,11 +36,9 @@ pub(super) enum Promise {
 impl Promise {
     pub(super) fn new(rule: &Rule, less: u64) -> Self {
         match rule {
-            Rule::SlidingWindow(rule) => {
-                let window = Window { per: nanos(rule.per()), spends: VecDeque::new(), used: 0 };
-                let (spends, vendor) = (window.clone(), window);
-                Promise::Sliding { limit: rule.limit() - less, spends, vendor, on_the_way: BinaryHeap::new() }
-            }
+            Rule::SlidingWindow(rule) => Promise::window(rule.limit() - less, nanos(rule.per())),
+            // Every call takes as long as it may.
+            Rule::Concurrency(rule) => Promise::window(rule.limit() - less, nanos(rule.longest())),
             Rule::FixedWindow(rule) => {
                 Promise::Fixed { limit: rule.limit() - less, per: nanos(rule.per()), window: 0, used: 0 }
             }
@@ -57,6 +55,12 @@ impl Promise {
                 Promise::Bucket { name: "S4", capacity, refill, per, level: capacity, real: 0 }
             }
         }
+    }
+
+    fn window(limit: u64, per: u64) -> Self {
+        let window = Window { per, spends: VecDeque::new(), used: 0 };
+        let (spends, vendor) = (window.clone(), window);
+        Promise::Sliding { limit, spends, vendor, on_the_way: BinaryHeap::new() }
     }
 
     /// The invariant that is broken by one permit too many.

@@ -1,7 +1,7 @@
 //! An even part of a limit for each node. All parts together are the limit, to the permit.
 
 use lessor_protocol::Rule;
-use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 
 /// The part of `rules` that is for node `index` of `nodes`.
 pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
@@ -14,6 +14,9 @@ pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
         }
         Rule::FixedWindow(rule) => {
             FixedWindow::try_new(part(rule.limit()), rule.per()).map(Rule::FixedWindow)
+        }
+        Rule::Concurrency(rule) => {
+            Concurrency::try_new(part(rule.limit()), rule.longest()).map(Rule::Concurrency)
         }
         Rule::TokenBucket(rule) => {
             let (capacity, initial) = (part(rule.capacity()), part(rule.initial()));

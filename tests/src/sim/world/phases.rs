@@ -97,7 +97,7 @@ fn never_refills(rule: &Rule) -> bool {
 /// stretched, and the ask before was lost. A bucket may take as long again to fill up to one permit.
 fn refresh(setup: &Setup) -> u64 {
     let permit = setup.plan.rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(_) | Rule::FixedWindow(_) => 0,
+        Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => 0,
         Rule::TokenBucket(rule) => nanos(rule.per()) / rule.refill().max(1) / 10 * 11,
         Rule::LeakyBucket(rule) => nanos(rule.per()) / rule.refill().max(1) / 10 * 11,
     });

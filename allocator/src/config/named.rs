@@ -1,0 +1,82 @@
+//! What a limit is called: a name, or with a `*` at its end all names that begin so. The allocator finds limits by it;
+//! whether a name is one that a limit can have, is checked here and never again.
+
+use super::NAMES_MAX;
+use lessor_protocol::LimitName;
+use std::fmt;
+
+/// One name, or all names that begin alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// As it is written, with the `*`.
+    text: String,
+    names: Names,
+}
+
+/// How many names it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Its own.
+    One,
+    /// Each that begins so, and at most so many at once.
+    Many {
+        /// The bound.
+        names_max: usize,
+    },
+}
+
+impl Named {
+    /// Checks `text`: the name of a limit, or how names begin followed by `*`.
+    pub(super) fn try_new(text: &str) -> Result<Self, String> {
+        let (stem, names) = match text.strip_suffix('*') {
+            Some(stem) => (stem, Names::Many { names_max: NAMES_MAX }),
+            None => (text, Names::One),
+        };
+        let is_any = stem.is_empty() && names != Names::One;
+        match LimitName::try_new(stem) {
+            Err(error) if !is_any && stem.contains('*') => Err(format!("{error}, and one * at the end")),
+            Err(error) if !is_any => Err(error.to_string()),
+            Ok(_) | Err(_) => Ok(Named { text: text.to_owned(), names }),
+        }
+    }
+
+    /// The same with at most `names_max` names at once. Means nothing to a single name.
+    pub(super) fn with_names_max(self, names_max: usize) -> Self {
+        match self.names {
+            Names::One => self,
+            Names::Many { .. } => Named { names: Names::Many { names_max }, ..self },
+        }
+    }
+
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// How many names it stands for.
+    pub fn names(&self) -> Names {
+        self.names
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_at_the_end_or_nowhere() {
+        let names = |text| Named::try_new(text).map(|named| named.names());
+        let many = Names::Many { names_max: NAMES_MAX };
+        assert_eq!(names("api/x"), Ok(Names::One));
+        assert_eq!((names("api/*"), names("api*"), names("*")), (Ok(many), Ok(many), Ok(many)));
+        for wrong in ["", "api/*/x", "*x", "**", "a b*"] {
+            assert!(names(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
