@@ -9,7 +9,8 @@ use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
-use lessor_protocol::{Ask, Grant, Moment, Terms};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Ask, Grant, Moment, Rate, Rule, Terms};
 use std::time::Duration;
 
 /// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
@@ -43,6 +44,8 @@ impl Pool {
         if term.is_zero() {
             asker.want = 0;
         }
+        let rate = self.lend_rate(id, ask, term);
+        asker.want = asker.want.min(callable(&rate, term).saturating_sub(kept));
         let Sized { permits, state } = sizing::grant(asker, &others, supply);
         let term = self.term(self.worth(id, ask, kept + permits, state));
         self.charge(id, permits, term);
@@ -50,16 +53,22 @@ impl Pool {
             State::Trickle => permits < ask.want,
             State::Rich | State::Drain { .. } => permits == 0 && ask.want > 0,
         };
-        let (ask_after, retry_after) =
-            if scarce { self.next_chance(id, pace) } else { (Duration::ZERO, None) };
-        let horizon = self.horizon(id, state).min(term);
-        Grant { kept, permits, term, horizon, ceiling: self.ceiling(), ask_after, retry_after }
+        let (ask_after, retry_after) = match rate {
+            Rate::Nothing if ask.want > 0 => self.next_turn(id, term),
+            Rate::Free | Rate::Lent { .. } | Rate::Nothing if scarce => self.next_chance(id, pace),
+            Rate::Free | Rate::Lent { .. } | Rate::Nothing => (Duration::ZERO, None),
+        };
+        let horizon = self.turn(id, &rate).unwrap_or_else(|| self.horizon(id, state)).min(term);
+        Grant { kept, permits, term, horizon, ceiling: self.ceiling(), ask_after, retry_after, rate }
     }
 
     /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may
     /// last as long as it takes: each renewal is an exchange, and a surplus of that size hurts nobody.
     fn worth(&self, id: LesseeId, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.lessees[&id].term;
+        if self.flow.is_some() {
+            return term;
+        }
         let plenty = state == State::Rich && self.ledgers.available().saturating_mul(2) >= self.ceiling();
         if !plenty || ask.waiting > 0 {
             return term;
@@ -112,7 +121,7 @@ impl Pool {
             // that holds nothing: the node goes by that end with what it is lent next.
             let end = self.plan.terms.grantor_end(self.now, term);
             lessee.end = if mutant::is(Mutant::EndMovesBack) { end } else { lessee.end.max(end) };
-            if lessee.outstanding > 0 {
+            if lessee.is_live() {
                 self.ends.insert((lessee.end, id));
             }
         }
@@ -155,7 +164,7 @@ impl Pool {
     /// What can be shared out now, and the pace at which if the pool eases off.
     fn supply(&mut self) -> (Supply, Option<Pace>) {
         let (left, term) = (self.ledgers.available(), self.term);
-        let low = u128::from(left) * 100 < u128::from(self.ceiling()) * u128::from(LOW_WATER_PERCENT);
+        let low = u128::from(left) * 100 < u128::from(self.stock()) * u128::from(LOW_WATER_PERCENT);
         let pace = if self.plan.ease_off && low { self.ledgers.pace() } else { None };
         let sustained = self.ledgers.sustained(term);
         let supply = match pace {
@@ -174,6 +183,12 @@ impl Pool {
         (supply, pace)
     }
 
+    /// The most permits that can ever be there; 0 where a steady flow, of which none are kept, is all there is.
+    fn stock(&self) -> u64 {
+        let kept = self.plan.rules.iter().filter(|rule| !matches!(rule, Rule::LeakyBucket(_)));
+        kept.map(Rule::ceiling).min().unwrap_or(0)
+    }
+
     /// When to ask again, and when there will be a permit, for somebody who got less than wanted.
     fn next_chance(&self, id: LesseeId, pace: Option<Pace>) -> (Duration, Option<Duration>) {
         let term = self.lessees[&id].term;
@@ -188,6 +203,18 @@ impl Pool {
     fn ready_at(&self, permits: u64) -> Option<Moment> {
         let ends = || self.ends.iter().map(|&(end, id)| (end, self.lessees[&id].outstanding));
         self.ledgers.ready_at(self.now, permits, ends)
+    }
+}
+
+/// Calls that `rate` lets through in a lease of `term`, twice as many as may be, so that no renewal comes for want of them.
+fn callable(rate: &Rate, term: Duration) -> u64 {
+    match rate {
+        Rate::Free => u64::MAX,
+        Rate::Nothing => 0,
+        Rate::Lent { lease, .. } => {
+            let minted = nanos(2 * term) / nanos(lease.interval).max(1);
+            minted.saturating_add(1).saturating_add(lease.cap)
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a pool remembers of one session: what is out, until when, and what it has said. Only its pool writes it.
 
+use super::rates::Turn;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Moment};
 use std::collections::VecDeque;
@@ -39,6 +40,10 @@ pub(super) struct Lessee {
     /// What it said of its demand, for the shares of others.
     pub demand_milli: u64,
     pub waiting: u64,
+    /// How far away it is, as it says.
+    pub rtt: Duration,
+    /// Its part of a steady flow, if the limit has one.
+    pub turn: Turn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +86,14 @@ impl Lessee {
             burns: VecDeque::new(),
             demand_milli: 0,
             waiting: 0,
+            rtt: Duration::ZERO,
+            turn: Turn::default(),
         }
+    }
+
+    /// Whether anything of its lease may still be spent or minted.
+    pub(super) fn is_live(&self) -> bool {
+        self.outstanding > 0 || self.turn.lent.charged().cap > 0
     }
 
     /// The lease ended without a report: all of it is presumed spent. Returns how much that is.
@@ -168,6 +180,7 @@ const NOTHING: Answer = Answer::Grant(lessor_protocol::Grant {
     ceiling: 0,
     ask_after: Duration::ZERO,
     retry_after: None,
+    rate: lessor_protocol::Rate::Free,
 });
 
 #[cfg(test)]

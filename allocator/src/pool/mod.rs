@@ -9,6 +9,7 @@ mod ledgers;
 mod lend;
 mod lessee;
 mod plan;
+mod rates;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,7 @@ pub use lessee::LesseeId;
 pub use plan::{AskError, Holder, Plan, PoolView};
 
 use crate::pacing::Pacer;
-use crate::rules;
+use crate::rules::{self, Flow};
 use ledgers::Ledgers;
 use lessee::Lessee;
 use lessor_protocol::lease::whole_millis;
@@ -45,6 +46,8 @@ const REMEMBERED_MIN: Duration = Duration::from_secs(10);
 pub struct Pool {
     plan: Arc<Plan>,
     ledgers: Ledgers,
+    /// Of the rule that is a steady flow.
+    flow: Option<Flow>,
     /// How long a lease lasts where nothing clips it.
     term: Duration,
     /// Whom it lent to. Ordered, so that the same asks give the same answers.
@@ -64,6 +67,7 @@ impl Pool {
         Pool {
             term: rules::term(&plan.rules),
             ledgers: Ledgers::new(&plan.rules, plan.terms, now),
+            flow: plan.rules.iter().find_map(|rule| rules::flow(rule, plan.terms, now)),
             plan,
             lessees: BTreeMap::new(),
             ends: BTreeSet::new(),
@@ -84,6 +88,9 @@ impl Pool {
             return pool;
         }
         pool.opens = pool.ledgers.forget(quarantined);
+        if let Some(flow) = &mut pool.flow {
+            flow.forget(quarantined);
+        }
         pool
     }
 
@@ -138,7 +145,7 @@ impl Pool {
     pub fn view(&mut self, now: Moment) -> PoolView {
         self.advance(now);
         PoolView {
-            available: if self.now < self.opens { 0 } else { self.ledgers.available() },
+            available: if self.now < self.opens { 0 } else { self.available() },
             books: self.books,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
@@ -151,15 +158,25 @@ impl Pool {
         self.advance(now);
         self.forget_idle(self.memory());
         if mutant::is(Mutant::ForgottenWhileCharged) {
-            return self.now >= self.opens && self.books.outstanding == 0;
+            return self.now >= self.opens && self.ends.is_empty();
         }
         // A session that is remembered gets its last grant again for its last ask; from a new pool it would not.
-        self.now >= self.opens && self.lessees.is_empty() && self.ledgers.is_fresh()
+        self.now >= self.opens && self.lessees.is_empty() && self.is_fresh()
     }
 
     /// The most one call can ever take.
     pub fn ceiling(&self) -> u64 {
         self.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0)
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.ledgers.is_fresh() && self.flow.as_ref().is_none_or(Flow::is_fresh)
+    }
+
+    /// Permits that could be lent and spent now.
+    fn available(&self) -> u64 {
+        let flow = self.flow.as_ref().map_or(u64::MAX, Flow::level);
+        self.ledgers.available().min(flow)
     }
 
     /// Lets time pass: leases end in order, and at the end of each the rules stand exactly there.
@@ -175,8 +192,12 @@ impl Pool {
             self.ledgers.burn(burned, end, spent_at);
             self.books.outstanding -= burned;
             self.books.burned += burned;
+            self.end_rate(id, end);
         }
         self.ledgers.advance(self.now);
+        if let Some(flow) = &mut self.flow {
+            flow.advance(self.now);
+        }
     }
 
     /// The answer that `seq` was given before, with what is left of its term.
@@ -228,10 +249,13 @@ impl Pool {
             });
         };
         lessee.settle(&settlement);
-        if lessee.outstanding == 0 {
-            self.ends.remove(&(lessee.end, id));
+        let end = lessee.end;
+        let answered = lessee.answered;
+        self.settle_rate(id, ask.rate);
+        if !self.lessees[&id].is_live() {
+            self.ends.remove(&(end, id));
         }
-        let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { self.now };
+        let spent_at = if mutant::is(Mutant::ChargeFromGrant) { answered } else { self.now };
         self.ledgers.settle(settlement.spent, spent_at);
         self.ledgers.release(settlement.returned);
         for credit in &settlement.credits {
@@ -248,7 +272,7 @@ impl Pool {
     fn meet(&mut self, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(Terms::TERM_MAX);
         let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
-        (lessee.weight, lessee.term) = (holder.weight, whole_millis(term));
+        (lessee.weight, lessee.term, lessee.rtt) = (holder.weight, whole_millis(term), holder.rtt);
     }
 
     fn record(&mut self, holder: Holder, seq: u64, ask: &Ask, grant: Grant) {
@@ -275,7 +299,7 @@ impl Pool {
     fn forget_idle(&mut self, memory: Duration) {
         let now = self.now;
         self.lessees
-            .retain(|_, lessee| lessee.outstanding > 0 || lessee.end.max(lessee.answered) + memory > now);
+            .retain(|_, lessee| lessee.is_live() || lessee.end.max(lessee.answered) + memory > now);
     }
 
     /// The books balance and every rule is within its limit, or there is a bug here.
@@ -286,9 +310,10 @@ impl Pool {
             self.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>()
         );
         self.ledgers.audit(self.books.outstanding);
+        debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
         debug_assert_eq!(
             self.ends.len(),
-            self.lessees.values().filter(|lessee| lessee.outstanding > 0).count()
+            self.lessees.values().filter(|lessee| lessee.is_live()).count()
         );
     }
 }

@@ -8,7 +8,7 @@ use super::lessee::Lessee;
 use super::{LesseeId, Pool};
 use crate::rules::{Flow, Part, SHARES};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Ask, Moment, Rate, RateClaim, RateLease};
+use lessor_protocol::{Ask, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::time::Duration;
 
 /// A round of turns takes so many terms: more of them mean longer waits, fewer more time lost in handing over.
@@ -67,6 +67,8 @@ pub(super) struct Turn {
     waits_since: Option<Moment>,
     /// Until then it is expected to ask again; who does not loses its place.
     expected: Moment,
+    /// For how long it may go by what it was lent last, if others wait for it.
+    lasts: Option<Duration>,
     /// When it is expected to hand over.
     hands_over: Moment,
 }
@@ -116,7 +118,7 @@ impl Pool {
     }
 
     /// What `id` may mint from now on, until a lease of `term` ends.
-    pub(super) fn lend_rate(&mut self, id: LesseeId, seq: u64, ask: &Ask, term: Duration) -> Rate {
+    pub(super) fn lend_rate(&mut self, id: LesseeId, ask: &Ask, term: Duration) -> Rate {
         let Some(flow) = &self.flow else { return Rate::Free };
         let own = self.lessees[&id].turn.lent;
         let wants = ask.want > 0 || ask.waiting > 0 || own.held.is_some();
@@ -133,23 +135,33 @@ impl Pool {
             return told.unwrap_or(Rate::Nothing);
         }
         let Some(due) = self.due(id, ask, term) else { return Rate::Nothing };
-        self.tell(id, seq, due, term)
+        self.tell(id, due, term)
+    }
+
+    /// How long `rate`, which was just told to `id`, is for it, if others wait.
+    pub(super) fn turn(&self, id: LesseeId, rate: &Rate) -> Option<Duration> {
+        let is_turn = matches!(rate, Rate::Lent { turn: true, .. });
+        self.lessees[&id].turn.lasts.filter(|_| is_turn)
     }
 
     /// Charges what is due to `id`, and says it.
-    fn tell(&mut self, id: LesseeId, seq: u64, due: Due, term: Duration) -> Rate {
+    fn tell(&mut self, id: LesseeId, due: Due, term: Duration) -> Rate {
+        // By the instant: whatever is forgotten meanwhile, no other lease of its session has the same.
+        let now = self.now.as_nanos() & PERMITS_MAX;
         let flow = self.flow.as_mut().expect("the caller looked");
         let turn = &mut self.lessees.get_mut(&id).expect("it was admitted").turn;
         let Some(interval) = flow.interval(due.part.share) else { return Rate::Nothing };
         let held = turn.lent.held;
-        let number = held.map_or(seq, |told| told.lease.number);
+        let number = held.map_or(now, |told| told.lease.number);
         let lease = RateLease { number, cap: due.part.cap, interval };
         let before = turn.lent.charged();
         turn.lent.offered = Some(Told { lease, part: due.part });
         let after = turn.lent.charged();
-        let credit = if held.is_none() { flow.credit(flow.take(due.part.cap), interval) } else { Duration::ZERO };
+        let taken = if held.is_none() { flow.take(due.part.cap) } else { 0 };
+        let credit = flow.credit(taken, interval);
         flow.recharge(before, after);
         turn.waits_since = None;
+        turn.lasts = due.turn;
         turn.hands_over = self.now + due.turn.unwrap_or(term);
         Rate::Lent { lease, credit, turn: due.turn.is_some() }
     }
@@ -191,7 +203,7 @@ impl Pool {
     /// Those beside `id` who have a part of the flow, or want one.
     fn others_in_flow(&self, id: LesseeId) -> impl Iterator<Item = &Lessee> {
         let active = self.active();
-        let is_in = |lessee: &Lessee| {
+        let is_in = move |lessee: &Lessee| {
             let wants = lessee.demand_milli > 0 || lessee.waiting > 0 || lessee.turn.waits_since.is_some();
             lessee.turn.lent.charged().cap > 0 || (wants && self.now.since(lessee.answered) <= active)
         };
@@ -216,7 +228,7 @@ impl Pool {
     }
 
     /// When somebody that waits for its turn may have one, and when it should ask again.
-    pub(super) fn next_turn(&mut self, id: LesseeId, term: Duration) -> (Duration, Duration) {
+    pub(super) fn next_turn(&mut self, id: LesseeId, term: Duration) -> (Duration, Option<Duration>) {
         let me = &self.lessees[&id];
         let holders = self.lessees.values().filter(|other| other.turn.lent.charged().cap > 0);
         let soonest = holders.clone().map(|other| other.turn.hands_over + other.rtt).min().unwrap_or(self.now);
@@ -232,7 +244,7 @@ impl Pool {
         let rtt = me.rtt;
         let turn = &mut self.lessees.get_mut(&id).expect("it asks").turn;
         turn.expected = self.now + ask_after * 3 / 2 + rtt * 2 + POLL_MIN;
-        (ask_after, wait.saturating_add(wait.saturating_mul(rounds)))
+        (ask_after, Some(wait.saturating_add(wait.saturating_mul(rounds))))
     }
 }
 

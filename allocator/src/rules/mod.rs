@@ -5,10 +5,12 @@
 //! it could have been spent.** That instant is the `at` of [`Ledger::settle`].
 
 mod fixed_window;
+mod leaky_bucket;
 mod sliding_window;
 mod token_bucket;
 
 pub use fixed_window::FixedLedger;
+pub use leaky_bucket::{Flow, FlowLedger, Part, SHARES};
 pub use sliding_window::SlidingLedger;
 pub use token_bucket::BucketLedger;
 
@@ -106,9 +108,17 @@ pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> 
         Rule::SlidingWindow(rule) => Box::new(SlidingLedger::new(rule, terms, now)),
         Rule::FixedWindow(rule) => Box::new(FixedLedger::new(rule, now)),
         Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
-        Rule::LeakyBucket(rule) => Box::new(BucketLedger::steady(rule, terms, now)),
+        Rule::LeakyBucket(_) => Box::new(FlowLedger::default()),
         // Until nodes say what they have in flight, everything that was spent is, for as long as a call may take.
         Rule::Concurrency(rule) => Box::new(SlidingLedger::over(rule.limit(), rule.longest(), terms, now)),
+    }
+}
+
+/// The books of `rule` if it is a steady flow, new at `now`.
+pub fn flow(rule: &Rule, terms: Terms, now: Moment) -> Option<Flow> {
+    match rule {
+        Rule::LeakyBucket(rule) => Some(Flow::new(rule, terms, now)),
+        _ => None,
     }
 }
 
@@ -116,13 +126,23 @@ pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> 
 /// exchanges; fewer mean that a crash burns, and an idle surplus blocks, a larger share of the limit.
 const TERM_PARTS: u32 = 30;
 
+/// A part of a steady flow is lent for so many intervals at least, and for so long: most of a turn should be spent
+/// letting calls through, not handing over. A crash loses the rest of it, and a newcomer waits for most of it.
+const FLOW_INTERVALS: u32 = 4;
+
+/// See [`FLOW_INTERVALS`].
+const FLOW_MIN: Duration = Duration::from_millis(500);
+
 /// How long a lease from a pool with `rules` should last: what suits the shortest of them.
 pub fn term(rules: &[Rule]) -> Duration {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
         Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
-        Rule::LeakyBucket(rule) => full_after(rule.burst(), rule.refill(), rule.per()),
+        Rule::LeakyBucket(rule) => {
+            let interval = rule.interval().unwrap_or(Duration::MAX).max(FLOW_MIN / FLOW_INTERVALS);
+            interval.saturating_mul(FLOW_INTERVALS).saturating_mul(TERM_PARTS)
+        }
         Rule::Concurrency(rule) => rule.longest(),
     });
     let term = spans.min().unwrap_or(Duration::MAX) / TERM_PARTS;

@@ -18,6 +18,7 @@ fn grant(kept: u64, permits: u64) -> Grant {
         ceiling: 1_000,
         ask_after: Duration::ZERO,
         retry_after: None,
+        rate: lessor_protocol::Rate::Free,
     }
 }
 
@@ -28,7 +29,7 @@ fn exact() -> Terms {
 /// A refill that holds `permits` since 0 ms.
 fn holding(permits: u64) -> (Slot, Refill) {
     let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
-    let seen = Seen { refused: 0, waiting: permits };
+    let seen = Seen { refused: 0, waiting: permits, largest: 0 };
     assert_eq!(refill.write(&slot, seen, millis(0), RTT).want, permits);
     let belief = refill.believe(&slot, &grant(0, permits), exact(), millis(0), millis(1), 0);
     assert_eq!(belief, Belief::Installed);
@@ -47,7 +48,7 @@ fn an_eager_limit_asks_at_once_and_a_quiet_key_when_it_is_called() {
     assert_eq!(eager.write(&slot, Seen::default(), millis(5), RTT).want, FIRST_WANT);
     let quiet = Refill::new(millis(5), false);
     assert_eq!(quiet.due(&slot, Seen::default(), millis(5), RTT), Moment::NEVER);
-    let refused = Seen { refused: 1, waiting: 0 };
+    let refused = Seen { refused: 1, waiting: 0, largest: 0 };
     assert_eq!(quiet.due(&slot, refused, millis(5), RTT), millis(5));
 }
 
@@ -55,7 +56,7 @@ fn an_eager_limit_asks_at_once_and_a_quiet_key_when_it_is_called() {
 fn totals_say_what_was_spent_and_what_is_held() {
     let (slot, mut refill) = holding(100);
     spend(&slot, 30, millis(10));
-    let ask = refill.write(&slot, Seen { refused: 5, waiting: 20 }, millis(100), RTT);
+    let ask = refill.write(&slot, Seen { refused: 5, waiting: 20, largest: 0 }, millis(100), RTT);
     // 35 tries in 100 ms, and a queue of 20: 58 is what it wants to have, the rest goes back.
     assert_eq!((ask.spent_total, ask.held, ask.want), (30, 58, 0));
     assert!(ask.demand_milli > 0);
@@ -71,18 +72,18 @@ fn totals_say_what_was_spent_and_what_is_held() {
 fn what_is_not_kept_is_dropped() {
     let (slot, mut refill) = holding(100);
     spend(&slot, 1, millis(500));
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 150 }, millis(900), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 150, largest: 0 }, millis(900), RTT);
     assert_eq!(ask.held, 99);
     refill.believe(&slot, &grant(0, 20), exact(), millis(900), millis(1_500), 0);
     assert_eq!(slot.balance().free, 20);
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 20 }, millis(1_500), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 20, largest: 0 }, millis(1_500), RTT);
     assert_eq!((ask.spent_total, ask.held), (1, 20));
 }
 
 #[test]
 fn an_answer_that_cannot_be_is_not_installed() {
     let (slot, mut refill) = holding(10);
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 12 }, millis(10), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 12, largest: 0 }, millis(10), RTT);
     assert_eq!((ask.held, ask.want), (10, 2));
     let endless = Grant { term: 3 * TERM, ..grant(10, 2) };
     let silence = Grant { ask_after: 3 * TERM, ..grant(10, 2) };
@@ -120,7 +121,7 @@ fn it_asks_again_a_few_round_trips_before_it_runs_dry() {
 #[test]
 fn it_does_not_ask_sooner_than_it_was_told() {
     let (slot, mut refill) = holding(10);
-    let waiting = Seen { refused: 0, waiting: 50 };
+    let waiting = Seen { refused: 0, waiting: 50, largest: 0 };
     refill.write(&slot, waiting, millis(10), RTT);
     let told = Grant { ask_after: Duration::from_millis(100), ..grant(10, 5) };
     refill.believe(&slot, &told, exact(), millis(10), millis(20), 7);
@@ -150,7 +151,7 @@ fn a_term_without_a_call_gives_everything_back() {
 #[test]
 fn an_ended_lease_is_given_back_and_never_spent() {
     let (slot, mut refill) = holding(100);
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 50 }, millis(1_000), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 50, largest: 0 }, millis(1_000), RTT);
     assert_eq!((ask.spent_total, ask.held, ask.want), (0, 0, 50));
 }
 
@@ -160,13 +161,13 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     spend(&slot, 40, millis(10));
     refill.forget(&slot);
     // What it is lent next may end before what it was lent before: the slot must not go by the old deadline.
-    let waiting = Seen { refused: 0, waiting: 7 };
+    let waiting = Seen { refused: 0, waiting: 7, largest: 0 };
     assert_eq!(refill.due(&slot, waiting, millis(20), RTT), millis(1_000));
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 7 }, millis(20), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 7, largest: 0 }, millis(20), RTT);
     assert_eq!((ask.spent_total, ask.held), (0, 0));
     refill.believe(&slot, &grant(0, 7), exact(), millis(20), millis(25), 0);
     spend(&slot, 3, millis(30));
-    assert_eq!(refill.write(&slot, Seen { refused: 0, waiting: 4 }, millis(40), RTT).spent_total, 3);
+    assert_eq!(refill.write(&slot, Seen { refused: 0, waiting: 4, largest: 0 }, millis(40), RTT).spent_total, 3);
     assert_eq!(refill.close(&slot), 3);
 }
 
@@ -174,7 +175,7 @@ fn an_allocator_that_forgot_is_told_from_zero() {
 fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
     // Five are in hand, the first in line wants nine, and nobody else gives anything back.
     let (slot, mut refill) = holding(5);
-    let waiting = Seen { refused: 0, waiting: 9 };
+    let waiting = Seen { refused: 0, waiting: 9, largest: 0 };
     let mut now = millis(500);
     let mut backed_off = 0;
     for _ in 0..20 {
@@ -197,7 +198,7 @@ fn one_permit_is_kept_for_the_next_call() {
     let short = |kept, permits| Grant { horizon: Duration::from_millis(20), ..grant(kept, permits) };
     refill.write(&slot, Seen::default(), millis(1), RTT);
     refill.believe(&slot, &short(0, 0), exact(), millis(1), millis(2), 0);
-    let refused = Seen { refused: 1, waiting: 0 };
+    let refused = Seen { refused: 1, waiting: 0, largest: 0 };
     assert_eq!(refill.due(&slot, refused, millis(10_000), RTT), millis(10_000));
     assert_eq!(refill.write(&slot, refused, millis(10_000), RTT).want, 1);
     refill.believe(&slot, &short(0, 1), exact(), millis(10_000), millis(10_001), 0);

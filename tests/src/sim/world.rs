@@ -281,6 +281,7 @@ impl World {
             self.real = at;
             if generation == self.nodes[node].arrivals {
                 self.arrive(node)?;
+                self.await_due(node);
                 self.nobody_is_passed_over(node)?;
             }
             return Ok(true);
@@ -297,6 +298,7 @@ impl World {
             Event::Ask(message) => self.reach(message)?,
             Event::Answer(reply) => self.hear(reply)?,
             Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange),
+            Event::Due { node, life } => self.due(node, life)?,
             Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
             Event::Scheme(index) => self.scheme(index),
             Event::Traffic { generation } => self.change_traffic(generation),
@@ -308,7 +310,10 @@ impl World {
             Event::Next(phase) => self.next(phase)?,
             Event::End => return self.end().map(|()| false),
         }
-        touched.map_or(Ok(()), |node| self.nobody_is_passed_over(node))?;
+        if let Some(node) = touched {
+            self.await_due(node);
+            self.nobody_is_passed_over(node)?;
+        }
         Ok(true)
     }
 
@@ -328,7 +333,10 @@ impl World {
     /// When a host that is paused will see to `event`.
     fn held_up(&self, event: &Event) -> Option<u64> {
         let until = match event {
-            Event::Wake { node, .. } | Event::TimeOut { node, .. } | Event::GiveUp { node, .. } => {
+            Event::Wake { node, .. }
+            | Event::TimeOut { node, .. }
+            | Event::Due { node, .. }
+            | Event::GiveUp { node, .. } => {
                 self.nodes[*node].paused_until
             }
             Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),

@@ -42,6 +42,7 @@ const FOUR: Grant = Grant {
     ceiling: 10,
     ask_after: Duration::ZERO,
     retry_after: None,
+    rate: lessor_protocol::Rate::Free,
 };
 
 const ASKED: Asked = Asked {
