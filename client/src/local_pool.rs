@@ -277,7 +277,8 @@ impl LocalPool {
 
     /// Whether a wait of `patience` cannot end well, as far as this process knows.
     pub(crate) fn in_vain(&self, permits: u64, patience: Duration) -> bool {
-        self.for_good(permits).is_some() || self.not_now(permits).retry_after().is_some_and(|wait| wait > patience)
+        self.for_good(permits).is_some()
+            || self.not_now(permits).retry_after().is_some_and(|wait| wait > patience)
     }
 
     /// The refusal of the moment.

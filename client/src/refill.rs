@@ -10,11 +10,11 @@ mod rate;
 use crate::demand::Demand;
 use crate::pace::Pace;
 use crate::slot::Slot;
-use rate::RateHeld;
-use std::sync::Arc;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
+use rate::RateHeld;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Round trips that what is in hand must outlast before more is asked for. Two would be enough on a quiet
@@ -291,7 +291,7 @@ impl Refill {
         if grant.permits > ask.want || grant.kept > ask.held || longest > Terms::TERM_MAX {
             return Belief::Rubbish;
         }
-        if !RateHeld::is_sane(&grant.rate, grant.ceiling) {
+        if !RateHeld::is_sane(&grant.rate) {
             return Belief::Rubbish;
         }
         self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);

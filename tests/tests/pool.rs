@@ -123,7 +123,14 @@ impl Play {
                 let at = &mut self.sessions[who];
                 at.hand = if self.now < at.until { at.hand.min(keep) } else { 0 };
                 at.seq += 1;
-                let ask = Ask { spent_total: at.spent, held: at.hand, want, waiting, demand_milli, ..Ask::default() };
+                let ask = Ask {
+                    spent_total: at.spent,
+                    held: at.hand,
+                    want,
+                    waiting,
+                    demand_milli,
+                    ..Ask::default()
+                };
                 let (id, seq) = (at.id, at.seq);
                 let grant = self.renew(id, seq, ask).expect("the truth is believed");
                 assert_eq!(grant.kept, ask.held, "what is live is kept");

@@ -30,7 +30,15 @@ fn caller(seq: u64) -> Caller {
 
 fn ask(limit: &str, key: Option<&str>, spent_total: u64, held: u64, want: u64) -> Entry {
     let key = key.map(str::to_owned);
-    Entry::Ask(AskBody { limit: limit.to_owned(), key, spent_total, held, want, demand: 0, waiting: want })
+    Entry::Ask(AskBody {
+        limit: limit.to_owned(),
+        key,
+        spent_total,
+        held,
+        want,
+        waiting: want,
+        ..AskBody::default()
+    })
 }
 
 /// What every pool looks like.

@@ -10,6 +10,7 @@ use super::{
 use lessor_protocol::{Key, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 use toml::Spanned;
 
 pub(super) fn config(text: &str, raw: &RawConfig) -> Result<Config, ConfigError> {
@@ -212,6 +213,9 @@ impl Check<'_> {
                 "is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket";
             return Err(self.wrong(&raw[second], format!("{named}[{second}] {problem}")));
         }
+        if let Some((index, problem)) = too_short_for_flow(&rules) {
+            return Err(self.wrong(&raw[index], format!("{named}[{index}].per {problem}")));
+        }
         let caps = rules.iter().zip(raw).filter(|(rule, _)| matches!(rule, Rule::Concurrency(_)));
         match caps.map(|(_, raw)| raw).nth(1) {
             Some(second) => {
@@ -221,6 +225,27 @@ impl Check<'_> {
             None => Ok(rules),
         }
     }
+}
+
+/// A fixed window beside a leaky bucket ends every lease at its boundary, and what buckets have saved up is lost with it:
+/// where that is often, little would flow.
+fn too_short_for_flow(rules: &[Rule]) -> Option<(usize, String)> {
+    /// Windows last for so many intervals at least, and for so long.
+    const INTERVALS: u32 = 10;
+    const LEAST: Duration = Duration::from_secs(10);
+    let interval = rules.iter().find_map(|rule| match rule {
+        Rule::LeakyBucket(rule) => rule.interval(),
+        _ => None,
+    })?;
+    let least = interval.saturating_mul(INTERVALS).max(LEAST);
+    rules.iter().enumerate().find_map(|(index, rule)| match rule {
+        Rule::FixedWindow(rule) if rule.per() < least => {
+            let problem =
+                format!("is {:?}, too short beside a leaky_bucket: use at least {least:?}", rule.per());
+            Some((index, problem))
+        }
+        _ => None,
+    })
 }
 
 fn is_window(rule: &Rule) -> bool {

@@ -246,6 +246,10 @@ fn rules_that_promise_nothing_sensible_are_refused() {
         "kind = \"leaky_bucket\", refill = 1, per = \"1s\" }, { kind = \"leaky_bucket\", refill = 9, per = \"1m\"",
         "limit \"a\": rules[1] is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket",
     );
+    rule_refused(
+        "kind = \"leaky_bucket\", refill = 1, per = \"2s\" }, { kind = \"fixed_window\", limit = 9, per = \"15s\"",
+        "limit \"a\": rules[1].per is 15s, too short beside a leaky_bucket: use at least 20s",
+    );
 }
 
 /// The design knows more than this version. Whoever reads it is told the difference.

@@ -7,9 +7,9 @@ use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::Pace;
 use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
 use lessor_protocol::lease::whole_millis;
+use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
-use lessor_protocol::moment::nanos;
 use lessor_protocol::{Ask, Grant, Moment, Rate, Rule, Terms};
 use std::time::Duration;
 

@@ -298,8 +298,7 @@ impl Pool {
     /// a stranger's: it starts at zero or is refused, and what it is lent is charged.
     fn forget_idle(&mut self, memory: Duration) {
         let now = self.now;
-        self.lessees
-            .retain(|_, lessee| lessee.is_live() || lessee.end.max(lessee.answered) + memory > now);
+        self.lessees.retain(|_, lessee| lessee.is_live() || lessee.end.max(lessee.answered) + memory > now);
     }
 
     /// The books balance and every rule is within its limit, or there is a bug here.
@@ -311,9 +310,6 @@ impl Pool {
         );
         self.ledgers.audit(self.books.outstanding);
         debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
-        debug_assert_eq!(
-            self.ends.len(),
-            self.lessees.values().filter(|lessee| lessee.is_live()).count()
-        );
+        debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
     }
 }

@@ -98,7 +98,8 @@ impl Pool {
             (RateClaim::LetGo { number, credit }, None) => {
                 // Told in its own time: at the slowest rate that it may have gone by, or it would be worth more.
                 let named = [lent.held, lent.offered].into_iter().flatten();
-                let slowest = named.filter(|told| told.lease.number == number).map(|told| told.lease.interval);
+                let slowest =
+                    named.filter(|told| told.lease.number == number).map(|told| told.lease.interval);
                 match slowest.max() {
                     Some(interval) => flow.give_back(before, credit, interval),
                     None => flow.lose(before),
@@ -131,7 +132,8 @@ impl Pool {
         }
         if term.is_zero() {
             // No lease fits before the window ends: what is held goes on until then.
-            let told = own.held.map(|told| Rate::Lent { lease: told.lease, credit: Duration::ZERO, turn: false });
+            let told =
+                own.held.map(|told| Rate::Lent { lease: told.lease, credit: Duration::ZERO, turn: false });
             return told.unwrap_or(Rate::Nothing);
         }
         let Some(due) = self.due(id, ask, term) else { return Rate::Nothing };
@@ -186,14 +188,17 @@ impl Pool {
         let seats = flow.burst() / need;
         let share = (SHARES / seats).min(free.share);
         if own.cap == 0 {
-            let ahead = others.iter().filter(|other| self.is_ahead(other, me)).map(|other| other.turn.largest);
+            let ahead =
+                others.iter().filter(|other| self.is_ahead(other, me)).map(|other| other.turn.largest);
             let wanted = ahead.fold(need, u64::saturating_add);
             if wanted > free.cap || share.saturating_mul(WORTH_PART) < SHARES / seats {
                 return None;
             }
         }
         let all = u32::try_from(others.len() + 1).unwrap_or(u32::MAX);
-        let heavier = |span: Duration| span * u32::try_from(weight).unwrap_or(1) / u32::try_from(weights).unwrap_or(all);
+        let heavier = |span: Duration| {
+            span * u32::try_from(weight).unwrap_or(1) / u32::try_from(weights).unwrap_or(all)
+        };
         let least = flow.interval(share).unwrap_or_default().max(me.rtt).saturating_mul(TURN_MIN);
         let longest = term * 3 / 4;
         let turn = heavier(TERMS_PER_ROUND * term).clamp(least.min(longest), longest);
@@ -212,7 +217,8 @@ impl Pool {
 
     /// Whether `other` waits for its turn before `me`, and is still there.
     fn is_ahead(&self, other: &Lessee, me: &Lessee) -> bool {
-        let earlier = other.turn.waits_since.is_some_and(|since| me.turn.waits_since.is_none_or(|own| since < own));
+        let earlier =
+            other.turn.waits_since.is_some_and(|since| me.turn.waits_since.is_none_or(|own| since < own));
         earlier && self.now <= other.turn.expected
     }
 
@@ -231,7 +237,8 @@ impl Pool {
     pub(super) fn next_turn(&mut self, id: LesseeId, term: Duration) -> (Duration, Option<Duration>) {
         let me = &self.lessees[&id];
         let holders = self.lessees.values().filter(|other| other.turn.lent.charged().cap > 0);
-        let soonest = holders.clone().map(|other| other.turn.hands_over + other.rtt).min().unwrap_or(self.now);
+        let soonest =
+            holders.clone().map(|other| other.turn.hands_over + other.rtt).min().unwrap_or(self.now);
         let seats = holders.count().max(1);
         let ahead = self.others_in_flow(id).filter(|other| self.is_ahead(other, me)).count();
         let rounds = u32::try_from(ahead / seats).unwrap_or(u32::MAX);
@@ -254,7 +261,9 @@ fn is_something(due: &Due) -> bool {
 
 /// What `mine` of `claims`, each a demand and a weight, gets of [`SHARES`].
 fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64)) -> u64 {
-    claims.sort_unstable_by(|a, b| (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1))));
+    claims.sort_unstable_by(|a, b| {
+        (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))
+    });
     let mut weights: u128 = claims.iter().map(|claim| u128::from(claim.1)).sum();
     let mut left = u128::from(SHARES);
     let all = weights.max(1);
@@ -263,7 +272,11 @@ fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64)) -> u64 {
         if demand * weights > left * weight {
             // This one and all after it share what is left by weight.
             let level = (left * u128::from(mine.1) / weights.max(1)) as u64;
-            return if u128::from(mine.0) * weights > left * u128::from(mine.1) { level } else { mine.0.max(1) };
+            return if u128::from(mine.0) * weights > left * u128::from(mine.1) {
+                level
+            } else {
+                mine.0.max(1)
+            };
         }
         left -= demand;
         weights -= weight;

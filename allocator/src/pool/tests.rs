@@ -35,7 +35,7 @@ const A: Holder = Holder { id: LesseeId(1), weight: 1, rtt: Duration::ZERO };
 const B: Holder = Holder { id: LesseeId(2), weight: 1, rtt: Duration::ZERO };
 
 fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
-    Ask { spent_total, held, want: waiting, waiting, demand_milli: 0 }
+    Ask { spent_total, held, want: waiting, waiting, ..Ask::default() }
 }
 
 fn grant(answer: Result<Answer, AskError>) -> Grant {

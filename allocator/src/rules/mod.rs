@@ -139,13 +139,18 @@ pub fn term(rules: &[Rule]) -> Duration {
         Rule::SlidingWindow(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
         Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
-        Rule::LeakyBucket(rule) => {
-            let interval = rule.interval().unwrap_or(Duration::MAX).max(FLOW_MIN / FLOW_INTERVALS);
-            interval.saturating_mul(FLOW_INTERVALS).saturating_mul(TERM_PARTS)
-        }
+        // It has the last word, see below.
+        Rule::LeakyBucket(_) => Duration::MAX,
         Rule::Concurrency(rule) => rule.longest(),
     });
-    let term = spans.min().unwrap_or(Duration::MAX) / TERM_PARTS;
+    let flow = rules.iter().find_map(|rule| match rule {
+        Rule::LeakyBucket(rule) => {
+            Some(rule.interval().unwrap_or(Duration::MAX).saturating_mul(FLOW_INTERVALS).max(FLOW_MIN))
+        }
+        _ => None,
+    });
+    // What a bucket holds is lost when its lease ends unheard: one beside a short window must not end as soon as that.
+    let term = flow.unwrap_or_else(|| spans.min().unwrap_or(Duration::MAX) / TERM_PARTS);
     whole_millis(term.clamp(Terms::TERM_MIN, Terms::TERM_MAX))
 }
 

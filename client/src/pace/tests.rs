@@ -1,5 +1,4 @@
 use super::*;
-use proptest::prelude::*;
 
 fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
@@ -62,33 +61,4 @@ fn what_was_undone_too_late_is_lost() {
     pace.take(1, at(1_200)).expect("the next one");
     pace.put_back(taken);
     assert!(pace.take(1, at(1_200)).is_err());
-}
-
-proptest! {
-    /// Whatever is tried and undone: between any two takes that count, no more than the cap and what is minted.
-    #[test]
-    fn no_interval_ever_sees_more_than_the_cap_and_what_is_minted(
-        cap in 1u64..5, interval in 1u64..200,
-        calls in prop::collection::vec((0u64..300, 1u64..4, prop::bool::weighted(0.2)), 1..200),
-    ) {
-        let pace = Pace::new();
-        pace.go(Gait { interval, depth: cap * interval }, 1_000);
-        let (mut now, mut spends, mut open) = (1_000, vec![], None);
-        for (gap, permits, is_undone) in calls {
-            now += gap;
-            let Ok(taken) = pace.take(permits, at(now)) else { continue };
-            // Undone only after the next one, if that is let through.
-            if let Some(before) = open.take() {
-                pace.put_back(before);
-            }
-            if is_undone { open = Some(taken) } else { spends.push((now, permits)) }
-        }
-        for (i, &(from, _)) in spends.iter().enumerate() {
-            let mut used = 0;
-            for &(to, permits) in &spends[i..] {
-                used += permits;
-                prop_assert!(used * interval <= cap * interval + (to - from), "{used} from {from} to {to}");
-            }
-        }
-    }
 }

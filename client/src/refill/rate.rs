@@ -77,12 +77,12 @@ impl RateHeld {
     }
 
     /// Whether `rate` can be an answer to what was claimed.
-    pub(super) fn is_sane(rate: &Rate, ceiling: u64) -> bool {
+    pub(super) fn is_sane(rate: &Rate) -> bool {
         match rate {
             Rate::Free | Rate::Nothing => true,
             Rate::Lent { lease, credit, .. } => {
                 let fills = lease.interval.checked_mul(u32::try_from(lease.cap).unwrap_or(u32::MAX));
-                (1..=ceiling).contains(&lease.cap)
+                (1..=PERMITS_MAX).contains(&lease.cap)
                     && !lease.interval.is_zero()
                     && fills.is_none_or(|fills| *credit <= fills)
             }

@@ -167,7 +167,10 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     assert_eq!((ask.spent_total, ask.held), (0, 0));
     refill.believe(&slot, &grant(0, 7), exact(), millis(20), millis(25), 0);
     spend(&slot, 3, millis(30));
-    assert_eq!(refill.write(&slot, Seen { refused: 0, waiting: 4, largest: 0 }, millis(40), RTT).spent_total, 3);
+    assert_eq!(
+        refill.write(&slot, Seen { refused: 0, waiting: 4, largest: 0 }, millis(40), RTT).spent_total,
+        3
+    );
     assert_eq!(refill.close(&slot), 3);
 }
 

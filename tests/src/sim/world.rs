@@ -336,9 +336,7 @@ impl World {
             Event::Wake { node, .. }
             | Event::TimeOut { node, .. }
             | Event::Due { node, .. }
-            | Event::GiveUp { node, .. } => {
-                self.nodes[*node].paused_until
-            }
+            | Event::GiveUp { node, .. } => self.nodes[*node].paused_until,
             Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
             Event::Ask(_) | Event::Sweep => self.centre.paused_until,
             Event::Scheme(_)

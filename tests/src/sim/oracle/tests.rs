@@ -48,7 +48,15 @@ const FOUR: Grant = Grant {
 const ASKED: Asked = Asked {
     session: 1,
     seq: 1,
-    ask: Ask { spent_total: 0, held: 0, want: 4, waiting: 0, demand_milli: 0 },
+    ask: Ask {
+        spent_total: 0,
+        held: 0,
+        want: 4,
+        waiting: 0,
+        demand_milli: 0,
+        largest: 0,
+        rate: lessor_protocol::RateClaim::None,
+    },
     is_honest: true,
     is_awaited: true,
 };

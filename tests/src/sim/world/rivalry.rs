@@ -45,9 +45,7 @@ impl World {
         match &mut self.rival {
             // A node knows when windows begin: its clock is as good as the allocator's.
             Some(rival) if rival.is_split() => rival.take(node, permits, now).then_some(u64::MAX),
-            Some(_) | None => {
-                self.nodes[node].spend(self.real, permits)
-            }
+            Some(_) | None => self.nodes[node].spend(self.real, permits),
         }
     }
 
