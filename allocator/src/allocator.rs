@@ -84,13 +84,18 @@ impl Allocator {
         let mut grants = Vec::with_capacity(asks.len());
         for entry in asks {
             grants.push(match entry {
-                Entry::Ask(ask) => match self.ask(now, caller, &mut pools, ask) {
-                    Ok(answer) => GrantBody::of(&ask.limit, ask.key.as_deref(), answer),
-                    Err(wrong) => {
-                        self.count_wrong(wrong.reason);
-                        unanswered(&ask.limit, ask.key.as_deref(), wrong)
-                    }
-                },
+                Entry::Ask(ask) => {
+                    let body = match self.ask(now, caller, &mut pools, ask) {
+                        Ok(answer) => GrantBody::of(&ask.limit, ask.key.as_deref(), answer),
+                        Err(wrong) => {
+                            self.count_wrong(wrong.reason);
+                            unanswered(&ask.limit, ask.key.as_deref(), wrong)
+                        }
+                    };
+                    // Also where nothing is lent: that is when it matters.
+                    let shadow = self.limit_for(&ask.limit).is_some_and(|limit| limit.config().shadow);
+                    GrantBody { shadow, ..body }
+                }
                 Entry::Unread(answer) => {
                     self.count_wrong(Reason::Invalid);
                     answer.clone()
@@ -190,8 +195,8 @@ impl Allocator {
         let Some(id) = self.sessions.enter(now, &caller.node, caller.session) else {
             return Err(no_room_for_session());
         };
-        let weight = limit.config().weights.of(&caller.node);
-        limit.renew(now, pool, Holder { id, weight, rtt: caller.rtt }, caller.seq, ask.ask())
+        let share = limit.config().share(&caller.node);
+        limit.renew(now, pool, Holder { id, share, rtt: caller.rtt }, caller.seq, ask.ask())
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {

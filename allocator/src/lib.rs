@@ -18,8 +18,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order. The core: [`rules`] (the books of one promise), [`sizing`] and [`pacing`] (how big a lease
-//! is), [`pool`] (the books of one limit and key), [`limits`] (a limit and its pools), [`sessions`] (who asks),
+//! In reading order. The core: [`rules`] (the books of one promise), [`sizing`], [`share`] and [`pacing`] (how
+//! big a lease is), [`pool`] (the books of one limit and key), [`limits`] (a limit and its pools), [`sessions`] (who asks),
 //! [`wrong`] (why an ask is refused), [`allocator`] (all of it). Around it: [`config`] (what an operator decides),
 //! `shared` (a lock and a clock), `http` (the routes), `metrics`, and [`server`] (a function of a listener).
 
@@ -33,6 +33,7 @@ pub mod pool;
 pub mod rules;
 pub mod server;
 pub mod sessions;
+pub mod share;
 mod shared;
 pub mod sizing;
 mod sweep;

@@ -71,6 +71,7 @@ impl Limit {
                 terms,
                 ease_off: config.ease_off,
                 lessees_max: config.lessees_max,
+                sharing: config.sharing.clone(),
             })
         };
         let overrides: BTreeMap<Key, Arc<Plan>> =
@@ -80,7 +81,7 @@ impl Limit {
         let memories = overrides.values().map(|plan| pool(plan, past, now).memory());
         let mut limit = Limit {
             opens: now + probe.view(now).quarantine,
-            ceiling: probe.ceiling(),
+            ceiling: probe.call_max(),
             memory: memories.max().unwrap_or_default().max(probe.memory()),
             overrides,
             past,

@@ -1,6 +1,7 @@
 //! How big a grant is: arithmetic on needs, shares and what is left. Pools call it once an ask.
 //! It keeps no state, so an answer never depends on who asked first.
 
+use crate::share::Share;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
 use std::time::Duration;
@@ -15,8 +16,8 @@ pub struct Claim {
     pub need: u64,
     /// What it must hold to get by until it has asked a few times, when permits are scarce.
     pub bare: u64,
-    /// Its weight from the limit's configuration, at least 1.
-    pub weight: u64,
+    /// What it counts for, from the limit's configuration.
+    pub share: Share,
     /// What it still has of that, as far as can be told.
     pub holds: u64,
 }
@@ -173,28 +174,32 @@ impl Level {
         let mut claims: Vec<Claim> = claims.collect();
         // The first to be full is the one with the least mean for its weight.
         claims.sort_unstable_by(|a, b| {
-            (a.mean.saturating_mul(b.weight.into())).cmp(&b.mean.saturating_mul(a.weight.into()))
+            (a.mean.saturating_mul(b.share.weight.into())).cmp(&b.mean.saturating_mul(a.share.weight.into()))
         });
-        let weights = claims.iter().map(|claim| u128::from(claim.weight)).sum();
+        let weights = claims.iter().map(|claim| u128::from(claim.share.weight)).sum();
         let mut level = Level { parts: u128::from(supply) * PERMIT, weights };
         for claim in &claims {
             if !level.covers(*claim) {
                 break;
             }
             level.parts -= claim.mean;
-            level.weights -= u128::from(claim.weight);
+            level.weights -= u128::from(claim.share.weight);
         }
         level
     }
 
     /// Whether `claim` is met in full.
     fn covers(self, claim: Claim) -> bool {
-        claim.mean.saturating_mul(self.weights) <= self.parts.saturating_mul(claim.weight.into())
+        claim.mean.saturating_mul(self.weights) <= self.parts.saturating_mul(claim.share.weight.into())
     }
 
     /// What `claim` gets, in parts of a permit.
     fn share(self, claim: Claim) -> u128 {
-        if self.covers(claim) { claim.mean } else { self.parts * u128::from(claim.weight) / self.weights }
+        if self.covers(claim) {
+            claim.mean
+        } else {
+            self.parts * u128::from(claim.share.weight) / self.weights
+        }
     }
 }
 

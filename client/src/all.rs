@@ -88,37 +88,50 @@ impl<const N: usize> All<'_, N> {
     fn take(&self, first: usize) -> Result<(), usize> {
         // One reading for all parts: they are checked within nanoseconds of each other.
         let now = CLOCK.now();
+        let mut is_held = [false; N];
         for (part, (limit, permits)) in self.parts.iter().enumerate() {
-            if limit.pool().hold(*permits, part == first, now).is_err() {
-                for (limit, permits) in &self.parts[..part] {
-                    limit.pool().put_back(*permits);
-                }
+            is_held[part] = limit.pool().hold(*permits, part == first, now).is_ok();
+            // A limit in shadow mode stops nobody.
+            if !is_held[part] && !limit.pool().is_shadow() {
+                let held = self.parts.iter().zip(is_held).filter(|(_, is_held)| *is_held);
+                held.for_each(|((limit, permits), _)| limit.pool().put_back(*permits));
                 return Err(part);
             }
         }
-        if let Err(early) = self.take_paces(now) {
-            for (part, (limit, permits)) in self.parts.iter().enumerate() {
+        if let Err(early) = self.take_paces(&mut is_held, now) {
+            for (part, ((limit, permits), is_held)) in self.parts.iter().zip(is_held).enumerate() {
                 match part == early {
                     // It may be its line that this call is first in: calling the first would be calling itself.
+                    _ if !is_held => {}
                     true => limit.pool().put_back_quietly(*permits),
                     false => limit.pool().put_back(*permits),
                 }
             }
             return Err(early);
         }
-        for (limit, permits) in &self.parts {
-            limit.pool().spend_held(*permits);
+        for ((limit, permits), is_held) in self.parts.iter().zip(is_held) {
+            match is_held {
+                true => limit.pool().spend_held(*permits),
+                false => limit.pool().let_pass(*permits),
+            }
         }
         Ok(())
     }
 
     /// Takes from the paces of those limits that have a steady flow, once the permits of all are set aside; or from
     /// none, and names the part that is too early.
-    fn take_paces(&self, now: Moment) -> Result<(), usize> {
+    fn take_paces(&self, is_held: &mut [bool; N], now: Moment) -> Result<(), usize> {
         let mut taken = [None; N];
         for (part, (limit, permits)) in self.parts.iter().enumerate() {
+            if !is_held[part] {
+                continue;
+            }
             match limit.pool().hold_pace(*permits, now) {
                 Ok(pace) => taken[part] = pace,
+                Err(_) if limit.pool().is_shadow() => {
+                    limit.pool().put_back(*permits);
+                    is_held[part] = false;
+                }
                 Err(_) => {
                     for (part, (limit, _)) in self.parts[..part].iter().enumerate() {
                         limit.pool().put_back_pace(taken[part]);

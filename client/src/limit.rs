@@ -53,10 +53,10 @@ impl Limit {
     /// # Cancel safety
     /// Dropping the future leaves the line; nothing is spent and nothing is lost.
     pub async fn acquire(&self, permits: u64) -> Result<(), Refusal> {
-        if self.pool.take(permits, false).is_ok() {
+        if self.pool.take_or_pass(permits, false).is_ok() {
             return Ok(());
         }
-        wait_in_line(&self.pool, permits, || self.pool.take(permits, true).ok()).await
+        wait_in_line(&self.pool, permits, || self.pool.take_or_pass(permits, true).ok()).await
     }
 
     /// Spends `permits` if they can be had within `patience`; a permit that comes just then is in time.
@@ -69,19 +69,25 @@ impl Limit {
     /// # Cancel safety
     /// As [`Limit::acquire`].
     pub async fn acquire_within(&self, permits: u64, patience: Duration) -> Result<(), Refusal> {
-        if self.pool.take(permits, false).is_ok() {
+        if self.pool.take_or_pass(permits, false).is_ok() {
             return Ok(());
         }
         if self.pool.in_vain(permits, patience) {
             return Err(self.pool.refuse(permits));
         }
-        let wait = wait_in_line(&self.pool, permits, || self.pool.take(permits, true).ok());
+        let wait = wait_in_line(&self.pool, permits, || self.pool.take_or_pass(permits, true).ok());
         within(patience, wait).await.unwrap_or_else(|| Err(self.pool.refuse(permits)))
     }
 
     /// Permits that could be spent at this moment without asking anybody.
     pub fn available(&self) -> u64 {
         self.pool.available()
+    }
+
+    /// Permits that calls got though there were none, because the limit is in shadow mode: nothing is refused there, and
+    /// this is what would have been. Until the allocator has answered once, nobody here knows that it is.
+    pub fn shadow_refused(&self) -> u64 {
+        self.pool.shadow_refused()
     }
 
     /// The name of the limit.

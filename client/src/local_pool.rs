@@ -74,6 +74,8 @@ struct Hot {
     chance: AtomicU64,
     rtt_us: AtomicU32,
     condition: AtomicU8,
+    /// Whether the limit is in shadow mode, as far as we were told.
+    shadow: AtomicBool,
     /// Whether the background task knows already that it is wanted.
     nudged: AtomicBool,
     /// Whether the limit has a steady flow: then a call takes from the pace too. Written by that task.
@@ -86,6 +88,8 @@ struct Hot {
 #[derive(Debug)]
 pub(crate) struct LocalPool {
     hot: Hot,
+    /// Permits let pass in shadow mode.
+    shadow_refused: AtomicU64,
     pub(crate) name: PoolName,
     /// Of limits with a steady flow. Others never look at it.
     pace: Arc<Pace>,
@@ -108,10 +112,12 @@ impl LocalPool {
                 chance: AtomicU64::new(0),
                 rtt_us: AtomicU32::new(RTT_UNTOLD_US),
                 condition: AtomicU8::new(Condition::Good as u8),
+                shadow: AtomicBool::new(false),
                 nudged: AtomicBool::new(false),
                 is_paced: AtomicBool::new(false),
                 low_water: AtomicU32::new(0),
             },
+            shadow_refused: AtomicU64::new(0),
             name,
             pace: refill.pace().clone(),
             largest: AtomicU64::new(0),
@@ -127,6 +133,10 @@ impl LocalPool {
         let now = CLOCK.now();
         match self.take_at(permits, false, now) {
             Ok(()) => Ok(()),
+            Err(_) if self.is_shadow() => {
+                self.let_pass(permits);
+                Ok(())
+            }
             Err(_) => Err(self.refuse_at(permits, now)),
         }
     }
@@ -196,12 +206,11 @@ impl LocalPool {
 
     /// How long a call of `permits` has to wait for the pace alone: `None` if it has not, or nobody can say.
     pub(crate) fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
-        if !self.is_paced() || self.hot.slot.balance().free < permits {
+        let slot = &self.hot.slot;
+        if !self.is_paced() || slot.balance().free < permits || now >= slot.deadline() {
             return None;
         }
-        let wait = self.pace.check(permits, now).err()?.wait?;
-        // Beyond its end, the lease may go on or not: whoever waits for that asks again then.
-        (now + wait < self.hot.slot.deadline()).then_some(wait)
+        self.pace.check(permits, now).err()?.wait
     }
 
     pub(crate) fn is_paced(&self) -> bool {
@@ -241,6 +250,42 @@ impl LocalPool {
     fn spent_down_to(&self, left: u64) {
         if left < u64::from(self.hot.low_water.load(Ordering::Relaxed)) {
             self.nudge();
+        }
+    }
+
+    /// Whether what would be refused is let pass, as long as the client runs.
+    #[inline]
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.hot.shadow.load(Ordering::Relaxed) && self.condition() != Condition::Closed
+    }
+
+    /// The allocator says whether the limit is in shadow mode.
+    pub(crate) fn set_shadow(&self, shadow: bool) {
+        self.hot.shadow.store(shadow, Ordering::Relaxed);
+    }
+
+    /// Counts `permits` that would have been refused. They are demand all the same.
+    #[cold]
+    pub(crate) fn let_pass(&self, permits: u64) {
+        self.shadow_refused.fetch_add(permits, Ordering::Relaxed);
+        self.hot.refused.fetch_add(permits, Ordering::Relaxed);
+        self.nudge();
+    }
+
+    /// Permits let pass in shadow mode so far.
+    pub(crate) fn shadow_refused(&self) -> u64 {
+        self.shadow_refused.load(Ordering::Relaxed)
+    }
+
+    /// As [`LocalPool::take`]; in shadow mode it never fails.
+    pub(crate) fn take_or_pass(&self, permits: u64, first: bool) -> Result<(), Short> {
+        match self.take(permits, first) {
+            Ok(()) => Ok(()),
+            Err(_) if self.is_shadow() => {
+                self.let_pass(permits);
+                Ok(())
+            }
+            Err(short) => Err(short),
         }
     }
 
@@ -352,6 +397,7 @@ impl LocalPool {
     /// What the handles have seen so far.
     pub(crate) fn seen(&self) -> Seen {
         Seen {
+            shadow_refused: self.shadow_refused(),
             refused: self.hot.refused.load(Ordering::Relaxed),
             waiting: self.hot.queued.load(Ordering::Relaxed),
             largest: self.largest.load(Ordering::Relaxed),

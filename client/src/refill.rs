@@ -58,6 +58,8 @@ pub struct Refill {
     removed: u64,
     /// What had been spent when the allocator last began to count from zero.
     forgotten: u64,
+    /// What had been let pass in shadow mode when the allocator last began to count from zero, and what it was told.
+    shadow: Shadow,
     demand: Demand,
     /// When an attempt was last seen.
     tried: Moment,
@@ -94,6 +96,13 @@ enum Phase {
     Idle,
 }
 
+/// Permits let pass in shadow mode.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shadow {
+    forgotten: u64,
+    told: u64,
+}
+
 /// What the handles have seen, read at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -103,6 +112,8 @@ pub struct Seen {
     pub waiting: u64,
     /// The largest call that was refused or had to wait, in permits.
     pub largest: u64,
+    /// Of `refused`, permits that were let pass all the same, for the limit is in shadow mode.
+    pub shadow_refused: u64,
 }
 
 /// What an answer was worth.
@@ -122,6 +133,7 @@ impl Refill {
             installed: 0,
             removed: 0,
             forgotten: 0,
+            shadow: Shadow::default(),
             demand: Demand::new(now),
             tried: now,
             moved: (0, now),
@@ -243,6 +255,7 @@ impl Refill {
             demand_milli: self.demand.milli(),
             largest: seen.largest,
             rate: self.rate.claim(),
+            shadow_refused: seen.shadow_refused - self.shadow.forgotten,
         };
         self.asked = Some((now, ask));
         if mutant::is(Mutant::SpentAsDelta) {
@@ -300,6 +313,7 @@ impl Refill {
         let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
         self.removed += slot.install(grant.permits, lost, deadline);
         self.installed += grant.permits;
+        self.shadow.told = ask.shadow_refused + self.shadow.forgotten;
         if !grant.term.is_zero() {
             (self.term, self.horizon) = (grant.term, grant.horizon.min(grant.term));
         }
@@ -329,6 +343,7 @@ impl Refill {
         self.rate.forget();
         self.removed += slot.shed(0);
         self.forgotten = self.spent(slot);
+        self.shadow.forgotten = self.shadow.told;
         self.fresh_from = slot.deadline();
         self.phase = Phase::Active;
         self.not_before = Moment::ORIGIN;

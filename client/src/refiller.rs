@@ -156,6 +156,11 @@ impl Refiller {
         self.shared.reachable(true);
         let mut renew_session = false;
         for (pool, body) in pools.iter().zip(grants) {
+            if body.shadow != pool.is_shadow() {
+                pool.set_shadow(body.shadow);
+                // Whoever waits need not wait any more, one after the other.
+                pool.call_first();
+            }
             match body.answer() {
                 Ok(Answer::Grant(grant)) => self.granted(pool, &grant, first_sent),
                 Ok(Answer::Refusal(refusal)) => self.refused(pool, refusal),

@@ -42,9 +42,7 @@ struct Alarm(Option<Pin<Box<Sleep>>>);
 impl Alarm {
     /// Set to go off in `wait`. Whether it did already.
     fn is_over(&mut self, wait: Duration, cx: &mut Context<'_>) -> bool {
-        let due = tokio::time::Instant::now() + wait;
-        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-        sleep.as_mut().reset(due);
+        let sleep = self.0.insert(Box::pin(tokio::time::sleep(wait)));
         sleep.as_mut().poll(cx).is_ready()
     }
 }

@@ -3,6 +3,7 @@
 //! `RUSTFLAGS="--cfg slot_loom" cargo test -p lessor --test slot_loom --release`
 #![cfg(slot_loom)]
 
+use lessor::pace::{Gait, Pace};
 use lessor::slot::Slot;
 use lessor_protocol::Moment;
 use loom::sync::Arc;
@@ -104,5 +105,72 @@ fn a_call_on_several_limits_and_a_single_one_share_what_is_there() {
         let single = u64::from(slot.take(1, at(0)).is_ok());
         let spent = single + all.join().expect("no panic");
         assert_eq!(spent + slot.balance().total(), 2);
+    });
+}
+
+/// A bucket of one that mints a permit each 10 ns, empty as of 100 ns.
+fn pace() -> Arc<Pace> {
+    let pace = Pace::new();
+    pace.go(Gait { interval: 10, depth: 10 }, 100);
+    Arc::new(pace)
+}
+
+fn take(pace: &Pace, nanos: u64) -> u64 {
+    u64::from(pace.take(1, at(nanos)).is_ok())
+}
+
+#[test]
+fn two_calls_at_one_time_never_share_the_permit_that_is_due() {
+    loom::model(|| {
+        let pace = pace();
+        let other = { pace.clone() };
+        let other = thread::spawn(move || take(&other, 110));
+        let mine = take(&pace, 110);
+        assert_eq!(mine + other.join().expect("no panic"), 1);
+    });
+}
+
+#[test]
+fn a_call_beside_a_change_of_rate_pays_the_old_one_or_the_new_one() {
+    loom::model(|| {
+        let pace = pace();
+        let other = { pace.clone() };
+        let caller = thread::spawn(move || take(&other, 115));
+        // From one each 10 ns to one each 50 ns: what is in the bucket stays.
+        let before = pace.block().expect("a rate was lent");
+        pace.go(Gait { interval: 50, depth: 50 }, before.max(105));
+        let taken = caller.join().expect("no panic");
+        // Whoever paid the old rate left a bucket that is empty as of 115; no word is used twice, so it goes on from 116.
+        let due = if taken == 1 { 166 } else { 155 };
+        assert_eq!((take(&pace, due - 1), take(&pace, due)), (0, 1));
+    });
+}
+
+#[test]
+fn nothing_is_taken_at_a_rate_that_was_let_go() {
+    loom::model(|| {
+        let pace = pace();
+        let other = { pace.clone() };
+        let caller = thread::spawn(move || take(&other, 110));
+        let empty = pace.block().expect("a rate was lent");
+        let taken = caller.join().expect("no panic");
+        // What is handed over is what is left: never a permit that was taken too.
+        assert_eq!(empty, 100 + 10 * taken);
+    });
+}
+
+#[test]
+fn a_call_that_is_undone_beside_another_lets_no_second_one_through() {
+    loom::model(|| {
+        let pace = pace();
+        let other = { pace.clone() };
+        let undone = thread::spawn(move || {
+            if let Ok(taken) = other.take(1, at(110)) {
+                other.put_back(taken);
+            }
+        });
+        let mine = take(&pace, 110);
+        undone.join().expect("no panic");
+        assert_eq!(mine + take(&pace, 110), 1, "one is due, and one alone");
     });
 }

@@ -17,6 +17,8 @@ pub struct Ask {
     pub waiting: u64,
     /// How fast it tries to spend, refused attempts included, in permits per 1,000 s.
     pub demand_milli: u64,
+    /// Permits that it let pass on a limit in shadow mode, since it began, where it would have refused. Never falls.
+    pub shadow_refused: u64,
     /// The largest call that it has seen so far, in permits.
     pub largest: u64,
     /// What it mints by, where the limit has a steady flow.

@@ -53,6 +53,9 @@ pub struct AskBody {
     /// Permits that callers queue for.
     #[serde(default)]
     pub waiting: u64,
+    /// Permits let pass in shadow mode since the session began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shadow_refused: u64,
     /// The largest call so far.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub largest: u64,
@@ -122,6 +125,9 @@ pub struct GrantBody {
     /// Set if the limit has a steady flow: what of it is lent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateBody>,
+    /// Whether the limit is in shadow mode: what would be refused is let pass, and counted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shadow: bool,
     /// Set on a refusal: nothing that is held was touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
@@ -214,6 +220,10 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl AskBody {
     /// The ask in it, with numbers as the core counts them.
     pub fn ask(&self) -> Ask {
@@ -225,6 +235,7 @@ impl AskBody {
             demand_milli: self.demand.saturating_mul(MILLI),
             largest: self.largest,
             rate: self.rate.map_or(RateClaim::None, RateBody::claim),
+            shadow_refused: self.shadow_refused,
         }
     }
 
@@ -242,6 +253,7 @@ impl AskBody {
             ("rate.cap", rate.cap),
             ("rate.interval_ns", rate.interval_ns),
             ("rate.credit_ns", rate.credit_ns),
+            ("shadow_refused", self.shadow_refused),
         ]
         .into_iter()
         .find(|&(_, value)| value > crate::PERMITS_MAX)
@@ -257,6 +269,7 @@ impl AskBody {
             want: ask.want,
             demand: ask.demand_milli.div_ceil(MILLI),
             waiting: ask.waiting,
+            shadow_refused: ask.shadow_refused,
             largest: ask.largest,
             rate: RateBody::of_claim(ask.rate),
         }

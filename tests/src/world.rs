@@ -6,6 +6,7 @@ use crate::reference::Spend;
 use lessor::refill::{Belief, Refill, Seen};
 use lessor::slot::Slot;
 use lessor_allocator::pool::{AskError, Holder, LesseeId, Plan, Pool};
+use lessor_allocator::share::Share;
 use lessor_protocol::{Answer, Ask, Moment, Terms};
 use std::sync::Arc;
 use std::time::Duration;
@@ -245,7 +246,7 @@ impl World {
     fn ask(&mut self, node: usize, waiting: u64) {
         let now = self.node_now(&self.nodes[node]);
         let asker = &mut self.nodes[node];
-        let seen = Seen { refused: asker.refused, waiting, largest: 1 };
+        let seen = Seen { refused: asker.refused, waiting, shadow_refused: 0, largest: 1 };
         let _ = asker.refill.due(&asker.slot, seen, now, RTT);
         let ask = asker.refill.write(&asker.slot, seen, now, RTT);
         asker.seq += 1;
@@ -256,7 +257,7 @@ impl World {
 
     fn arrive(&mut self, message: Message) {
         let Message { node, session, seq, ask } = message;
-        let holder = Holder { id: session, weight: 1, rtt: Duration::ZERO };
+        let holder = Holder { id: session, share: Share::EVEN, rtt: Duration::ZERO };
         let answer = self.pool.renew(self.allocator_now(), holder, seq, ask);
         self.replies.push(Reply { node, session, seq, answer });
     }

@@ -2,6 +2,7 @@
 
 use lessor::{Client, Limit, Refusal};
 use lessor_allocator::{Config, Server};
+use lessor_protocol::Clock;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -23,6 +24,19 @@ rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial 
 name = "user"
 keyed = true
 rules = [{ kind = "fixed_window", limit = 3, per = "1h" }]
+
+[[limit]]
+name = "paced"
+rules = [{ kind = "leaky_bucket", refill = 1, per = "20ms" }]
+
+[[limit]]
+name = "rare"
+rules = [{ kind = "leaky_bucket", refill = 1, per = "1h" }]
+
+[[limit]]
+name = "trial"
+shadow = true
+rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s" }]
 "#;
 
 /// A server for one test, which ends it.
@@ -223,6 +237,51 @@ async fn several_limits_are_spent_together_or_not_at_all() {
     fleet.stop().await;
 }
 
+/// Never closer, over two processes that take turns: measured after each call, so that only a later one can look closer.
+#[tokio::test]
+async fn calls_on_a_steady_flow_are_spaced_whoever_makes_them() {
+    let fleet = Fleet::start().await;
+    let (clock, spacing) = (Clock::since_boot(), Duration::from_millis(20));
+    let (one, two) = (fleet.client("one").await, fleet.client("two").await);
+    let calls = async |client: Client| {
+        let paced = client.limit("paced");
+        let mut times = vec![];
+        for _ in 0..20 {
+            let before = clock.now();
+            paced.acquire(1).await.expect("it flows");
+            times.push((before, clock.now()));
+        }
+        times
+    };
+    let (one, two) = tokio::join!(calls(one), calls(two));
+    let mut times: Vec<_> = one.into_iter().chain(two).collect();
+    times.sort_unstable_by_key(|&(_, after)| after);
+    let (first, last) = (times[0].0, times[times.len() - 1].1);
+    assert!(
+        last.since(first) >= 39 * spacing,
+        "forty calls, one of them at once, in {:?}",
+        last.since(first)
+    );
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_too_early_says_by_how_much_and_takes_nothing_elsewhere() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let (rare, plenty) = (client.limit("rare"), client.limit("plenty"));
+    plenty.acquire(1).await.expect("there are thousands");
+    lessor::all([(&plenty, 1), (&rare, 1)]).acquire().await.expect("it flows");
+    let spent = async || number(&fleet.books("plenty").await, "spent");
+    let refusal = lessor::try_all([(&plenty, 1), (&rare, 1)]).expect_err("the next one is not due yet");
+    let wait = refusal.retry_after().expect("waiting helps");
+    let hour = Duration::from_secs(3_600);
+    assert!(wait > hour - hour / 60 && wait < hour + hour / 60, "{wait:?} is not an interval");
+    client.shutdown().await;
+    assert_eq!(spent().await, 2);
+    fleet.stop().await;
+}
+
 #[tokio::test]
 async fn each_key_has_a_pool_of_its_own() {
     let fleet = Fleet::start().await;
@@ -240,6 +299,34 @@ async fn each_key_has_a_pool_of_its_own() {
     assert_eq!(spend(&user.key("ann")).await, 0, "three an hour are spent");
     assert_eq!(user.try_acquire(1), Err(Refusal::Unavailable), "counted by key: say which");
     client.shutdown().await;
+    fleet.stop().await;
+}
+
+/// Of 12 calls on 5 permits that never come back, 7 would be refused, in whatever way they are made. Nobody is, nobody
+/// waits, and the operator sees the 7; a limit beside it that is not on trial still refuses.
+#[tokio::test]
+async fn in_shadow_mode_nothing_is_refused_and_what_would_have_been_is_counted() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let (trial, none) = (client.limit("trial"), client.limit("none"));
+    trial.acquire(1).await.expect("whoever waits learns that it is a trial, or gets a permit");
+    for _ in 0..5 {
+        trial.acquire_within(1, Duration::ZERO).await.expect("nobody waits");
+        trial.try_acquire(1).expect("nothing is refused");
+    }
+    assert!(
+        lessor::all([(&trial, 1), (&none, 1)]).try_acquire().is_err(),
+        "the other limit is none on trial"
+    );
+    lessor::all([(&trial, 1)]).try_acquire().expect("all of one");
+    let passed = trial.shadow_refused();
+    assert!((7..=12).contains(&passed), "{passed} of 12, and at most 5 were there");
+    // Told in totals, with the next ask.
+    let told = async || (number(&fleet.books("trial").await, "shadow_refused") == passed).then_some(());
+    eventually("the operator sees them", told).await;
+    trial.try_acquire(1 << 40).expect("also what no pool could ever hold");
+    client.shutdown().await;
+    assert_eq!(trial.try_acquire(1), Err(Refusal::Closed), "a client that was shut down is no trial");
     fleet.stop().await;
 }
 

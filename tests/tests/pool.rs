@@ -2,6 +2,7 @@
 //! add up after each of them, and a reference that remembers every spend finds no permit too many.
 
 use lessor_allocator::pool::{Holder, LesseeId, Plan, Pool, PoolView};
+use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Rule, Terms};
 use proptest::prelude::*;
@@ -180,7 +181,7 @@ impl Play {
     }
 
     fn renew(&mut self, id: u64, seq: u64, ask: Ask) -> Option<Grant> {
-        let holder = Holder { id: LesseeId(id), weight: 1, rtt: Duration::from_millis(id % 3 * 40) };
+        let holder = Holder { id: LesseeId(id), share: Share::EVEN, rtt: Duration::from_millis(id % 3 * 40) };
         let answer = self.pool.renew(self.now, holder, seq, ask);
         answer.ok().and_then(Answer::grant)
     }
@@ -227,7 +228,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..300),
     ) {
         let terms = Terms::default();
-        let mut play = Play::new(Plan { rules: rules.clone(), terms, ease_off, lessees_max: 1_000 });
+        let mut play = Play::new(Plan { rules: rules.clone(), terms, ease_off, lessees_max: 1_000, sharing: Sharing::default() });
         for step in steps {
             play.step(step);
             play.check();

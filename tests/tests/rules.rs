@@ -3,6 +3,7 @@
 
 use lessor::pace::{Gait, Pace};
 use lessor_allocator::pool::Plan;
+use lessor_allocator::share::Sharing;
 use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use lessor_protocol::{Moment, Rule, Terms};
 use proptest::prelude::*;
@@ -46,7 +47,7 @@ fn newest(step: Step, messages: usize, answers: usize) -> Step {
 
 fn check(rules: Vec<Rule>, ease_off: bool, steps: Vec<Step>, drifts: (i64, [i64; 3]), start: u64) {
     let terms = Terms::try_new(DRIFT_PPM).expect("below the maximum");
-    let plan = Plan { rules: rules.clone(), terms, ease_off, lessees_max: 100 };
+    let plan = Plan { rules: rules.clone(), terms, ease_off, lessees_max: 100, sharing: Sharing::default() };
     let mut world = World::new(plan, start, drifts.0, &drifts.1);
     let (mut messages, mut answers) = (0, 0);
     for step in steps {

@@ -2,7 +2,7 @@
 
 use super::raw::{Count, RawConfig, RawLimit, RawRule, RawServer};
 use super::rules::rule;
-use super::weights::{self, Weights};
+use super::sharing;
 use super::{
     CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
     Named, Names, ServerConfig,
@@ -99,14 +99,19 @@ impl Check<'_> {
         let name = self.name()?;
         self.check_fallback()?;
         let rules = self.rules(&raw.name, "rules", &raw.rules)?;
+        let (overrides, guaranteed) = (self.overrides()?, self.shared(sharing::guaranteed(raw))?);
         Ok(LimitConfig {
             name,
-            overrides: self.overrides()?,
+            sharing: self.shared(sharing::sharing(raw, &rules, overrides.values(), &guaranteed))?,
+            priorities: self.shared(sharing::priorities(raw))?,
+            guaranteed,
+            overrides,
             keyed: self.keyed()?,
+            shadow: raw.shadow,
             ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
             rules,
             lessees_max: self.at_least_one("lessees_max", raw.lessees_max.as_ref(), LESSEES_MAX)?,
-            weights: self.weights()?,
+            weights: self.shared(sharing::weights(raw))?,
         })
     }
 
@@ -182,14 +187,9 @@ impl Check<'_> {
             .map_err(|(offset, problem)| self.wrong_at(offset, format!("{name} {problem}")))
     }
 
-    fn weights(&self) -> Result<Weights, ConfigError> {
-        let mut pairs = vec![];
-        for (pattern, weight) in &self.limit.weights {
-            weights::check(pattern, weight.get_ref().0)
-                .map_err(|problem| self.wrong(weight, format!("weights.{pattern:?} {problem}")))?;
-            pairs.push((pattern.as_str(), weight.get_ref().0));
-        }
-        Ok(Weights::new(&pairs))
+    /// What a check of how the limit is shared came to.
+    fn shared<T>(&self, checked: Result<T, (usize, String)>) -> Result<T, ConfigError> {
+        checked.map_err(|(offset, problem)| self.wrong_at(offset, problem))
     }
 
     /// The rules in the list `named` so, which stands beside `place`.
@@ -207,7 +207,7 @@ impl Check<'_> {
             rule(raw.get_ref()).map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
         });
         let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
-        let is_paced = |(_, rule): &(usize, &Rule)| matches!(rule, Rule::LeakyBucket(_));
+        let is_paced = |(_, rule): &(usize, &Rule)| rule.flow().is_some();
         if let Some((second, _)) = rules.iter().enumerate().filter(is_paced).nth(1) {
             let problem =
                 "is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket";
@@ -233,10 +233,7 @@ fn too_short_for_flow(rules: &[Rule]) -> Option<(usize, String)> {
     /// Windows last for so many intervals at least, and for so long.
     const INTERVALS: u32 = 10;
     const LEAST: Duration = Duration::from_secs(10);
-    let interval = rules.iter().find_map(|rule| match rule {
-        Rule::LeakyBucket(rule) => rule.interval(),
-        _ => None,
-    })?;
+    let interval = rules.iter().find_map(Rule::flow)?.interval()?;
     let least = interval.saturating_mul(INTERVALS).max(LEAST);
     rules.iter().enumerate().find_map(|(index, rule)| match rule {
         Rule::FixedWindow(rule) if rule.per() < least => {
@@ -244,7 +241,11 @@ fn too_short_for_flow(rules: &[Rule]) -> Option<(usize, String)> {
                 format!("is {:?}, too short beside a leaky_bucket: use at least {least:?}", rule.per());
             Some((index, problem))
         }
-        _ => None,
+        Rule::SlidingWindow(_)
+        | Rule::FixedWindow(_)
+        | Rule::TokenBucket(_)
+        | Rule::LeakyBucket(_)
+        | Rule::Concurrency(_) => None,
     })
 }
 

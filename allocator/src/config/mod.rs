@@ -1,21 +1,23 @@
 //! What an operator writes: TOML text → raw structs → checked types. The binary parses it before anything is
 //! bound; behind [`Config::parse`] nothing is checked twice. It reads no file and no environment.
 
+mod by_node;
 mod check;
 mod error;
 mod named;
 mod raw;
 mod rules;
+mod sharing;
 mod show;
 #[cfg(test)]
 mod tests;
-mod weights;
 
+pub use by_node::ByNode;
 pub use error::ConfigError;
 pub use named::{Named, Names};
-pub use weights::Weights;
 
-use lessor_protocol::{Key, Rule, Terms};
+use crate::share::{Share, Sharing};
+use lessor_protocol::{Key, NodeName, Rule, Terms};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -70,12 +72,20 @@ pub struct LimitConfig {
     pub rules: Vec<Rule>,
     /// What must hold for single keys instead.
     pub overrides: BTreeMap<Key, Vec<Rule>>,
+    /// Whether nothing is refused, and what would have been is counted.
+    pub shadow: bool,
     /// Whether it lends more slowly below its low-water mark.
     pub ease_off: bool,
     /// Sessions that each pool remembers.
     pub lessees_max: usize,
-    /// Who counts for more when permits are scarce.
-    pub weights: Weights,
+    /// Who counts for more when permits are scarce; 1 where nothing is said.
+    pub weights: ByNode,
+    /// Who comes first, the highest; 0 where nothing is said.
+    pub priorities: ByNode,
+    /// Who has a minimum.
+    pub guaranteed: ByNode,
+    /// What is kept back, and what bounds leases.
+    pub sharing: Sharing,
 }
 
 /// Whether a limit has one pool or one for each key.
@@ -88,6 +98,17 @@ pub enum Keyed {
         /// The bound.
         keys_max: usize,
     },
+}
+
+impl LimitConfig {
+    /// What `node` counts for.
+    pub fn share(&self, node: &NodeName) -> Share {
+        Share {
+            weight: self.weights.of(node).unwrap_or(Share::EVEN.weight),
+            priority: self.priorities.of(node).unwrap_or(Share::EVEN.priority),
+            group: self.guaranteed.group(node),
+        }
+    }
 }
 
 impl Config {

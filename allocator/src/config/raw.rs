@@ -11,8 +11,7 @@ use std::time::Duration;
 use toml::Spanned;
 
 /// Keys of the design that this version does not have. Whoever copies them from there is told so.
-const LATER: [&str; 8] =
-    ["anchor_day", "calendar", "debt", "priority", "refill_style", "reserve", "warm_up", "zone"];
+const LATER: [&str; 7] = ["anchor_day", "calendar", "debt", "priority", "refill_style", "warm_up", "zone"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +37,8 @@ pub(crate) struct RawLimit {
     pub(super) name: Spanned<String>,
     #[serde(default)]
     pub(super) keyed: bool,
+    #[serde(default)]
+    pub(super) shadow: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ease_off: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,9 +51,29 @@ pub(crate) struct RawLimit {
     pub(super) lessees_max: Option<Spanned<Count>>,
     #[serde(default)]
     pub(super) weights: BTreeMap<String, Spanned<Count>>,
+    #[serde(default)]
+    pub(super) priorities: BTreeMap<String, Spanned<Count>>,
+    #[serde(default)]
+    pub(super) guaranteed: BTreeMap<String, Spanned<Count>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reserve: Option<Spanned<Count>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lease_max: Option<Spanned<Count>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) term: Option<Spanned<RawTerm>>,
     pub(super) rules: Vec<Spanned<RawRule>>,
     #[serde(default, rename = "override", skip_serializing_if = "Vec::is_empty")]
     pub(super) overrides: Vec<RawOverride>,
+}
+
+/// How long leases may last.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTerm {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<Timespan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Timespan>,
 }
 
 /// Other rules for one key.

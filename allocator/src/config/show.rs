@@ -1,8 +1,8 @@
 //! Checked → raw, every default included: what `lessor check` prints and `GET /v1/limits` shows. What it prints
 //! can be read again and means the same.
 
-use super::raw::{Count, RawLimit, RawOverride, RawRule, Timespan};
-use super::{Config, Keyed, LimitConfig, Names};
+use super::raw::{Count, RawLimit, RawOverride, RawRule, RawTerm, Timespan};
+use super::{ByNode, Config, Keyed, LimitConfig, Names};
 use lessor_protocol::{Key, Rule};
 use serde::Serialize;
 use std::fmt;
@@ -35,7 +35,13 @@ fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
     }
     line(f, "lessees_max", &limit.lessees_max)?;
     line(f, "weights", &limit.weights)?;
+    line(f, "priorities", &limit.priorities)?;
+    line(f, "guaranteed", &limit.guaranteed)?;
+    line(f, "reserve", &limit.reserve)?;
+    line(f, "lease_max", &limit.lease_max)?;
+    line(f, "term", &limit.term)?;
     line(f, "ease_off", &limit.ease_off)?;
+    line(f, "shadow", &limit.shadow)?;
     line(f, "fallback", &limit.fallback)?;
     for of_key in &limit.overrides {
         writeln!(f, "\n[[limit.override]]")?;
@@ -75,16 +81,27 @@ impl LimitConfig {
             Names::One => None,
             Names::Many { names_max } => Some(count(names_max as u64)),
         };
-        let weights = self.weights.pairs();
+        let by_node =
+            |numbers: &ByNode| numbers.pairs().map(|(pattern, number)| (pattern, count(number))).collect();
+        let sharing = &self.sharing;
         RawLimit {
             name: placeless(self.name.to_string()),
             keyed: keys_max.is_some(),
             ease_off: Some(self.ease_off),
+            shadow: self.shadow,
             fallback: Some(placeless("closed".to_owned())),
             keys_max,
             names_max,
             lessees_max: Some(count(self.lessees_max as u64)),
-            weights: weights.map(|(pattern, weight)| (pattern, count(weight))).collect(),
+            weights: by_node(&self.weights),
+            priorities: by_node(&self.priorities),
+            guaranteed: by_node(&self.guaranteed),
+            reserve: Some(count(sharing.reserve)),
+            lease_max: Some(count(sharing.lease_max)),
+            term: Some(placeless(RawTerm {
+                min: Some(Timespan(sharing.term_min)),
+                max: Some(Timespan(sharing.term_max)),
+            })),
             rules: raw_rules(&self.rules),
             overrides: self.overrides.iter().map(raw_override).collect(),
         }

@@ -23,8 +23,10 @@ fn the_shipped_example_is_understood() {
     assert_eq!(rest.rules, [sliding(9_000, 30 * SECOND, quarter)]);
     assert_eq!((rest.ease_off, rest.keyed, rest.lessees_max), (true, Keyed::No, LESSEES_MAX));
     assert_eq!(messages.rules, [sliding(600, 30 * SECOND, quarter)], "the default margin");
-    let weight = |name| messages.weights.of(&lessor_protocol::NodeName::try_new(name).expect("valid"));
-    assert_eq!((weight("checkout-7"), weight("batch"), weight("search")), (3, 1, 1));
+    let share = |name| messages.share(&NodeName::try_new(name).expect("valid"));
+    assert_eq!(["checkout-7", "batch", "search"].map(|name| share(name).weight), [3, 1, 1]);
+    assert_eq!(["checkout-7", "batch"].map(|name| share(name).group), [Some(0), None]);
+    assert_eq!(messages.sharing, Sharing { guaranteed: vec![100], ..Sharing::default() });
     let bucket = Rule::TokenBucket(TokenBucket::try_new(1, 1, 2 * SECOND, 1).expect("valid"));
     assert_eq!(export.rules, [bucket]);
     assert_eq!((export.ease_off, export.keyed), (false, Keyed::Yes { keys_max: KEYS_MAX }));
@@ -303,6 +305,36 @@ fn options_that_make_no_sense_are_refused() {
     option_refused(
         "weights = { \"\" = 2 }",
         "limit \"a\": weights.\"\" is empty: use a node name, or how names begin and a *",
+    );
+}
+
+#[test]
+fn sharing_that_makes_no_sense_is_refused() {
+    let ten = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1s\" }]";
+    let refused = |option: &str, expected: &str| {
+        refused(
+            &format!("[[limit]]\nname = \"a\"\n{ten}\n{option}"),
+            &format!("line 4: limit \"a\": {expected}"),
+        );
+    };
+    refused("reserve = 10", "reserve is 10, all that the limit has: use at most 9");
+    refused("lease_max = 0", "lease_max is 0: use a number from 1 to 4294967295");
+    refused("lease_max = 4294967296", "lease_max is 4294967296: use a number from 1 to 4294967295");
+    refused("term = { min = \"5ms\" }", "term.min is 5ms: use 20ms to 2s");
+    refused("term = { max = \"3s\" }", "term.max is 3s: use 20ms to 2s");
+    refused("term = { min = \"1s\", max = \"500ms\" }", "term.min is 1s, longer than term.max (500ms)");
+    refused("guaranteed = { \"x\" = 0 }", "guaranteed.\"x\" is 0: use a number from 1 on, or leave it out");
+    let sum = "guaranteed adds up to 9, more than the limit without its reserve: use at most 8";
+    refused("guaranteed = { \"x\" = 4, \"y\" = 5 }\nreserve = 2", sum);
+    let pattern = "priorities.\"x*y\" contains '*', allowed are A-Z a-z 0-9 . _ : / -: use a node name, or how names begin and a *";
+    refused("priorities = { \"x*y\" = 1 }", pattern);
+    option_refused(
+        "priorities = { x = -1 }",
+        "limit[0].priorities.x: invalid value: integer `-1`, expected a whole number, not negative",
+    );
+    option_refused(
+        "term = { most = \"1s\" }",
+        "limit[0].term.most: unknown field `most`, expected `min` or `max`",
     );
 }
 

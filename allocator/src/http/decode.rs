@@ -28,6 +28,7 @@ const ASK: Shape = &[
     ("want", Kind::Number),
     ("demand", Kind::OptionalNumber),
     ("waiting", Kind::OptionalNumber),
+    ("shadow_refused", Kind::OptionalNumber),
 ];
 
 const LEAVE: Shape = &[("session", Kind::Number), ("seq", Kind::Number), ("spent", Kind::OptionalList)];

@@ -159,6 +159,7 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     body["spent"] = json!(sums.spent);
     body["returned"] = json!(sums.returned);
     body["burned"] = json!(sums.burned - sums.reported_late);
+    body["shadow_refused"] = json!(sums.shadow_refused);
     body
 }
 
@@ -173,6 +174,7 @@ fn pool(id: &PoolId, view: &PoolView) -> Value {
         "spent": books.spent,
         "returned": books.returned,
         "burned": books.burned,
+        "shadow_refused": view.shadow_refused,
     });
     if let Some(name) = &id.name {
         body["limit"] = json!(name.as_str());

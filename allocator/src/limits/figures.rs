@@ -39,6 +39,8 @@ pub struct Sums {
     pub burned: u64,
     /// Of those, permits that a late report then moved to `spent` or `returned`.
     pub reported_late: u64,
+    /// Permits that nodes ever let pass in shadow mode, where they would have refused.
+    pub shadow_refused: u64,
     /// What asks were answered.
     pub answered: Answered,
 }
@@ -69,6 +71,7 @@ impl Sums {
         self.spent += new.spent - old.spent;
         self.returned += new.returned - old.returned;
         self.burned += new.burned.saturating_sub(old.burned);
+        self.shadow_refused += view.shadow_refused - counted.shadow_refused;
         self.reported_late += old.burned.saturating_sub(new.burned);
         *counted = view;
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::Config;
 use crate::pool::Books;
 use crate::rules;
+use crate::share::Share;
 use std::collections::BTreeSet;
 
 /// Checks that the sums are those of the pools there are, and that every permit is accounted for.
@@ -39,7 +40,7 @@ fn key(text: &str) -> PoolId {
     Some(Key::try_new(text).expect("valid")).into()
 }
 
-const A: Holder = Holder { id: LesseeId(1), weight: 1, rtt: Duration::ZERO };
+const A: Holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::ZERO };
 
 /// Asks for `want` permits of `key`, having spent `spent_total`. Returns how many were granted.
 fn ask(limit: &mut Limit, at: u64, key: &str, seq: u64, spent_total: u64, want: u64) -> Result<u64, Wrong> {

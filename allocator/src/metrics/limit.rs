@@ -16,6 +16,7 @@ pub(super) struct LimitMetrics {
     returned: Counter,
     burned: Counter,
     reported_late: Counter,
+    shadow_refused: Counter,
     /// In the order of [`Answered::by_outcome`].
     asks: Vec<Counter>,
 }
@@ -38,7 +39,8 @@ impl LimitMetrics {
             spent: counter!("lessor_spent_permits_total", "limit" => name.clone()),
             returned: counter!("lessor_returned_permits_total", "limit" => name.clone()),
             burned: counter!("lessor_burned_permits_total", "limit" => name.clone()),
-            reported_late: counter!("lessor_reported_late_permits_total", "limit" => name),
+            reported_late: counter!("lessor_reported_late_permits_total", "limit" => name.clone()),
+            shadow_refused: counter!("lessor_shadow_refused_permits_total", "limit" => name),
         }
     }
 
@@ -56,6 +58,7 @@ impl LimitMetrics {
         self.returned.absolute(sums.returned);
         self.burned.absolute(sums.burned);
         self.reported_late.absolute(sums.reported_late);
+        self.shadow_refused.absolute(sums.shadow_refused);
         for (counter, (_, count)) in self.asks.iter().zip(sums.answered.by_outcome()) {
             counter.absolute(count);
         }
@@ -78,6 +81,10 @@ pub(super) fn describe() {
     describe_counter!(
         "lessor_burned_permits_total",
         "Permits presumed spent: their lease ended without a report"
+    );
+    describe_counter!(
+        "lessor_shadow_refused_permits_total",
+        "Permits that nodes let pass in shadow mode, where they would have refused"
     );
     describe_counter!(
         "lessor_reported_late_permits_total",

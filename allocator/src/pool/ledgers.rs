@@ -100,6 +100,14 @@ impl Ledgers {
         self.0.iter().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)
     }
 
+    /// How long they take to lend `permits` when all are wanted, on average.
+    pub(super) fn span(&self, permits: u64) -> Duration {
+        // So long that rounding does not show for one permit a year.
+        const LONG: Duration = Duration::from_secs(100 * 366 * 86_400);
+        let span = LONG.as_nanos() * u128::from(permits) / u128::from(self.sustained(LONG).max(1));
+        Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX))
+    }
+
     /// The rate at which what is left lasts, where a rule eases off.
     pub(super) fn pace(&self) -> Option<Pace> {
         self.0.iter().filter_map(|ledger| ledger.pace()).reduce(Pace::slower)

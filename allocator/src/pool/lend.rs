@@ -5,12 +5,13 @@ use super::lessee::Lessee;
 use super::{LesseeId, Pool};
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::Pace;
+use crate::share::{self, Share};
 use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
-use lessor_protocol::{Ask, Grant, Moment, Rate, Rule, Terms};
+use lessor_protocol::{Ask, Grant, Moment, Rate, Rule};
 use std::time::Duration;
 
 /// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
@@ -35,9 +36,9 @@ impl Pool {
     pub(super) fn lend(&mut self, id: LesseeId, ask: &Ask, newcomer: bool) -> Grant {
         let term = self.term(self.lessees[&id].term);
         let kept = if mutant::is(Mutant::RenewalAsFresh) { ask.held } else { self.lessees[&id].outstanding };
-        let others = self.other_claims(id);
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
+        let (others, supply, owed) = self.standing(asker.claim.share, self.other_claims(id), supply);
         if newcomer {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
@@ -47,6 +48,7 @@ impl Pool {
         let rate = self.lend_rate(id, ask, term);
         asker.want = asker.want.min(callable(&rate, term).saturating_sub(kept));
         let Sized { permits, state } = sizing::grant(asker, &others, supply);
+        let permits = permits.max(asker.want.min(owed));
         let term = self.term(self.worth(id, ask, kept + permits, state));
         self.charge(id, permits, term);
         let scarce = match state {
@@ -59,7 +61,7 @@ impl Pool {
             Rate::Free | Rate::Lent { .. } | Rate::Nothing => (Duration::ZERO, None),
         };
         let horizon = self.turn(id, &rate).unwrap_or_else(|| self.horizon(id, state)).min(term);
-        Grant { kept, permits, term, horizon, ceiling: self.ceiling(), ask_after, retry_after, rate }
+        Grant { kept, permits, term, horizon, ceiling: self.call_max(), ask_after, retry_after, rate }
     }
 
     /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may
@@ -69,13 +71,13 @@ impl Pool {
         if self.flow.is_some() {
             return term;
         }
-        let plenty = state == State::Rich && self.ledgers.available().saturating_mul(2) >= self.ceiling();
+        let plenty = state == State::Rich && self.left().saturating_mul(2) >= self.ceiling();
         if !plenty || ask.waiting > 0 {
             return term;
         }
         let lasts = u128::from(permits) * PERMIT / u128::from(ask.demand_milli.max(1));
         let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
-        whole_millis(lasts.clamp(term, Terms::TERM_MAX))
+        whole_millis(lasts.clamp(term, self.plan.sharing.term_max))
     }
 
     /// For how long a lessee should hold permits in advance.
@@ -98,8 +100,8 @@ impl Pool {
         let holds = if ask.waiting > 0 { 0 } else { kept };
         let claim = self.claim(ask.demand_milli, ask.waiting.saturating_add(unexplained));
         Asker {
-            want: ask.want.min(LEASE_MAX.saturating_sub(kept)),
-            claim: Claim { weight: lessee.weight, holds, ..claim },
+            want: ask.want.min(self.plan.sharing.lease_max.saturating_sub(kept)),
+            claim: Claim { share: lessee.share, holds, ..claim },
             since: self.now.since(lessee.lent).min(self.term),
         }
     }
@@ -108,6 +110,7 @@ impl Pool {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         self.ledgers.charge(permits);
         self.pacer.lent(permits);
+        self.guarantees.lent(lessee.share.group, permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
         lessee.outstanding += permits;
@@ -134,6 +137,24 @@ impl Pool {
         term.min(fits)
     }
 
+    /// With whom somebody with `share` shares what, and what is owed to it in any case.
+    fn standing(&self, share: Share, others: Vec<Claim>, supply: Supply) -> (Vec<Claim>, Supply, u64) {
+        let group = share.group;
+        let kept = self.guarantees.kept_from(group);
+        let left = supply.left.saturating_sub(kept);
+        let supply = Supply { left, within_term: supply.within_term.saturating_sub(kept), ..supply };
+        let members = others.iter().filter(|claim| claim.share.group == group).count() as u64 + 1;
+        let owed = self.guarantees.owed(group).div_ceil(members).min(left);
+        let (others, supply) = share::below(share.priority, others, supply);
+        (others, supply, owed)
+    }
+
+    /// Permits that must be there beyond what the lessee wants: the reserve, and what is kept for others.
+    fn kept_back(&self, id: LesseeId) -> u64 {
+        let kept = self.guarantees.kept_at_most(self.lessees[&id].share.group);
+        kept.min(self.ceiling().saturating_sub(1)) + self.plan.sharing.reserve
+    }
+
     fn other_claims(&self, id: LesseeId) -> Vec<Claim> {
         let active = self.active();
         let others = self
@@ -147,7 +168,7 @@ impl Pool {
     fn likely_claim(&self, lessee: &Lessee) -> Claim {
         let spent = need(lessee.demand_milli, self.now.since(lessee.answered));
         let holds = lessee.outstanding.saturating_sub(spent);
-        Claim { weight: lessee.weight, holds, ..self.claim(lessee.demand_milli, lessee.waiting) }
+        Claim { share: lessee.share, holds, ..self.claim(lessee.demand_milli, lessee.waiting) }
     }
 
     /// The claim of somebody with that demand, and a queue on top, who holds nothing.
@@ -156,14 +177,15 @@ impl Pool {
             mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),
             need: need(demand_milli, self.term).saturating_add(queue),
             bare: need(demand_milli, BARE_POLLS * poll(self.term)).saturating_add(queue),
-            weight: 1,
+            share: Share::EVEN,
             holds: 0,
         }
     }
 
     /// What can be shared out now, and the pace at which if the pool eases off.
     fn supply(&mut self) -> (Supply, Option<Pace>) {
-        let (left, term) = (self.ledgers.available(), self.term);
+        let (left, term) = (self.left(), self.term);
+        let within = |span| self.ledgers.within(span).saturating_sub(self.plan.sharing.reserve);
         let low = u128::from(left) * 100 < u128::from(self.stock()) * u128::from(LOW_WATER_PERCENT);
         let pace = if self.plan.ease_off && low { self.ledgers.pace() } else { None };
         let sustained = self.ledgers.sustained(term);
@@ -175,7 +197,7 @@ impl Pool {
                 Supply { left, soon: left, within_term, sustained, term, poll: poll(term) }
             }
             None => {
-                let (soon, within_term) = (self.ledgers.within(poll(term)) - left, self.ledgers.within(term));
+                let (soon, within_term) = (within(poll(term)) - left, within(term));
                 self.pacer = Pacer::Free;
                 Supply { left, soon, within_term, sustained, term, poll: poll(term) }
             }
@@ -185,7 +207,7 @@ impl Pool {
 
     /// The most permits that can ever be there; 0 where a steady flow, of which none are kept, is all there is.
     fn stock(&self) -> u64 {
-        let kept = self.plan.rules.iter().filter(|rule| !matches!(rule, Rule::LeakyBucket(_)));
+        let kept = self.plan.rules.iter().filter(|rule| rule.flow().is_none());
         kept.map(Rule::ceiling).min().unwrap_or(0)
     }
 
@@ -193,7 +215,9 @@ impl Pool {
     fn next_chance(&self, id: LesseeId, pace: Option<Pace>) -> (Duration, Option<Duration>) {
         let term = self.lessees[&id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
-        let retry_after = self.ready_at(1).map(|ready| ready.since(self.now).max(paced).max(poll(term)));
+        let retry_after = self
+            .ready_at(self.kept_back(id) + 1)
+            .map(|ready| ready.since(self.now).max(paced).max(poll(term)));
         // Others may give back sooner: nobody waits longer than a term to look.
         let ask_after = retry_after.unwrap_or(Duration::MAX).min(term.max(poll(term)));
         (ask_after, retry_after)

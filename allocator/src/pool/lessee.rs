@@ -1,6 +1,7 @@
 //! What a pool remembers of one session: what is out, until when, and what it has said. Only its pool writes it.
 
 use super::rates::Turn;
+use crate::share::Share;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Moment};
 use std::collections::VecDeque;
@@ -17,8 +18,8 @@ const BURNS_MAX: usize = 4;
 /// One session's part of a pool. `granted so far = spent + returned + burned + outstanding`, per session.
 #[derive(Clone, Debug)]
 pub(super) struct Lessee {
-    /// From the limit's configuration.
-    pub weight: u64,
+    /// What it counts for, from the limit's configuration.
+    pub share: Share,
     /// Sequence number of the last ask that was answered, with the answer and when it was given.
     pub seq: u64,
     pub answer: Answer,
@@ -37,6 +38,8 @@ pub(super) struct Lessee {
     pub burned: u64,
     /// The part of `burned` that a report could still free, with the instant it was settled at; newest last.
     burns: VecDeque<Burn>,
+    /// The highest total that it said it let pass in shadow mode.
+    pub shadow_refused: u64,
     /// What it said of its demand, for the shares of others.
     pub demand_milli: u64,
     pub waiting: u64,
@@ -71,9 +74,9 @@ pub(super) struct Settlement {
 }
 
 impl Lessee {
-    pub(super) fn new(weight: u64, now: Moment) -> Self {
+    pub(super) fn new(share: Share, now: Moment) -> Self {
         Lessee {
-            weight,
+            share,
             term: Duration::ZERO,
             lent: Moment::ORIGIN,
             seq: 0,
@@ -84,6 +87,7 @@ impl Lessee {
             end: now,
             burned: 0,
             burns: VecDeque::new(),
+            shadow_refused: 0,
             demand_milli: 0,
             waiting: 0,
             rtt: Duration::ZERO,
@@ -192,7 +196,7 @@ mod tests {
     }
 
     fn lessee(outstanding: u64, burns: &[(u64, u64)]) -> Lessee {
-        let mut lessee = Lessee::new(1, at(0));
+        let mut lessee = Lessee::new(Share::EVEN, at(0));
         for &(end, permits) in burns {
             lessee.end = at(end);
             lessee.outstanding = permits;

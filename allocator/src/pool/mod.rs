@@ -20,11 +20,12 @@ pub use plan::{AskError, Holder, Plan, PoolView};
 
 use crate::pacing::Pacer;
 use crate::rules::{self, Flow};
+use crate::share::Guarantees;
 use ledgers::Ledgers;
 use lessee::Lessee;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, RefusalReason, Rule, Terms};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, RefusalReason, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +56,9 @@ pub struct Pool {
     /// The end of each live lease: exactly the lessees with something outstanding.
     ends: BTreeSet<(Moment, LesseeId)>,
     books: Books,
+    shadow_refused: u64,
     pacer: Pacer,
+    guarantees: Guarantees,
     now: Moment,
     /// Nothing is granted before this.
     opens: Moment,
@@ -64,14 +67,18 @@ pub struct Pool {
 impl Pool {
     /// A pool with full buckets and empty windows at `now`.
     pub fn new(plan: Arc<Plan>, now: Moment) -> Self {
+        let ledgers = Ledgers::new(&plan.rules, plan.terms, now);
+        let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         Pool {
-            term: rules::term(&plan.rules),
-            ledgers: Ledgers::new(&plan.rules, plan.terms, now),
+            term: plan.term(),
+            guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(ceiling), now),
+            ledgers,
             flow: plan.rules.iter().find_map(|rule| rules::flow(rule, plan.terms, now)),
             plan,
             lessees: BTreeMap::new(),
             ends: BTreeSet::new(),
             books: Books::default(),
+            shadow_refused: 0,
             pacer: Pacer::Free,
             now,
             opens: now,
@@ -147,6 +154,7 @@ impl Pool {
         PoolView {
             available: if self.now < self.opens { 0 } else { self.available() },
             books: self.books,
+            shadow_refused: self.shadow_refused,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
         }
@@ -164,9 +172,20 @@ impl Pool {
         self.now >= self.opens && self.lessees.is_empty() && self.is_fresh()
     }
 
-    /// The most one call can ever take.
+    /// The most that can ever be lent at once.
     pub fn ceiling(&self) -> u64 {
-        self.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0)
+        let ceiling = self.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+        ceiling.saturating_sub(self.plan.sharing.reserve)
+    }
+
+    /// The most one call can ever take.
+    pub fn call_max(&self) -> u64 {
+        self.ceiling().min(self.plan.sharing.lease_max)
+    }
+
+    /// Permits that can be lent now.
+    fn left(&self) -> u64 {
+        self.ledgers.available().saturating_sub(self.plan.sharing.reserve)
     }
 
     fn is_fresh(&self) -> bool {
@@ -175,8 +194,8 @@ impl Pool {
 
     /// Permits that could be lent and spent now.
     fn available(&self) -> u64 {
-        let flow = self.flow.as_ref().map_or(u64::MAX, Flow::level);
-        self.ledgers.available().min(flow)
+        let level = self.flow.as_ref().map_or(u64::MAX, Flow::level);
+        self.left().min(level.saturating_sub(self.plan.sharing.reserve))
     }
 
     /// Lets time pass: leases end in order, and at the end of each the rules stand exactly there.
@@ -198,6 +217,7 @@ impl Pool {
         if let Some(flow) = &mut self.flow {
             flow.advance(self.now);
         }
+        self.guarantees.advance(self.now);
     }
 
     /// The answer that `seq` was given before, with what is left of its term.
@@ -222,8 +242,8 @@ impl Pool {
     }
 
     fn admit(&mut self, holder: Holder, ask: &Ask) -> Result<(), AskError> {
-        let Ask { spent_total, held, .. } = *ask;
-        if spent_total > 0 || held > 0 {
+        let Ask { spent_total, held, shadow_refused, .. } = *ask;
+        if spent_total > 0 || held > 0 || shadow_refused > 0 {
             return Err(AskError::LeaseUnknown { spent_total, held });
         }
         if self.lessees.len() >= self.plan.lessees_max {
@@ -233,7 +253,7 @@ impl Pool {
                 return Err(AskError::Full { max: self.plan.lessees_max });
             }
         }
-        self.lessees.insert(holder.id, Lessee::new(holder.weight, self.now));
+        self.lessees.insert(holder.id, Lessee::new(holder.share, self.now));
         Ok(())
     }
 
@@ -249,8 +269,9 @@ impl Pool {
             });
         };
         lessee.settle(&settlement);
-        let end = lessee.end;
-        let answered = lessee.answered;
+        self.shadow_refused += ask.shadow_refused.saturating_sub(lessee.shadow_refused);
+        lessee.shadow_refused = lessee.shadow_refused.max(ask.shadow_refused);
+        let (end, answered, group) = (lessee.end, lessee.answered, lessee.share.group);
         self.settle_rate(id, ask.rate);
         if !self.lessees[&id].is_live() {
             self.ends.remove(&(end, id));
@@ -258,6 +279,7 @@ impl Pool {
         let spent_at = if mutant::is(Mutant::ChargeFromGrant) { answered } else { self.now };
         self.ledgers.settle(settlement.spent, spent_at);
         self.ledgers.release(settlement.returned);
+        self.guarantees.returned(group, settlement.returned + settlement.credited);
         for credit in &settlement.credits {
             self.ledgers.credit(credit.permits, credit.at);
         }
@@ -270,9 +292,9 @@ impl Pool {
 
     /// Believes who it is and how far away.
     fn meet(&mut self, holder: Holder) {
-        let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(Terms::TERM_MAX);
+        let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
         let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
-        (lessee.weight, lessee.term, lessee.rtt) = (holder.weight, whole_millis(term), holder.rtt);
+        (lessee.share, lessee.term, lessee.rtt) = (holder.share, whole_millis(term), holder.rtt);
     }
 
     fn record(&mut self, holder: Holder, seq: u64, ask: &Ask, grant: Grant) {

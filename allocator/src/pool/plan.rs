@@ -1,6 +1,8 @@
 //! What a pool is made of, who asks it, what it looks like, and why it refuses to believe an ask.
 
 use super::{Books, LesseeId};
+use crate::rules::term;
+use crate::share::{Share, Sharing};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
 
@@ -15,6 +17,15 @@ pub struct Plan {
     pub ease_off: bool,
     /// Most sessions it remembers.
     pub lessees_max: usize,
+    /// What is kept back, and what bounds leases.
+    pub sharing: Sharing,
+}
+
+impl Plan {
+    /// How long a lease lasts where nothing clips it.
+    pub fn term(&self) -> Duration {
+        term(&self.rules).clamp(self.sharing.term_min, self.sharing.term_max)
+    }
 }
 
 /// Why an ask was not answered. The books are untouched.
@@ -65,8 +76,8 @@ pub enum AskError {
 pub struct Holder {
     /// The session.
     pub id: LesseeId,
-    /// Its weight from the limit's configuration, at least 1.
-    pub weight: u64,
+    /// What it counts for, from the limit's configuration.
+    pub share: Share,
     /// How long an exchange takes from where it is, as it says.
     pub rtt: Duration,
 }
@@ -78,6 +89,8 @@ pub struct PoolView {
     pub available: u64,
     /// The totals.
     pub books: Books,
+    /// Permits that nodes let pass in shadow mode, where they would have refused.
+    pub shadow_refused: u64,
     /// Sessions that it remembers.
     pub lessees: u64,
     /// How long it stays in quarantine.

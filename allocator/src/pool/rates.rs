@@ -120,14 +120,16 @@ impl Pool {
 
     /// What `id` may mint from now on, until a lease of `term` ends.
     pub(super) fn lend_rate(&mut self, id: LesseeId, ask: &Ask, term: Duration) -> Rate {
-        let Some(flow) = &self.flow else { return Rate::Free };
+        if self.flow.is_none() {
+            return Rate::Free;
+        }
         let own = self.lessees[&id].turn.lent;
         let wants = ask.want > 0 || ask.waiting > 0 || own.held.is_some();
-        let now = self.now;
+        let (now, call_max) = (self.now, self.call_max());
         let turn = &mut self.lessees.get_mut(&id).expect("it was admitted").turn;
-        turn.largest = ask.largest.clamp(1, flow.burst().max(1));
+        turn.largest = ask.largest.clamp(1, call_max.max(1));
         turn.waits_since = if wants && own.held.is_none() { turn.waits_since.or(Some(now)) } else { None };
-        if !wants || flow.burst() == 0 {
+        if !wants || call_max == 0 {
             return Rate::Nothing;
         }
         if term.is_zero() {
@@ -173,19 +175,23 @@ impl Pool {
         let flow = self.flow.as_ref()?;
         let me = &self.lessees[&id];
         let own = me.turn.lent.charged();
-        let free = flow.free(own);
+        // What is kept back is room that nobody has.
+        let burst = flow.burst().saturating_sub(self.plan.sharing.reserve);
+        let mut free = flow.free(own);
+        free.cap = free.cap.saturating_sub(self.plan.sharing.reserve).min(self.plan.sharing.lease_max);
         let others: Vec<&Lessee> = self.others_in_flow(id).collect();
-        let (need, weight) = (me.turn.largest, me.weight);
+        let (need, weight) = (me.turn.largest, me.share.weight);
         let needs = others.iter().map(|other| other.turn.largest).fold(need, u64::saturating_add);
-        let weights = others.iter().map(|other| u128::from(other.weight)).sum::<u128>() + u128::from(weight);
-        if needs <= flow.burst() {
-            let even = u128::from(flow.burst()) * u128::from(weight) / weights;
+        let weights =
+            others.iter().map(|other| u128::from(other.share.weight)).sum::<u128>() + u128::from(weight);
+        if needs <= burst {
+            let even = u128::from(burst) * u128::from(weight) / weights;
             let share = self.share(flow, me, ask, &others);
             let part = Part { cap: need.max(even as u64).min(free.cap), share: share.min(free.share) };
             let is_worth = part.cap >= need && part.share.saturating_mul(WORTH_PART) >= share;
             return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);
         }
-        let seats = flow.burst() / need;
+        let seats = burst / need;
         let share = (SHARES / seats).min(free.share);
         if own.cap == 0 {
             let ahead =
@@ -227,8 +233,8 @@ impl Pool {
     fn share(&self, flow: &Flow, me: &Lessee, ask: &Ask, others: &[&Lessee]) -> u64 {
         let demand = |milli: u64| flow.share_of(milli).min(SHARES);
         let mut claims: Vec<(u64, u64)> =
-            others.iter().map(|other| (demand(other.demand_milli), other.weight)).collect();
-        let mine = (demand(ask.demand_milli), me.weight);
+            others.iter().map(|other| (demand(other.demand_milli), other.share.weight)).collect();
+        let mine = (demand(ask.demand_milli), me.share.weight);
         claims.push(mine);
         water_level(&mut claims, mine)
     }

@@ -1,13 +1,20 @@
 //! What a pool answers to one ask after another, worked out by hand.
 
 use super::*;
+use crate::share::{Share, Sharing};
 use lessor_protocol::Terms;
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
-    Arc::new(Plan { rules, terms: Terms::default(), ease_off: false, lessees_max: 100 })
+    Arc::new(Plan {
+        rules,
+        terms: Terms::default(),
+        ease_off: false,
+        lessees_max: 100,
+        sharing: Sharing::default(),
+    })
 }
 
 fn sliding(limit: u64, per: Duration) -> Rule {
@@ -31,8 +38,8 @@ fn pool(rules: Vec<Rule>) -> Pool {
     Pool::new(plan(rules), millis(0))
 }
 
-const A: Holder = Holder { id: LesseeId(1), weight: 1, rtt: Duration::ZERO };
-const B: Holder = Holder { id: LesseeId(2), weight: 1, rtt: Duration::ZERO };
+const A: Holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::ZERO };
+const B: Holder = Holder { id: LesseeId(2), share: Share::EVEN, rtt: Duration::ZERO };
 
 fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
     Ask { spent_total, held, want: waiting, waiting, ..Ask::default() }
@@ -197,7 +204,7 @@ fn after_a_loss_nothing_is_lent_until_nobody_can_be_spending() {
 fn sessions_are_bounded_and_idle_ones_make_room() {
     let plan = Plan { lessees_max: 2, ..(*plan(vec![sliding(10, SECOND)])).clone() };
     let mut pool = Pool::new(Arc::new(plan), millis(0));
-    let holder = |id| Holder { id: LesseeId(id), weight: 1, rtt: Duration::ZERO };
+    let holder = |id| Holder { id: LesseeId(id), share: Share::EVEN, rtt: Duration::ZERO };
     grant(pool.renew(millis(0), holder(1), 1, ask(0, 0, 1)));
     grant(pool.renew(millis(0), holder(2), 1, ask(0, 0, 1)));
     assert_eq!(pool.renew(millis(1), holder(3), 1, ask(0, 0, 1)), Err(AskError::Full { max: 2 }));
@@ -249,7 +256,7 @@ fn at_the_bound_a_session_with_nothing_live_makes_room() {
 #[test]
 fn who_says_it_needs_nothing_and_wants_everything_gets_a_share() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
-    let holder = |id| Holder { id: LesseeId(id), weight: 1, rtt: Duration::ZERO };
+    let holder = |id| Holder { id: LesseeId(id), share: Share::EVEN, rtt: Duration::ZERO };
     for id in 1..=4 {
         grant(pool.renew(millis(0), holder(id), 1, Ask { want: 1, ..Ask::default() }));
         grant(pool.renew(millis(1), holder(id), 2, Ask { demand_milli: 2_000_000, ..Ask::default() }));
@@ -278,4 +285,71 @@ fn easing_off_spreads_the_last_tenth() {
     // A thirtieth of the window later, about a thirtieth of the rest may go.
     let eased: u64 = (20..=1_020).map(|step| lent_in(&mut pool, step)).sum();
     assert!((2..=5).contains(&eased), "{eased} in the next second");
+}
+
+/// A pool of 100 per window of which `sharing` keeps something back.
+fn shared(sharing: Sharing) -> Pool {
+    let plan = Plan { sharing, ..(*plan(vec![sliding(100, 30 * SECOND)])).clone() };
+    Pool::new(Arc::new(plan), millis(0))
+}
+
+/// Takes all that `holder` can get in so many asks.
+fn drain(pool: &mut Pool, holder: Holder, at: u64) -> u64 {
+    let mut held = 0;
+    for step in 0..20 {
+        let (now, ask) = (millis(at + step * 250), ask(0, held, 200));
+        held += grant(pool.renew(now, holder, at + step + 1, ask)).permits;
+    }
+    held
+}
+
+#[test]
+fn a_reserve_is_never_lent() {
+    let mut pool = shared(Sharing { reserve: 30, ..Sharing::default() });
+    assert_eq!((pool.view(millis(0)).available, pool.call_max()), (70, 70));
+    assert_eq!(drain(&mut pool, A, 0), 70);
+    assert_eq!(pool.view(millis(6_000)).available, 0);
+}
+
+#[test]
+fn no_lease_holds_more_or_lasts_longer_than_configured() {
+    let bounds = (Duration::from_millis(100), Duration::from_millis(300));
+    let sharing = Sharing { lease_max: 20, term_min: bounds.0, term_max: bounds.1, ..Sharing::default() };
+    let mut pool = shared(sharing.clone());
+    let far = Holder { rtt: SECOND, ..A };
+    let first = grant(pool.renew(millis(0), far, 1, ask(0, 0, 50)));
+    assert_eq!((first.permits, first.ceiling, first.term), (20, 20, bounds.1));
+    let idle = Ask { held: 20, want: 5, ..Ask::default() };
+    let second = grant(pool.renew(millis(10), far, 2, idle));
+    assert_eq!(
+        (second.kept, second.permits, second.term),
+        (20, 0, bounds.1),
+        "rich, slow and far, and yet no longer"
+    );
+    // A rule for which leases would be shorter than that.
+    let plan = Plan { sharing, ..(*plan(vec![sliding(100, SECOND)])).clone() };
+    assert_eq!(plan.term(), bounds.0);
+}
+
+#[test]
+fn a_group_gets_what_is_guaranteed_whatever_others_took_before() {
+    let mut pool = shared(Sharing { guaranteed: vec![25], ..Sharing::default() });
+    let member = Holder { share: Share { group: Some(0), ..Share::EVEN }, ..B };
+    assert_eq!(drain(&mut pool, A, 0), 75, "the rest is kept");
+    assert_eq!(drain(&mut pool, member, 6_000), 25);
+}
+
+/// Somebody below is served what those above do not lack, and hears when to ask again.
+#[test]
+fn a_higher_priority_comes_first() {
+    let mut pool = shared(Sharing::default());
+    let above = Holder { share: Share { priority: 1, ..Share::EVEN }, ..B };
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 1)));
+    grant(pool.renew(millis(0), above, 1, Ask { demand_milli: 500_000, ..ask(0, 0, 500) }));
+    let lower = grant(pool.renew(millis(10), A, 2, ask(1, 0, 10)));
+    assert_eq!(lower.permits, 0);
+    assert!(!lower.ask_after.is_zero());
+    assert!(
+        grant(pool.renew(millis(10), above, 2, Ask { demand_milli: 500_000, ..ask(0, 0, 500) })).permits > 0
+    );
 }

@@ -116,10 +116,7 @@ pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> 
 
 /// The books of `rule` if it is a steady flow, new at `now`.
 pub fn flow(rule: &Rule, terms: Terms, now: Moment) -> Option<Flow> {
-    match rule {
-        Rule::LeakyBucket(rule) => Some(Flow::new(rule, terms, now)),
-        _ => None,
-    }
+    rule.flow().map(|rule| Flow::new(rule, terms, now))
 }
 
 /// Parts of a window, or of the time in which a bucket refills, that a lease lasts. More parts mean more
@@ -143,12 +140,9 @@ pub fn term(rules: &[Rule]) -> Duration {
         Rule::LeakyBucket(_) => Duration::MAX,
         Rule::Concurrency(rule) => rule.longest(),
     });
-    let flow = rules.iter().find_map(|rule| match rule {
-        Rule::LeakyBucket(rule) => {
-            Some(rule.interval().unwrap_or(Duration::MAX).saturating_mul(FLOW_INTERVALS).max(FLOW_MIN))
-        }
-        _ => None,
-    });
+    let flow = rules.iter().find_map(Rule::flow);
+    let interval = flow.map(|rule| rule.interval().unwrap_or(Duration::MAX));
+    let flow = interval.map(|interval| interval.saturating_mul(FLOW_INTERVALS).max(FLOW_MIN));
     // What a bucket holds is lost when its lease ends unheard: one beside a short window must not end as soon as that.
     let term = flow.unwrap_or_else(|| spans.min().unwrap_or(Duration::MAX) / TERM_PARTS);
     whole_millis(term.clamp(Terms::TERM_MIN, Terms::TERM_MAX))

@@ -1,6 +1,7 @@
 //! Shares worked out by hand, and laws that hold for all.
 
 use super::*;
+use crate::share::Share;
 use proptest::prelude::*;
 
 const TERM: Duration = Duration::from_secs(1);
@@ -8,7 +9,7 @@ const POLL: Duration = Duration::from_millis(250);
 
 /// Somebody who spends `need` a term and holds nothing.
 fn claim(need: u64) -> Claim {
-    Claim { mean: u128::from(need) * PERMIT, need, bare: need, weight: 1, holds: 0 }
+    Claim { mean: u128::from(need) * PERMIT, need, bare: need, share: Share::EVEN, holds: 0 }
 }
 
 /// Somebody who wants all that `claim` lacks, and got nothing for a term.
@@ -114,7 +115,7 @@ fn who_asks_all_the_time_gets_no_more() {
 
 #[test]
 fn weights_tilt_the_shares() {
-    let (heavy, light) = (Claim { weight: 3, ..claim(1_000) }, claim(1_000));
+    let (heavy, light) = (Claim { share: Share { weight: 3, ..Share::EVEN }, ..claim(1_000) }, claim(1_000));
     let level = Level::of([heavy, light].into_iter(), 400);
     assert_eq!((level.share(heavy), level.share(light)), (300 * PERMIT, 100 * PERMIT));
 }
@@ -127,7 +128,8 @@ fn a_newcomer_starts_small() {
 }
 
 fn claims() -> impl Strategy<Value = Vec<Claim>> {
-    let claim = |(need, weight, holds)| Claim { weight, holds, ..claim(need) };
+    let claim =
+        |(need, weight, holds)| Claim { share: Share { weight, ..Share::EVEN }, holds, ..claim(need) };
     prop::collection::vec((0u64..10_000, 1u64..5, 0u64..5_000).prop_map(claim), 1..20)
 }
 
@@ -170,7 +172,7 @@ proptest! {
             for (other, theirs) in claims.iter().zip(&fills) {
                 // Whoever is short stands at least as high, by weight, as anybody else.
                 if *fill < claim.mean {
-                    prop_assert!((fill + 1) * u128::from(other.weight) >= theirs * u128::from(claim.weight));
+                    prop_assert!((fill + 1) * u128::from(other.share.weight) >= theirs * u128::from(claim.share.weight));
                 }
             }
         }

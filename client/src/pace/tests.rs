@@ -1,3 +1,5 @@
+//! The bucket of a node, worked out by hand: what is let through when, and what an undone call leaves behind.
+
 use super::*;
 
 fn at(nanos: u64) -> Moment {

@@ -1,6 +1,7 @@
 //! One node's side of one pool, one step after another, worked out by hand.
 
 use super::*;
+use lessor_protocol::{Rate, RateClaim, RateLease};
 
 const RTT: Duration = Duration::from_millis(10);
 const TERM: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ fn exact() -> Terms {
 /// A refill that holds `permits` since 0 ms.
 fn holding(permits: u64) -> (Slot, Refill) {
     let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
-    let seen = Seen { refused: 0, waiting: permits, largest: 0 };
+    let seen = Seen { refused: 0, waiting: permits, ..Seen::default() };
     assert_eq!(refill.write(&slot, seen, millis(0), RTT).want, permits);
     let belief = refill.believe(&slot, &grant(0, permits), exact(), millis(0), millis(1), 0);
     assert_eq!(belief, Belief::Installed);
@@ -48,7 +49,7 @@ fn an_eager_limit_asks_at_once_and_a_quiet_key_when_it_is_called() {
     assert_eq!(eager.write(&slot, Seen::default(), millis(5), RTT).want, FIRST_WANT);
     let quiet = Refill::new(millis(5), false);
     assert_eq!(quiet.due(&slot, Seen::default(), millis(5), RTT), Moment::NEVER);
-    let refused = Seen { refused: 1, waiting: 0, largest: 0 };
+    let refused = Seen { refused: 1, waiting: 0, ..Seen::default() };
     assert_eq!(quiet.due(&slot, refused, millis(5), RTT), millis(5));
 }
 
@@ -56,7 +57,7 @@ fn an_eager_limit_asks_at_once_and_a_quiet_key_when_it_is_called() {
 fn totals_say_what_was_spent_and_what_is_held() {
     let (slot, mut refill) = holding(100);
     spend(&slot, 30, millis(10));
-    let ask = refill.write(&slot, Seen { refused: 5, waiting: 20, largest: 0 }, millis(100), RTT);
+    let ask = refill.write(&slot, Seen { refused: 5, waiting: 20, ..Seen::default() }, millis(100), RTT);
     // 35 tries in 100 ms, and a queue of 20: 58 is what it wants to have, the rest goes back.
     assert_eq!((ask.spent_total, ask.held, ask.want), (30, 58, 0));
     assert!(ask.demand_milli > 0);
@@ -72,18 +73,18 @@ fn totals_say_what_was_spent_and_what_is_held() {
 fn what_is_not_kept_is_dropped() {
     let (slot, mut refill) = holding(100);
     spend(&slot, 1, millis(500));
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 150, largest: 0 }, millis(900), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 150, ..Seen::default() }, millis(900), RTT);
     assert_eq!(ask.held, 99);
     refill.believe(&slot, &grant(0, 20), exact(), millis(900), millis(1_500), 0);
     assert_eq!(slot.balance().free, 20);
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 20, largest: 0 }, millis(1_500), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 20, ..Seen::default() }, millis(1_500), RTT);
     assert_eq!((ask.spent_total, ask.held), (1, 20));
 }
 
 #[test]
 fn an_answer_that_cannot_be_is_not_installed() {
     let (slot, mut refill) = holding(10);
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 12, largest: 0 }, millis(10), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 12, ..Seen::default() }, millis(10), RTT);
     assert_eq!((ask.held, ask.want), (10, 2));
     let endless = Grant { term: 3 * TERM, ..grant(10, 2) };
     let silence = Grant { ask_after: 3 * TERM, ..grant(10, 2) };
@@ -121,7 +122,7 @@ fn it_asks_again_a_few_round_trips_before_it_runs_dry() {
 #[test]
 fn it_does_not_ask_sooner_than_it_was_told() {
     let (slot, mut refill) = holding(10);
-    let waiting = Seen { refused: 0, waiting: 50, largest: 0 };
+    let waiting = Seen { refused: 0, waiting: 50, ..Seen::default() };
     refill.write(&slot, waiting, millis(10), RTT);
     let told = Grant { ask_after: Duration::from_millis(100), ..grant(10, 5) };
     refill.believe(&slot, &told, exact(), millis(10), millis(20), 7);
@@ -151,7 +152,7 @@ fn a_term_without_a_call_gives_everything_back() {
 #[test]
 fn an_ended_lease_is_given_back_and_never_spent() {
     let (slot, mut refill) = holding(100);
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 50, largest: 0 }, millis(1_000), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 50, ..Seen::default() }, millis(1_000), RTT);
     assert_eq!((ask.spent_total, ask.held, ask.want), (0, 0, 50));
 }
 
@@ -161,14 +162,14 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     spend(&slot, 40, millis(10));
     refill.forget(&slot);
     // What it is lent next may end before what it was lent before: the slot must not go by the old deadline.
-    let waiting = Seen { refused: 0, waiting: 7, largest: 0 };
+    let waiting = Seen { refused: 0, waiting: 7, ..Seen::default() };
     assert_eq!(refill.due(&slot, waiting, millis(20), RTT), millis(1_000));
-    let ask = refill.write(&slot, Seen { refused: 0, waiting: 7, largest: 0 }, millis(20), RTT);
+    let ask = refill.write(&slot, Seen { refused: 0, waiting: 7, ..Seen::default() }, millis(20), RTT);
     assert_eq!((ask.spent_total, ask.held), (0, 0));
     refill.believe(&slot, &grant(0, 7), exact(), millis(20), millis(25), 0);
     spend(&slot, 3, millis(30));
     assert_eq!(
-        refill.write(&slot, Seen { refused: 0, waiting: 4, largest: 0 }, millis(40), RTT).spent_total,
+        refill.write(&slot, Seen { refused: 0, waiting: 4, ..Seen::default() }, millis(40), RTT).spent_total,
         3
     );
     assert_eq!(refill.close(&slot), 3);
@@ -178,7 +179,7 @@ fn an_allocator_that_forgot_is_told_from_zero() {
 fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
     // Five are in hand, the first in line wants nine, and nobody else gives anything back.
     let (slot, mut refill) = holding(5);
-    let waiting = Seen { refused: 0, waiting: 9, largest: 0 };
+    let waiting = Seen { refused: 0, waiting: 9, ..Seen::default() };
     let mut now = millis(500);
     let mut backed_off = 0;
     for _ in 0..20 {
@@ -201,11 +202,89 @@ fn one_permit_is_kept_for_the_next_call() {
     let short = |kept, permits| Grant { horizon: Duration::from_millis(20), ..grant(kept, permits) };
     refill.write(&slot, Seen::default(), millis(1), RTT);
     refill.believe(&slot, &short(0, 0), exact(), millis(1), millis(2), 0);
-    let refused = Seen { refused: 1, waiting: 0, largest: 0 };
+    let refused = Seen { refused: 1, waiting: 0, ..Seen::default() };
     assert_eq!(refill.due(&slot, refused, millis(10_000), RTT), millis(10_000));
     assert_eq!(refill.write(&slot, refused, millis(10_000), RTT).want, 1);
     refill.believe(&slot, &short(0, 1), exact(), millis(10_000), millis(10_001), 0);
     assert_eq!(refill.write(&slot, refused, millis(10_900), RTT).held, 1, "kept, and no more is wanted");
     refill.believe(&slot, &short(1, 0), exact(), millis(10_900), millis(10_901), 0);
     assert_eq!(refill.write(&slot, refused, millis(11_100), RTT).held, 0, "but not for long");
+}
+
+/// What was told and believed before the allocator forgot us is not told again, and the rest is.
+#[test]
+fn what_was_let_pass_is_told_in_totals_and_never_twice() {
+    let (slot, mut refill) = holding(10);
+    let seen = |shadow_refused| Seen { refused: shadow_refused, waiting: 0, shadow_refused, largest: 0 };
+    assert_eq!(refill.write(&slot, seen(4), millis(100), RTT).shadow_refused, 4);
+    refill.believe(&slot, &grant(0, 0), exact(), millis(100), millis(110), 0);
+    assert_eq!(refill.write(&slot, seen(6), millis(200), RTT).shadow_refused, 6);
+    refill.forget(&slot);
+    assert_eq!(refill.write(&slot, seen(7), millis(300), RTT).shadow_refused, 3);
+}
+
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// A grant of `permits` and of a rate of one each 10 ms, under the number 7, with a bucket of one.
+fn paced(permits: u64, credit: Duration, turn: bool) -> Grant {
+    let lease = RateLease { number: 7, cap: 1, interval: INTERVAL };
+    Grant { rate: Rate::Lent { lease, credit, turn }, ..grant(0, permits) }
+}
+
+fn believe(refill: &mut Refill, slot: &Slot, grant: &Grant, now: Moment) {
+    refill.write(slot, Seen { waiting: 50, ..Seen::default() }, now, RTT);
+    let held = slot.balance().total();
+    let belief = refill.believe(slot, &Grant { kept: held, ..*grant }, exact(), now, now, 0);
+    assert_eq!(belief, Belief::Installed);
+}
+
+#[test]
+fn a_new_rate_mints_from_when_it_came_and_a_renewal_brings_no_burst() {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    believe(&mut refill, &slot, &paced(20, Duration::ZERO, false), millis(100));
+    assert!(refill.is_paced());
+    let pace = refill.pace().clone();
+    assert!(pace.take(1, millis(109)).is_err(), "the bucket of a new lease is empty");
+    assert!(pace.take(1, millis(110)).is_ok());
+    believe(&mut refill, &slot, &paced(0, INTERVAL, false), millis(112));
+    assert!(pace.take(1, millis(119)).is_err());
+    assert!(pace.take(1, millis(120)).is_ok());
+}
+
+#[test]
+fn a_turn_is_handed_over_with_what_the_bucket_holds() {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let short = Grant { horizon: Duration::from_millis(100), ..paced(20, INTERVAL, true) };
+    believe(&mut refill, &slot, &short, millis(0));
+    let waiting = Seen { waiting: 50, ..Seen::default() };
+    assert_eq!(refill.due(&slot, waiting, millis(1), RTT), millis(100), "not before the turn is over");
+    assert!(refill.pace().take(1, millis(94)).is_ok());
+    let ask = refill.write(&slot, waiting, millis(100), RTT);
+    // One was taken 6 ms ago.
+    let let_go = RateClaim::LetGo { number: 7, credit: Duration::from_millis(6) };
+    assert_eq!((ask.rate, ask.held), (let_go, 0));
+    assert!(refill.pace().take(1, millis(900)).is_err(), "it mints no more");
+    // The answer was lost: the next ask says the same.
+    assert_eq!(refill.write(&slot, waiting, millis(200), RTT).rate, let_go);
+}
+
+#[test]
+fn a_rate_that_nobody_wants_is_let_go() {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    believe(&mut refill, &slot, &paced(0, Duration::ZERO, false), millis(0));
+    let ask = refill.write(&slot, Seen::default(), millis(1_500), RTT);
+    assert_eq!(ask.rate, RateClaim::LetGo { number: 7, credit: INTERVAL });
+}
+
+#[test]
+fn a_rate_that_cannot_be_is_not_believed() {
+    for (cap, interval, credit) in
+        [(0, INTERVAL, Duration::ZERO), (1, Duration::ZERO, Duration::ZERO), (1, INTERVAL, 2 * INTERVAL)]
+    {
+        let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+        refill.write(&slot, Seen { waiting: 5, ..Seen::default() }, millis(0), RTT);
+        let rate = Rate::Lent { lease: RateLease { number: 7, cap, interval }, credit, turn: false };
+        let grant = Grant { rate, ..grant(0, 5) };
+        assert_eq!(refill.believe(&slot, &grant, exact(), millis(0), millis(1), 0), Belief::Rubbish);
+    }
 }

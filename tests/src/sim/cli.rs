@@ -204,6 +204,7 @@ impl Args {
             nodes: self.nodes,
             foes: vec![],
             workload: self.workload,
+            priorities: 0,
             demand: self.demand,
             cost_max: 1,
             patience: nanos(self.patience),

@@ -180,15 +180,7 @@ impl Foe {
         self.seq = self.seq.saturating_add(step).min(PERMITS_MAX);
         let held = self.has(real);
         let rate = self.claim();
-        let truth = Ask {
-            spent_total: self.spent,
-            held,
-            want: self.large(),
-            waiting: 0,
-            demand_milli: 0,
-            largest: 0,
-            rate,
-        };
+        let truth = Ask { spent_total: self.spent, held, want: self.large(), rate, ..Ask::default() };
         let ask = match self.lie {
             Lie::Hoard | Lie::Overstate | Lie::Flood | Lie::Hurry | Lie::Crowd => {
                 Ask { waiting: self.large(), demand_milli: self.large(), ..truth }

@@ -121,7 +121,7 @@ impl Node {
     /// What its handles have seen.
     pub fn seen(&self) -> Seen {
         let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
-        Seen { refused: self.refused, waiting, largest: self.largest }
+        Seen { refused: self.refused, waiting, shadow_refused: 0, largest: self.largest }
     }
 
     /// Permits that it can still spend.

@@ -267,6 +267,6 @@ impl Oracle {
 
 /// The most that can be available and out together. Of a steady flow permits are only counted, and S4 sees to it.
 fn kept(rules: &[Rule]) -> u64 {
-    let kept = rules.iter().filter(|rule| !matches!(rule, Rule::LeakyBucket(_)));
+    let kept = rules.iter().filter(|rule| rule.flow().is_none());
     kept.map(Rule::ceiling).min().unwrap_or(u64::MAX)
 }

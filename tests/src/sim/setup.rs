@@ -6,7 +6,7 @@ use crate::sim::foe::Lie;
 use crate::sim::network::Latency;
 use crate::sim::traffic::Workload;
 use lessor_allocator::pool::Plan;
-use lessor_allocator::rules::term;
+use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub struct Setup {
     pub foes: Vec<Lie>,
     /// The shape of demand.
     pub workload: Workload,
+    /// How many ranks of nodes there are, the last of which comes first. One or none: all are alike.
+    pub priorities: u64,
     /// Calls a second in total, on average.
     pub demand: f64,
     /// A call costs 1 to this many permits.
@@ -49,11 +51,25 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// What `node` counts for: ranks and guaranteed groups go round.
+    pub fn share(&self, node: usize) -> Share {
+        let groups = self.plan.sharing.guaranteed.len();
+        let group = Some(node % (groups + 1)).filter(|group| *group < groups);
+        Share { priority: node as u64 % self.priorities.max(1), group, ..Share::EVEN }
+    }
+
+    /// Whether `node` is owed its turn: nobody comes before it, and nothing is kept from it without something for it.
+    pub fn is_owed(&self, node: usize) -> bool {
+        let share = self.share(node);
+        let first = (self.nodes as u64).min(self.priorities.max(1)) - 1;
+        share.priority == first && (share.group.is_some() || self.plan.sharing.guaranteed.is_empty())
+    }
+
     /// How long a session that says nothing is known to the pool at least: three terms where sessions are scarce, for
     /// then those that hold nothing make room.
     pub fn remembered(&self) -> Duration {
         let are_scarce = self.plan.lessees_max <= 1_000 || self.foes.contains(&Lie::Crowd);
-        if are_scarce { 3 * term(&self.plan.rules) } else { Duration::from_secs(10) }
+        if are_scarce { 3 * self.plan.term() } else { Duration::from_secs(10) }
     }
 }
 
@@ -144,7 +160,7 @@ fn span(text: &str) -> Result<Duration, String> {
 
 /// A limit with `rules` and everything else as shipped.
 pub fn plan(rules: Vec<Rule>, ease_off: bool) -> Plan {
-    Plan { rules, terms: Terms::default(), ease_off, lessees_max: 10_000 }
+    Plan { rules, terms: Terms::default(), ease_off, lessees_max: 10_000, sharing: Sharing::default() }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::Workload;
 use crate::sim::world::Failure;
 use crate::sim::{MILLI, SECOND, soak, text};
+use lessor_allocator::share::Sharing;
 
 /// Seeds tried for each cut. A cut changes which dice fall where: what fails with one in four of all seeds is still
 /// found in nine of ten tries, and more would spend the budget on cuts that cure.
@@ -120,7 +121,10 @@ fn fewer_nodes(from: &Shrunk) -> Vec<Setup> {
 
 /// Everything that is not a fault, one by one as it is without them.
 fn plainer(from: &Shrunk) -> Vec<Setup> {
-    let changes: [fn(&mut Setup); 8] = [
+    let changes: [fn(&mut Setup); 11] = [
+        |setup| setup.priorities = 0,
+        |setup| setup.plan.sharing.guaranteed.clear(),
+        |setup| setup.plan.sharing = Sharing::default(),
         |setup| setup.workload = Workload::Steady,
         |setup| setup.cost_max = 1,
         |setup| setup.patience = 0,

@@ -10,6 +10,7 @@ use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND};
 use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
+use lessor_allocator::share::Sharing;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 use lessor_protocol::{Rule, Terms};
@@ -33,20 +34,22 @@ pub fn draw(seed: u64) -> Setup {
     let round_trip = log_uniform(dice, 200_000, nanos(term(&rules)) / 2);
     let one_way = round_trip / 4;
     let mut faults = draw_faults(dice);
-    if rules.iter().any(|rule| matches!(rule, Rule::LeakyBucket(_))) {
+    if rules.iter().any(|rule| rule.flow().is_some()) {
         // A clock that jumps ahead ends leases too soon, which is harmless; one that mints by it, mints too much.
         faults.every.remove(&Fault::ClockJump);
     }
     let start = if dice.bool() { dice.u64(0..10 * SECOND) } else { dice.u64(0..1 << 50) };
-    Setup {
+    let mut setup = Setup {
         seed,
         plan: Plan {
             rules,
             terms: Terms::try_new(drift_ppm).expect("below the maximum"),
             ease_off: dice.bool(),
             lessees_max: if dice.u32(..10) == 0 { nodes + 1 } else { 10_000 },
+            sharing: Sharing::default(),
         },
         nodes,
+        priorities: 0,
         workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),
         cost_max: if dice.u32(..3) == 0 { dice.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
@@ -60,6 +63,30 @@ pub fn draw(seed: u64) -> Setup {
         foes: draw_foes(dice),
         sabotage: Sabotage::None,
         replay: format!("cargo run --release -p scenarios --bin simulate -- --swarm {seed}"),
+    };
+    if dice.u32(..4) == 0 {
+        draw_sharing(dice, ceiling, &mut setup);
+    }
+    setup
+}
+
+/// Some of what an operator may say of how a limit with `ceiling` is shared.
+fn draw_sharing(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+    let sharing = &mut setup.plan.sharing;
+    if dice.bool() {
+        sharing.reserve = dice.u64(0..=ceiling / 2).min(ceiling.saturating_sub(1));
+    }
+    if dice.bool() {
+        sharing.lease_max = log_uniform(dice, 1, ceiling.max(1)).max(setup.cost_max);
+    }
+    if dice.bool() {
+        setup.priorities = dice.u64(2..=3);
+    }
+    let mut free = (ceiling - sharing.reserve) / 2;
+    while free > 0 && sharing.guaranteed.len() < 3 && dice.bool() {
+        let permits = dice.u64(1..=free);
+        free -= permits;
+        sharing.guaranteed.push(permits);
     }
 }
 

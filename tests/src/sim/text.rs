@@ -11,6 +11,7 @@ use crate::sim::foe::LIES;
 use crate::sim::network::Latency;
 use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
 use crate::sim::traffic::{WORKLOADS, Workload};
+use lessor_allocator::share::Sharing;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Rule, Terms};
 use std::fmt::Display;
@@ -24,6 +25,7 @@ pub fn bare() -> Setup {
         nodes: 1,
         foes: vec![],
         workload: Workload::Steady,
+        priorities: 0,
         demand: 1.0,
         cost_max: 1,
         patience: 0,
@@ -47,6 +49,13 @@ pub fn write(setup: &Setup) -> String {
     say("drift", &setup.plan.terms.drift_ppm());
     say("ease_off", &setup.plan.ease_off);
     say("lessees_max", &setup.plan.lessees_max);
+    let sharing = &setup.plan.sharing;
+    if *sharing != Sharing::default() || setup.priorities > 0 {
+        say("priorities", &setup.priorities);
+        say("reserve", &sharing.reserve);
+        say("lease_max", &sharing.lease_max);
+        sharing.guaranteed.iter().for_each(|permits| say("guaranteed", permits));
+    }
     say("nodes", &setup.nodes);
     if !setup.foes.is_empty() {
         say("foes", &setup.foes.iter().map(|lie| lie.name()).collect::<Vec<_>>().join(","));
@@ -109,6 +118,10 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         }
         "ease_off" => setup.plan.ease_off = number(value)?,
         "lessees_max" => setup.plan.lessees_max = number(value)?,
+        "priorities" => setup.priorities = number(value)?,
+        "reserve" => setup.plan.sharing.reserve = number(value)?,
+        "lease_max" => setup.plan.sharing.lease_max = number(value)?,
+        "guaranteed" => setup.plan.sharing.guaranteed.push(number(value)?),
         "nodes" => setup.nodes = number(value)?,
         "foes" => {
             let foes = value.split(',').map(|name| one_of(name, LIES.into_iter()));

@@ -38,6 +38,7 @@ fn setup(limit: &str) -> Setup {
         nodes: 5,
         foes: vec![],
         workload: Workload::Steady,
+        priorities: 0,
         demand: 1_000.0,
         cost_max: 1,
         patience: 0,

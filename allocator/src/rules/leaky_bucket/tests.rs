@@ -1,3 +1,5 @@
+//! The books of a steady flow, worked out by hand: what is lent, given back and lost, and the largest numbers.
+
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -33,6 +33,7 @@ pub(super) fn from_file(path: &Path, name: Option<&str>, ease_off: Option<bool>)
             terms: config.terms,
             ease_off: ease_off.unwrap_or(limit.ease_off),
             lessees_max: limit.lessees_max,
+            sharing: limit.sharing.clone(),
         },
         words: format!("{}{one_key}", limit.name),
     })

@@ -54,6 +54,7 @@ const ASKED: Asked = Asked {
         want: 4,
         waiting: 0,
         demand_milli: 0,
+        shadow_refused: 0,
         largest: 0,
         rate: lessor_protocol::RateClaim::None,
     },
@@ -64,7 +65,10 @@ const ASKED: Asked = Asked {
 /// A pool of ten with `books`.
 fn stock(books: Books, in_hand: u64) -> Stock {
     let available = 10 - books.outstanding;
-    Stock { view: PoolView { available, books, lessees: 1, quarantine: Duration::ZERO }, in_hand }
+    Stock {
+        view: PoolView { available, books, lessees: 1, quarantine: Duration::ZERO, ..PoolView::default() },
+        in_hand,
+    }
 }
 
 /// An oracle that saw four of ten being lent, and a stock that fits.

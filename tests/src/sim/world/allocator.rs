@@ -21,7 +21,7 @@ impl World {
             return self.leave(message);
         } else {
             let now = self.centre.clock.show(self.real);
-            let holder = Holder { id: LesseeId(session), weight: 1, rtt };
+            let holder = Holder { id: LesseeId(session), share: self.setup.share(node), rtt };
             let answer = self.centre.pool.renew(now, holder, seq, ask);
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;

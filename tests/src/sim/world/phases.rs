@@ -53,7 +53,7 @@ impl World {
 
     pub(super) fn waited(&self, node: usize, since: u64) -> Verdict {
         let waited = self.real.saturating_sub(since.max(self.calm_since));
-        must("V2", self.phase < Phase::Calm || waited <= self.bound, || {
+        must("V2", self.phase < Phase::Calm || waited <= self.bound || !self.setup.is_owed(node), || {
             format!("a caller on node {node} has waited {:?}", Duration::from_nanos(waited))
         })
     }
@@ -66,7 +66,8 @@ impl World {
         };
         let (now, refresh) = (self.now(), refresh(&self.setup));
         let asked = |since: u64| self.real.saturating_sub(since) > refresh;
-        let waiter = self.nodes.iter().flat_map(|node| &node.line).find(|waiter| asked(waiter.since));
+        let owed = self.nodes.iter().enumerate().filter(|(node, _)| self.setup.is_owed(*node));
+        let waiter = owed.flat_map(|(_, node)| &node.line).find(|waiter| asked(waiter.since));
         let is_late = nanos(now.allocator.since(lost)) > refresh && waiter.is_some();
         must("V4", !is_late, || format!("{waiter:?} waits, and nothing was lent since {lost:?}"))
     }
@@ -110,7 +111,7 @@ fn refresh(setup: &Setup) -> u64 {
 pub(super) fn longest_wait(setup: &Setup) -> u64 {
     let ceiling = setup.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0).max(1);
     let rounds = 4 + 2 * (setup.nodes as u64).div_ceil(ceiling);
-    let is_paced = setup.plan.rules.iter().any(|rule| matches!(rule, Rule::LeakyBucket(_)));
+    let is_paced = setup.plan.rules.iter().any(|rule| rule.flow().is_some());
     // Of a steady flow they take turns, of which the longest is most of a term.
     let turns = if is_paced { 2 * setup.nodes as u64 } else { 0 };
     rounds * memory(&setup.plan.rules) + (10 + turns) * nanos(term(&setup.plan.rules)) + SECOND

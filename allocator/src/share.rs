@@ -1,0 +1,153 @@
+//! What part of a pool is for whom: priorities, guaranteed minimums, a reserve, bounds on leases. Pools ask it before
+//! they size a grant. It only ever makes a grant smaller or moves it to somebody else: no promise depends on it.
+
+use crate::pool::LEASE_MAX;
+use crate::sizing::{Claim, Supply};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::sizing::PERMIT;
+use lessor_protocol::{Moment, Terms};
+use std::time::Duration;
+
+/// How a pool is shared, beside weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// Permits that are never lent.
+    pub reserve: u64,
+    /// The most that one lease may hold, from 1 to [`LEASE_MAX`].
+    pub lease_max: u64,
+    /// The shortest and the longest term, within [`Terms::TERM_MIN`] and [`Terms::TERM_MAX`].
+    pub term_min: Duration,
+    /// See `term_min`.
+    pub term_max: Duration,
+    /// Permits in each window that a group of nodes has for itself; together no more than the limit.
+    pub guaranteed: Vec<u64>,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Sharing {
+            reserve: 0,
+            lease_max: LEASE_MAX,
+            term_min: Terms::TERM_MIN,
+            term_max: Terms::TERM_MAX,
+            guaranteed: vec![],
+        }
+    }
+}
+
+/// What a lessee counts for, from the limit's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its weight among its like, at least 1.
+    pub weight: u64,
+    /// Whoever has a higher one comes first.
+    pub priority: u64,
+    /// Which of the guaranteed groups it belongs to.
+    pub group: Option<usize>,
+}
+
+impl Share {
+    /// That of somebody of whom nothing is said.
+    pub const EVEN: Share = Share { weight: 1, priority: 0, group: None };
+}
+
+/// What somebody of `priority` has to share, and with whom: what those above it lack is kept for them, and those below
+/// it are not seen at all.
+pub fn below(priority: u64, others: Vec<Claim>, supply: Supply) -> (Vec<Claim>, Supply) {
+    let (above, others): (Vec<Claim>, Vec<Claim>) = others
+        .into_iter()
+        .filter(|claim| claim.share.priority >= priority)
+        .partition(|claim| claim.share.priority > priority);
+    if above.is_empty() {
+        return (others, supply);
+    }
+    let lacking = above.iter().map(|claim| claim.need.saturating_sub(claim.holds));
+    let lacking = lacking.fold(0, u64::saturating_add);
+    // What they go on spending is no more there for others than what they lack now.
+    let mean = above.iter().map(|claim| claim.mean).fold(0, u128::saturating_add);
+    let spent = |span: Duration| {
+        let permits = mean.saturating_mul(nanos(span).into()) / u128::from(nanos(supply.term).max(1));
+        u64::try_from(permits.div_ceil(PERMIT)).unwrap_or(u64::MAX)
+    };
+    let supply = Supply {
+        left: supply.left.saturating_sub(lacking),
+        soon: supply.soon.saturating_sub(spent(supply.poll)),
+        within_term: supply.within_term.saturating_sub(lacking),
+        sustained: supply.sustained.saturating_sub(spent(supply.term)),
+        ..supply
+    };
+    (others, supply)
+}
+
+/// What is kept for the guaranteed groups of one pool: each has a bucket of what it may still take, which is full
+/// again after a window. Others leave that much, also while the group is idle.
+#[derive(Clone, Debug)]
+pub struct Guarantees {
+    levels: Vec<Level>,
+    /// A window, or the time in which the limit refills.
+    span: u64,
+    now: Moment,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    most: u64,
+    permits: u64,
+    /// Of the next permit, in 1/`span`.
+    fraction: u128,
+}
+
+impl Guarantees {
+    /// Full ones at `now`, of a limit that lends as much as it has in `span`.
+    pub fn new(guaranteed: &[u64], span: Duration, now: Moment) -> Self {
+        let levels = guaranteed.iter().map(|&most| Level { most, permits: most, fraction: 0 });
+        Guarantees { levels: levels.collect(), span: nanos(span).max(1), now }
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, now: Moment) {
+        let elapsed = u128::from(nanos(now.since(self.now)));
+        self.now = self.now.max(now);
+        for level in &mut self.levels {
+            let parts = level.fraction + elapsed * u128::from(level.most);
+            let span = u128::from(self.span);
+            let more = u64::try_from(parts / span).unwrap_or(u64::MAX);
+            level.permits = level.permits.saturating_add(more).min(level.most);
+            level.fraction = if level.permits == level.most { 0 } else { parts % span };
+        }
+    }
+
+    /// Permits that somebody of `group` must leave to others.
+    pub fn kept_from(&self, group: Option<usize>) -> u64 {
+        let others = self.levels.iter().enumerate().filter(|(index, _)| Some(*index) != group);
+        others.map(|(_, level)| level.permits).sum()
+    }
+
+    /// The most that this can ever be.
+    pub fn kept_at_most(&self, group: Option<usize>) -> u64 {
+        let others = self.levels.iter().enumerate().filter(|(index, _)| Some(*index) != group);
+        others.map(|(_, level)| level.most).sum()
+    }
+
+    /// Permits that `group` may take whatever others want.
+    pub fn owed(&self, group: Option<usize>) -> u64 {
+        group.and_then(|group| self.levels.get(group)).map_or(0, |level| level.permits)
+    }
+
+    /// `permits` were lent to `group`.
+    pub fn lent(&mut self, group: Option<usize>, permits: u64) {
+        if let Some(level) = group.and_then(|group| self.levels.get_mut(group)) {
+            level.permits = level.permits.saturating_sub(permits);
+        }
+    }
+
+    /// `permits` came back from `group` unspent.
+    pub fn returned(&mut self, group: Option<usize>, permits: u64) {
+        if let Some(level) = group.and_then(|group| self.levels.get_mut(group)) {
+            level.permits = level.permits.saturating_add(permits).min(level.most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
