@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::config::{Config, LimitConfig};
+use crate::config::{Config, LimitConfig, named_for};
 use crate::limits::{Figures, Limit, Past, PoolId};
 use crate::pool::Holder;
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
@@ -238,16 +238,13 @@ fn find<'a>(
     Ok((limit, pool))
 }
 
-/// See [`Allocator::limit_for`]. No choice of names makes it slow: it is looked up once for each byte of the name.
+/// See [`Allocator::limit_for`].
 fn limit_for<'a>(limits: &'a mut BTreeMap<String, Limit>, name: &str) -> Option<&'a mut Limit> {
-    // A pattern is no name, though it is in the same map.
-    let is_name = !name.ends_with('*') && name.len() <= NAME_MAX;
-    if !is_name || limits.contains_key(name) {
-        return limits.get_mut(name).filter(|_| is_name);
+    // The usual one costs no search: it has the name itself.
+    if !name.ends_with('*') && limits.contains_key(name) {
+        return limits.get_mut(name);
     }
-    let prefixes = (0..=name.len()).rev().filter_map(|end| name.get(..end));
-    let pattern = prefixes.map(|prefix| format!("{prefix}*")).find(|pattern| limits.contains_key(pattern))?;
-    limits.get_mut(&pattern)
+    limits.get_mut(&named_for(limits, name)?)
 }
 
 fn too_large(field: &str, value: u64) -> Wrong {

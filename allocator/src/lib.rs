@@ -20,10 +20,12 @@
 //!
 //! In reading order. The core: [`rules`] (the books of one promise), [`sizing`], [`share`] and [`pacing`] (how
 //! big a lease is), [`pool`] (the books of one limit and key), [`limits`] (a limit and its pools), [`sessions`] (who asks),
-//! [`wrong`] (why an ask is refused), [`allocator`] (all of it). Around it: [`config`] (what an operator decides),
+//! [`wrong`] (why an ask is refused), [`allocator`] (all of it); beside it [`central`] (the same promises kept in one
+//! place, to compare). Around it: [`config`] (what an operator decides),
 //! `shared` (a lock and a clock), `http` (the routes), `metrics`, and [`server`] (a function of a listener).
 
 pub mod allocator;
+pub mod central;
 pub mod config;
 mod http;
 pub mod limits;

@@ -5,6 +5,7 @@ use crate::logging::{self, Format};
 use clap::{Args, Parser, Subcommand, value_parser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Keeps a fleet of processes inside a quota that belongs to somebody else.
 #[derive(Debug, Parser)]
@@ -26,6 +27,9 @@ pub(crate) enum Command {
     /// Watch a fleet of processes share a vendor's contract, or replay real traffic.
     #[command(after_help = DEMO_EXAMPLE)]
     Demo(DemoArgs),
+    /// Try a configuration on your own traffic: requests in, answers out, in virtual time and without a server.
+    #[command(after_help = REPLAY_HELP)]
+    Replay(ReplayArgs),
     /// One node of a demo.
     #[command(name = crate::demo::NODE_COMMAND, hide = true)]
     DemoNode,
@@ -51,6 +55,51 @@ Examples:
   lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
 
 Ctrl-C ends it with the table so far.";
+
+const REPLAY_HELP: &str = "\
+Examples:
+  lessor replay --config lessor.toml requests.jsonl
+  tail -f requests.jsonl | lessor replay --config lessor.toml
+  lessor replay --config lessor.toml --limit export --summary access-log.csv
+
+One JSON object a line in:
+  {\"at_ns\": 0, \"limit\": \"export\", \"key\": \"ann\", \"node\": \"a\", \"op\": \"try_acquire\", \"permits\": 1}
+  op is try_acquire, peek, acquire (with \"timeout_ns\", or it waits for as long as it takes), refund, top_up, or set
+  (with \"rules\", and \"carry\": as_is, proportional, additive or reset). at_ns counts from the Unix epoch.
+One out, in the same order, as soon as it is known:
+  {\"ok\": false, \"remaining\": 0, \"retry_after_ns\": 2000000000}
+  remaining: what a call could take at that instant, after this one. retry_after_ns: the first instant at which the
+  same call would succeed; it is missing where that is never. wait_ns: when an acquire is served, or would have been.
+  error: what is wrong with the line (line, field, value), or TooLarge. Nothing is changed then, and it goes on.
+
+It answers as one central limiter would that forgets nothing, exact to the nanosecond. A margin counts only where the
+configuration says one: the default is for a vendor far away. Time that goes backwards is no time at all.
+docs/replay.md says what is decided, and why.
+
+Exit codes: 0 all lines were answered (a bad one with an error), 1 broken, 2 bad command line or configuration.";
+
+/// `lessor replay`.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The configuration: limits and their rules.
+    #[arg(long, value_name = "FILE", env = "LESSOR_CONFIG")]
+    pub(crate) config: PathBuf,
+    /// The limit that the requests of a CSV file go to; the only one there is, if nothing is said.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) limit: Option<String>,
+    /// Let the requests of a CSV file wait for so long; if nothing is said they are served at once or refused.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) patience: Option<Duration>,
+    /// Print what came of it for each limit and key, in place of the answers.
+    #[arg(long)]
+    pub(crate) summary: bool,
+    /// Print the summary as one JSON object.
+    #[arg(long, requires = "summary")]
+    pub(crate) json: bool,
+    /// Requests: a file, or - for stdin. JSON Lines, or CSV with the columns offset_s and client.
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) requests: PathBuf,
+}
 
 /// `lessor serve`.
 #[derive(Debug, Args)]
@@ -157,6 +206,9 @@ mod tests {
         check("lessor serve --config x --listen nowhere");
         check("lessor serve --config x --log xml");
         check("lessor serve --config x --log-level a=b=c");
+        check("lessor replay");
+        check("lessor replay --config x --patience 5");
+        check("lessor replay --config x --json");
         check("lessor nothing");
     }
 }

@@ -6,6 +6,7 @@ mod configuration;
 mod demo;
 mod failure;
 mod logging;
+mod replay;
 mod serve;
 mod stop;
 
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::DemoNode => demo::run_node(),
     };
     match outcome {

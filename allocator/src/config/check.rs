@@ -13,11 +13,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use toml::Spanned;
 
-pub(super) fn config(text: &str, raw: &RawConfig) -> Result<Config, ConfigError> {
+pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Config, ConfigError> {
     let mut names = BTreeSet::new();
     let mut limits = vec![];
     for limit in &raw.limit {
-        let check = Check { text, limit };
+        let check = Check { text, limit, margin };
         if !names.insert(limit.name.get_ref()) {
             return Err(check.wrong(&limit.name, "is there twice: every limit needs a name of its own"));
         }
@@ -81,6 +81,8 @@ fn at_least_one(raw: Option<&Spanned<Count>>, default: usize) -> Result<usize, (
 struct Check<'a> {
     text: &'a str,
     limit: &'a RawLimit,
+    /// Of windows that say none.
+    margin: Duration,
 }
 
 impl Check<'_> {
@@ -204,7 +206,8 @@ impl Check<'_> {
             return Err(self.wrong(place, problem));
         }
         let rules = raw.iter().enumerate().map(|(index, raw)| {
-            rule(raw.get_ref()).map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
+            let rule = rule(raw.get_ref(), self.margin);
+            rule.map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
         });
         let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
         let is_paced = |(_, rule): &(usize, &Rule)| rule.flow().is_some();

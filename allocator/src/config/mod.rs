@@ -14,12 +14,14 @@ mod tests;
 
 pub use by_node::ByNode;
 pub use error::ConfigError;
-pub use named::{Named, Names};
+pub use named::{Named, Names, named_for};
 
 use crate::share::{Share, Sharing};
+use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Key, NodeName, Rule, Terms};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Keys that a keyed limit remembers at once, where the operator says nothing else. An idle pool takes about
 /// half a kilobyte: a million keys would be half a gigabyte that nobody asked for, a thousand would refuse the
@@ -117,6 +119,31 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong with it, in one line.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        check::config(text, &raw::read(text)?)
+        check::config(text, &raw::read(text)?, SlidingWindow::MARGIN)
     }
+
+    /// The same, with `margin` where the operator says none: that default is the price of a vendor far away, which
+    /// who counts in one place does not pay.
+    ///
+    /// # Errors
+    /// As [`Config::parse`].
+    pub fn parse_with_margin(text: &str, margin: Duration) -> Result<Self, ConfigError> {
+        check::config(text, &raw::read(text)?, margin)
+    }
+}
+
+/// Reads rules as they are written in JSON: a list of the objects that a configuration has. `margin` is for those
+/// that say none.
+///
+/// # Errors
+/// What is wrong with them, beginning with the key.
+pub fn rules_from_json(text: &str, margin: Duration) -> Result<Vec<Rule>, String> {
+    let raw = raw::read_rules(text)?;
+    if raw.is_empty() {
+        return Err("rules is empty: say at least one, or the limit would promise nothing".to_owned());
+    }
+    let rules = raw.iter().enumerate();
+    rules
+        .map(|(index, raw)| rules::rule(raw, margin).map_err(|problem| format!("rules[{index}].{problem}")))
+        .collect()
 }

@@ -3,6 +3,8 @@
 
 use super::NAMES_MAX;
 use lessor_protocol::LimitName;
+use lessor_protocol::names::NAME_MAX;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One name, or all names that begin alike.
@@ -63,6 +65,20 @@ impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// The key under which `limits` hold the limit for `name`: the name itself, or else the longest pattern that it begins
+/// with. No choice of names makes it slow: it is looked up once for each byte of the name.
+pub fn named_for<T>(limits: &BTreeMap<String, T>, name: &str) -> Option<String> {
+    // A pattern is no name, though it is in the same map.
+    if name.ends_with('*') || name.len() > NAME_MAX {
+        return None;
+    }
+    if limits.contains_key(name) {
+        return Some(name.to_owned());
+    }
+    let prefixes = (0..=name.len()).rev().filter_map(|end| name.get(..end));
+    prefixes.map(|prefix| format!("{prefix}*")).find(|pattern| limits.contains_key(pattern))
 }
 
 #[cfg(test)]

@@ -138,6 +138,19 @@ pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
     })
 }
 
+/// Reads a list of rules from JSON. A value of a wrong type is an error that begins with the key.
+pub(super) fn read_rules(text: &str) -> Result<Vec<RawRule>, String> {
+    let document = &mut serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let key = key(error.path());
+        let error = error.into_inner();
+        // Where it stands in a piece of a line helps nobody.
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let said = error.to_string();
+        format!("rules{key}: {}", said.strip_suffix(&place).unwrap_or(&said))
+    })
+}
+
 /// `path` as an operator would write it, without the steps that `Spanned` leaves in it.
 fn key(path: &Path) -> String {
     let mut key = String::new();

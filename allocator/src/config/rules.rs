@@ -8,13 +8,13 @@ use std::time::Duration;
 /// Kinds of rules that the design has and this version has not.
 const KINDS_LATER: [&str; 1] = ["sliding_log"];
 
-/// The rule, or what is wrong with it, beginning with the field.
-pub(super) fn rule(raw: &RawRule) -> Result<Rule, String> {
+/// The rule, with `margin` where it takes one and says none; or what is wrong with it, beginning with the field.
+pub(super) fn rule(raw: &RawRule, margin: Duration) -> Result<Rule, String> {
     let said = |error: RuleError| error.to_string();
     match raw.kind.as_str() {
         "sliding_window" => {
             only(raw, &["limit", "per", "margin"])?;
-            let margin = raw.margin.map_or(SlidingWindow::MARGIN.min(per(raw)?), |margin| margin.0);
+            let margin = raw.margin.map_or(margin.min(per(raw)?), |margin| margin.0);
             let rule = SlidingWindow::try_new(count(raw, "limit", raw.limit)?, per(raw)?, margin);
             rule.map(Rule::SlidingWindow).map_err(said)
         }

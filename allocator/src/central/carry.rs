@@ -1,0 +1,64 @@
+//! What becomes of the books when the rules of a limit are changed while it runs. Rules are matched by kind and
+//! period: what has no match starts fresh, and what has lost its match is forgotten.
+
+use super::{Exact, exact};
+use lessor_protocol::{Moment, Rule};
+use std::mem::discriminant;
+use std::time::Duration;
+
+/// How much of what was used is still used under the changed rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carry {
+    /// What is charged stays charged; the level of a bucket stays, down to its new capacity.
+    #[default]
+    AsIs,
+    /// What is used grows or shrinks as the limit does, rounded up.
+    Proportional,
+    /// What can be taken grows or shrinks by as many permits as the limit does.
+    Additive,
+    /// Nothing: as on the first day.
+    Reset,
+}
+
+/// `used` of `before`, as a part of `after`, rounded up. Of nothing it stays what it is.
+pub(super) fn scaled_up(used: u64, after: u64, before: u64) -> u64 {
+    if before == 0 {
+        return used;
+    }
+    let scaled = (u128::from(used) * u128::from(after)).div_ceil(u128::from(before));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// The books of `rules`, from those that were kept for `old`.
+pub(super) fn carried(
+    old: &[(Rule, Box<dyn Exact>)],
+    rules: &[Rule],
+    carry: Carry,
+    now: Moment,
+) -> Vec<(Rule, Box<dyn Exact>)> {
+    let mut open: Vec<&(Rule, Box<dyn Exact>)> = old.iter().collect();
+    let next = rules.iter().map(|rule| {
+        let books = match open.iter().position(|(old, _)| is_same(old, rule)) {
+            Some(place) => open.remove(place).1.carried(rule, carry),
+            None => exact(rule, now),
+        };
+        (*rule, books)
+    });
+    next.collect()
+}
+
+/// Whether two rules are of one kind and period.
+fn is_same(one: &Rule, other: &Rule) -> bool {
+    discriminant(one) == discriminant(other) && period(one) == period(other)
+}
+
+/// Over what it counts; what is in flight is counted at each instant.
+fn period(rule: &Rule) -> Duration {
+    match rule {
+        Rule::SlidingWindow(rule) => rule.per(),
+        Rule::FixedWindow(rule) => rule.per(),
+        Rule::TokenBucket(rule) => rule.per(),
+        Rule::LeakyBucket(rule) => rule.per(),
+        Rule::Concurrency(_) => Duration::ZERO,
+    }
+}

@@ -1,0 +1,60 @@
+//! At most N in flight: a permit is held until it comes back, or until the longest call is over, exactly so long after
+//! it was taken. Those that come back without a name are the oldest, which is when it would have been over first.
+
+use super::Exact;
+use super::carry::Carry;
+use super::sliding::Sliding;
+use lessor_protocol::rule::Concurrency;
+use lessor_protocol::{Moment, Rule};
+
+/// What is in flight.
+#[derive(Clone, Debug)]
+pub(super) struct InFlight(Sliding);
+
+impl InFlight {
+    /// Nothing at `now`.
+    pub(super) fn new(rule: &Concurrency, now: Moment) -> Self {
+        InFlight(Sliding::of(rule.limit(), rule.longest(), now))
+    }
+}
+
+impl Exact for InFlight {
+    fn advance(&mut self, now: Moment) {
+        self.0.advance(now);
+    }
+
+    fn available(&self) -> u64 {
+        self.0.available()
+    }
+
+    fn ready_at(&self, permits: u64) -> Option<Moment> {
+        self.0.ready_at(permits)
+    }
+
+    fn take(&mut self, permits: u64) {
+        self.0.take(permits);
+    }
+
+    fn refund(&mut self, permits: u64) {
+        self.0.refund(permits);
+    }
+
+    /// What is in flight is in flight, whatever anybody adds.
+    fn top_up(&mut self, _permits: u64) {}
+
+    /// Nor does it land because the rule was changed.
+    fn carried(&self, rule: &Rule, _carry: Carry) -> Box<dyn Exact> {
+        let Rule::Concurrency(rule) = rule else {
+            unreachable!("rules are matched by kind");
+        };
+        Box::new(InFlight(self.0.under(rule.limit(), rule.longest())))
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.0.is_fresh()
+    }
+
+    fn copy(&self) -> Box<dyn Exact> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,66 @@
+//! One limit and key as a single omniscient limiter would keep it: no leases, no margin for a vendor far away, no
+//! clock drift, no sub-windows, so exact to the nanosecond. `lessor replay` answers with it, and it is what leasing is
+//! measured against. It lends nothing and never runs in a server.
+//!
+//! In reading order: [`limiter`] (several rules, and the line of those that wait), [`sliding`], [`fixed`], [`bucket`],
+//! [`in_flight`] (one kind of rule each), [`carry`] (what becomes of the books when a rule is changed).
+
+mod bucket;
+pub mod carry;
+mod fixed;
+mod in_flight;
+pub mod limiter;
+mod sliding;
+#[cfg(test)]
+mod tests;
+
+pub use carry::Carry;
+pub use limiter::{Admission, Limiter, Outcome, Verdict};
+
+use bucket::Bucket;
+use fixed::Fixed;
+use in_flight::InFlight;
+use lessor_protocol::{Moment, Rule};
+use sliding::Sliding;
+use std::fmt::Debug;
+
+/// What a limiter needs of a rule. What can be taken only grows while time passes and nobody calls.
+trait Exact: Debug + Send {
+    /// Lets time pass up to `now`.
+    fn advance(&mut self, now: Moment);
+
+    /// The most that a call could take now.
+    fn available(&self) -> u64;
+
+    /// The first instant at which `permits` could be taken, not before now; `None` if never.
+    fn ready_at(&self, permits: u64) -> Option<Moment>;
+
+    /// Takes `permits`, at most [`Exact::available`].
+    fn take(&mut self, permits: u64);
+
+    /// `permits` come back unused: those that still count, and no more.
+    fn refund(&mut self, permits: u64);
+
+    /// `permits` more, once, as far as there is room for them.
+    fn top_up(&mut self, permits: u64);
+
+    /// These books under `rule`, which is of the same kind and period.
+    fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact>;
+
+    /// Whether they cannot be told from new ones.
+    fn is_fresh(&self) -> bool;
+
+    /// A copy.
+    fn copy(&self) -> Box<dyn Exact>;
+}
+
+/// New books for `rule` at `now`.
+fn exact(rule: &Rule, now: Moment) -> Box<dyn Exact> {
+    match rule {
+        Rule::SlidingWindow(rule) => Box::new(Sliding::new(rule, now)),
+        Rule::FixedWindow(rule) => Box::new(Fixed::new(rule, now)),
+        Rule::TokenBucket(rule) => Box::new(Bucket::new(rule, now)),
+        Rule::LeakyBucket(rule) => Box::new(Bucket::steady(rule, now)),
+        Rule::Concurrency(rule) => Box::new(InFlight::new(rule, now)),
+    }
+}

@@ -1,0 +1,142 @@
+//! At most N in any window `[t − W, t)`, aligned or not: every admission is kept, with its instant, until exactly W
+//! later. A margin that an operator wrote lengthens W; centrally there is none by default.
+
+use super::Exact;
+use super::carry::{Carry, scaled_up};
+use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::{Moment, Rule};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The admissions of one window.
+#[derive(Clone, Debug)]
+pub(super) struct Sliding {
+    limit: u64,
+    /// What was admitted at `t` counts up to `t + window`, and no longer.
+    window: Duration,
+    now: Moment,
+    /// Those that still count, oldest first, no two of the same instant.
+    admitted: VecDeque<(Moment, u64)>,
+    /// Their sum. Above `limit` only after a change.
+    counted: u64,
+}
+
+impl Sliding {
+    /// An empty window of `rule` at `now`.
+    pub(super) fn new(rule: &SlidingWindow, now: Moment) -> Self {
+        Sliding::of(rule.limit(), rule.per() + rule.margin(), now)
+    }
+
+    /// Up to `limit`, each of which counts for `window`; none yet at `now`.
+    pub(super) fn of(limit: u64, window: Duration, now: Moment) -> Self {
+        Sliding { limit, window, now, admitted: VecDeque::new(), counted: 0 }
+    }
+
+    /// The same under other numbers: what counts for a shorter time may be gone at once.
+    pub(super) fn under(&self, limit: u64, window: Duration) -> Self {
+        let mut next = Sliding { limit, window, ..self.clone() };
+        next.advance(self.now);
+        next
+    }
+
+    /// Forgets the oldest `permits`. Which of them came back nobody says: the oldest would have left first, so
+    /// whichever it was, no window holds more than it should.
+    fn forget(&mut self, permits: u64) {
+        let mut left = permits.min(self.counted);
+        self.counted -= left;
+        while let Some((_, oldest)) = self.admitted.front_mut()
+            && left > 0
+        {
+            let part = left.min(*oldest);
+            *oldest -= part;
+            left -= part;
+            if *oldest == 0 {
+                self.admitted.pop_front();
+            }
+        }
+    }
+
+    /// Lets what is counted grow or shrink from `before` to the present limit, rounded up in sum, and so that what
+    /// is rounded up leaves last.
+    fn scale(&mut self, before: u64) {
+        let (mut sum, mut scaled) = (0, 0);
+        for (_, permits) in self.admitted.iter_mut().rev() {
+            sum += *permits;
+            let next = scaled_up(sum, self.limit, before);
+            *permits = next - scaled;
+            scaled = next;
+        }
+        self.admitted.retain(|&(_, permits)| permits > 0);
+        self.counted = scaled;
+    }
+}
+
+impl Exact for Sliding {
+    fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+        while let Some(&(at, permits)) = self.admitted.front()
+            && at + self.window <= self.now
+        {
+            self.counted -= permits;
+            self.admitted.pop_front();
+        }
+    }
+
+    fn available(&self) -> u64 {
+        self.limit.saturating_sub(self.counted)
+    }
+
+    fn ready_at(&self, permits: u64) -> Option<Moment> {
+        if permits > self.limit {
+            return None;
+        }
+        let mut counted = self.counted;
+        let mut ready = self.now;
+        for &(at, oldest) in &self.admitted {
+            if counted <= self.limit - permits {
+                break;
+            }
+            counted -= oldest;
+            ready = at + self.window;
+        }
+        Some(ready)
+    }
+
+    fn take(&mut self, permits: u64) {
+        self.counted += permits;
+        match self.admitted.back_mut() {
+            Some((at, last)) if *at == self.now => *last += permits,
+            _ => self.admitted.push_back((self.now, permits)),
+        }
+    }
+
+    fn refund(&mut self, permits: u64) {
+        self.forget(permits);
+    }
+
+    fn top_up(&mut self, permits: u64) {
+        self.forget(permits);
+    }
+
+    fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
+        let Rule::SlidingWindow(rule) = rule else {
+            unreachable!("rules are matched by kind");
+        };
+        if carry == Carry::Reset {
+            return Box::new(Sliding::new(rule, self.now));
+        }
+        let mut next = self.under(rule.limit(), rule.per() + rule.margin());
+        if carry == Carry::Proportional {
+            next.scale(self.limit);
+        }
+        Box::new(next)
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.counted == 0
+    }
+
+    fn copy(&self) -> Box<dyn Exact> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,210 @@
+//! Requests line by line from a file or a pipe, JSON Lines or CSV, and where each of them stood. It holds one line at a
+//! time, and never waits for a line when it could hand one out.
+
+use super::request::{Call, Request};
+use crate::failure::Failure;
+use lessor_protocol::Moment;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read, stdin};
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest line, in bytes. A request takes about a hundred, new rules a few hundred; a line without an end must not
+/// fill the memory.
+const LINE_MAX: u64 = 1 << 20;
+
+/// The columns of a CSV file, in any order; others are ignored.
+const OFFSET: &str = "offset_s";
+const CLIENT: &str = "client";
+
+/// Digits after the point of a second that fit into nanoseconds; further ones are cut off.
+const FRACTION_DIGITS: usize = 9;
+
+/// The requests.
+pub(crate) struct Lines {
+    input: BufReader<Box<dyn Read>>,
+    /// The line that was read last, counted from one.
+    number: u64,
+    line: Vec<u8>,
+    form: Form,
+    /// Of rules that say none.
+    margin: Duration,
+}
+
+/// What the lines are.
+enum Form {
+    /// The first one tells.
+    Unknown(Csv),
+    Json,
+    Csv {
+        offset: usize,
+        client: usize,
+        csv: Csv,
+    },
+}
+
+/// What the requests of a CSV file ask for: a permit each.
+#[derive(Clone, Debug)]
+pub(crate) struct Csv {
+    /// Of which limit, or why that is not known.
+    pub(crate) limit: Result<String, String>,
+    /// Whether the client is its key.
+    pub(crate) keyed: bool,
+    /// How long they wait, if they do.
+    pub(crate) patience: Option<Duration>,
+}
+
+/// One line: what it asks, or what is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) number: u64,
+    pub(crate) request: Result<Request, String>,
+}
+
+impl Lines {
+    /// Those of `file`, or of stdin if it is `-`.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub(crate) fn open(file: &Path, csv: Csv, margin: Duration) -> Result<Self, Failure> {
+        let input: Box<dyn Read> = if file == Path::new("-") {
+            Box::new(stdin())
+        } else {
+            let opened = File::open(file);
+            Box::new(
+                opened.map_err(|error| Failure::Input(format!("cannot read {}: {error}", file.display())))?,
+            )
+        };
+        Ok(Lines::new(input, csv, margin))
+    }
+
+    /// Those of `input`.
+    pub(crate) fn new(input: Box<dyn Read>, csv: Csv, margin: Duration) -> Self {
+        Lines { input: BufReader::new(input), number: 0, line: vec![], form: Form::Unknown(csv), margin }
+    }
+
+    /// The next request, `None` at the end. Lines with nothing on them are passed over.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is the header of a CSV file that cannot be replayed.
+    pub(crate) fn next(&mut self) -> Result<Option<Line>, Failure> {
+        while self.read()? {
+            if self.line.trim_ascii().is_empty() {
+                continue;
+            }
+            if let Form::Unknown(csv) = &self.form {
+                let header = header(&self.line, csv.clone()).map_err(Failure::Input)?;
+                self.form = header.unwrap_or(Form::Json);
+                if let Form::Csv { .. } = self.form {
+                    continue;
+                }
+            }
+            return Ok(Some(Line { number: self.number, request: self.request() }));
+        }
+        Ok(None)
+    }
+
+    /// Whether the next line is here already, so that reading it waits for nobody.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.input.buffer().contains(&b'\n')
+    }
+
+    /// Reads a line; `false` at the end. Of one that is too long only the beginning is kept.
+    fn read(&mut self) -> Result<bool, Failure> {
+        let broken = |error| Failure::Run(format!("cannot read requests: {error}"));
+        self.line.clear();
+        self.number += 1;
+        let mut part = self.input.by_ref().take(LINE_MAX);
+        if part.read_until(b'\n', &mut self.line).map_err(broken)? == 0 {
+            return Ok(false);
+        }
+        if self.line.len() as u64 == LINE_MAX && self.line.last() != Some(&b'\n') {
+            self.input.skip_until(b'\n').map_err(broken)?;
+        }
+        Ok(true)
+    }
+
+    fn request(&self) -> Result<Request, String> {
+        if self.line.len() as u64 == LINE_MAX {
+            return Err(format!("is longer than {LINE_MAX} bytes"));
+        }
+        let line = self.line.trim_ascii_end();
+        match &self.form {
+            Form::Csv { offset, client, csv } => row(line, *offset, *client, csv),
+            Form::Json | Form::Unknown(_) => Request::parse(line, self.margin),
+        }
+    }
+}
+
+/// What a first line says of all others, if it is the header of a CSV file.
+fn header(line: &[u8], csv: Csv) -> Result<Option<Form>, String> {
+    let fields = if line.trim_ascii_start().starts_with(b"{") { None } else { fields(line).ok() };
+    let Some((fields, offset)) = fields.and_then(|fields| {
+        let offset = fields.iter().position(|field| field == OFFSET)?;
+        Some((fields, offset))
+    }) else {
+        return Ok(None);
+    };
+    csv.limit.clone()?;
+    let client = fields.iter().position(|field| field == CLIENT);
+    let client = client.ok_or_else(|| {
+        let found = fields.iter().collect::<Vec<_>>().join(",");
+        format!("line 1: no column {CLIENT} in {found:?}; needed are {OFFSET} and {CLIENT}")
+    })?;
+    Ok(Some(Form::Csv { offset, client, csv }))
+}
+
+fn row(line: &[u8], offset: usize, client: usize, csv: &Csv) -> Result<Request, String> {
+    let fields = fields(line)?;
+    let field = |at: usize, name: &str| fields.get(at).ok_or_else(|| format!("{name} is missing"));
+    let client = field(client, CLIENT)?;
+    Ok(Request {
+        at: parse_offset(field(offset, OFFSET)?)?,
+        limit: csv.limit.clone()?,
+        key: csv.keyed.then(|| client.to_owned()),
+        node: None,
+        call: match csv.patience {
+            None => Call::TryAcquire(1),
+            patience @ Some(_) => Call::Acquire(1, patience),
+        },
+    })
+}
+
+fn fields(line: &[u8]) -> Result<csv::StringRecord, String> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).trim(csv::Trim::All).from_reader(line);
+    let mut record = csv::StringRecord::new();
+    reader.read_record(&mut record).map_err(|error| format!("is no CSV: {error}"))?;
+    Ok(record)
+}
+
+/// Seconds in decimals, as whole nanoseconds: no float comes between.
+fn parse_offset(text: &str) -> Result<Moment, String> {
+    let wrong = || format!("{OFFSET} is {text:?}: use a number of seconds, for example 12.5");
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if !(whole.to_owned() + fraction).bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let digits: String = fraction.chars().chain(std::iter::repeat('0')).take(FRACTION_DIGITS).collect();
+    let seconds: u64 = whole.parse().map_err(|_| wrong())?;
+    let fraction: u64 = digits.parse().map_err(|_| wrong())?;
+    let nanos = seconds.checked_mul(1_000_000_000).and_then(|nanos| nanos.checked_add(fraction));
+    nanos.map(Moment::from_nanos).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_exact_to_the_nanosecond() {
+        let check = |text: &str, nanos: u64| assert_eq!(parse_offset(text), Ok(Moment::from_nanos(nanos)));
+        check("0", 0);
+        check("12.5", 12_500_000_000);
+        check("0.000000001", 1);
+        check("1.9999999999", 1_999_999_999);
+        check("18446744073.709551615", u64::MAX);
+        for text in ["", "-1", "1e3", "NaN", "1.5.2", "18446744073.709551616", "soon", ".5"] {
+            assert!(parse_offset(text).is_err(), "{text}");
+        }
+    }
+}

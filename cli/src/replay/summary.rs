@@ -1,0 +1,242 @@
+//! What came of a replay, for each limit and key: a table for people or one JSON object for machines. It remembers
+//! every admission; without `--summary` nobody makes one.
+
+use super::answer::Answer;
+use super::contract::PoolId;
+use super::request::{Call, Request};
+use lessor_allocator::Config;
+use lessor_allocator::central::Admission;
+use lessor_allocator::config::named_for;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Key, Moment, Rule};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    /// Over which spans the most is looked for, for each limit: those of its rules.
+    spans: BTreeMap<String, BTreeSet<Duration>>,
+    pools: BTreeMap<PoolId, Found>,
+    misread: u64,
+}
+
+/// Of one limit and key.
+#[derive(Debug, Default)]
+struct Found {
+    /// In the order in which they were served.
+    admissions: Vec<Admission>,
+    /// The same without what was given back.
+    kept: Vec<Admission>,
+    /// Calls that were told yes, at once or later.
+    promised: u64,
+    refused: u64,
+    refunded: u64,
+}
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+struct Row {
+    limit: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// Calls.
+    admitted: u64,
+    /// Calls, those included that gave up because the limit was changed while they waited.
+    refused: u64,
+    /// What was admitted, and what of it came back. The most is without that.
+    permits: u64,
+    refunded: u64,
+    most: Vec<Most>,
+    longest_wait_ns: u64,
+}
+
+/// The most permits that were admitted in any window of a length, aligned or not.
+#[derive(Debug, Serialize)]
+struct Most {
+    window_ns: u64,
+    permits: u64,
+}
+
+impl Summary {
+    /// Of nothing yet.
+    pub(crate) fn new(config: &Config) -> Self {
+        let spans = config.limits.iter().map(|limit| (limit.name.to_string(), spans(&limit.rules)));
+        Summary { spans: spans.collect(), pools: BTreeMap::new(), misread: 0 }
+    }
+
+    /// `request` was told `answer`.
+    pub(crate) fn answered(&mut self, request: &Request, answer: &Answer) {
+        if let Call::Set(rules, _) = &request.call {
+            let name = named_for(&self.spans, &request.limit).unwrap_or_default();
+            self.spans.insert(name, spans(rules));
+            return;
+        }
+        let longest = self.spans(&request.limit).last().copied().unwrap_or_default();
+        let key = request.key.as_deref().and_then(|key| Key::try_new(key).ok());
+        let found = self.pools.entry((request.limit.clone(), key)).or_default();
+        match request.call {
+            // A probe admits nothing.
+            Call::TryAcquire(0) | Call::Acquire(0, _) | Call::Peek(_) | Call::TopUp(_) | Call::Set(..) => {}
+            Call::TryAcquire(_) | Call::Acquire(..) if answer.ok => found.promised += 1,
+            Call::TryAcquire(_) | Call::Acquire(..) => found.refused += 1,
+            Call::Refund(permits) => found.refund(request.at, permits, longest),
+        }
+    }
+
+    /// A line meant nothing.
+    pub(crate) fn misread(&mut self) {
+        self.misread += 1;
+    }
+
+    /// Something was admitted.
+    pub(crate) fn admitted(&mut self, id: &PoolId, admission: Admission) {
+        let found = self.pools.entry(id.clone()).or_default();
+        found.admissions.push(admission);
+        found.kept.push(admission);
+    }
+
+    /// As one JSON object.
+    pub(crate) fn json(&self) -> String {
+        serde_json::json!({ "limits": self.rows(), "misread": self.misread }).to_string()
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let rows =
+            self.pools.iter().map(|((limit, key), found)| found.row(limit, key.as_ref(), &self.spans(limit)));
+        rows.collect()
+    }
+
+    /// Those of the limit for `name`, the shortest first.
+    fn spans(&self, name: &str) -> BTreeSet<Duration> {
+        let spans = named_for(&self.spans, name).and_then(|name| self.spans.get(&name));
+        spans.cloned().unwrap_or_default()
+    }
+}
+
+impl Found {
+    /// Lets go of what was given back at `at`: as the limiter does, of the oldest that any rule still counts.
+    fn refund(&mut self, at: Moment, permits: u64, longest: Duration) {
+        let counts = |admission: &Admission| admission.at + longest > at;
+        let mut left = permits;
+        let first = self.kept.partition_point(|admission| !counts(admission));
+        for admission in &mut self.kept[first..] {
+            let part = left.min(admission.permits);
+            admission.permits -= part;
+            left -= part;
+        }
+        self.refunded += permits - left;
+    }
+
+    fn row(&self, limit: &str, key: Option<&Key>, spans: &BTreeSet<Duration>) -> Row {
+        let admitted = self.admissions.len() as u64;
+        let waits = self.admissions.iter().map(|admission| nanos(admission.at.since(admission.since)));
+        let most = |span: &Duration| Most { window_ns: nanos(*span), permits: most(&self.kept, *span) };
+        Row {
+            limit: limit.to_owned(),
+            key: key.map(Key::to_string),
+            admitted,
+            refused: self.refused + self.promised.saturating_sub(admitted),
+            permits: self.admissions.iter().map(|admission| admission.permits).sum(),
+            refunded: self.refunded,
+            most: spans.iter().map(most).collect(),
+            longest_wait_ns: waits.max().unwrap_or(0),
+        }
+    }
+}
+
+/// The lengths over which `rules` count.
+fn spans(rules: &[Rule]) -> BTreeSet<Duration> {
+    let spans = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => rule.per(),
+        Rule::FixedWindow(rule) => rule.per(),
+        Rule::TokenBucket(rule) => rule.per(),
+        Rule::LeakyBucket(rule) => rule.per(),
+        Rule::Concurrency(rule) => rule.longest(),
+    });
+    spans.collect()
+}
+
+/// The most permits in any half-open window of length `per`. A window is fullest just when it takes in one more, so
+/// those that end at an admission are enough.
+fn most(admissions: &[Admission], per: Duration) -> u64 {
+    let (mut first, mut sum, mut most) = (0, 0, 0);
+    for last in admissions {
+        sum += last.permits;
+        while last.at.since(admissions[first].at) >= per {
+            sum -= admissions[first].permits;
+            first += 1;
+        }
+        most = most.max(sum);
+    }
+    most
+}
+
+/// Titles of the table, and how wide its columns are at least.
+const TITLES: [&str; 7] =
+    ["limit", "key", "admitted", "refused", "permits", "longest wait", "most in any window"];
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = vec![TITLES.map(str::to_owned)];
+        table.extend(self.rows().iter().map(Row::cells));
+        let width =
+            |column: usize| table.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
+        let widths: [usize; TITLES.len()] = std::array::from_fn(width);
+        for (index, cells) in table.iter().enumerate() {
+            let line: Vec<String> =
+                cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let end = if index + 1 == table.len() && self.misread == 0 { "" } else { "\n" };
+            write!(f, "{}{end}", line.join("  ").trim_end())?;
+        }
+        match self.misread {
+            0 => Ok(()),
+            misread => write!(f, "{misread} lines meant nothing"),
+        }
+    }
+}
+
+impl Row {
+    fn cells(&self) -> [String; TITLES.len()] {
+        let span = |nanos: u64| humantime::format_duration(Duration::from_nanos(nanos)).to_string();
+        let most = self.most.iter().map(|most| format!("{} in {}", most.permits, span(most.window_ns)));
+        let refunded = match self.refunded {
+            0 => String::new(),
+            refunded => format!(" ({refunded} refunded)"),
+        };
+        [
+            self.limit.clone(),
+            self.key.clone().unwrap_or_else(|| "-".to_owned()),
+            self.admitted.to_string(),
+            self.refused.to_string(),
+            format!("{}{refunded}", self.permits),
+            span(self.longest_wait_ns),
+            most.collect::<Vec<_>>().join(", "),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(times: &[u64], per: u64, expected: u64) {
+        let admission = |&nanos: &u64| {
+            let at = Moment::from_nanos(nanos);
+            Admission { at, permits: 2, since: at }
+        };
+        let admissions: Vec<Admission> = times.iter().map(admission).collect();
+        assert_eq!(most(&admissions, Duration::from_nanos(per)), expected, "{times:?}");
+    }
+
+    #[test]
+    fn a_window_is_half_open_and_not_aligned() {
+        check(&[], 10, 0);
+        check(&[0, 10], 10, 2);
+        check(&[0, 9], 10, 4);
+        check(&[8, 9, 11, 12], 10, 8);
+        check(&[0, 5, 10, 15, 20], 10, 4);
+    }
+}

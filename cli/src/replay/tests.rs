@@ -1,0 +1,90 @@
+//! Requests and the answers to them, worked out by hand in the comments beside them, for every kind of rule. The lines
+//! go the whole way: read, decided, written.
+//!
+//! A request is `<at> <op> <permits> [timeout <span>]`, an answer `ok|no <remaining> [retry <span>] [wait <span>]` or
+//! `error <how it begins>`. Instants and spans are sums of numbers with a unit; without one they are nanoseconds.
+
+mod bucket;
+mod change;
+mod concurrency;
+mod fixed_window;
+mod leaky_bucket;
+mod lines;
+mod sliding_window;
+
+use super::*;
+use serde_json::{Value, json};
+use std::io::Cursor;
+
+/// What is answered to `requests`, line by line.
+fn answers(config: &str, requests: &str) -> Vec<String> {
+    let config = Config::parse_with_margin(config, MARGIN).expect("a good configuration");
+    let csv = Csv { limit: Ok("a".to_owned()), keyed: true, patience: None };
+    let input = Cursor::new(requests.as_bytes().to_vec());
+    let mut lines = Lines::new(Box::new(input), csv, MARGIN);
+    let mut out = vec![];
+    replay(&config, &mut lines, None, &mut out).expect("it can be read").expect("memory takes everything");
+    let text = String::from_utf8(out).expect("JSON is UTF-8");
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Checks what a limit with `rules` answers to each of the requests, in turn.
+#[track_caller]
+fn check(rules: &str, script: &[(&str, &str)]) {
+    let config = format!("[[limit]]\nname = \"a\"\nrules = [{rules}]");
+    let requests: Vec<String> = script.iter().map(|(request, _)| self::request(request)).collect();
+    let answers = answers(&config, &requests.join("\n"));
+    assert_eq!(answers.len(), script.len(), "one line out for one line in");
+    for ((request, expected), answer) in script.iter().zip(answers) {
+        if let Some(begins) = expected.strip_prefix("error ") {
+            let parsed: Value = serde_json::from_str(&answer).expect("JSON");
+            let error = parsed["error"].as_str().unwrap_or_default();
+            assert!(error.starts_with(begins) && parsed["ok"] == false, "{request} gave {answer}");
+            assert!(parsed.get("retry_after_ns").is_none(), "{request} gave {answer}");
+        } else {
+            assert_eq!(answer, self::answer(expected), "{request}");
+        }
+    }
+}
+
+fn request(text: &str) -> String {
+    // What has to be said in JSON is.
+    if text.starts_with('{') {
+        return text.to_owned();
+    }
+    let words: Vec<&str> = text.split(' ').collect();
+    let [at, op, permits, rest @ ..] = &words[..] else {
+        panic!("{text}");
+    };
+    let permits: u64 = permits.parse().expect("a number");
+    let mut request = json!({ "at_ns": span(at), "limit": "a", "op": op, "permits": permits });
+    if let ["timeout", timeout] = rest {
+        request["timeout_ns"] = json!(span(timeout));
+    }
+    request.to_string()
+}
+
+fn answer(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let mut answer = Answer::yes(words[1].parse().expect("a number"));
+    answer.ok = words[0] == "ok";
+    for pair in words[2..].chunks(2) {
+        let place = if pair[0] == "retry" { &mut answer.retry_after_ns } else { &mut answer.wait_ns };
+        *place = Some(span(pair[1]));
+    }
+    serde_json::to_string(&answer).expect("plain data")
+}
+
+/// A sum such as `2s+5ms-1`, in nanoseconds.
+fn span(text: &str) -> u64 {
+    let terms = text.replace('-', "+-");
+    let nanos = |term: &str| {
+        let (sign, term) = term.strip_prefix('-').map_or((1, term), |term| (-1, term));
+        let units =
+            [("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000), ("h", 3_600_000_000_000)];
+        let unit = units.iter().find_map(|(unit, nanos)| Some((term.strip_suffix(unit)?, *nanos)));
+        let (number, unit) = unit.unwrap_or((term, 1));
+        sign * unit * number.parse::<i64>().expect("a number")
+    };
+    u64::try_from(terms.split('+').map(nanos).sum::<i64>()).expect("not negative")
+}

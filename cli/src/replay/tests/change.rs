@@ -1,0 +1,109 @@
+//! `set` and `top_up`: rules changed while they run, in each of the four ways.
+
+use super::check;
+
+const WINDOW: &str = "{ kind = \"sliding_window\", limit = 10, per = \"10s\" }";
+const BUCKET: &str = "{ kind = \"token_bucket\", capacity = 10, refill = 1, per = \"1s\" }";
+
+fn set_window(limit: u64, carry: &str) -> String {
+    format!(
+        "{{\"at_ns\":1000000000,\"limit\":\"a\",\"op\":\"set\",\"permits\":0,{carry}\
+         \"rules\":[{{\"kind\":\"sliding_window\",\"limit\":{limit},\"per\":\"10s\"}}]}}"
+    )
+}
+
+#[test]
+fn a_window_is_changed_in_each_of_the_four_ways() {
+    for (limit, carry, remaining) in [
+        // Six of ten are used at 1 s.
+        (20, "", "ok 14"),
+        (20, "\"carry\":\"as_is\",", "ok 14"),
+        (4, "\"carry\":\"as_is\",", "ok 0"),
+        (20, "\"carry\":\"additive\",", "ok 14"),
+        // 6/10 of 20 are 12, of 5 they are 3, of 4 they are 2.4: rounded up to 3.
+        (20, "\"carry\":\"proportional\",", "ok 8"),
+        (5, "\"carry\":\"proportional\",", "ok 2"),
+        (4, "\"carry\":\"proportional\",", "ok 1"),
+        (4, "\"carry\":\"reset\",", "ok 4"),
+    ] {
+        let set = set_window(limit, carry);
+        // Whatever is carried counts until 10 s, as it would have.
+        let full = format!("ok {limit}");
+        check(WINDOW, &[("0 try_acquire 6", "ok 4"), (&set, remaining), ("10s peek 0", &full)]);
+    }
+}
+
+#[test]
+fn a_bucket_is_changed_in_each_of_the_four_ways() {
+    for (capacity, carry, then, a_second_later) in [
+        // Five are left of ten at 1 s, and one comes each second.
+        (20, "as_is", "ok 5", "ok 6"),
+        (3, "as_is", "ok 3", "ok 3"),
+        (20, "additive", "ok 15", "ok 16"),
+        (7, "additive", "ok 2", "ok 3"),
+        (4, "additive", "ok 0", "ok 1"),
+        (20, "proportional", "ok 10", "ok 11"),
+        // Half of seven is 3½: with the one that comes in the second after it is 4½.
+        (7, "proportional", "ok 3", "ok 4"),
+        (3, "reset", "ok 3", "ok 3"),
+    ] {
+        let set = format!(
+            "{{\"at_ns\":1000000000,\"limit\":\"a\",\"op\":\"set\",\"permits\":0,\"carry\":\"{carry}\",\
+             \"rules\":[{{\"kind\":\"token_bucket\",\"capacity\":{capacity},\"refill\":1,\"per\":\"1s\"}}]}}"
+        );
+        check(BUCKET, &[("0 try_acquire 6", "ok 4"), (&set, then), ("2s peek 0", a_second_later)]);
+    }
+}
+
+#[test]
+fn those_that_wait_are_decided_anew() {
+    check(
+        WINDOW,
+        &[
+            ("0 try_acquire 10", "ok 0"),
+            ("500ms acquire 5 timeout 9500ms", "ok 0 wait 9500ms"),
+            // Of 16 six are free: the one that waits is served at once, and counts until 11 s.
+            (&set_window(16, ""), "ok 1"),
+            ("10s peek 0", "ok 11"),
+            ("11s peek 0", "ok 16"),
+        ],
+    );
+    check(
+        WINDOW,
+        &[
+            ("0 try_acquire 10", "ok 0"),
+            ("500ms acquire 5 timeout 9500ms", "ok 0 wait 9500ms"),
+            // Four can never hold five: it has given up.
+            (&set_window(4, ""), "ok 0"),
+            ("10s peek 0", "ok 4"),
+        ],
+    );
+}
+
+#[test]
+fn a_top_up_is_there_at_once_and_never_above_the_limit() {
+    check(
+        WINDOW,
+        &[
+            ("0 try_acquire 8", "ok 2"),
+            ("1s top_up 5", "ok 7"),
+            ("1s top_up 5", "ok 10"),
+            ("2s try_acquire 10", "ok 0"),
+            ("3s acquire 4", "ok 0 wait 9s"),
+            // Three more are too few for the one that waits, and four are enough.
+            ("4s top_up 3", "ok 0"),
+            ("5s top_up 1", "ok 0"),
+            ("6s top_up 1", "ok 1"),
+        ],
+    );
+    check(BUCKET, &[("0 try_acquire 8", "ok 2"), ("0 top_up 5", "ok 7"), ("0 top_up 5", "ok 10")]);
+}
+
+#[test]
+fn bad_rules_change_nothing() {
+    let bad = set_window(5, "").replace("10s", "10");
+    check(
+        WINDOW,
+        &[("0 try_acquire 6", "ok 4"), (&bad, "error line 2: rules[0].per: "), ("1s peek 0", "ok 4")],
+    );
+}

@@ -1,0 +1,110 @@
+//! What is no request, who it is for, and other forms than JSON.
+
+use super::{answers, check};
+
+const CONFIG: &str = "
+[[limit]]
+name = \"a\"
+keyed = true
+rules = [{ kind = \"sliding_window\", limit = 2, per = \"10s\" }]
+[[limit]]
+name = \"b\"
+rules = [{ kind = \"token_bucket\", capacity = 5, refill = 1, per = \"1s\", initial = 0 }]
+";
+
+#[test]
+fn a_bad_line_is_answered_with_what_is_wrong_and_changes_nothing() {
+    let lines = [
+        "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"u\",\"op\":\"try_acquire\",\"permits\":2}",
+        "no JSON",
+        "",
+        "{\"at_ns\":0,\"limit\":\"c\",\"op\":\"try_acquire\",\"permits\":1}",
+        "{\"at_ns\":0,\"limit\":\"a\",\"op\":\"try_acquire\",\"permits\":1}",
+        "{\"at_ns\":0,\"limit\":\"b\",\"key\":\"u\",\"op\":\"peek\",\"permits\":1}",
+        "{\"at_ns\":99,\"limit\":\"a\",\"key\":\"\",\"op\":\"peek\",\"permits\":1}",
+        "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"u\",\"op\":\"peek\",\"permits\":\"1\"}",
+        "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"u\",\"op\":\"peek\",\"permits\":1}",
+    ];
+    let expected = [
+        "{\"ok\":true,\"remaining\":0}",
+        "{\"ok\":false,\"remaining\":0,\"error\":\"line 2: \\\"no JSON\\\" is no JSON object\"}",
+        // The empty line 3 is no request.
+        "{\"ok\":false,\"remaining\":0,\"error\":\"line 4: limit \\\"c\\\" is not in the configuration\"}",
+        "{\"ok\":false,\"remaining\":0,\"error\":\"line 5: key is missing: limit \\\"a\\\" is counted by key\"}",
+        "{\"ok\":false,\"remaining\":0,\"error\":\"line 6: key is \\\"u\\\", but limit \\\"b\\\" has no keys\"}",
+        "{\"ok\":false,\"remaining\":0,\"error\":\"line 7: key \\\"\\\" is empty\"}",
+        "{\"ok\":false,\"remaining\":0,\"error\":\"line 8: permits: invalid type: string \\\"1\\\", \
+         expected u64 (column 58)\"}",
+        // The 99 of a bad line is no time either: two count until 10 s.
+        "{\"ok\":false,\"remaining\":0,\"retry_after_ns\":10000000000}",
+    ];
+    let answers = answers(CONFIG, &lines.join("\r\n"));
+    assert_eq!(answers, expected);
+}
+
+#[test]
+fn keys_do_not_see_each_other_and_new_rules_are_for_all_of_them() {
+    let lines = [
+        "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"u\",\"op\":\"try_acquire\",\"permits\":2}",
+        "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"v\",\"op\":\"try_acquire\",\"permits\":1}",
+        "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"w\",\"op\":\"peek\",\"permits\":1}",
+        "{\"at_ns\":0,\"limit\":\"a\",\"op\":\"set\",\"permits\":0,\
+         \"rules\":[{\"kind\":\"sliding_window\",\"limit\":5,\"per\":\"10s\"}]}",
+        "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"u\",\"op\":\"peek\",\"permits\":1}",
+        "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"v\",\"op\":\"peek\",\"permits\":1}",
+        "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"w\",\"op\":\"peek\",\"permits\":1}",
+    ];
+    let remaining = [0, 1, 2, 5, 3, 4, 5];
+    let expected = remaining.map(|remaining| format!("{{\"ok\":true,\"remaining\":{remaining}}}"));
+    assert_eq!(answers(CONFIG, &lines.join("\n")), expected);
+}
+
+#[test]
+fn a_limit_begins_with_the_first_request_of_all_and_a_key_with_its_own() {
+    let lines = [
+        "{\"at_ns\":7000000000,\"limit\":\"a\",\"key\":\"u\",\"op\":\"peek\",\"permits\":0}",
+        "{\"at_ns\":9000000000,\"limit\":\"b\",\"op\":\"peek\",\"permits\":0}",
+    ];
+    let expected = ["{\"ok\":true,\"remaining\":2}", "{\"ok\":true,\"remaining\":2}"];
+    assert_eq!(answers(CONFIG, &lines.join("\n")), expected);
+}
+
+#[test]
+fn a_csv_file_asks_for_one_permit_in_each_row() {
+    let text = "client,offset_s\nu,0\nu,0.5\nu,1\nv,1\nu,soon\nu,10\n";
+    let expected = [
+        "{\"ok\":true,\"remaining\":1}",
+        "{\"ok\":true,\"remaining\":0}",
+        "{\"ok\":false,\"remaining\":0,\"retry_after_ns\":9000000000}",
+        "{\"ok\":true,\"remaining\":1}",
+        "{\"ok\":false,\"remaining\":0,\"error\":\"line 6: offset_s is \\\"soon\\\": use a number of seconds, for \
+         example 12.5\"}",
+        "{\"ok\":true,\"remaining\":0}",
+    ];
+    assert_eq!(answers(CONFIG, text), expected);
+}
+
+#[test]
+fn a_line_without_an_end_is_refused_and_the_next_one_read() {
+    let long = format!("{{{}", " ".repeat(3 << 20));
+    let answers = answers(CONFIG, &format!("{long}\n{{\"at_ns\":0,\"limit\":\"b\",\"op\":\"peek\"}}"));
+    assert_eq!(
+        answers[0],
+        "{\"ok\":false,\"remaining\":0,\"error\":\"line 1: is longer than 1048576 bytes\"}"
+    );
+    assert_eq!(answers[1..], ["{\"ok\":true,\"remaining\":0}"]);
+}
+
+#[test]
+fn the_ends_of_time_are_survived() {
+    check(
+        "{ kind = \"sliding_window\", limit = 1, per = \"10s\" }, { kind = \"fixed_window\", limit = 1, per = \"10s\" }",
+        &[
+            ("{\"at_ns\":18446744073709551615,\"limit\":\"a\",\"op\":\"try_acquire\",\"permits\":1}", "ok 0"),
+            ("0 peek 2", "error TooLarge"),
+        ],
+    );
+    let most =
+        "{ kind = \"token_bucket\", capacity = 9007199254740991, refill = 9007199254740991, per = \"366d\" }";
+    check(most, &[("0 try_acquire 9007199254740991", "ok 0"), ("366h peek 0", "ok 375299968947541")]);
+}
