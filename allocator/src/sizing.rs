@@ -160,6 +160,12 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     accrued.max(u64::try_from(part).unwrap_or(u64::MAX)).min(supply.left)
 }
 
+/// Whether `claim` wants more than its share of a supply of `sustained` permits a term.
+pub fn is_greedy(claim: Claim, others: &[Claim], sustained: u64) -> bool {
+    let all = others.iter().copied().chain([claim]);
+    !Level::of(all, sustained).covers(claim)
+}
+
 /// How high a supply stands that is poured over all claims: the level rises for everybody alike, by weight, and a
 /// claim that is full drinks no more. In parts of a permit per weight, as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

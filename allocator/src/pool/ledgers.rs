@@ -95,6 +95,11 @@ impl Ledgers {
         self.0.iter().map(|ledger| by_then(ledger.as_ref())).min().unwrap_or(0)
     }
 
+    /// Whether a permit that is held unspent is missing later, too, to any of them.
+    pub(super) fn count_from_spend(&self) -> bool {
+        self.0.iter().any(|ledger| ledger.counts_from_spend())
+    }
+
     /// Permits that they lend in `span` on average for as long as all are wanted.
     pub(super) fn sustained(&self, span: Duration) -> u64 {
         self.0.iter().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)

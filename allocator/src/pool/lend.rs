@@ -25,8 +25,16 @@ const POLLS_PER_TERM: u32 = 4;
 /// Permits that somebody may want beyond what demand and queue explain: a first lease, and a spare permit.
 const UNEXPLAINED: u64 = 8;
 
+/// Of a sliding window, whoever wants more than its share of what the window gives on average holds permits for this
+/// part of a term only, even while there are plenty: each counts for a window after it was *spent*, and so was held
+/// at the cost of the next one.
+const GREEDY_PART: u32 = 16;
+
+/// But not for less than this: what a short window loses, it loses to the way there and back.
+const GREEDY_MIN: Duration = Duration::from_millis(60);
+
 /// When permits are scarce, what somebody holds should last until it can ask this often.
-const BARE_POLLS: u32 = 6;
+const BARE_POLLS: u32 = 8;
 
 /// Shortest time between two asks when permits are scarce.
 const POLL_MIN: Duration = Duration::from_millis(10);
@@ -60,7 +68,8 @@ impl Pool {
             Rate::Free | Rate::Lent { .. } | Rate::Nothing if scarce => self.next_chance(id, pace),
             Rate::Free | Rate::Lent { .. } | Rate::Nothing => (Duration::ZERO, None),
         };
-        let horizon = self.turn(id, &rate).unwrap_or_else(|| self.horizon(id, state)).min(term);
+        let greedy = || sizing::is_greedy(asker.claim, &others, supply.sustained);
+        let horizon = self.turn(id, &rate).unwrap_or_else(|| self.horizon(id, state, greedy)).min(term);
         Grant { kept, permits, term, horizon, ceiling: self.call_max(), ask_after, retry_after, rate }
     }
 
@@ -81,11 +90,14 @@ impl Pool {
     }
 
     /// For how long a lessee should hold permits in advance.
-    fn horizon(&self, id: LesseeId, state: State) -> Duration {
+    fn horizon(&self, id: LesseeId, state: State, is_greedy: impl Fn() -> bool) -> Duration {
         let term = self.lessees[&id].term;
         match state {
-            State::Rich | State::Trickle => term,
             State::Drain { lasts } => lasts.min(term),
+            State::Rich | State::Trickle if self.ledgers.count_from_spend() && is_greedy() => {
+                (term / GREEDY_PART).max(GREEDY_MIN)
+            }
+            State::Rich | State::Trickle => term,
         }
     }
 

@@ -54,6 +54,11 @@ pub trait Ledger: Debug {
     /// Permits that it lends in `span` on average for as long as all are wanted.
     fn sustained(&self, span: Duration) -> u64;
 
+    /// Whether a permit that is held unspent is missing later, too: it counts for a window after it was spent.
+    fn counts_from_spend(&self) -> bool {
+        false
+    }
+
     /// The fastest constant rate at which what is left can be lent without running dry, as permits over a span.
     /// `None` where the rule does not ease off.
     fn pace(&self) -> Option<Pace>;

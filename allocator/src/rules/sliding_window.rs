@@ -163,6 +163,10 @@ impl Ledger for SlidingLedger {
         self.settled.iter().take_while(|slot| self.end_of(slot.index) <= until).map(|slot| slot.permits).sum()
     }
 
+    fn counts_from_spend(&self) -> bool {
+        true
+    }
+
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: self.window }.within(span)
     }
