@@ -1,6 +1,7 @@
 //! All limits and sessions of one allocator: one pure state machine. The HTTP service and the simulator drive it,
 //! with the time as an argument; it does no IO, reads no clock and rolls no dice.
 
+mod family;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +10,7 @@ use crate::limits::{Figures, Limit, Past, PoolId};
 use crate::pool::Holder;
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use crate::wrong::{Reason, Wrong, quoted};
+use family::Family;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody};
 use lessor_protocol::{Answer, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, Terms};
@@ -196,7 +198,21 @@ impl Allocator {
             return Err(no_room_for_session());
         };
         let share = limit.config().share(&caller.node);
-        limit.renew(now, pool, Holder { id, share, rtt: caller.rtt }, caller.seq, ask.ask())
+        let holder = Holder { id, share, rtt: caller.rtt };
+        if limit.config().parent.is_none() {
+            return limit.renew(now, pool, holder, caller.seq, ask.ask());
+        }
+        let name = limit.config().name.to_string();
+        let mut family = Family::open(&mut self.limits, now, &name, pool)?;
+        let answer = family.with(&self.limits, caller, |pool, above| {
+            pool.renew_below(above, now, holder, caller.seq, ask.ask())
+        });
+        family.close(&mut self.limits, now);
+        let answer = answer?;
+        if let Some(limit) = self.limits.get_mut(&name) {
+            limit.count_answer(&ask.ask(), &answer);
+        }
+        Ok(answer)
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
@@ -207,7 +223,16 @@ impl Allocator {
         let Some(id) = self.sessions.find(&caller.node, caller.session) else {
             return Ok(0);
         };
-        Ok(limit.leave(now, &pool, id, caller.seq, spent.spent_total)?)
+        if limit.config().parent.is_none() || !limit.has(&pool) {
+            return Ok(limit.leave(now, &pool, id, caller.seq, spent.spent_total)?);
+        }
+        let name = limit.config().name.to_string();
+        let mut family = Family::open(&mut self.limits, now, &name, pool)?;
+        let returned = family.with(&self.limits, caller, |pool, above| {
+            pool.leave_below(above, now, id, caller.seq, spent.spent_total)
+        });
+        family.close(&mut self.limits, now);
+        Ok(returned?)
     }
 
     fn count_wrong(&mut self, reason: Reason) {

@@ -56,9 +56,9 @@ pub struct Limit {
 
 /// A pool, and its part of the sums.
 #[derive(Debug)]
-struct Kept {
+pub(crate) struct Kept {
     name: Option<LimitName>,
-    pool: Pool,
+    pub(crate) pool: Pool,
     counted: PoolView,
 }
 
@@ -100,7 +100,7 @@ impl Limit {
 
     /// Whether pools are made as they are asked for, and forgotten again.
     fn makes_pools(&self) -> bool {
-        self.config.keyed != Keyed::No || self.config.name.names() != Names::One
+        self.is_keyed() || self.config.name.names() != Names::One
     }
 
     /// The pool that an ask for `name`, which is or fits the limit's own, and for `key` is for.
@@ -174,6 +174,38 @@ impl Limit {
         let answer = asked.expect("it was there or has been made")?;
         self.sums.answered.count(&ask, &answer);
         Ok(answer)
+    }
+
+    /// Whether it has a pool for each key.
+    pub fn is_keyed(&self) -> bool {
+        self.config.keyed != Keyed::No
+    }
+
+    /// Takes a pool out, which is made if it is not there, for an exchange with it and those above or below it.
+    pub(crate) fn open(&mut self, now: Moment, id: &PoolId) -> Result<Kept, Wrong> {
+        if !self.pools.contains_key(id) {
+            self.make_room(now, id)?;
+            self.make(now, id.clone());
+        }
+        let mut kept = self.pools.remove(id).expect("it was there or has been made");
+        self.sums.count(&mut kept.counted, kept.pool.view(now));
+        Ok(kept)
+    }
+
+    /// Puts a pool back.
+    pub(crate) fn close(&mut self, now: Moment, id: PoolId, mut kept: Kept) {
+        self.sums.count(&mut kept.counted, kept.pool.view(now));
+        self.pools.insert(id, kept);
+    }
+
+    /// Whether there is this pool.
+    pub(crate) fn has(&self, id: &PoolId) -> bool {
+        self.pools.contains_key(id)
+    }
+
+    /// A pool of a family gave `answer` to `ask`.
+    pub(crate) fn count_answer(&mut self, ask: &Ask, answer: &Answer) {
+        self.sums.answered.count(ask, answer);
     }
 
     /// An ask that got no answer from a pool, because the allocator is stopping.

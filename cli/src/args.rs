@@ -72,7 +72,9 @@ One out, in the same order, as soon as it is known:
   same call would succeed; it is missing where that is never. wait_ns: when an acquire is served, or would have been.
   error: what is wrong with the line (line, field, value), or TooLarge. Nothing is changed then, and it goes on.
 
-It answers as one central limiter would that forgets nothing, exact to the nanosecond. A margin counts only where the
+With --nodes the requests go to nodes that lease from an allocator, in virtual time too, with the code that ships; an
+acquire that waits is answered when it is served, and all after it then. Without it,
+it answers as one central limiter would that forgets nothing, exact to the nanosecond. A margin counts only where the
 configuration says one: the default is for a vendor far away. Time that goes backwards is no time at all.
 docs/replay.md says what is decided, and why.
 
@@ -90,6 +92,19 @@ pub(crate) struct ReplayArgs {
     /// Let the requests of a CSV file wait for so long; if nothing is said they are served at once or refused.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub(crate) patience: Option<Duration>,
+    /// Spread the requests over so many nodes that lease: by their "node", or else to each in turn. Without it one
+    /// central limiter decides.
+    #[arg(long, value_parser = value_parser!(u16).range(1..=1_000))]
+    nodes: Option<u16>,
+    /// How long an exchange between a node and the allocator takes.
+    #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = humantime::parse_duration)]
+    pub(crate) rtt: Duration,
+    /// Feeds every dice of the nodes: the same seed makes the same answers.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Draw what was asked and admitted over time, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
     /// Print what came of it for each limit and key, in place of the answers.
     #[arg(long)]
     pub(crate) summary: bool,
@@ -160,6 +175,13 @@ pub(crate) struct DemoArgs {
     pub(crate) print_config: bool,
 }
 
+impl ReplayArgs {
+    /// Nodes that lease, if not one central limiter decides.
+    pub(crate) fn nodes(&self) -> Option<usize> {
+        self.nodes.map(usize::from)
+    }
+}
+
 impl DemoArgs {
     /// Node processes.
     pub(crate) fn nodes(&self) -> usize {
@@ -209,6 +231,7 @@ mod tests {
         check("lessor replay");
         check("lessor replay --config x --patience 5");
         check("lessor replay --config x --json");
+        check("lessor replay --config x --nodes 0");
         check("lessor nothing");
     }
 }

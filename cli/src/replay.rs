@@ -2,11 +2,15 @@
 //! real traffic before it is live.
 //!
 //! In reading order: [`request`] and [`answer`] (what the lines say), [`lines`] (where they come from), [`contract`]
-//! (who decides), [`summary`] (what came of it).
+//! (who decides: one exact limiter), [`fleet`] (or nodes that lease), [`out`] (where answers go), [`summary`] and
+//! [`plot`] (what came of it).
 
 mod answer;
 mod contract;
+mod fleet;
 mod lines;
+mod out;
+mod plot;
 mod request;
 mod summary;
 #[cfg(test)]
@@ -17,9 +21,12 @@ use crate::configuration;
 use crate::failure::Failure;
 use answer::Answer;
 use contract::{Contract, PoolId};
+use fleet::{Fleet, Shape};
 use lessor_allocator::Config;
 use lessor_allocator::config::{Keyed, LimitConfig, named_for};
-use lines::{Csv, Line, Lines};
+use lines::{Csv, Lines};
+use out::Out;
+use request::Request;
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, ErrorKind, Write, stdout};
 use std::time::Duration;
@@ -31,71 +38,122 @@ const MARGIN: Duration = Duration::ZERO;
 
 /// Answers all requests, or says what came of them.
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
-    let config = configuration::read_as(&args.config, |text| Config::parse_with_margin(text, MARGIN))?;
-    let mut lines = Lines::open(&args.requests, csv(args, &config), MARGIN)?;
-    let mut summary = args.summary.then(|| Summary::new(&config));
-    let mut out = BufWriter::new(stdout());
-    let written = replay(&config, &mut lines, summary.as_mut(), &mut out)?;
-    let written = written.and_then(|()| {
-        if let Some(summary) = summary {
-            writeln!(out, "{}", if args.json { summary.json() } else { summary.to_string() })?;
+    let (config, mut keeper) = match args.nodes() {
+        None => {
+            let config =
+                configuration::read_as(&args.config, |text| Config::parse_with_margin(text, MARGIN))?;
+            let contract = Contract::new(&config);
+            (config, Keeper::Central(contract))
         }
-        out.flush()
-    });
+        Some(nodes) => {
+            let config = configuration::read(&args.config)?;
+            let shape = Shape { nodes, rtt: args.rtt, seed: args.seed };
+            let fleet = Fleet::new(&config, shape);
+            (config, Keeper::Leased(Box::new(fleet)))
+        }
+    };
+    let mut lines = Lines::open(&args.requests, csv(args, &config), MARGIN)?;
+    let mut summary = (args.summary || args.plot.is_some()).then(|| Summary::new(&config));
+    let mut out = Out::new(BufWriter::new(stdout()), !args.summary);
+    let mut written = replay(&mut keeper, &mut lines, summary.as_mut(), &mut out)?;
+    if let (Some(summary), true) = (&summary, args.summary && written.is_ok()) {
+        written = out.print(&if args.json { summary.json() } else { summary.to_string() });
+    }
     match written {
         // Whoever has seen enough closes the pipe.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}"))),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))?,
+    }
+    match (&args.plot, summary) {
+        (Some(file), Some(summary)) => plot::draw(file, &summary.flows()),
+        _ => Ok(()),
     }
 }
 
-/// Answers `lines` on `out`, or tells `summary` if there is one. The inner result is that of writing.
+/// Who decides.
+enum Keeper {
+    /// One exact limiter for each pool.
+    Central(Contract),
+    /// Nodes that lease.
+    Leased(Box<Fleet>),
+}
+
+/// Answers `lines` on `out`, and tells `summary` if there is one. The inner result is that of writing.
 fn replay(
-    config: &Config,
+    keeper: &mut Keeper,
     lines: &mut Lines,
     mut summary: Option<&mut Summary>,
-    out: &mut impl Write,
+    out: &mut Out<impl Write>,
 ) -> Result<io::Result<()>, Failure> {
-    let mut contract = Contract::new(config);
+    let mut ticket = 0;
     while let Some(line) = lines.next()? {
-        let answer = reply(&mut contract, &line, summary.as_deref_mut());
-        if summary.is_none()
-            && let Err(error) = write(out, &answer, lines.is_ready())
-        {
+        let answered = match (&line.request, &mut *keeper) {
+            (Ok(request), Keeper::Central(contract)) => central(contract, request, ticket, &mut summary, out),
+            (Ok(request), Keeper::Leased(fleet)) => {
+                let asked = fleet.request(request, ticket);
+                collect(fleet, &mut summary, out);
+                asked
+            }
+            (Err(problem), _) => Err(problem.clone()),
+        };
+        if let Err(problem) = answered {
+            out.put(ticket, Answer::wrong(format!("line {}: {problem}", line.number)));
+            if let Some(summary) = summary.as_deref_mut() {
+                summary.misread();
+            }
+        }
+        if let Err(error) = out.write(lines.is_ready()) {
             return Ok(Err(error));
         }
+        ticket += 1;
     }
-    if let Some(summary) = summary {
-        contract.run_out(&mut |id, admission| summary.admitted(id, admission));
+    match keeper {
+        Keeper::Central(contract) => {
+            if let Some(summary) = summary {
+                contract.run_out(&mut |id, admission| summary.admitted(id, admission));
+            }
+        }
+        Keeper::Leased(fleet) => {
+            fleet.run_out();
+            collect(fleet, &mut summary, out);
+        }
     }
-    Ok(Ok(()))
+    Ok(out.write(false))
 }
 
-/// Writes `answer`, and lets it wait for others only if `more` are sure to come at once.
-fn write(out: &mut impl Write, answer: &Answer, more: bool) -> io::Result<()> {
-    let line = serde_json::to_string(answer).expect("plain data is always JSON");
-    writeln!(out, "{line}")?;
-    if more { Ok(()) } else { out.flush() }
-}
-
-/// The answer to `line`; a bad one has one too, and changes nothing.
-fn reply(contract: &mut Contract, line: &Line, mut summary: Option<&mut Summary>) -> Answer {
-    let told = &mut |id: &PoolId, admission| {
-        if let Some(summary) = summary.as_deref_mut() {
+/// The exact limiter knows every answer at once.
+fn central(
+    contract: &mut Contract,
+    request: &Request,
+    ticket: u64,
+    summary: &mut Option<&mut Summary>,
+    out: &mut Out<impl Write>,
+) -> Result<(), String> {
+    let answer = contract.answer(request, &mut |id: &PoolId, admission| {
+        if let Some(summary) = summary {
             summary.admitted(id, admission);
         }
-    };
-    let answered = match &line.request {
-        Ok(request) => contract.answer(request, told),
-        Err(problem) => Err(problem.clone()),
-    };
+    })?;
     if let Some(summary) = summary {
-        match (&line.request, &answered) {
-            (Ok(request), Ok(answer)) => summary.answered(request, answer),
-            _ => summary.misread(),
+        summary.answered(request, &answer);
+    }
+    out.put(ticket, answer);
+    Ok(())
+}
+
+/// What nodes have answered and admitted meanwhile.
+fn collect(fleet: &mut Fleet, summary: &mut Option<&mut Summary>, out: &mut Out<impl Write>) {
+    for (id, admission) in fleet.admissions() {
+        if let Some(summary) = summary {
+            summary.admitted(&id, admission);
         }
     }
-    answered.unwrap_or_else(|problem| Answer::wrong(format!("line {}: {problem}", line.number)))
+    for (request, ticket, answer) in fleet.answers() {
+        if let Some(summary) = summary {
+            summary.answered(&request, &answer);
+        }
+        out.put(ticket, answer);
+    }
 }
 
 /// What the requests of a CSV file ask for.

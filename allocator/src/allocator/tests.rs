@@ -1,5 +1,7 @@
 //! Whole exchanges against the pure allocator: what is answered, and that wrong entries touch nothing.
 
+mod kinds;
+
 use super::*;
 use lessor_protocol::wire::{Refused, code};
 use proptest::prelude::*;
@@ -370,66 +372,4 @@ proptest! {
             before = after;
         }
     }
-}
-
-/// `api/*` stands for names at the moment of the call: an exact name goes before it, a longer pattern too, and each name
-/// has a pool of its own.
-#[test]
-fn a_pattern_serves_each_name_that_fits_it_apart() {
-    let limit = |name: &str, limit: u64| {
-        format!(
-            "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = {limit}, per = \"1m\" }}]\n"
-        )
-    };
-    let text = [limit("api/*", 10), limit("api/slow/*", 20), limit("api/slow/one", 30)].concat();
-    let config = Config::parse(&text).expect("valid");
-    let mut allocator = Allocator::new(&config, Past::None, millis(0), 7);
-    let names = ["api/a", "api/b", "api/slow/x", "api/slow/one", "api/", "api/*", "api", "other"];
-    let asks = names.map(|name| ask(name, None, 0, 0, 2));
-    let grants = allocator.leases(millis(0), &caller(1), &asks);
-    let ceilings: Vec<Option<u64>> = grants.iter().map(|grant| grant.ceiling).collect();
-    let some = |ceilings: &[u64]| ceilings.iter().copied().map(Some).collect::<Vec<_>>();
-    assert_eq!(ceilings[..5], some(&[10, 10, 20, 30, 10]));
-    assert!(grants[..5].iter().zip(names).all(|(grant, name)| grant.permits == 2 && grant.limit == name));
-    for grant in &grants[5..] {
-        assert_eq!(error(grant).0, code::LIMIT_UNKNOWN, "{}", grant.limit);
-    }
-    let figures: Vec<(u64, u64)> =
-        allocator.limits(millis(0)).iter().map(|(_, figures)| (figures.names, figures.pools)).collect();
-    assert_eq!(figures, [(3, 3), (1, 1), (0, 1)]);
-    let spent = SpentBody { limit: "api/b".to_owned(), key: None, spent_total: 1 };
-    assert_eq!(allocator.leave(millis(1), &caller(2), &[spent]).returned, 1);
-    let wrong = allocator.leases(millis(2), &caller(3), &[ask("api/a b", None, 0, 0, 1)]);
-    assert_eq!(error(&wrong[0]).0, code::INVALID);
-}
-
-/// Totals of a session are counted once however often they come, and those of another one anew; and every answer says
-/// that the limit is on trial, those that lend nothing too.
-#[test]
-fn what_was_let_pass_in_shadow_mode_is_counted_once() {
-    let text = "[[limit]]\nname = \"a\"\nshadow = true\nkeyed = true\nkeys_max = 1\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1m\" }]";
-    let mut allocator = Allocator::new(&Config::parse(text).expect("valid"), Past::None, millis(0), 7);
-    let mut told = |session, seq, key: &str, shadow_refused| {
-        let body = AskBody {
-            limit: "a".to_owned(),
-            key: Some(key.to_owned()),
-            shadow_refused,
-            ..AskBody::default()
-        };
-        let grants = allocator.leases(millis(seq), &Caller { session, ..caller(seq) }, &[Entry::Ask(body)]);
-        assert!(grants[0].shadow, "{:?}", grants[0]);
-        let code = grants[0].error.as_ref().map(|error| error.code.clone());
-        (allocator.limits(millis(seq))[0].1.sums.shadow_refused, code)
-    };
-    assert_eq!(told(1, 1, "k", 0), (0, None));
-    assert_eq!(told(1, 2, "k", 5), (5, None));
-    assert_eq!(told(1, 2, "k", 5), (5, None), "the same ask again");
-    assert_eq!(told(1, 3, "k", 7), (7, None));
-    assert_eq!(told(2, 4, "k", 3), (7, Some(code::LEASE_UNKNOWN.to_owned())), "it does not start at zero");
-    assert_eq!(told(3, 5, "k", 0), (7, None));
-    assert_eq!(told(3, 6, "k", 2), (9, None));
-    assert_eq!(told(3, 7, "l", 0), (9, Some(code::KEYS_FULL.to_owned())));
-    allocator.stop();
-    let body = AskBody { limit: "a".to_owned(), key: Some("k".to_owned()), ..AskBody::default() };
-    assert!(allocator.leases(millis(8), &caller(8), &[Entry::Ask(body)])[0].shadow);
 }

@@ -2,8 +2,8 @@
 //! clock drift, no sub-windows, so exact to the nanosecond. `lessor replay` answers with it, and it is what leasing is
 //! measured against. It lends nothing and never runs in a server.
 //!
-//! In reading order: [`limiter`] (several rules, and the line of those that wait), [`sliding`], [`fixed`], [`bucket`],
-//! [`in_flight`] (one kind of rule each), [`carry`] (what becomes of the books when a rule is changed).
+//! In reading order: [`limiter`] (several rules, and the line of those that wait), `sliding`, `fixed`, `bucket`,
+//! `in_flight` (one kind of rule each), [`carry`] (what becomes of the books when a rule is changed).
 
 mod bucket;
 pub mod carry;

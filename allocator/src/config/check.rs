@@ -1,5 +1,6 @@
 //! Raw → checked. Every error names the limit, the key and the value, and says what would be right.
 
+use super::family;
 use super::raw::{Count, RawConfig, RawLimit, RawRule, RawServer};
 use super::rules::rule;
 use super::sharing;
@@ -23,6 +24,11 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
         }
         limits.push(check.limit()?);
     }
+    family::check(&limits).map_err(|(index, problem)| {
+        let limit = &raw.limit[index];
+        let offset = limit.parent.as_ref().map_or(0, |parent| parent.span().start);
+        Check { text, limit, margin }.wrong_at(offset, problem)
+    })?;
     if limits.is_empty() {
         return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
     }
@@ -110,6 +116,7 @@ impl Check<'_> {
             overrides,
             keyed: self.keyed()?,
             shadow: raw.shadow,
+            parent: raw.parent.as_ref().map(|parent| parent.get_ref().clone()),
             ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
             rules,
             lessees_max: self.at_least_one("lessees_max", raw.lessees_max.as_ref(), LESSEES_MAX)?,
@@ -232,7 +239,7 @@ impl Check<'_> {
 
 /// A fixed window beside a leaky bucket ends every lease at its boundary, and what buckets have saved up is lost with it:
 /// where that is often, little would flow.
-fn too_short_for_flow(rules: &[Rule]) -> Option<(usize, String)> {
+pub(super) fn too_short_for_flow(rules: &[Rule]) -> Option<(usize, String)> {
     /// Windows last for so many intervals at least, and for so long.
     const INTERVALS: u32 = 10;
     const LEAST: Duration = Duration::from_secs(10);

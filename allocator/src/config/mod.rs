@@ -4,6 +4,7 @@
 mod by_node;
 mod check;
 mod error;
+mod family;
 mod named;
 mod raw;
 mod rules;
@@ -14,6 +15,7 @@ mod tests;
 
 pub use by_node::ByNode;
 pub use error::ConfigError;
+pub use family::DEPTH_MAX;
 pub use named::{Named, Names, named_for};
 
 use crate::share::{Share, Sharing};
@@ -68,6 +70,8 @@ pub struct ServerConfig {
 pub struct LimitConfig {
     /// Its name or pattern, unique.
     pub name: Named,
+    /// The limit above it, which is charged for all that this one lends.
+    pub parent: Option<String>,
     /// Whether there is one pool for each key, and for how many keys at once.
     pub keyed: Keyed,
     /// What must hold, all of it: at least one rule.

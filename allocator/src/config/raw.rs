@@ -35,6 +35,8 @@ pub(super) struct RawServer {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawLimit {
     pub(super) name: Spanned<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) parent: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) keyed: bool,
     #[serde(default)]

@@ -26,6 +26,9 @@ impl fmt::Display for Config {
 fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
     line(f, "name", &limit.name)?;
     rules(f, &limit.rules)?;
+    if let Some(parent) = &limit.parent {
+        line(f, "parent", parent)?;
+    }
     line(f, "keyed", &limit.keyed)?;
     if let Some(keys_max) = &limit.keys_max {
         line(f, "keys_max", keys_max)?;
@@ -89,6 +92,7 @@ impl LimitConfig {
             keyed: keys_max.is_some(),
             ease_off: Some(self.ease_off),
             shadow: self.shadow,
+            parent: self.parent.clone().map(placeless),
             fallback: Some(placeless("closed".to_owned())),
             keys_max,
             names_max,

@@ -14,7 +14,7 @@ fn the_shipped_example_is_understood() {
     let config = Config::parse(EXAMPLE).expect("we ship it");
     assert_eq!(config.terms, Terms::default());
     assert_eq!(config.server.listen.to_string(), LISTEN);
-    let [rest, messages, export, paced, reports, api] = &config.limits[..] else {
+    let [rest, messages, export, paced, reports, api, routes] = &config.limits[..] else {
         panic!("{} limits", config.limits.len());
     };
     let sliding =
@@ -37,6 +37,7 @@ fn the_shipped_example_is_understood() {
     let ten = Rule::TokenBucket(TokenBucket::try_new(10, 10, 2 * SECOND, 10).expect("valid"));
     assert_eq!(export.overrides[&Key::try_new("acme").expect("valid")], [ten]);
     assert_eq!((api.name.as_str(), api.name.names()), ("api/*", Names::Many { names_max: NAMES_MAX }));
+    assert_eq!((api.parent.as_deref(), routes.parent.as_deref()), (Some("routes"), None));
 }
 
 #[test]
@@ -306,6 +307,52 @@ fn options_that_make_no_sense_are_refused() {
         "weights = { \"\" = 2 }",
         "limit \"a\": weights.\"\" is empty: use a node name, or how names begin and a *",
     );
+}
+
+#[test]
+fn parents_that_make_no_sense_are_refused() {
+    let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+    let limit = |name: &str, options: &str| format!("[[limit]]\nname = {name:?}\n{rules}\n{options}\n");
+    let parent = |name: &str| format!("parent = {name:?}");
+    let both = |first: &str, second: &str, line: usize, expected: &str| {
+        refused(&(limit("a", first) + &limit("b", second)), &format!("line {line}: limit {expected}"));
+    };
+    both(
+        &parent("c"),
+        "",
+        4,
+        "\"a\": parent is \"c\", which is no limit here: use the name of another limit",
+    );
+    let round =
+        "\"a\": parent is \"b\", and from there parents lead back to \"a\": no limit may be above itself";
+    both(&parent("b"), &parent("a"), 4, round);
+    both(
+        &parent("a"),
+        "",
+        4,
+        "\"a\": parent is \"a\", and from there parents lead back to \"a\": no limit may be above itself",
+    );
+    let keyed = "\"a\": parent is \"b\", which is counted by key: this limit needs keyed = true too";
+    both(&parent("b"), "keyed = true", 4, keyed);
+    let options = format!("{}\nkeyed = true\noverride = [{{ key = \"x\", {rules} }}]", parent("b"));
+    let key =
+        "\"a\": override for \"x\": what is before the last / of a key is the key of \"b\", use one with a /";
+    both(&options, "keyed = true", 4, key);
+    let many = limit("a", &parent("b*")) + &limit("b*", "");
+    let single =
+        "line 4: limit \"a\": parent is \"b*\", which stands for many: use the name of a single limit";
+    refused(&many, single);
+    let flow = |name: &str, extra: &str| {
+        limit(name, extra).replace(rules, "rules = [{ kind = \"leaky_bucket\", refill = 1, per = \"1s\" }]")
+    };
+    refused(
+        &(flow("a", &parent("b")) + &flow("b", "")),
+        "line 4: limit \"a\": a leaky_bucket is here and above, in \"b\": calls keep one pace, say the other rate as a token_bucket",
+    );
+    let tower: String = (0..5).map(|n| limit(&n.to_string(), &parent(&(n + 1).to_string()))).collect();
+    let deep =
+        "line 4: limit \"0\": parent is \"1\", which puts more than 4 limits above each other: use at most 4";
+    refused(&(tower + &limit("5", "")), deep);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Lending from a pool: sizes a grant against what is left and what others need, charges it to every rule, and
 //! dates the lease that holds it.
 
+use super::Pool;
+use super::family::{self, Above, Place};
 use super::lessee::Lessee;
-use super::{LesseeId, Pool};
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::Pace;
 use crate::share::{self, Share};
@@ -39,47 +40,83 @@ const BARE_POLLS: u32 = 8;
 /// Shortest time between two asks when permits are scarce.
 const POLL_MIN: Duration = Duration::from_millis(10);
 
+/// What one pool would lend.
+struct Offer {
+    permits: u64,
+    state: State,
+    pace: Option<Pace>,
+    /// Whether it should hold little, for others want what it would sit on.
+    is_greedy: bool,
+}
+
 impl Pool {
-    /// Sizes a grant, charges it, and dates the lease that holds it.
-    pub(super) fn lend(&mut self, id: LesseeId, ask: &Ask, newcomer: bool) -> Grant {
-        let term = self.term(self.lessees[&id].term);
+    /// Sizes a grant, charges it here and in all pools `above`, where the lessee is `mirror`, and dates the lease that
+    /// holds it. What each of them would lend is sized as if it were alone, and the least is lent.
+    pub(super) fn lend(
+        &mut self,
+        id: Place,
+        above: &mut [Above<'_>],
+        mirror: Place,
+        ask: &Ask,
+        newcomer: bool,
+    ) -> Grant {
         let kept = if mutant::is(Mutant::RenewalAsFresh) { ask.held } else { self.lessees[&id].outstanding };
+        let above = above.iter_mut().map(|above| (&mut *above.pool, mirror));
+        let mut chain: Vec<(&mut Pool, Place)> = std::iter::once((self, id)).chain(above).collect();
+        let fits = chain.iter().all(|(pool, id)| !pool.term(pool.lessees[id].term).is_zero());
+        let (rate, flow) = lend_rate(&mut chain, ask);
+        let offers: Vec<Offer> = chain.iter_mut().map(|(pool, id)| pool.offer(*id, ask, newcomer)).collect();
+        let least = offers.iter().map(|offer| offer.permits).min();
+        let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
+        let permits = least.filter(|_| fits).unwrap_or(0).min(callable);
+        let worth = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
+            pool.term(pool.worth(*id, ask, kept + permits, offer.state))
+        };
+        let worth = chain.iter().zip(&offers).map(worth).min().unwrap_or_default();
+        let term = flow.map_or(worth, |(_, term)| term);
+        chain.iter_mut().for_each(|(pool, id)| pool.charge(*id, permits, term));
+        let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
+            let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
+            let horizon = pool.horizon(*id, offer).min(term);
+            let ceiling = pool.call_max();
+            Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate: Rate::Free }
+        };
+        let grant =
+            chain.iter().zip(&offers).map(grant).reduce(family::least).expect("there is one at least");
+        match flow.map(|(index, _)| &mut chain[index]) {
+            Some((pool, id)) => pool.in_turn(*id, ask, Grant { rate, ..grant }),
+            None => grant,
+        }
+    }
+
+    /// What it would lend, if it were alone.
+    fn offer(&mut self, id: Place, ask: &Ask, newcomer: bool) -> Offer {
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
         let (others, supply, owed) = self.standing(asker.claim.share, self.other_claims(id), supply);
         if newcomer {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
-        if term.is_zero() {
-            asker.want = 0;
-        }
-        let rate = self.lend_rate(id, ask, term);
-        asker.want = asker.want.min(callable(&rate, term).saturating_sub(kept));
         let Sized { permits, state } = sizing::grant(asker, &others, supply);
-        let permits = permits.max(asker.want.min(owed));
-        let term = self.term(self.worth(id, ask, kept + permits, state));
-        self.charge(id, permits, term);
-        let scarce = match state {
+        let is_greedy = !matches!(state, State::Drain { .. })
+            && self.ledgers.count_from_spend()
+            && sizing::is_greedy(asker.claim, &others, supply.sustained);
+        Offer { permits: permits.max(asker.want.min(owed)), state, pace, is_greedy }
+    }
+
+    /// When to ask again, and when there will be a permit, if `permits` are less than wanted.
+    fn chance(&self, id: Place, ask: &Ask, permits: u64, offer: &Offer) -> (Duration, Option<Duration>) {
+        let scarce = match offer.state {
             State::Trickle => permits < ask.want,
             State::Rich | State::Drain { .. } => permits == 0 && ask.want > 0,
         };
-        let (ask_after, retry_after) = match rate {
-            Rate::Nothing if ask.want > 0 => self.next_turn(id, term),
-            Rate::Free | Rate::Lent { .. } | Rate::Nothing if scarce => self.next_chance(id, pace),
-            Rate::Free | Rate::Lent { .. } | Rate::Nothing => (Duration::ZERO, None),
-        };
-        let greedy = || sizing::is_greedy(asker.claim, &others, supply.sustained);
-        let horizon = self.turn(id, &rate).unwrap_or_else(|| self.horizon(id, state, greedy)).min(term);
-        Grant { kept, permits, term, horizon, ceiling: self.call_max(), ask_after, retry_after, rate }
+        if scarce { self.next_chance(id, offer.pace) } else { (Duration::ZERO, None) }
     }
 
     /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may
     /// last as long as it takes: each renewal is an exchange, and a surplus of that size hurts nobody.
-    fn worth(&self, id: LesseeId, ask: &Ask, permits: u64, state: State) -> Duration {
+    fn worth(&self, id: Place, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.lessees[&id].term;
-        if self.flow.is_some() {
-            return term;
-        }
         let plenty = state == State::Rich && self.left().saturating_mul(2) >= self.ceiling();
         if !plenty || ask.waiting > 0 {
             return term;
@@ -90,18 +127,16 @@ impl Pool {
     }
 
     /// For how long a lessee should hold permits in advance.
-    fn horizon(&self, id: LesseeId, state: State, is_greedy: impl Fn() -> bool) -> Duration {
+    fn horizon(&self, id: Place, offer: &Offer) -> Duration {
         let term = self.lessees[&id].term;
-        match state {
+        match offer.state {
             State::Drain { lasts } => lasts.min(term),
-            State::Rich | State::Trickle if self.ledgers.count_from_spend() && is_greedy() => {
-                (term / GREEDY_PART).max(GREEDY_MIN)
-            }
+            State::Rich | State::Trickle if offer.is_greedy => (term / GREEDY_PART).max(GREEDY_MIN),
             State::Rich | State::Trickle => term,
         }
     }
 
-    fn asker(&self, id: LesseeId, ask: &Ask) -> Asker {
+    fn asker(&self, id: Place, ask: &Ask) -> Asker {
         let lessee = &self.lessees[&id];
         let kept = lessee.outstanding;
         // What demand and queue do not explain is a need all the same: nobody gets more by saying less.
@@ -118,7 +153,7 @@ impl Pool {
         }
     }
 
-    fn charge(&mut self, id: LesseeId, permits: u64, term: Duration) {
+    fn charge(&mut self, id: Place, permits: u64, term: Duration) {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         self.ledgers.charge(permits);
         self.pacer.lent(permits);
@@ -162,12 +197,12 @@ impl Pool {
     }
 
     /// Permits that must be there beyond what the lessee wants: the reserve, and what is kept for others.
-    fn kept_back(&self, id: LesseeId) -> u64 {
+    fn kept_back(&self, id: Place) -> u64 {
         let kept = self.guarantees.kept_at_most(self.lessees[&id].share.group);
         kept.min(self.ceiling().saturating_sub(1)) + self.plan.sharing.reserve
     }
 
-    fn other_claims(&self, id: LesseeId) -> Vec<Claim> {
+    fn other_claims(&self, id: Place) -> Vec<Claim> {
         let active = self.active();
         let others = self
             .lessees
@@ -220,11 +255,11 @@ impl Pool {
     /// The most permits that can ever be there; 0 where a steady flow, of which none are kept, is all there is.
     fn stock(&self) -> u64 {
         let kept = self.plan.rules.iter().filter(|rule| rule.flow().is_none());
-        kept.map(Rule::ceiling).min().unwrap_or(0)
+        kept.map(Rule::ceiling).min().unwrap_or(0).saturating_sub(self.plan.sharing.reserve)
     }
 
     /// When to ask again, and when there will be a permit, for somebody who got less than wanted.
-    fn next_chance(&self, id: LesseeId, pace: Option<Pace>) -> (Duration, Option<Duration>) {
+    fn next_chance(&self, id: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
         let term = self.lessees[&id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
         let retry_after = self
@@ -242,7 +277,21 @@ impl Pool {
     }
 }
 
-/// Calls that `rate` lets through in a lease of `term`, twice as many as may be, so that no renewal comes for want of them.
+/// Lends a part of the steady flow that one of `chain` may have: what that is, which of them it is, and how long the
+/// lease lasts: as long as suits the flow, as far as all rules let it.
+fn lend_rate(chain: &mut [(&mut Pool, Place)], ask: &Ask) -> (Rate, Option<(usize, Duration)>) {
+    let Some(index) = chain.iter().position(|(pool, _)| pool.flow.is_some()) else {
+        return (Rate::Free, None);
+    };
+    let (pool, id) = &chain[index];
+    let suits = pool.lessees[id].term;
+    let term = chain.iter().map(|(pool, _)| pool.term(suits)).min().unwrap_or_default();
+    let (pool, id) = &mut chain[index];
+    (pool.lend_rate(*id, ask, term), Some((index, term)))
+}
+
+/// Calls that `rate` lets through in a lease of `term`, twice as many as may be, so that no renewal comes for want of
+/// them.
 fn callable(rate: &Rate, term: Duration) -> u64 {
     match rate {
         Rate::Free => u64::MAX,

@@ -151,6 +151,15 @@ impl Lessee {
         })
     }
 
+    /// The part of the settlement of a lessee that this one mirrors which it knows of: if it was forgotten since leases
+    /// burned, nothing counts them here any more.
+    pub(super) fn known_part(&self, settlement: &Settlement) -> Settlement {
+        if self.burned >= settlement.spent_late + settlement.credited {
+            return settlement.clone();
+        }
+        Settlement { spent_late: 0, credited: 0, credits: vec![], ..settlement.clone() }
+    }
+
     /// Believes a settlement of its own.
     pub(super) fn settle(&mut self, settlement: &Settlement) {
         self.spent += settlement.spent + settlement.spent_late;

@@ -5,6 +5,7 @@
 //! more. What is lent is charged to every rule of the limit at once, or to none.
 
 mod books;
+mod family;
 mod ledgers;
 mod lend;
 mod lessee;
@@ -14,6 +15,7 @@ mod rates;
 mod tests;
 
 pub use books::Books;
+pub use family::Above;
 pub use lend::LEASE_MAX;
 pub use lessee::LesseeId;
 pub use plan::{AskError, Holder, Plan, PoolView};
@@ -21,11 +23,12 @@ pub use plan::{AskError, Holder, Plan, PoolView};
 use crate::pacing::Pacer;
 use crate::rules::{self, Flow};
 use crate::share::Guarantees;
+use family::Place;
 use ledgers::Ledgers;
-use lessee::Lessee;
+use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, RefusalReason, Rule};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +48,8 @@ const REMEMBERED_MIN: Duration = Duration::from_secs(10);
 /// The books of one limit and key.
 #[derive(Debug)]
 pub struct Pool {
+    /// Tells it apart from others below the same one.
+    number: u64,
     plan: Arc<Plan>,
     ledgers: Ledgers,
     /// Of the rule that is a steady flow.
@@ -52,9 +57,9 @@ pub struct Pool {
     /// How long a lease lasts where nothing clips it.
     term: Duration,
     /// Whom it lent to. Ordered, so that the same asks give the same answers.
-    lessees: BTreeMap<LesseeId, Lessee>,
+    lessees: BTreeMap<Place, Lessee>,
     /// The end of each live lease: exactly the lessees with something outstanding.
-    ends: BTreeSet<(Moment, LesseeId)>,
+    ends: BTreeSet<(Moment, Place)>,
     books: Books,
     shadow_refused: u64,
     pacer: Pacer,
@@ -70,6 +75,7 @@ impl Pool {
         let ledgers = Ledgers::new(&plan.rules, plan.terms, now);
         let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         Pool {
+            number: family::number(),
             term: plan.term(),
             guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(ceiling), now),
             ledgers,
@@ -108,27 +114,7 @@ impl Pool {
     /// # Errors
     /// If the ask cannot be true or is out of order. Nothing changes then.
     pub fn renew(&mut self, now: Moment, holder: Holder, seq: u64, ask: Ask) -> Result<Answer, AskError> {
-        self.advance(now);
-        if mutant::is(Mutant::ClaimsEndQuarantine) && ask.held > 0 {
-            self.opens = self.now;
-        }
-        if self.now < self.opens {
-            let retry_after = self.opens.since(self.now);
-            return Ok(Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }));
-        }
-        if let Some(answer) = self.replay(holder.id, seq)? {
-            return Ok(answer);
-        }
-        let newcomer = !self.lessees.contains_key(&holder.id);
-        if newcomer {
-            self.admit(holder, &ask)?;
-        }
-        self.settle(holder.id, &ask)?;
-        self.meet(holder);
-        let grant = self.lend(holder.id, &ask, newcomer);
-        self.record(holder, seq, &ask, grant);
-        self.audit();
-        Ok(Answer::Grant(grant))
+        self.renew_below(&mut [], now, holder, seq, ask)
     }
 
     /// The session ends with a total of `spent_total` and holds nothing. Returns what came back unspent.
@@ -136,16 +122,7 @@ impl Pool {
     /// # Errors
     /// As [`Pool::renew`]. A session that is not known returns nothing.
     pub fn leave(&mut self, now: Moment, id: LesseeId, seq: u64, spent_total: u64) -> Result<u64, AskError> {
-        self.advance(now);
-        if self.replay(id, seq)?.is_some() || !self.lessees.contains_key(&id) {
-            return Ok(0);
-        }
-        let before = self.books.returned;
-        self.settle(id, &Ask { spent_total, ..Ask::default() })?;
-        let lessee = self.lessees.get_mut(&id).expect("it was there a moment ago");
-        (lessee.seq, lessee.demand_milli, lessee.waiting) = (seq, 0, 0);
-        self.audit();
-        Ok(self.books.returned - before)
+        self.leave_below(&mut [], now, id, seq, spent_total)
     }
 
     /// What it looks like at `now`.
@@ -221,7 +198,7 @@ impl Pool {
     }
 
     /// The answer that `seq` was given before, with what is left of its term.
-    fn replay(&self, id: LesseeId, seq: u64) -> Result<Option<Answer>, AskError> {
+    fn replay(&self, id: Place, seq: u64) -> Result<Option<Answer>, AskError> {
         let Some(lessee) = self.lessees.get(&id) else {
             return Ok(None);
         };
@@ -246,19 +223,25 @@ impl Pool {
         if spent_total > 0 || held > 0 || shadow_refused > 0 {
             return Err(AskError::LeaseUnknown { spent_total, held });
         }
-        if self.lessees.len() >= self.plan.lessees_max {
+        if self.is_full() {
             // Those with nothing live make room at once: all they lose is the credit of a late report.
             self.forget_idle(self.active());
-            if self.lessees.len() >= self.plan.lessees_max {
+            if self.is_full() {
                 return Err(AskError::Full { max: self.plan.lessees_max });
             }
         }
-        self.lessees.insert(holder.id, Lessee::new(holder.share, self.now));
+        self.lessees.insert(Place::own(holder.id), Lessee::new(holder.share, self.now));
         Ok(())
     }
 
+    /// Whether it has as many sessions of its own as it may. Those of pools below are bounded there.
+    fn is_full(&self) -> bool {
+        let max = self.plan.lessees_max;
+        self.lessees.len() >= max && self.lessees.keys().filter(|place| !place.is_mirror()).count() >= max
+    }
+
     /// Moves what the ask reports to where it belongs, in the lessee, in every rule and in the books.
-    fn settle(&mut self, id: LesseeId, ask: &Ask) -> Result<(), AskError> {
+    fn settle(&mut self, id: Place, ask: &Ask) -> Result<Settlement, AskError> {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         let Some(settlement) = lessee.settlement(ask) else {
             return Err(AskError::Totals {
@@ -268,18 +251,23 @@ impl Pool {
                 out: lessee.outstanding + lessee.burned,
             });
         };
-        lessee.settle(&settlement);
         self.shadow_refused += ask.shadow_refused.saturating_sub(lessee.shadow_refused);
         lessee.shadow_refused = lessee.shadow_refused.max(ask.shadow_refused);
-        let (end, answered, group) = (lessee.end, lessee.answered, lessee.share.group);
-        self.settle_rate(id, ask.rate);
-        if !self.lessees[&id].is_live() {
-            self.ends.remove(&(end, id));
+        self.settle_by(id, &settlement);
+        Ok(settlement)
+    }
+
+    /// Moves the parts of `settlement` to where they belong.
+    fn settle_by(&mut self, id: Place, settlement: &Settlement) {
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
+        lessee.settle(settlement);
+        if !lessee.is_live() {
+            self.ends.remove(&(lessee.end, id));
         }
-        let spent_at = if mutant::is(Mutant::ChargeFromGrant) { answered } else { self.now };
+        let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { self.now };
         self.ledgers.settle(settlement.spent, spent_at);
         self.ledgers.release(settlement.returned);
-        self.guarantees.returned(group, settlement.returned + settlement.credited);
+        self.guarantees.returned(lessee.share.group, settlement.returned + settlement.credited);
         for credit in &settlement.credits {
             self.ledgers.credit(credit.permits, credit.at);
         }
@@ -287,18 +275,17 @@ impl Pool {
         self.books.burned -= settlement.spent_late + settlement.credited;
         self.books.spent += settlement.spent + settlement.spent_late;
         self.books.returned += settlement.returned + settlement.credited;
-        Ok(())
     }
 
     /// Believes who it is and how far away.
-    fn meet(&mut self, holder: Holder) {
+    fn meet(&mut self, id: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
-        let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         (lessee.share, lessee.term, lessee.rtt) = (holder.share, whole_millis(term), holder.rtt);
     }
 
-    fn record(&mut self, holder: Holder, seq: u64, ask: &Ask, grant: Grant) {
-        let lessee = self.lessees.get_mut(&holder.id).expect("it was admitted");
+    fn record(&mut self, id: Place, seq: u64, ask: &Ask, grant: Grant) {
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         lessee.seq = seq;
         lessee.answer = Answer::Grant(grant);
         lessee.answered = self.now;

@@ -4,11 +4,12 @@
 //! While the burst is enough for everybody's largest call, everybody has a part of it, and a share of the rate by weighted
 //! max-min. Otherwise they take turns, first come, first served, and hand over what is left in the bucket.
 
+use super::Pool;
+use super::family::Place;
 use super::lessee::Lessee;
-use super::{LesseeId, Pool};
 use crate::rules::{Flow, Part, SHARES};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Ask, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
+use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::time::Duration;
 
 /// A round of turns takes so many terms: more of them mean longer waits, fewer more time lost in handing over.
@@ -83,7 +84,7 @@ struct Due {
 
 impl Pool {
     /// Believes what a session says of its rate: what it does not go by any more comes back.
-    pub(super) fn settle_rate(&mut self, id: LesseeId, claim: RateClaim) {
+    pub(super) fn settle_rate(&mut self, id: Place, claim: RateClaim) {
         let (Some(flow), Some(lessee)) = (&mut self.flow, self.lessees.get_mut(&id)) else { return };
         let lent = &mut lessee.turn.lent;
         let before = lent.charged();
@@ -108,10 +109,13 @@ impl Pool {
             (RateClaim::None | RateClaim::Holds(_), None) => flow.lose(before),
         }
         *lent = Lent { held: after, offered: None };
+        if !lessee.is_live() {
+            self.ends.remove(&(lessee.end, id));
+        }
     }
 
     /// The lease of `id` ended at `end`, and with it the rate that it held.
-    pub(super) fn end_rate(&mut self, id: LesseeId, end: Moment) {
+    pub(super) fn end_rate(&mut self, id: Place, end: Moment) {
         let (Some(flow), Some(lessee)) = (&mut self.flow, self.lessees.get_mut(&id)) else { return };
         flow.advance(end);
         flow.lose(lessee.turn.lent.charged());
@@ -119,7 +123,7 @@ impl Pool {
     }
 
     /// What `id` may mint from now on, until a lease of `term` ends.
-    pub(super) fn lend_rate(&mut self, id: LesseeId, ask: &Ask, term: Duration) -> Rate {
+    pub(super) fn lend_rate(&mut self, id: Place, ask: &Ask, term: Duration) -> Rate {
         if self.flow.is_none() {
             return Rate::Free;
         }
@@ -142,14 +146,23 @@ impl Pool {
         self.tell(id, due, term)
     }
 
-    /// How long `rate`, which was just told to `id`, is for it, if others wait.
-    pub(super) fn turn(&self, id: LesseeId, rate: &Rate) -> Option<Duration> {
-        let is_turn = matches!(rate, Rate::Lent { turn: true, .. });
-        self.lessees[&id].turn.lasts.filter(|_| is_turn)
+    /// `grant`, with what its rate says of waiting: how long a turn is, or when the next one may be.
+    pub(super) fn in_turn(&mut self, id: Place, ask: &Ask, grant: Grant) -> Grant {
+        match grant.rate {
+            Rate::Nothing if ask.want > 0 => {
+                let (ask_after, retry_after) = self.next_turn(id, grant.term);
+                Grant { ask_after, retry_after, ..grant }
+            }
+            Rate::Lent { turn: true, .. } => {
+                let lasts = self.lessees[&id].turn.lasts.unwrap_or(grant.horizon);
+                Grant { horizon: lasts.min(grant.term), ..grant }
+            }
+            Rate::Free | Rate::Nothing | Rate::Lent { .. } => grant,
+        }
     }
 
     /// Charges what is due to `id`, and says it.
-    fn tell(&mut self, id: LesseeId, due: Due, term: Duration) -> Rate {
+    fn tell(&mut self, id: Place, due: Due, term: Duration) -> Rate {
         // By the instant: whatever is forgotten meanwhile, no other lease of its session has the same.
         let now = self.now.as_nanos() & PERMITS_MAX;
         let flow = self.flow.as_mut().expect("the caller looked");
@@ -171,7 +184,7 @@ impl Pool {
     }
 
     /// What `id` may have now, if anything.
-    fn due(&self, id: LesseeId, ask: &Ask, term: Duration) -> Option<Due> {
+    fn due(&self, id: Place, ask: &Ask, term: Duration) -> Option<Due> {
         let flow = self.flow.as_ref()?;
         let me = &self.lessees[&id];
         let own = me.turn.lent.charged();
@@ -212,7 +225,7 @@ impl Pool {
     }
 
     /// Those beside `id` who have a part of the flow, or want one.
-    fn others_in_flow(&self, id: LesseeId) -> impl Iterator<Item = &Lessee> {
+    fn others_in_flow(&self, id: Place) -> impl Iterator<Item = &Lessee> {
         let active = self.active();
         let is_in = move |lessee: &Lessee| {
             let wants = lessee.demand_milli > 0 || lessee.waiting > 0 || lessee.turn.waits_since.is_some();
@@ -240,7 +253,7 @@ impl Pool {
     }
 
     /// When somebody that waits for its turn may have one, and when it should ask again.
-    pub(super) fn next_turn(&mut self, id: LesseeId, term: Duration) -> (Duration, Option<Duration>) {
+    fn next_turn(&mut self, id: Place, term: Duration) -> (Duration, Option<Duration>) {
         let me = &self.lessees[&id];
         let holders = self.lessees.values().filter(|other| other.turn.lent.charged().cap > 0);
         let soonest =

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::share::{Share, Sharing};
-use lessor_protocol::Terms;
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::{RefusalReason, Terms};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -28,12 +28,21 @@ pub(crate) struct Summary {
 struct Found {
     /// In the order in which they were served.
     admissions: Vec<Admission>,
+    /// What was asked for, and when.
+    asked: Vec<(u64, u64)>,
     /// The same without what was given back.
     kept: Vec<Admission>,
     /// Calls that were told yes, at once or later.
     promised: u64,
     refused: u64,
     refunded: u64,
+}
+
+/// When, in nanoseconds, how many permits were asked for and admitted.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    pub(crate) asked: Vec<(u64, u64)>,
+    pub(crate) admitted: Vec<(u64, u64)>,
 }
 
 /// One line of the table.
@@ -77,6 +86,9 @@ impl Summary {
         let longest = self.spans(&request.limit).last().copied().unwrap_or_default();
         let key = request.key.as_deref().and_then(|key| Key::try_new(key).ok());
         let found = self.pools.entry((request.limit.clone(), key)).or_default();
+        if let Call::TryAcquire(permits) | Call::Acquire(permits, _) = request.call {
+            found.asked.push((request.at.as_nanos(), permits));
+        }
         match request.call {
             // A probe admits nothing.
             Call::TryAcquire(0) | Call::Acquire(0, _) | Call::Peek(_) | Call::TopUp(_) | Call::Set(..) => {}
@@ -84,6 +96,18 @@ impl Summary {
             Call::TryAcquire(_) | Call::Acquire(..) => found.refused += 1,
             Call::Refund(permits) => found.refund(request.at, permits, longest),
         }
+    }
+
+    /// What was asked and admitted over time, for each limit, all its keys together.
+    pub(crate) fn flows(&self) -> Vec<(String, Flow)> {
+        let mut flows: BTreeMap<String, Flow> = BTreeMap::new();
+        for ((limit, _), found) in &self.pools {
+            let flow = flows.entry(limit.clone()).or_default();
+            flow.asked.extend(&found.asked);
+            let admitted = found.admissions.iter();
+            flow.admitted.extend(admitted.map(|admission| (admission.at.as_nanos(), admission.permits)));
+        }
+        flows.into_iter().collect()
     }
 
     /// A line meant nothing.

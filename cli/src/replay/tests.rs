@@ -8,6 +8,7 @@ mod bucket;
 mod change;
 mod concurrency;
 mod fixed_window;
+mod fleet;
 mod leaky_bucket;
 mod lines;
 mod sliding_window;
@@ -22,9 +23,14 @@ fn answers(config: &str, requests: &str) -> Vec<String> {
     let csv = Csv { limit: Ok("a".to_owned()), keyed: true, patience: None };
     let input = Cursor::new(requests.as_bytes().to_vec());
     let mut lines = Lines::new(Box::new(input), csv, MARGIN);
-    let mut out = vec![];
-    replay(&config, &mut lines, None, &mut out).expect("it can be read").expect("memory takes everything");
-    let text = String::from_utf8(out).expect("JSON is UTF-8");
+    let mut keeper = Keeper::Central(Contract::new(&config));
+    read(&mut keeper, &mut lines)
+}
+
+fn read(keeper: &mut Keeper, lines: &mut Lines) -> Vec<String> {
+    let mut out = Out::new(vec![], true);
+    replay(keeper, lines, None, &mut out).expect("it can be read").expect("memory takes everything");
+    let text = String::from_utf8(out.into_inner()).expect("JSON is UTF-8");
     text.lines().map(str::to_owned).collect()
 }
 

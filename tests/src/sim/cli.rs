@@ -201,6 +201,7 @@ impl Args {
         Setup {
             seed,
             plan: chosen.plan.clone(),
+            above: 0,
             nodes: self.nodes,
             foes: vec![],
             workload: self.workload,

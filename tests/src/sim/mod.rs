@@ -2,7 +2,7 @@
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
 //! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed),
-//! [`clock`], [`traffic`], [`network`], [`faults`], [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
+//! [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`], [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
 //! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went), [`curve`], [`log`]
 //! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), `mutants` (mistakes that must be
 //! noticed), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader), [`plot`], [`cli`] (the
@@ -11,6 +11,7 @@
 pub mod cli;
 pub mod clock;
 pub mod curve;
+pub mod family;
 pub mod faults;
 pub mod foe;
 pub mod log;

@@ -18,6 +18,8 @@ pub struct Setup {
     pub seed: u64,
     /// The limit.
     pub plan: Plan,
+    /// How many of its rules, the last ones, are kept by limits above it.
+    pub above: usize,
     /// How many nodes.
     pub nodes: usize,
     /// Those beside them that do not play by the rules, while there is trouble.

@@ -121,7 +121,8 @@ fn fewer_nodes(from: &Shrunk) -> Vec<Setup> {
 
 /// Everything that is not a fault, one by one as it is without them.
 fn plainer(from: &Shrunk) -> Vec<Setup> {
-    let changes: [fn(&mut Setup); 11] = [
+    let changes: [fn(&mut Setup); 12] = [
+        |setup| setup.above = 0,
         |setup| setup.priorities = 0,
         |setup| setup.plan.sharing.guaranteed.clear(),
         |setup| setup.plan.sharing = Sharing::default(),

@@ -48,6 +48,7 @@ pub fn draw(seed: u64) -> Setup {
             lessees_max: if dice.u32(..10) == 0 { nodes + 1 } else { 10_000 },
             sharing: Sharing::default(),
         },
+        above: 0,
         nodes,
         priorities: 0,
         workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
@@ -64,6 +65,9 @@ pub fn draw(seed: u64) -> Setup {
         sabotage: Sabotage::None,
         replay: format!("cargo run --release -p scenarios --bin simulate -- --swarm {seed}"),
     };
+    if setup.plan.rules.len() > 1 && dice.bool() {
+        setup.above = setup.plan.rules.len() - 1;
+    }
     if dice.u32(..4) == 0 {
         draw_sharing(dice, ceiling, &mut setup);
     }
@@ -98,6 +102,9 @@ fn draw_rules(dice: &mut fastrand::Rng) -> Vec<Rule> {
     if dice.u32(..4) == 0 {
         rules[0] = draw_flow(dice);
         rules.retain(|rule| !matches!(rule, Rule::FixedWindow(_)));
+        if dice.bool() {
+            rules.reverse();
+        }
     }
     rules
 }

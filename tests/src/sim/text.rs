@@ -22,6 +22,7 @@ pub fn bare() -> Setup {
     Setup {
         seed: 1,
         plan: plan(vec![], false),
+        above: 0,
         nodes: 1,
         foes: vec![],
         workload: Workload::Steady,
@@ -55,6 +56,9 @@ pub fn write(setup: &Setup) -> String {
         say("reserve", &sharing.reserve);
         say("lease_max", &sharing.lease_max);
         sharing.guaranteed.iter().for_each(|permits| say("guaranteed", permits));
+    }
+    if setup.above > 0 {
+        say("above", &setup.above);
     }
     say("nodes", &setup.nodes);
     if !setup.foes.is_empty() {
@@ -118,6 +122,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         }
         "ease_off" => setup.plan.ease_off = number(value)?,
         "lessees_max" => setup.plan.lessees_max = number(value)?,
+        "above" => setup.above = number(value)?,
         "priorities" => setup.priorities = number(value)?,
         "reserve" => setup.plan.sharing.reserve = number(value)?,
         "lease_max" => setup.plan.sharing.lease_max = number(value)?,

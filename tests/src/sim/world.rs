@@ -14,6 +14,7 @@ mod watch;
 use crate::sim::SECOND;
 use crate::sim::clock::HostClock;
 use crate::sim::curve::Curve;
+use crate::sim::family::Family;
 use crate::sim::faults::{Fault, Struck};
 use crate::sim::foe::Foe;
 use crate::sim::log::Log;
@@ -26,7 +27,7 @@ use crate::sim::rival::Rival;
 use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::Traffic;
 use event::{Event, Message, Phase, Queued};
-use lessor_allocator::pool::{Plan, Pool};
+use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
@@ -94,7 +95,7 @@ impl fmt::Display for Failure {
 struct Centre {
     clock: HostClock,
     plan: Arc<Plan>,
-    pool: Pool,
+    pool: Family,
     up: bool,
     life: u64,
     paused_until: u64,
@@ -206,7 +207,7 @@ impl World {
             arrivals: BinaryHeap::new(),
             centre: Centre {
                 clock: centre_clock,
-                pool: Pool::new(plan.clone(), now),
+                pool: Family::new(&plan, setup.above, None, now),
                 plan: plan.clone(),
                 up: true,
                 life: 0,

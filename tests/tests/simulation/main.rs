@@ -35,6 +35,7 @@ fn setup(limit: &str) -> Setup {
     Setup {
         seed: 1,
         plan: plan(parse_rules(limit).expect("a limit"), false),
+        above: 0,
         nodes: 5,
         foes: vec![],
         workload: Workload::Steady,

@@ -3,10 +3,11 @@
 use super::World;
 use super::event::{Event, Message, Reply};
 use crate::sim::SECOND;
+use crate::sim::family::Family;
 use crate::sim::network::Way;
 use crate::sim::node::Node;
 use crate::sim::oracle::{Asked, Verdict};
-use lessor_allocator::pool::{AskError, Holder, LesseeId, Pool};
+use lessor_allocator::pool::{AskError, Holder, LesseeId};
 use lessor_protocol::Answer;
 
 impl World {
@@ -113,20 +114,20 @@ impl World {
     pub(super) fn sweep(&mut self) -> Verdict {
         self.push(self.real + SECOND, Event::Sweep);
         let now = self.centre.clock.show(self.real);
-        if self.rival.is_none() && self.centre.up && self.centre.pool.is_forgettable(now) {
+        if self.rival.is_none() && self.centre.up && self.centre.pool.forget(now) {
             self.log.note(self.real, "the pool is forgotten and made anew", &[]);
-            self.new_pool();
+            self.books_are_new();
         }
         self.quarantine_is_over_in_time()
     }
 
     fn new_pool(&mut self) {
         let now = self.centre.clock.show(self.real);
-        let plan = self.centre.plan.clone();
-        self.centre.pool = match self.centre.lost {
-            Some(lost) => Pool::after_loss(plan, lost, now),
-            None => Pool::new(plan, now),
-        };
+        self.centre.pool = Family::new(&self.centre.plan, self.setup.above, self.centre.lost, now);
+        self.books_are_new();
+    }
+
+    fn books_are_new(&mut self) {
         let (now, stock) = (self.now(), self.stock());
         self.oracle.books_lost(now, stock.view);
     }

@@ -1,0 +1,107 @@
+//! One exchange with a pool that has others above it: finds them all, lends them to the exchange, and puts them back.
+//! The allocator calls it for limits with a parent; what is charged where, the pools decide.
+
+use super::Caller;
+use crate::limits::{Kept, Limit, PoolId};
+use crate::pool::Above;
+use crate::wrong::{Reason, Wrong};
+use lessor_protocol::{Key, Moment};
+use std::collections::BTreeMap;
+
+/// A pool, the limit that it is of, and which of its pools.
+type Member = (String, PoolId, Kept);
+
+/// The pools from `id` of the limit called `name` up to the one that nothing is above.
+#[derive(Debug)]
+pub(super) struct Family {
+    members: Vec<Member>,
+}
+
+/// The limit above the one called `name`, and its pool that is above `id`.
+fn parent(
+    limits: &BTreeMap<String, Limit>,
+    name: &str,
+    id: &PoolId,
+) -> Result<Option<(String, PoolId)>, Wrong> {
+    let Some(parent) = limits.get(name).and_then(|limit| limit.config().parent.as_ref()) else {
+        return Ok(None);
+    };
+    let above = limits.get(parent.as_str()).ok_or_else(|| {
+        let detail = format!("{name:?} is below {:?}, which there is no limit of", parent.as_str());
+        Wrong::new(Reason::LimitUnknown, "limit", detail)
+    })?;
+    if !above.is_keyed() {
+        return Ok(Some((parent.to_string(), PoolId::default())));
+    }
+    let text = id.key.as_ref().map(Key::as_str).unwrap_or_default();
+    let key = text.rsplit_once('/').map_or("", |(above, _)| above);
+    let key = Key::try_new(key).map_err(|error| {
+        let detail = format!(
+            "what is before the last / of a key of {name:?} is the key of {:?}, and {error}",
+            parent.as_str()
+        );
+        Wrong::new(Reason::Invalid, "key", detail)
+    })?;
+    Ok(Some((parent.to_string(), PoolId::from(Some(key)))))
+}
+
+impl Family {
+    /// Takes the pools out of `limits`, and makes those that are not there yet.
+    ///
+    /// # Errors
+    /// If there is no room for one of them, or a key has no parent. All are back then.
+    pub(super) fn open(
+        limits: &mut BTreeMap<String, Limit>,
+        now: Moment,
+        name: &str,
+        id: PoolId,
+    ) -> Result<Self, Wrong> {
+        let mut family = Family { members: vec![] };
+        match family.open_all(limits, now, name, id) {
+            Ok(()) => Ok(family),
+            Err(wrong) => {
+                family.close(limits, now);
+                Err(wrong)
+            }
+        }
+    }
+
+    fn open_all(
+        &mut self,
+        limits: &mut BTreeMap<String, Limit>,
+        now: Moment,
+        name: &str,
+        id: PoolId,
+    ) -> Result<(), Wrong> {
+        let mut next = Some((name.to_owned(), id));
+        while let Some((name, id)) = next {
+            next = parent(limits, &name, &id)?;
+            let limit = limits.get_mut(&name).expect("it was found a moment ago");
+            let kept = limit.open(now, &id)?;
+            self.members.push((name, id, kept));
+        }
+        Ok(())
+    }
+
+    /// Puts the pools back, with their part of the sums.
+    pub(super) fn close(self, limits: &mut BTreeMap<String, Limit>, now: Moment) {
+        for (name, id, kept) in self.members {
+            limits.get_mut(&name).expect("none is taken out meanwhile").close(now, id, kept);
+        }
+    }
+
+    /// Runs `act` on the lowest pool and those above it, where `caller` counts for what each limit says.
+    pub(super) fn with<T>(
+        &mut self,
+        limits: &BTreeMap<String, Limit>,
+        caller: &Caller,
+        act: impl FnOnce(&mut crate::pool::Pool, &mut [Above<'_>]) -> T,
+    ) -> T {
+        let (lowest, rest) = self.members.split_first_mut().expect("there is one at least");
+        let above = rest.iter_mut().map(|(name, _, kept)| {
+            let share = limits[name.as_str()].config().share(&caller.node);
+            Above { pool: &mut kept.pool, share }
+        });
+        act(&mut lowest.2.pool, &mut above.collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,79 @@
+//! Which limit is above which: checks that each parent exists, that none is above itself, and that keys can be told from
+//! keys. The check of a configuration calls it once all limits are known.
+
+use super::check::too_short_for_flow;
+use super::{Keyed, LimitConfig, Names};
+use lessor_protocol::Rule;
+
+/// Limits above each other at most. Each more is another pool that every exchange looks at and charges.
+pub const DEPTH_MAX: usize = 4;
+
+/// What is wrong with the parents of `limits`: with which limit, and in words.
+pub(super) fn check(limits: &[LimitConfig]) -> Result<(), (usize, String)> {
+    for (index, limit) in limits.iter().enumerate() {
+        check_parent(limits, limit).map_err(|problem| (index, problem))?;
+    }
+    Ok(())
+}
+
+fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), String> {
+    let Some(name) = limit.parent.as_deref() else { return Ok(()) };
+    let Some(parent) = find(limits, name) else {
+        return Err(format!("parent is {name:?}, which is no limit here: use the name of another limit"));
+    };
+    if parent.name.names() != Names::One {
+        return Err(format!("parent is {name:?}, which stands for many: use the name of a single limit"));
+    }
+    if parent.keyed != Keyed::No && limit.keyed == Keyed::No {
+        return Err(format!(
+            "parent is {name:?}, which is counted by key: this limit needs keyed = true too"
+        ));
+    }
+    if parent.keyed != Keyed::No
+        && let Some(key) = limit.overrides.keys().find(|key| !key.as_str().contains('/'))
+    {
+        let key = key.as_str();
+        return Err(format!(
+            "override for {key:?}: what is before the last / of a key is the key of {name:?}, use one with a /"
+        ));
+    }
+    let (mut above, mut next) = (vec![limit.name.as_str()], Some(name));
+    while let Some(higher) = next {
+        if above.contains(&higher) {
+            return Err(format!(
+                "parent is {name:?}, and from there parents lead back to {higher:?}: no limit may be above itself"
+            ));
+        }
+        above.push(higher);
+        if above.len() > DEPTH_MAX {
+            return Err(format!(
+                "parent is {name:?}, which puts more than {DEPTH_MAX} limits above each other: use at most {DEPTH_MAX}"
+            ));
+        }
+        next = find(limits, higher).and_then(|limit| limit.parent.as_deref());
+    }
+    let chain: Vec<&LimitConfig> = above.iter().filter_map(|name| find(limits, name)).collect();
+    check_flow(&chain)
+}
+
+/// Calls keep one pace: of a limit and those above it, one has a steady flow at most, and no window is too short for it.
+fn check_flow(chain: &[&LimitConfig]) -> Result<(), String> {
+    let rules = |limit: &LimitConfig| -> Vec<Rule> {
+        limit.overrides.values().flatten().chain(&limit.rules).copied().collect()
+    };
+    let flows = chain.iter().filter(|limit| rules(limit).iter().any(|rule| rule.flow().is_some()));
+    if let Some(second) = flows.map(|limit| limit.name.as_str()).nth(1) {
+        return Err(format!(
+            "a leaky_bucket is here and above, in {second:?}: calls keep one pace, say the other rate as a token_bucket"
+        ));
+    }
+    let all: Vec<Rule> = chain.iter().flat_map(|limit| rules(limit)).collect();
+    match too_short_for_flow(&all) {
+        Some((_, problem)) => Err(format!("the per of a fixed_window here or above {problem}")),
+        None => Ok(()),
+    }
+}
+
+fn find<'a>(limits: &'a [LimitConfig], name: &str) -> Option<&'a LimitConfig> {
+    limits.iter().find(|limit| limit.name.as_str() == name)
+}

@@ -1,0 +1,179 @@
+//! A pool below others: `user` under `tenant` under `vendor`. A permit is charged to all of them or to none. Limits pass
+//! the pools above one with each exchange; a pool keeps no pointer to another.
+//!
+//! Every ancestor keeps, for each lessee of a pool below it, a lessee of its own that mirrors it: the same permits out
+//! until the same end, the same demand. So each ancestor has the ends of all leases below it in its one queue, and is
+//! advanced piecewise over each of them, in order, whoever asks; it shares what it has among all who are below it; and
+//! its books say what its children lent. A child that burns a lease does so at the instant at which all mirrors did.
+
+use super::lessee::Settlement;
+use super::{AskError, Holder, Lessee, LesseeId, Pool};
+use crate::share::Share;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Answer, Ask, Grant, Moment, RateClaim, Refusal, RefusalReason};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Whose lease it is: that of a session with this pool, or with one below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// The number of the pool below; 0 for the pool itself.
+    below: u64,
+    session: LesseeId,
+}
+
+impl Place {
+    /// That of a session which asks this very pool.
+    pub(super) fn own(session: LesseeId) -> Self {
+        Place { below: 0, session }
+    }
+
+    /// Whether it mirrors the lease of a pool below.
+    pub(super) fn is_mirror(self) -> bool {
+        self.below > 0
+    }
+}
+
+/// Tells pools apart to those above them. Nothing but their order depends on it.
+static MADE: AtomicU64 = AtomicU64::new(1);
+
+/// The number of a new pool.
+pub(super) fn number() -> u64 {
+    MADE.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A pool above another, nearest first, and what the one who asks counts for there.
+#[derive(Debug)]
+pub struct Above<'a> {
+    /// The pool.
+    pub pool: &'a mut Pool,
+    /// From that limit's configuration.
+    pub share: Share,
+}
+
+impl Pool {
+    /// [`Pool::renew`] of a pool that has others `above` it: what it lends is charged to all of them.
+    ///
+    /// # Errors
+    /// As [`Pool::renew`]. Nothing changes then, anywhere.
+    pub fn renew_below(
+        &mut self,
+        above: &mut [Above<'_>],
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+    ) -> Result<Answer, AskError> {
+        self.advance_all(above, now);
+        if mutant::is(Mutant::ClaimsEndQuarantine) && ask.held > 0 {
+            self.opens = self.now;
+        }
+        let opens = above
+            .iter()
+            .map(|above| above.pool.opens)
+            .max()
+            .map_or(self.opens, |opens| opens.max(self.opens));
+        if self.now < opens {
+            let retry_after = opens.since(self.now);
+            return Ok(Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }));
+        }
+        let place = Place::own(holder.id);
+        if let Some(answer) = self.replay(place, seq)? {
+            return Ok(answer);
+        }
+        let newcomer = !self.lessees.contains_key(&place);
+        if newcomer {
+            self.admit(holder, &ask)?;
+        }
+        let settlement = self.settle(place, &ask)?;
+        self.settle_rate(place, ask.rate);
+        self.meet(place, holder);
+        let mirror = Place { below: self.number, session: holder.id };
+        for Above { pool, share } in above.iter_mut() {
+            pool.mirror(mirror, &self.lessees[&place], &settlement);
+            pool.settle_rate(mirror, ask.rate);
+            pool.meet(mirror, Holder { share: *share, ..holder });
+        }
+        let grant = self.lend(place, above, mirror, &ask, newcomer);
+        self.record(place, seq, &ask, grant);
+        self.audit();
+        for Above { pool, .. } in above.iter_mut() {
+            pool.record(mirror, seq, &ask, grant);
+            pool.audit();
+        }
+        Ok(Answer::Grant(grant))
+    }
+
+    /// [`Pool::leave`] of a pool that has others `above` it.
+    ///
+    /// # Errors
+    /// As [`Pool::leave`].
+    pub fn leave_below(
+        &mut self,
+        above: &mut [Above<'_>],
+        now: Moment,
+        id: LesseeId,
+        seq: u64,
+        spent_total: u64,
+    ) -> Result<u64, AskError> {
+        self.advance_all(above, now);
+        let place = Place::own(id);
+        if self.replay(place, seq)?.is_some() || !self.lessees.contains_key(&place) {
+            return Ok(0);
+        }
+        let before = self.books.returned;
+        let settlement = self.settle(place, &Ask { spent_total, ..Ask::default() })?;
+        self.settle_rate(place, RateClaim::None);
+        self.fall_silent(place, seq);
+        let mirror = Place { below: self.number, session: id };
+        for Above { pool, .. } in above.iter_mut() {
+            pool.mirror(mirror, &self.lessees[&place], &settlement);
+            pool.settle_rate(mirror, RateClaim::None);
+            pool.fall_silent(mirror, seq);
+            pool.audit();
+        }
+        self.audit();
+        Ok(self.books.returned - before)
+    }
+
+    /// Lets time pass for all of them alike, up to the latest that any of them has seen.
+    fn advance_all(&mut self, above: &mut [Above<'_>], now: Moment) {
+        let now = above.iter().map(|above| above.pool.now).fold(now.max(self.now), Moment::max);
+        self.advance(now);
+        above.iter_mut().for_each(|above| above.pool.advance(now));
+    }
+
+    /// Does to the mirror of `lessee`, of a pool below, what `settlement` did to it. A mirror that was forgotten had
+    /// nothing out and nothing that any rule here still counts: it begins anew.
+    fn mirror(&mut self, place: Place, lessee: &Lessee, settlement: &Settlement) {
+        let now = self.now;
+        let mirror = self.lessees.entry(place).or_insert_with(|| Lessee::new(lessee.share, now));
+        let known = mirror.known_part(settlement);
+        self.settle_by(place, &known);
+    }
+
+    fn fall_silent(&mut self, place: Place, seq: u64) {
+        if let Some(lessee) = self.lessees.get_mut(&place) {
+            (lessee.seq, lessee.demand_milli, lessee.waiting) = (seq, 0, 0);
+        }
+    }
+}
+
+/// The least of what two pools grant to the same ask.
+pub(super) fn least(a: Grant, b: Grant) -> Grant {
+    let is_scarce = |grant: Grant| !grant.ask_after.is_zero();
+    Grant {
+        kept: a.kept.min(b.kept),
+        permits: a.permits.min(b.permits),
+        term: a.term.min(b.term),
+        horizon: a.horizon.min(b.horizon),
+        ceiling: a.ceiling.min(b.ceiling),
+        ask_after: a.ask_after.max(b.ask_after),
+        retry_after: match (is_scarce(a), is_scarce(b)) {
+            // None of one that is scarce means never.
+            (true, true) => a.retry_after.zip(b.retry_after).map(|(a, b)| a.max(b)),
+            (false, _) => b.retry_after,
+            (true, false) => a.retry_after,
+        },
+        rate: a.rate,
+    }
+}

@@ -1,0 +1,346 @@
+//! A fleet of nodes that lease, in virtual time: the allocator, refill and slot that ship, with a round trip between
+//! them, and nothing that goes wrong. `lessor replay --nodes` answers with it, so that what leasing costs can be seen
+//! beside the exact limiter. Which node a request lands on is decided here, what it may spend is not.
+//!
+//! In reading order: [`event`] (what happens next), [`local`] (one pool of one node).
+
+mod event;
+mod local;
+
+use super::answer::Answer;
+use super::contract::PoolId;
+use super::request::{Call, Request};
+use event::{Event, Queue};
+use lessor::refill::Belief;
+use lessor::timing::TOGETHER;
+use lessor_allocator::allocator::{Caller, Entry};
+use lessor_allocator::central::Admission;
+use lessor_allocator::config::{Keyed, LimitConfig, Names, named_for};
+use lessor_allocator::limits::Past;
+use lessor_allocator::{Allocator, Config};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody};
+use lessor_protocol::{Answer as Lent, Key, Moment, NodeName, Rule, Terms};
+use local::{Local, Waiter};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// How long nodes have known their limits when the first request comes: enough for a first lease.
+const AHEAD: Duration = Duration::from_secs(1);
+
+/// How long after the last request somebody may still wait. Longer is for ever: who reads the answers waits too.
+const RUN_OUT: Duration = Duration::from_secs(3600);
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    allocator: Allocator,
+    terms: Terms,
+    /// By name or pattern.
+    limits: BTreeMap<String, LimitConfig>,
+    nodes: Vec<Node>,
+    /// Which node has which name, in the order in which names were first heard.
+    named: HashMap<String, usize>,
+    /// Requests without a node so far: they go to each in turn.
+    unnamed: usize,
+    queue: Queue,
+    now: Moment,
+    has_begun: bool,
+    rtt: Duration,
+    dice: fastrand::Rng,
+    answers: Vec<(Request, u64, Answer)>,
+    admissions: Vec<(PoolId, Admission)>,
+}
+
+/// One node: a session, with one exchange in flight at a time.
+#[derive(Debug)]
+struct Node {
+    caller: Caller,
+    pools: BTreeMap<PoolId, Local>,
+    is_asking: bool,
+    /// When it wakes by itself.
+    alarm: Moment,
+}
+
+/// How big a fleet, and how far away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) nodes: usize,
+    pub(crate) rtt: Duration,
+    pub(crate) seed: u64,
+}
+
+impl Fleet {
+    /// Nodes that have spent nothing yet of the limits of `config`.
+    pub(crate) fn new(config: &Config, shape: Shape) -> Self {
+        let node = |index: usize| Node {
+            caller: Caller {
+                node: NodeName::try_new(&format!("node-{}", index + 1)).expect("letters and digits"),
+                session: index as u64 + 1,
+                seq: 0,
+                rtt: shape.rtt,
+            },
+            pools: BTreeMap::new(),
+            is_asking: false,
+            alarm: Moment::NEVER,
+        };
+        Fleet {
+            allocator: Allocator::new(config, Past::None, Moment::ORIGIN, 1),
+            terms: config.terms,
+            limits: config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
+            nodes: (0..shape.nodes).map(node).collect(),
+            named: HashMap::new(),
+            unnamed: 0,
+            queue: Queue::default(),
+            now: Moment::ORIGIN,
+            has_begun: false,
+            rtt: shape.rtt,
+            dice: fastrand::Rng::with_seed(shape.seed),
+            answers: vec![],
+            admissions: vec![],
+        }
+    }
+
+    /// A request comes; `ticket` names it. It is answered at once, or when it has waited.
+    ///
+    /// # Errors
+    /// If it asks for what nodes cannot do, or of a pool that is none: what is wrong, beginning with the field.
+    pub(crate) fn request(&mut self, request: &Request, ticket: u64) -> Result<(), String> {
+        let id = self.pool_id(request)?;
+        self.begin(request.at);
+        self.run_until(request.at);
+        let node = self.node(request);
+        let now = self.now;
+        let ceiling = self.ceiling(&id);
+        let at = &mut self.nodes[node];
+        let local = at.pools.entry(id.clone()).or_insert_with(|| Local::new(now, self.rtt, ceiling));
+        let (permits, patience) = match request.call {
+            Call::TryAcquire(permits) => (permits, Some(Duration::ZERO)),
+            Call::Acquire(permits, patience) => (permits, patience),
+            Call::Peek(permits) => {
+                let answer = local.look(permits, now);
+                self.answers.push((request.clone(), ticket, answer));
+                return Ok(());
+            }
+            Call::Refund(_) | Call::TopUp(_) | Call::Set(..) => unreachable!("refused by pool_id"),
+        };
+        let waits = matches!(request.call, Call::Acquire(..));
+        if local.take(permits, now) {
+            let answer = Answer { wait_ns: waits.then_some(0), ..Answer::yes(local.remaining(now)) };
+            self.admit(id.clone(), permits, now);
+            self.answers.push((request.clone(), ticket, answer));
+        } else if let Some(answer) = local.refuse(permits, patience, now, waits) {
+            self.answers.push((request.clone(), ticket, answer));
+        } else {
+            let until = patience.map_or(Moment::NEVER, |patience| now + patience);
+            local.line.push_back(Waiter { ticket, since: now, permits, request: request.clone() });
+            self.queue.push(until, Event::GiveUp { node, id: id.clone(), ticket });
+        }
+        let local = &self.nodes[node].pools[&id];
+        if local.is_nudged || local.next_permit(now).is_some() {
+            self.look(node);
+        }
+        Ok(())
+    }
+
+    /// Lets everybody that waits be served, or give up.
+    pub(crate) fn run_out(&mut self) {
+        let end = self.now + RUN_OUT;
+        while self.nodes.iter().any(Node::has_line) && self.queue.next_at() <= end {
+            self.run_until(self.queue.next_at());
+        }
+        for node in &mut self.nodes {
+            for local in node.pools.values_mut() {
+                for waiter in std::mem::take(&mut local.line) {
+                    let problem = format!("still waiting {RUN_OUT:?} after the last request");
+                    self.answers.push((waiter.request, waiter.ticket, Answer::wrong(problem)));
+                }
+            }
+        }
+    }
+
+    /// The answers since this was last asked, with the tickets of their requests.
+    pub(crate) fn answers(&mut self) -> std::vec::Drain<'_, (Request, u64, Answer)> {
+        self.answers.drain(..)
+    }
+
+    /// What was admitted since this was last asked.
+    pub(crate) fn admissions(&mut self) -> std::vec::Drain<'_, (PoolId, Admission)> {
+        self.admissions.drain(..)
+    }
+
+    fn pool_id(&mut self, request: &Request) -> Result<PoolId, String> {
+        if let Call::Refund(_) | Call::TopUp(_) | Call::Set(..) = request.call {
+            return Err("op is one that --nodes cannot replay: use try_acquire, acquire or peek".to_owned());
+        }
+        let name = &request.limit;
+        let known = self.allocator.limit_for(name);
+        let limit = known.ok_or_else(|| format!("limit {name:?} is not in the configuration"))?;
+        let id = limit.pool_id(name, request.key.as_deref());
+        let id = id.map_err(|wrong| format!("key: {}", wrong.detail))?;
+        Ok((name.clone(), id.key))
+    }
+
+    /// With the first request; a little before it, nodes hear of the limits that have no keys.
+    fn begin(&mut self, at: Moment) {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
+        self.now = at.before(AHEAD);
+        let is_single = |limit: &&LimitConfig| limit.keyed == Keyed::No && limit.name.names() == Names::One;
+        let limits: Vec<PoolId> =
+            self.limits.values().filter(is_single).map(|limit| (limit.name.to_string(), None)).collect();
+        for node in 0..self.nodes.len() {
+            for id in &limits {
+                let local = Local::new(self.now, self.rtt, self.ceiling(id));
+                self.nodes[node].pools.insert(id.clone(), local);
+            }
+            self.look(node);
+        }
+    }
+
+    /// By its name, or else in turn. More names than nodes share them.
+    fn node(&mut self, request: &Request) -> usize {
+        let count = self.nodes.len();
+        let Some(name) = &request.node else {
+            self.unnamed += 1;
+            return (self.unnamed - 1) % count;
+        };
+        let heard = self.named.len();
+        *self.named.entry(name.to_string()).or_insert(heard % count)
+    }
+
+    /// Lets time pass up to `end`; time that goes backwards is no time.
+    fn run_until(&mut self, end: Moment) {
+        while self.queue.next_at() <= end {
+            let (at, event) = self.queue.pop().expect("there is a next one");
+            self.now = self.now.max(at);
+            match event {
+                Event::Wake { node } => {
+                    self.nodes[node].alarm = Moment::NEVER;
+                    for id in self.nodes[node].pools.keys().cloned().collect::<Vec<_>>() {
+                        self.serve(node, &id);
+                    }
+                    self.look(node);
+                }
+                Event::Asked { node, first_sent, asks } => self.lend(node, first_sent, &asks),
+                Event::Answered { node, first_sent, grants } => self.hear(node, first_sent, &grants),
+                Event::GiveUp { node, id, ticket } => self.give_up(node, &id, ticket),
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// Asks for all pools of `node` that are due, or sets its alarm.
+    fn look(&mut self, node: usize) {
+        let (now, rtt) = (self.now, self.rtt);
+        let at = &mut self.nodes[node];
+        // Whoever waits for the next permit of a steady flow is called when it is due, also while the node asks.
+        let permits = at.pools.values().filter_map(|local| local.next_permit(now));
+        let mut next = permits.min().unwrap_or(Moment::NEVER);
+        if at.is_asking {
+            return self.wake_at(node, next);
+        }
+        let mut asks = vec![];
+        for ((name, key), local) in &mut at.pools {
+            let due = local.due(now, rtt);
+            if due <= now + TOGETHER && asks.len() < ASKS_MAX {
+                let ask = local.write(now, rtt);
+                asks.push(Entry::Ask(AskBody::of(name, key.as_ref().map(|key| key.as_str()), ask)));
+            } else {
+                next = next.min(due);
+            }
+        }
+        if !asks.is_empty() {
+            at.is_asking = true;
+            at.caller.seq += 1;
+            self.queue.push(now + rtt / 2, Event::Asked { node, first_sent: now, asks });
+        }
+        self.wake_at(node, next);
+    }
+
+    /// Looks again at `next`, if nothing happens before.
+    fn wake_at(&mut self, node: usize, next: Moment) {
+        let at = &mut self.nodes[node];
+        if next < at.alarm {
+            at.alarm = next;
+            self.queue.push(next, Event::Wake { node });
+        }
+    }
+
+    /// The allocator answers.
+    fn lend(&mut self, node: usize, first_sent: Moment, asks: &[Entry]) {
+        let grants = self.allocator.leases(self.now, &self.nodes[node].caller, asks);
+        let arrives = self.now + (self.rtt - self.rtt / 2);
+        self.queue.push(arrives, Event::Answered { node, first_sent, grants });
+    }
+
+    /// The answer is there: what was granted is installed, and serves those that wait.
+    fn hear(&mut self, node: usize, first_sent: Moment, grants: &[GrantBody]) {
+        let (now, terms) = (self.now, self.terms);
+        self.nodes[node].is_asking = false;
+        for body in grants {
+            let key = body.key.as_deref().map(|key| Key::try_new(key).expect("it was ours"));
+            let id = (body.limit.clone(), key);
+            let local = self.nodes[node].pools.get_mut(&id).expect("it was asked for");
+            let dice = self.dice.u64(..);
+            match body.answer() {
+                Ok(Lent::Grant(grant)) => {
+                    let belief = local.believe(&grant, terms, first_sent, now, dice);
+                    assert_eq!(belief, Belief::Installed, "our own allocator lends what was asked for");
+                }
+                Ok(Lent::Refusal(refusal)) => local.put_off(refusal.retry_after, now, dice),
+                // No room for a key or a session: it may be there later.
+                Err(_) => local.put_off(lessor::timing::LOOK_AGAIN, now, dice),
+            }
+            self.serve(node, &id);
+        }
+        self.look(node);
+    }
+
+    /// Serves those that wait at `node`, as far as permits are there and it is time.
+    fn serve(&mut self, node: usize, id: &PoolId) {
+        let now = self.now;
+        let local = self.nodes[node].pools.get_mut(id).expect("somebody asked for it");
+        for waiter in local.serve(now) {
+            let Waiter { ticket, since, permits, request } = waiter;
+            let wait_ns = Some(nanos(now.since(since)));
+            let answer = Answer { wait_ns, ..Answer::yes(local.remaining(now)) };
+            self.answers.push((request, ticket, answer));
+            self.admissions.push((id.clone(), Admission { at: now, permits, since }));
+        }
+    }
+
+    fn give_up(&mut self, node: usize, id: &PoolId, ticket: u64) {
+        let now = self.now;
+        let local = self.nodes[node].pools.get_mut(id).expect("somebody waits for it");
+        let Some(place) = local.line.iter().position(|waiter| waiter.ticket == ticket) else {
+            return;
+        };
+        let waiter = local.line.remove(place).expect("it is there");
+        let answer = local.too_late(waiter.permits, now);
+        self.answers.push((waiter.request, ticket, answer));
+        self.look(node);
+    }
+
+    /// The most that one call can ever take of the pool `id`.
+    fn ceiling(&self, id: &PoolId) -> u64 {
+        let Some(limit) = named_for(&self.limits, &id.0).and_then(|name| self.limits.get(&name)) else {
+            return 0;
+        };
+        let own = id.1.as_ref().and_then(|key| limit.overrides.get(key));
+        own.unwrap_or(&limit.rules).iter().map(Rule::ceiling).min().unwrap_or(0)
+    }
+
+    fn admit(&mut self, id: PoolId, permits: u64, at: Moment) {
+        if permits > 0 {
+            self.admissions.push((id, Admission { at, permits, since: at }));
+        }
+    }
+}
+
+impl Node {
+    fn has_line(&self) -> bool {
+        self.pools.values().any(|local| !local.line.is_empty())
+    }
+}

@@ -1,0 +1,49 @@
+//! What happens next in a fleet: the soonest first, of two at the same time the one that was queued first; but whoever
+//! gives up does so last, for a wait that is exactly as long as it may be is in time.
+
+use crate::replay::contract::PoolId;
+use lessor_allocator::allocator::Entry;
+use lessor_protocol::Moment;
+use lessor_protocol::wire::GrantBody;
+use std::collections::BTreeMap;
+
+/// Something that happens at a time.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A node looks whether it should ask.
+    Wake { node: usize },
+    /// Asks reach the allocator.
+    Asked { node: usize, first_sent: Moment, asks: Vec<Entry> },
+    /// Its answers reach the node.
+    Answered { node: usize, first_sent: Moment, grants: Vec<GrantBody> },
+    /// A caller has waited for as long as it would.
+    GiveUp { node: usize, id: PoolId, ticket: u64 },
+}
+
+/// What is to come.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// By when, whether somebody gives up, and order.
+    events: BTreeMap<(Moment, bool, u64), Event>,
+    order: u64,
+}
+
+impl Queue {
+    /// Queues `event`, unless it never comes.
+    pub(super) fn push(&mut self, at: Moment, event: Event) {
+        if at < Moment::NEVER {
+            self.order += 1;
+            self.events.insert((at, matches!(event, Event::GiveUp { .. }), self.order), event);
+        }
+    }
+
+    /// When the next one happens; [`Moment::NEVER`] if none does.
+    pub(super) fn next_at(&self) -> Moment {
+        self.events.first_key_value().map_or(Moment::NEVER, |((at, ..), _)| *at)
+    }
+
+    /// The next one, and when.
+    pub(super) fn pop(&mut self) -> Option<(Moment, Event)> {
+        self.events.pop_first().map(|((at, ..), event)| (at, event))
+    }
+}

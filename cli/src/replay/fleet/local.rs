@@ -1,0 +1,200 @@
+//! One pool of one node: the shipping slot and refill, with callers in front. The fleet drives it as the background
+//! task of the client does; it knows no allocator and no other node.
+
+use crate::replay::answer::Answer;
+use crate::replay::request::Request;
+use lessor::refill::{Belief, Refill, Seen};
+use lessor::slot::Slot;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Ask, Grant, Moment, Terms};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a node holds of one pool.
+#[derive(Debug)]
+pub(super) struct Local {
+    slot: Slot,
+    refill: Refill,
+    /// Permits refused so far.
+    refused: u64,
+    /// The largest call of a steady flow.
+    largest: u64,
+    /// First come, first served.
+    pub(super) line: VecDeque<Waiter>,
+    /// Whether a caller has said that it is time to ask.
+    pub(super) is_nudged: bool,
+    /// Free permits below which a spender says so.
+    low_water: u64,
+    /// When there may be a permit again.
+    chance: Moment,
+    rtt: Duration,
+    /// The most one call can ever take.
+    ceiling: u64,
+}
+
+/// A caller that waits.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) ticket: u64,
+    pub(super) since: Moment,
+    pub(super) permits: u64,
+    pub(super) request: Request,
+}
+
+impl Local {
+    /// Nothing, and about to ask for a first lease.
+    pub(super) fn new(now: Moment, rtt: Duration, ceiling: u64) -> Self {
+        Local {
+            slot: Slot::new(),
+            refill: Refill::new(now, true),
+            refused: 0,
+            largest: 0,
+            line: VecDeque::new(),
+            is_nudged: false,
+            low_water: 0,
+            chance: now,
+            rtt,
+            ceiling,
+        }
+    }
+
+    /// Spends `permits` if they are there and nobody waits for them.
+    pub(super) fn take(&mut self, permits: u64, now: Moment) -> bool {
+        permits == 0 || (self.line.is_empty() && self.spend(permits, now))
+    }
+
+    fn spend(&mut self, permits: u64, now: Moment) -> bool {
+        let left = self.left_after(permits, now);
+        self.is_nudged |= left.is_some_and(|left| left < self.low_water);
+        left.is_some()
+    }
+
+    /// Spends as a handle does: of a steady flow, only if the permits are there and it is time. What is left then.
+    fn left_after(&mut self, permits: u64, now: Moment) -> Option<u64> {
+        if !self.refill.is_paced() {
+            return self.slot.take(permits, now).ok();
+        }
+        self.largest = self.largest.max(permits);
+        self.slot.hold(permits, now).ok()?;
+        if self.refill.pace().take(permits, now).is_err() {
+            self.slot.put_back(permits);
+            return None;
+        }
+        Some(self.slot.spend_held(permits))
+    }
+
+    /// When the next permit of a steady flow is due for the first in line, if that is all it waits for.
+    pub(super) fn next_permit(&self, now: Moment) -> Option<Moment> {
+        let first = self.line.front()?;
+        self.early_by(first.permits, now).map(|wait| now + wait)
+    }
+
+    fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
+        if !self.refill.is_paced() || self.slot.balance().free < permits || now >= self.slot.deadline() {
+            return None;
+        }
+        self.refill.pace().check(permits, now).err()?.wait
+    }
+
+    /// What is said to a call for `permits` that were not there, unless it should wait in line.
+    pub(super) fn refuse(
+        &mut self,
+        permits: u64,
+        patience: Option<Duration>,
+        now: Moment,
+        waits: bool,
+    ) -> Option<Answer> {
+        if permits > self.ceiling {
+            return Some(Answer::too_large(permits, self.ceiling, self.remaining(now)));
+        }
+        let wait = self.wait(permits, now);
+        self.is_nudged = true;
+        if patience.is_none_or(|patience| wait <= patience) {
+            return None;
+        }
+        self.refused += permits;
+        let wait_ns = waits.then_some(nanos(wait));
+        let no = Answer { ok: false, ..Answer::yes(self.remaining(now)) };
+        Some(Answer { retry_after_ns: Some(nanos(wait)), wait_ns, ..no })
+    }
+
+    /// What is said to somebody that has waited in vain.
+    pub(super) fn too_late(&mut self, permits: u64, now: Moment) -> Answer {
+        self.refused += permits;
+        let wait = Some(nanos(self.wait(permits, now)));
+        Answer { ok: false, retry_after_ns: wait, wait_ns: wait, ..Answer::yes(self.remaining(now)) }
+    }
+
+    /// What is said to somebody that only looks.
+    pub(super) fn look(&self, permits: u64, now: Moment) -> Answer {
+        let remaining = self.remaining(now);
+        if permits <= remaining {
+            return Answer::yes(remaining);
+        }
+        if permits > self.ceiling {
+            return Answer::too_large(permits, self.ceiling, remaining);
+        }
+        Answer { ok: false, retry_after_ns: Some(nanos(self.wait(permits, now))), ..Answer::yes(remaining) }
+    }
+
+    /// How long it takes, as far as this node knows.
+    fn wait(&self, permits: u64, now: Moment) -> Duration {
+        self.early_by(permits, now).unwrap_or_else(|| self.chance.since(now).max(self.rtt))
+    }
+
+    /// What a call could take at this node.
+    pub(super) fn remaining(&self, now: Moment) -> u64 {
+        let is_live = now < self.slot.deadline() && self.line.is_empty();
+        let free = if is_live { self.slot.balance().free } else { 0 };
+        if self.refill.is_paced() { free.min(self.refill.pace().available(now)) } else { free }
+    }
+
+    fn seen(&self) -> Seen {
+        let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
+        // A limit in shadow mode is answered as if it were not.
+        Seen { refused: self.refused, waiting, shadow_refused: 0, largest: self.largest }
+    }
+
+    /// When to ask next.
+    pub(super) fn due(&self, now: Moment, rtt: Duration) -> Moment {
+        self.refill.due(&self.slot, self.seen(), now, rtt)
+    }
+
+    /// Writes the ask.
+    pub(super) fn write(&mut self, now: Moment, rtt: Duration) -> Ask {
+        self.is_nudged = false;
+        self.refill.write(&self.slot, self.seen(), now, rtt)
+    }
+
+    /// Installs what was granted.
+    pub(super) fn believe(
+        &mut self,
+        grant: &Grant,
+        terms: Terms,
+        first_sent: Moment,
+        now: Moment,
+        dice: u64,
+    ) -> Belief {
+        let belief = self.refill.believe(&self.slot, grant, terms, first_sent, now, dice);
+        self.low_water = self.refill.nudge_below(self.rtt);
+        self.chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
+        belief
+    }
+
+    /// Nothing can be had before `wait` is over.
+    pub(super) fn put_off(&mut self, wait: Duration, now: Moment, dice: u64) {
+        self.refill.refused(now, wait, dice);
+        self.chance = now + wait;
+    }
+
+    /// Those in line that can be served now, which have been.
+    pub(super) fn serve(&mut self, now: Moment) -> Vec<Waiter> {
+        let mut served = vec![];
+        while let Some(permits) = self.line.front().map(|first| first.permits)
+            && self.left_after(permits, now).is_some()
+        {
+            served.extend(self.line.pop_front());
+        }
+        served
+    }
+}

@@ -1,0 +1,97 @@
+//! The limit of a run, as one pool or as a family: the last of its rules may be kept by pools above, one each. What is
+//! lent is charged to all of them, so that together they promise what one pool with all the rules would: the oracle
+//! need not know. The world drives it; several pools below one are judged in `tests/family.rs`.
+
+use lessor_allocator::pool::{Above, AskError, Holder, LesseeId, Plan, Pool, PoolView};
+use lessor_allocator::share::{Share, Sharing};
+use lessor_protocol::{Answer, Ask, Moment};
+use std::sync::Arc;
+
+/// The pool that nodes ask, and those above it.
+#[derive(Debug)]
+pub struct Family {
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    plan: Arc<Plan>,
+    lost: Option<Moment>,
+    pool: Pool,
+}
+
+impl Member {
+    fn new(plan: Arc<Plan>, lost: Option<Moment>, now: Moment) -> Self {
+        let pool = match lost {
+            Some(lost) => Pool::after_loss(plan.clone(), lost, now),
+            None => Pool::new(plan.clone(), now),
+        };
+        Member { plan, lost, pool }
+    }
+}
+
+impl Family {
+    /// All rules of `plan`, the last of them in `above` pools of their own, after a loss if there was one.
+    pub fn new(plan: &Plan, above: usize, lost: Option<Moment>, now: Moment) -> Self {
+        let own = plan.rules.len() - above.min(plan.rules.len() - 1);
+        let lowest = Plan { rules: plan.rules[..own].to_vec(), ..plan.clone() };
+        let higher = plan.rules[own..].iter().map(|rule| Plan {
+            rules: vec![*rule],
+            sharing: Sharing::default(),
+            ..plan.clone()
+        });
+        let plans = std::iter::once(lowest).chain(higher);
+        Family { members: plans.map(|plan| Member::new(Arc::new(plan), lost, now)).collect() }
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Pool, &mut [Above<'_>]) -> T) -> T {
+        let (lowest, above) = self.members.split_first_mut().expect("there is one at least");
+        let above = above.iter_mut().map(|member| Above { pool: &mut member.pool, share: Share::EVEN });
+        act(&mut lowest.pool, &mut above.collect::<Vec<_>>())
+    }
+
+    /// See [`Pool::renew`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn renew(&mut self, now: Moment, holder: Holder, seq: u64, ask: Ask) -> Result<Answer, AskError> {
+        self.with(|pool, above| pool.renew_below(above, now, holder, seq, ask))
+    }
+
+    /// See [`Pool::leave`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn leave(&mut self, now: Moment, id: LesseeId, seq: u64, spent_total: u64) -> Result<u64, AskError> {
+        self.with(|pool, above| pool.leave_below(above, now, id, seq, spent_total))
+    }
+
+    /// The books of the lowest, and what all of them can lend.
+    pub fn view(&mut self, now: Moment) -> PoolView {
+        let views = self.members.iter_mut().map(|member| member.pool.view(now));
+        let least = views.reduce(|lowest, view| PoolView {
+            available: lowest.available.min(view.available),
+            lessees: lowest.lessees.max(view.lessees),
+            quarantine: lowest.quarantine.max(view.quarantine),
+            ..lowest
+        });
+        least.expect("there is one at least")
+    }
+
+    /// The most that can ever be lent at once.
+    pub fn ceiling(&self) -> u64 {
+        self.members.iter().map(|member| member.pool.ceiling()).min().unwrap_or(0)
+    }
+
+    /// Drops what cannot be told from new, each for itself, and makes it anew. True if the lowest was.
+    pub fn forget(&mut self, now: Moment) -> bool {
+        let mut is_new = vec![];
+        for member in &mut self.members {
+            is_new.push(member.pool.is_forgettable(now));
+            if is_new.last() == Some(&true) {
+                *member = Member::new(member.plan.clone(), member.lost, now);
+            }
+        }
+        is_new[0]
+    }
+}
