@@ -79,6 +79,11 @@ impl Terms {
         scale_up(real, MILLION + drift, MILLION)
     }
 
+    /// How little `real` can look on a clock that runs slow.
+    pub fn shrunk(self, real: Duration) -> Duration {
+        scale_down(real, MILLION - u128::from(self.drift_ppm), MILLION)
+    }
+
     /// How long an allocator that may have forgotten what it lent must wait until nobody can be spending it.
     pub fn quarantine(self) -> Duration {
         self.grantor_end(Moment::ORIGIN, Self::TERM_MAX).since(Moment::ORIGIN)

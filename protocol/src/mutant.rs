@@ -50,6 +50,20 @@ mutants! {
     RefillRoundedUp,
     /// A full bucket keeps the part of a permit that it has no room for.
     FractionKept,
+    /// What a bucket gains at intervals comes evenly.
+    IntervalIsEven,
+    /// A bucket may be twice as far in the red.
+    DebtTwice,
+    /// A bucket refills as if it were warm.
+    WarmUpIgnored,
+    /// A bucket is warmed by what it lends, spent or not.
+    WarmedByGrant,
+    /// A bucket that was warm stays warm.
+    NeverCools,
+    /// Calendar windows follow UTC, whatever their zone.
+    CalendarInUtc,
+    /// Each grant begins a first-use window anew.
+    FirstUseRestarts,
     /// A node counts the term from when the answer came.
     FromReceipt,
     /// A repeated ask gets the full term again, and the node counts it from when it repeated the ask.

@@ -1,87 +1,142 @@
 //! A rule kept the slow way: every spend is remembered, with the real instant it happened at. Shorter than what it
 //! judges, and written without looking at it.
 
+use crate::civil::Civil;
+use crate::warming::Warming;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
-use std::time::Duration;
+use lessor_protocol::rule::{FixedWindow, RefillStyle, TokenBucket, Windows};
 
 /// One admission: when, in nanoseconds of real time and of the allocator's clock, and how many permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spend {
     /// Real time.
     pub real: u64,
-    /// What the allocator's clock showed then.
+    /// What the allocator's clock shows then.
     pub allocator: u64,
     /// Permits.
     pub permits: u64,
 }
 
 /// The first breach of `rule` in `spends`, which are in the order of time, in words.
+///
+/// It knows neither when windows of first use were opened nor when intervals began, and judges what holds whenever that
+/// was: [`opened_breach`] is told of the former, and the oracle of the simulator of both.
 pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
-    let sum = |part: &[Spend]| part.iter().map(|spend| spend.permits).sum::<u64>();
-    let in_any = |rest: &[Spend], limit: u64, per: Duration| {
-        let first = rest[0].real;
-        let used = sum(&rest[..rest.partition_point(|spend| spend.real < first + nanos(per))]);
-        (used > limit).then(|| format!("{used} of {limit} in the window from {first} ns"))
-    };
+    match rule {
+        Rule::SlidingWindow(rule) => in_any(rule.limit(), nanos(rule.per()), spends, |spend| spend.real),
+        Rule::SlidingLog(rule) => in_any(rule.limit(), nanos(rule.per()), spends, |spend| spend.real),
+        // As if each call took as long as it may.
+        Rule::Concurrency(rule) => in_any(rule.limit(), nanos(rule.longest()), spends, |spend| spend.real),
+        Rule::FixedWindow(rule) => fixed_breach(rule, spends),
+        Rule::LeakyBucket(rule) => too_fast(spends, rule.burst(), rule.refill(), nanos(rule.per())),
+        Rule::TokenBucket(rule) => bucket_breach(rule, spends).or_else(|| warming_breach(rule, spends)),
+    }
+}
+
+/// The first breach of first-use windows of `rule`, where `grants` were lent and `spends` spent.
+pub fn opened_breach(rule: &FixedWindow, grants: &[Spend], spends: &[Spend]) -> Option<String> {
+    let per = nanos(rule.per());
+    let mut opened: Vec<u64> = vec![];
+    for grant in grants.iter().filter(|grant| grant.permits > 0) {
+        if opened.last().is_none_or(|last| last + per <= grant.allocator) {
+            opened.push(grant.allocator);
+        }
+    }
+    let mut used = vec![0; opened.len()];
+    for spend in spends {
+        let last = opened.partition_point(|opened| *opened <= spend.allocator).checked_sub(1);
+        let Some(window) = last.filter(|last| spend.allocator < opened[*last] + per) else {
+            return Some(format!("{} at {} ns, when no window was open", spend.permits, spend.allocator));
+        };
+        used[window] += spend.permits;
+        if used[window] > rule.limit() {
+            return Some(format!(
+                "{} of {} in the window from {}",
+                used[window],
+                rule.limit(),
+                opened[window]
+            ));
+        }
+    }
+    None
+}
+
+/// More than `limit` in any `[t, t+per)` of what `shows` the time.
+fn in_any(limit: u64, per: u64, spends: &[Spend], shows: impl Fn(&Spend) -> u64) -> Option<String> {
     for (i, first) in spends.iter().enumerate() {
         let rest = &spends[i..];
-        match rule {
-            Rule::SlidingWindow(rule) => {
-                if let Some(breach) = in_any(rest, rule.limit(), rule.per()) {
-                    return Some(breach);
-                }
-            }
-            Rule::Concurrency(rule) => {
-                // As if each call took as long as it may.
-                if let Some(breach) = in_any(rest, rule.limit(), rule.longest()) {
-                    return Some(breach);
-                }
-            }
-            Rule::FixedWindow(rule) => {
-                let window = first.allocator / nanos(rule.per());
-                let within = |spend: &&Spend| spend.allocator / nanos(rule.per()) == window;
-                let used: u64 = rest.iter().filter(within).map(|spend| spend.permits).sum();
-                if used > rule.limit() {
-                    return Some(format!("{used} of {} in window {window}", rule.limit()));
-                }
-            }
-            Rule::TokenBucket(rule) => {
-                let too_fast = too_fast(rest, rule.capacity(), rule.refill(), nanos(rule.per()));
-                if too_fast.is_some() {
-                    return too_fast;
-                }
-            }
-            Rule::LeakyBucket(rule) => {
-                let too_fast = too_fast(rest, rule.burst(), rule.refill(), nanos(rule.per()));
-                if too_fast.is_some() {
-                    return too_fast;
-                }
+        let end = shows(first) + per;
+        let within = &rest[..rest.partition_point(|spend| shows(spend) < end)];
+        let used: u64 = within.iter().map(|spend| spend.permits).sum();
+        if used > limit {
+            return Some(format!("{used} of {limit} in the window from {} ns", shows(first)));
+        }
+    }
+    None
+}
+
+fn fixed_breach(rule: &FixedWindow, spends: &[Spend]) -> Option<String> {
+    let over = |window: &[Spend]| {
+        let used: u64 = window.iter().map(|spend| spend.permits).sum();
+        let first = window[0].allocator;
+        (used > rule.limit())
+            .then(|| format!("{used} of {} in the window that holds {first} ns", rule.limit()))
+    };
+    match rule.windows() {
+        Windows::Epoch { per } => {
+            let window = |spend: &Spend| spend.allocator / nanos(per);
+            spends.chunk_by(|a, b| window(a) == window(b)).find_map(over)
+        }
+        Windows::Calendar(calendar) => {
+            let civil = Civil::new(&calendar);
+            let window = |spend: &Spend| civil.window(spend.allocator);
+            spends.chunk_by(|a, b| window(a) == window(b)).find_map(over)
+        }
+        // No interval meets more than two windows.
+        Windows::FirstUse { per } => in_any(2 * rule.limit(), nanos(per), spends, |spend| spend.allocator),
+    }
+}
+
+fn bucket_breach(rule: &TokenBucket, spends: &[Spend]) -> Option<String> {
+    let holds = rule.capacity() + rule.debt();
+    match rule.refill_style() {
+        RefillStyle::Greedy => too_fast(spends, holds, rule.refill(), nanos(rule.per())),
+        // One more than passed in full may fall into any time.
+        RefillStyle::Interval => too_fast(spends, holds + rule.refill(), rule.refill(), nanos(rule.per())),
+    }
+}
+
+/// From each spend to each later one more than `burst + refill·T/per`, compared in parts of 1/per of a permit.
+fn too_fast(spends: &[Spend], burst: u64, refill: u64, per: u64) -> Option<String> {
+    for (i, first) in spends.iter().enumerate() {
+        let mut used = 0;
+        for last in &spends[i..] {
+            used += last.permits;
+            let span = u128::from(last.real - first.real);
+            let most = u128::from(burst) * u128::from(per) + u128::from(refill) * span;
+            if u128::from(used) * u128::from(per) > most {
+                return Some(format!("{used} in {span} ns from {} ns", first.real));
             }
         }
     }
     None
 }
 
-/// From the first spend to each later one: at most `burst + refill·T/per`, compared in parts of 1/per of a permit.
-fn too_fast(spends: &[Spend], burst: u64, refill: u64, per: u64) -> Option<String> {
-    let from = spends.first()?.real;
-    let mut used = 0;
-    for last in spends {
-        used += last.permits;
-        let span = u128::from(last.real - from);
-        let most = u128::from(burst) * u128::from(per) + u128::from(refill) * span;
-        if u128::from(used) * u128::from(per) > most {
-            return Some(format!("{used} in {span} ns from {from} ns"));
-        }
-    }
-    None
+fn warming_breach(rule: &TokenBucket, spends: &[Spend]) -> Option<String> {
+    let mut bucket = Warming::new(rule, 0, spends.first()?.real)?;
+    spends.iter().find_map(|spend| {
+        let room = bucket.room(spend.real);
+        bucket.give(spend.permits);
+        let (permits, at) = (spend.permits, spend.real);
+        (permits > room).then(|| format!("{permits} at {at} ns, where a cold bucket has {room}"))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+    use lessor_protocol::rule::{Calendar, LeakyBucket, SlidingLog, SlidingWindow, Unit, WarmUp, Zone};
     use std::time::Duration;
 
     fn spends(times: &[u64]) -> Vec<Spend> {
@@ -104,5 +159,49 @@ mod tests {
         let ms = 1_000_000;
         assert_eq!(breach(&fixed, &spends(&[98 * ms, 99 * ms, 100 * ms, 101 * ms])), None);
         assert!(breach(&fixed, &spends(&[0, 50 * ms, 99 * ms])).is_some());
+        let log = Rule::SlidingLog(SlidingLog::try_new(2, per, Duration::ZERO).expect("valid"));
+        assert!(breach(&log, &spends(&[0, 98, 99])).is_some());
+    }
+
+    #[test]
+    fn it_finds_what_breaks_a_day_of_its_zone() {
+        // Midnight of 31 March 2024 in Berlin is at 23:00 UTC, and the next one 23 hours later.
+        let midnight = 1_711_839_600_000_000_000;
+        let hour = 3_600_000_000_000;
+        let berlin = Zone::try_new("Europe/Berlin").expect("a zone");
+        let days = Windows::Calendar(Calendar::new(Unit::Day, berlin));
+        let rule = Rule::FixedWindow(FixedWindow::of(2, days).expect("valid"));
+        let next = midnight + 23 * hour;
+        assert_eq!(breach(&rule, &spends(&[midnight - 1, midnight, next - 1, next, next + 1])), None);
+        assert!(breach(&rule, &spends(&[midnight, midnight + hour, next - 1])).is_some());
+    }
+
+    #[test]
+    fn it_finds_what_breaks_a_window_that_was_opened() {
+        let per = Duration::from_millis(100);
+        let rule = FixedWindow::of(2, Windows::FirstUse { per }).expect("valid");
+        let ms = 1_000_000;
+        let grants = spends(&[30 * ms, 90 * ms, 140 * ms]);
+        let judge = |times: &[u64]| opened_breach(&rule, &grants, &spends(times));
+        assert_eq!(judge(&[31 * ms, 129 * ms, 140 * ms, 239 * ms]), None);
+        assert!(judge(&[31 * ms, 32 * ms, 129 * ms]).is_some());
+        assert!(judge(&[130 * ms]).is_some(), "the window is over, and no other is open");
+        assert!(breach(&Rule::FixedWindow(rule), &spends(&[0, 0, 0, 0, 99 * ms])).is_some());
+    }
+
+    #[test]
+    fn it_finds_what_breaks_the_options_of_a_bucket() {
+        let per = Duration::from_nanos(100);
+        let bucket = TokenBucket::try_new(2, 1, per, 2).expect("valid");
+        let red = Rule::TokenBucket(bucket.with_debt(1).expect("valid"));
+        assert_eq!(breach(&red, &spends(&[0, 0, 0, 100])), None);
+        assert!(breach(&red, &spends(&[0, 0, 0, 99])).is_some());
+        let style = bucket.with_refill_style(RefillStyle::Interval).expect("valid");
+        assert_eq!(breach(&Rule::TokenBucket(style), &spends(&[0, 0, 1, 100])), None);
+        assert!(breach(&Rule::TokenBucket(style), &spends(&[0, 0, 1, 98])).is_some());
+        let warm_up = WarmUp::try_new(1_000 * per, 3).expect("valid");
+        let cold = Rule::TokenBucket(bucket.with_warm_up(warm_up).expect("valid"));
+        assert_eq!(breach(&cold, &spends(&[0, 0, 300, 600])), None);
+        assert!(breach(&cold, &spends(&[0, 0, 290])).is_some());
     }
 }

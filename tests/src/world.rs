@@ -118,6 +118,8 @@ pub struct World {
     restarted: bool,
     /// Every admission, in the order of time.
     pub spends: Vec<Spend>,
+    /// Everything that was lent, in the order of time.
+    pub grants: Vec<Spend>,
 }
 
 /// What a clock that runs `ppm` fast shows after `real` nanoseconds.
@@ -143,6 +145,7 @@ impl World {
             sessions: 0,
             restarted: false,
             spends: vec![],
+            grants: vec![],
         };
         for &ppm in nodes_ppm {
             let node = world.new_node(ppm);
@@ -258,7 +261,11 @@ impl World {
     fn arrive(&mut self, message: Message) {
         let Message { node, session, seq, ask } = message;
         let holder = Holder { id: session, share: Share::EVEN, rtt: Duration::ZERO };
-        let answer = self.pool.renew(self.allocator_now(), holder, seq, ask);
+        let now = self.allocator_now();
+        let before = self.pool.view(now).books.granted;
+        let answer = self.pool.renew(now, holder, seq, ask);
+        let permits = self.pool.view(now).books.granted - before;
+        self.grants.push(Spend { real: self.real, allocator: now.as_nanos(), permits });
         self.replies.push(Reply { node, session, seq, answer });
     }
 

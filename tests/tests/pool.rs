@@ -3,7 +3,9 @@
 
 use lessor_allocator::pool::{Holder, LesseeId, Plan, Pool, PoolView};
 use lessor_allocator::share::{Share, Sharing};
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{
+    Calendar, FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Unit, WarmUp, Windows, Zone,
+};
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Rule, Terms};
 use proptest::prelude::*;
 use scenarios::reference::{Spend, breach};
@@ -213,8 +215,26 @@ fn rule() -> impl Strategy<Value = Rule> {
         }),
         (1u64..40, per())
             .prop_map(|(limit, per)| Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid"))),
-        (1u64..40, 1u64..40, per()).prop_map(|(capacity, refill, per)| {
-            Rule::TokenBucket(TokenBucket::try_new(capacity, refill, per, capacity).expect("valid"))
+        (1u64..40, per(), any::<bool>()).prop_map(|(limit, per, is_calendar)| {
+            // The play begins ten seconds after the epoch: a minute ends in it.
+            let windows = match is_calendar {
+                true => Windows::Calendar(Calendar::new(Unit::Minute, Zone::utc())),
+                false => Windows::FirstUse { per },
+            };
+            Rule::FixedWindow(FixedWindow::of(limit, windows).expect("valid"))
+        }),
+        (1u64..40, per()).prop_map(|(limit, per)| {
+            Rule::SlidingLog(SlidingLog::try_new(limit, per, Duration::ZERO).expect("valid"))
+        }),
+        (1u64..40, 1u64..40, per(), 0..4).prop_map(|(capacity, refill, per, option)| {
+            let bucket = TokenBucket::try_new(capacity, refill, per, capacity).expect("valid");
+            let bucket = match option {
+                0 => Ok(bucket),
+                1 => bucket.with_debt(refill),
+                2 => bucket.with_refill_style(RefillStyle::Interval),
+                _ => bucket.with_warm_up(WarmUp::try_new(10 * per, 3).expect("valid")),
+            };
+            Rule::TokenBucket(bucket.expect("valid"))
         }),
     ]
 }

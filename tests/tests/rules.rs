@@ -4,10 +4,13 @@
 use lessor::pace::{Gait, Pace};
 use lessor_allocator::pool::Plan;
 use lessor_allocator::share::Sharing;
-use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{
+    FixedWindow, LeakyBucket, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, WarmUp, Windows,
+};
 use lessor_protocol::{Moment, Rule, Terms};
 use proptest::prelude::*;
-use scenarios::reference::breach;
+use scenarios::reference::{breach, opened_breach};
+use scenarios::sim::edges::EDGES;
 use scenarios::world::{Step, World};
 use std::time::Duration;
 
@@ -45,7 +48,7 @@ fn newest(step: Step, messages: usize, answers: usize) -> Step {
     }
 }
 
-fn check(rules: Vec<Rule>, ease_off: bool, steps: Vec<Step>, drifts: (i64, [i64; 3]), start: u64) {
+fn check(rules: Vec<Rule>, ease_off: bool, steps: Vec<Step>, drifts: (i64, [i64; 3]), start: u64) -> World {
     let terms = Terms::try_new(DRIFT_PPM).expect("below the maximum");
     let plan = Plan { rules: rules.clone(), terms, ease_off, lessees_max: 100, sharing: Sharing::default() };
     let mut world = World::new(plan, start, drifts.0, &drifts.1);
@@ -66,6 +69,13 @@ fn check(rules: Vec<Rule>, ease_off: bool, steps: Vec<Step>, drifts: (i64, [i64;
     for rule in &rules {
         assert_eq!(breach(rule, &world.spends), None, "{rule:?}");
     }
+    world
+}
+
+/// When a clock that runs `ppm` fast shows `nanos`, or just before.
+fn real(nanos: u64, ppm: i64) -> u64 {
+    let rate = u128::try_from(1_000_000 + ppm).expect("it runs forwards");
+    u64::try_from(u128::from(nanos) * 1_000_000 / rate).expect("a few centuries at most")
 }
 
 fn drifts() -> impl Strategy<Value = (i64, [i64; 3])> {
@@ -98,6 +108,36 @@ proptest! {
     }
 
     #[test]
+    fn a_sliding_log_never_holds_more_than_its_limit(
+        limit in 1u64..40, per_ms in 50u64..400, ease in any::<bool>(), steps in steps(), drifts in drifts(),
+    ) {
+        let rule = SlidingLog::try_new(limit, Duration::from_millis(per_ms), Duration::ZERO).expect("valid");
+        check(vec![Rule::SlidingLog(rule)], ease, steps, drifts, 10_000_000_000);
+    }
+
+    #[test]
+    fn a_window_of_first_use_never_holds_more_than_its_limit(
+        limit in 1u64..40, per_ms in 50u64..400, ease in any::<bool>(), steps in steps(), drifts in drifts(),
+    ) {
+        let per = Duration::from_millis(per_ms);
+        let rule = FixedWindow::of(limit, Windows::FirstUse { per }).expect("valid");
+        let world = check(vec![Rule::FixedWindow(rule)], ease, steps, drifts, 10_000_000_000);
+        prop_assert_eq!(opened_breach(&rule, &world.grants, &world.spends), None);
+    }
+
+    /// Around instants at which windows meet: on nights when clocks change, and on the last day of February.
+    #[test]
+    fn a_window_of_a_calendar_never_holds_more_than_its_limit(
+        limit in 1u64..40, edge in 0..EDGES.len(), ease in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..400), drifts in drifts(), before in 0u64..2_000_000_000,
+    ) {
+        let edge = EDGES[edge];
+        let rule = FixedWindow::of(limit, Windows::Calendar(edge.calendar())).expect("valid");
+        let start = real(edge.at * 1_000_000_000 - before, drifts.0);
+        check(vec![Rule::FixedWindow(rule)], ease, steps, drifts, start);
+    }
+
+    #[test]
     fn a_fixed_window_never_holds_more_than_its_limit(
         limit in 1u64..40, per_ms in 50u64..400, ease in any::<bool>(),
         steps in prop::collection::vec(step(), 1..400), drifts in drifts(), start in 0u64..10_000_000_000,
@@ -120,6 +160,21 @@ proptest! {
     ) {
         let rule = LeakyBucket::try_new(burst, refill, Duration::from_millis(per_ms)).expect("valid");
         check(vec![Rule::LeakyBucket(rule)], false, steps, drifts, 10_000_000_000);
+    }
+
+    #[test]
+    fn a_bucket_with_options_never_gives_more_than_it_says(
+        capacity in 1u64..40, refill in 0u64..40, per_ms in 50u64..400, option in 0..3, debt in 1u64..40,
+        over_ms in 50u64..5_000, factor in 2u64..6, steps in steps(), drifts in drifts(),
+    ) {
+        let rule = TokenBucket::try_new(capacity, refill, Duration::from_millis(per_ms), capacity).expect("valid");
+        let warm_up = WarmUp::try_new(Duration::from_millis(over_ms), factor).expect("valid");
+        let rule = match option {
+            0 => rule.with_refill_style(RefillStyle::Interval),
+            1 => rule.with_debt(debt),
+            _ => rule.with_warm_up(warm_up),
+        };
+        check(vec![Rule::TokenBucket(rule.expect("valid"))], false, steps, drifts, 10_000_000_000);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Bucket {
         match rule {
             Rule::TokenBucket(rule) => Bucket::new(rule, now),
             Rule::LeakyBucket(rule) => Bucket::steady(rule, now),
-            Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => {
+            Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => {
                 unreachable!("rules are matched by kind")
             }
         }

@@ -56,6 +56,7 @@ fn is_same(one: &Rule, other: &Rule) -> bool {
 fn period(rule: &Rule) -> Duration {
     match rule {
         Rule::SlidingWindow(rule) => rule.per(),
+        Rule::SlidingLog(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
         Rule::TokenBucket(rule) => rule.per(),
         Rule::LeakyBucket(rule) => rule.per(),

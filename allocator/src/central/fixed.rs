@@ -3,7 +3,6 @@
 
 use super::Exact;
 use super::carry::{Carry, scaled_up};
-use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::FixedWindow;
 use lessor_protocol::{Moment, Rule};
 
@@ -12,8 +11,8 @@ use lessor_protocol::{Moment, Rule};
 pub(super) struct Fixed {
     rule: FixedWindow,
     now: Moment,
-    /// When it ends.
-    end: Moment,
+    /// When it ends; `None` while none is open, before the first use and after the last window.
+    end: Option<Moment>,
     /// Taken in it. Above the limit only after a change.
     counted: u64,
 }
@@ -21,21 +20,15 @@ pub(super) struct Fixed {
 impl Fixed {
     /// An empty window at `now`.
     pub(super) fn new(rule: &FixedWindow, now: Moment) -> Self {
-        Fixed { rule: *rule, now, end: end_of(rule, now), counted: 0 }
+        Fixed { rule: *rule, now, end: rule.windows().end_after(now), counted: 0 }
     }
-}
-
-/// The end of the window of `rule` that holds `at`.
-fn end_of(rule: &FixedWindow, at: Moment) -> Moment {
-    let per = nanos(rule.per());
-    Moment::from_nanos((at.as_nanos() / per + 1).saturating_mul(per))
 }
 
 impl Exact for Fixed {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
-        if self.now >= self.end {
-            self.end = end_of(&self.rule, self.now);
+        if self.end.is_some_and(|end| end <= self.now) {
+            self.end = self.rule.windows().end_after(self.now);
             self.counted = 0;
         }
     }
@@ -48,13 +41,16 @@ impl Exact for Fixed {
         if permits <= self.available() {
             Some(self.now)
         } else if permits <= self.rule.limit() {
-            Some(self.end)
+            self.end
         } else {
             None
         }
     }
 
     fn take(&mut self, permits: u64) {
+        if permits > 0 {
+            self.end = self.end.or(Some(self.now + self.rule.per()));
+        }
         self.counted += permits;
     }
 
@@ -75,11 +71,15 @@ impl Exact for Fixed {
             Carry::Proportional => scaled_up(self.counted, rule.limit(), self.rule.limit()),
             Carry::AsIs | Carry::Additive => self.counted,
         };
-        Box::new(Fixed { counted, ..Fixed::new(rule, self.now) })
+        // A window that was opened goes on, if it is as long.
+        let opened = self.end.filter(|_| carry != Carry::Reset && rule.windows() == self.rule.windows());
+        let next = Fixed::new(rule, self.now);
+        Box::new(Fixed { counted, end: next.end.or(opened), ..next })
     }
 
     fn is_fresh(&self) -> bool {
-        self.counted == 0
+        // One that was opened ends when it ends, whatever is counted in it.
+        self.counted == 0 && self.end == self.rule.windows().end_after(self.now)
     }
 
     fn copy(&self) -> Box<dyn Exact> {

@@ -20,6 +20,7 @@ pub use limiter::{Admission, Limiter, Outcome, Verdict};
 use bucket::Bucket;
 use fixed::Fixed;
 use in_flight::InFlight;
+use lessor_protocol::rule::RefillStyle;
 use lessor_protocol::{Moment, Rule};
 use sliding::Sliding;
 use std::fmt::Debug;
@@ -54,10 +55,17 @@ trait Exact: Debug + Send {
     fn copy(&self) -> Box<dyn Exact>;
 }
 
+/// Whether `rule` is kept exactly. The options of a token bucket are not, but for `initial`.
+pub fn knows(rule: &Rule) -> bool {
+    let Rule::TokenBucket(rule) = rule else { return true };
+    rule.refill_style() == RefillStyle::Greedy && rule.debt() == 0 && rule.warm_up().is_none()
+}
+
 /// New books for `rule` at `now`.
 fn exact(rule: &Rule, now: Moment) -> Box<dyn Exact> {
     match rule {
         Rule::SlidingWindow(rule) => Box::new(Sliding::new(rule, now)),
+        Rule::SlidingLog(rule) => Box::new(Sliding::of(rule.limit(), rule.per() + rule.margin(), now)),
         Rule::FixedWindow(rule) => Box::new(Fixed::new(rule, now)),
         Rule::TokenBucket(rule) => Box::new(Bucket::new(rule, now)),
         Rule::LeakyBucket(rule) => Box::new(Bucket::steady(rule, now)),

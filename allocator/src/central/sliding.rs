@@ -119,13 +119,17 @@ impl Exact for Sliding {
     }
 
     fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
-        let Rule::SlidingWindow(rule) = rule else {
-            unreachable!("rules are matched by kind");
+        let (limit, window) = match rule {
+            Rule::SlidingWindow(rule) => (rule.limit(), rule.per() + rule.margin()),
+            Rule::SlidingLog(rule) => (rule.limit(), rule.per() + rule.margin()),
+            Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
+                unreachable!("rules are matched by kind")
+            }
         };
         if carry == Carry::Reset {
-            return Box::new(Sliding::new(rule, self.now));
+            return Box::new(Sliding::of(limit, window, self.now));
         }
-        let mut next = self.under(rule.limit(), rule.per() + rule.margin());
+        let mut next = self.under(limit, window);
         if carry == Carry::Proportional {
             next.scale(self.limit);
         }

@@ -20,6 +20,10 @@ fn allows(rule: &Rule, log: &[(u64, u64)], at: u64, permits: u64) -> bool {
             let window = nanos(rule.per() + rule.margin());
             sum(&|then| then + window > at) + permits <= rule.limit()
         }
+        Rule::SlidingLog(rule) => {
+            let window = nanos(rule.per() + rule.margin());
+            sum(&|then| then + window > at) + permits <= rule.limit()
+        }
         // As the textbook has it: each permit moves the time at which the next is due by an interval, and a call may
         // come so much too early as the burst says. In 1/refill of a nanosecond, which makes every interval whole.
         Rule::LeakyBucket(rule) => {

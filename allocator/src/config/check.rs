@@ -245,23 +245,16 @@ pub(super) fn too_short_for_flow(rules: &[Rule]) -> Option<(usize, String)> {
     const LEAST: Duration = Duration::from_secs(10);
     let interval = rules.iter().find_map(Rule::flow)?.interval()?;
     let least = interval.saturating_mul(INTERVALS).max(LEAST);
-    rules.iter().enumerate().find_map(|(index, rule)| match rule {
-        Rule::FixedWindow(rule) if rule.per() < least => {
-            let problem =
-                format!("is {:?}, too short beside a leaky_bucket: use at least {least:?}", rule.per());
-            Some((index, problem))
-        }
-        Rule::SlidingWindow(_)
-        | Rule::FixedWindow(_)
-        | Rule::TokenBucket(_)
-        | Rule::LeakyBucket(_)
-        | Rule::Concurrency(_) => None,
+    rules.iter().enumerate().find_map(|(index, rule)| {
+        let Rule::FixedWindow(rule) = rule else { return None };
+        let problem = format!("is {:?}, too short beside a leaky_bucket: use at least {least:?}", rule.per());
+        (rule.per() < least).then_some((index, problem))
     })
 }
 
 fn is_window(rule: &Rule) -> bool {
     match rule {
-        Rule::SlidingWindow(_) | Rule::FixedWindow(_) => true,
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) => true,
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use toml::Spanned;
 
 /// Keys of the design that this version does not have. Whoever copies them from there is told so.
-const LATER: [&str; 7] = ["anchor_day", "calendar", "debt", "priority", "refill_style", "warm_up", "zone"];
+const LATER: [&str; 1] = ["priority"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,7 +108,37 @@ pub(super) struct RawRule {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub calendar: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor_day: Option<AnchorDay>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill_style: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub debt: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<RawWarmUp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub longest: Option<Timespan>,
+}
+
+/// How a bucket warms up.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawWarmUp {
+    pub over: Timespan,
+    pub cold_factor: Option<Count>,
+}
+
+/// The day on which a month or a week begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(super) enum AnchorDay {
+    /// Of a month, by its number.
+    Number(u64),
+    /// Of a week, by its name.
+    Name(String),
 }
 
 /// A whole number that is not negative.
@@ -192,6 +222,35 @@ impl Visitor<'_> for CountVisitor {
     fn visit_i64<E: Error>(self, value: i64) -> Result<Count, E> {
         let wrong = || E::invalid_value(Unexpected::Signed(value), &self);
         u64::try_from(value).map(Count).map_err(|_| wrong())
+    }
+}
+
+impl<'de> Deserialize<'de> for AnchorDay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnchorDayVisitor)
+    }
+}
+
+struct AnchorDayVisitor;
+
+impl Visitor<'_> for AnchorDayVisitor {
+    type Value = AnchorDay;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a day of the month, 1 to 31, or the name of a weekday")
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<AnchorDay, E> {
+        Ok(AnchorDay::Number(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<AnchorDay, E> {
+        let wrong = || E::invalid_value(Unexpected::Signed(value), &self);
+        u64::try_from(value).map(AnchorDay::Number).map_err(|_| wrong())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<AnchorDay, E> {
+        Ok(AnchorDay::Name(text.to_owned()))
     }
 }
 

@@ -1,36 +1,33 @@
 //! One raw rule → one checked rule. Problems begin with the field; which limit and rule that is, the caller adds.
 
-use super::raw::{Count, RawRule, Timespan};
+use super::raw::{AnchorDay, Count, RawRule, RawWarmUp, Timespan};
 use lessor_protocol::Rule;
-use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RuleError, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{
+    Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
+    TokenBucket, Unit, WarmUp, Windows, Zone,
+};
 use std::time::Duration;
 
-/// Kinds of rules that the design has and this version has not.
-const KINDS_LATER: [&str; 1] = ["sliding_log"];
+/// Kinds of rules, as somebody is told who names none.
+const KINDS: &str = "\"sliding_window\", \"sliding_log\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
 
 /// The rule, with `margin` where it takes one and says none; or what is wrong with it, beginning with the field.
 pub(super) fn rule(raw: &RawRule, margin: Duration) -> Result<Rule, String> {
-    let said = |error: RuleError| error.to_string();
     match raw.kind.as_str() {
         "sliding_window" => {
-            only(raw, &["limit", "per", "margin"])?;
-            let margin = raw.margin.map_or(margin.min(per(raw)?), |margin| margin.0);
-            let rule = SlidingWindow::try_new(count(raw, "limit", raw.limit)?, per(raw)?, margin);
-            rule.map(Rule::SlidingWindow).map_err(said)
+            let (limit, per, margin) = sliding(raw, margin)?;
+            SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingWindow).map_err(said)
+        }
+        "sliding_log" => {
+            let (limit, per, margin) = sliding(raw, margin)?;
+            SlidingLog::try_new(limit, per, margin).map(Rule::SlidingLog).map_err(said)
         }
         "fixed_window" => {
-            only(raw, &["limit", "per", "anchor"])?;
-            check_anchor(raw.anchor.as_deref())?;
-            let rule = FixedWindow::try_new(count(raw, "limit", raw.limit)?, per(raw)?);
+            let windows = windows(raw)?;
+            let rule = FixedWindow::of(count(raw, "limit", raw.limit)?, windows);
             rule.map(Rule::FixedWindow).map_err(said)
         }
-        "token_bucket" => {
-            only(raw, &["capacity", "refill", "per", "initial"])?;
-            let capacity = count(raw, "capacity", raw.capacity)?;
-            let initial = raw.initial.map_or(capacity, |initial| initial.0);
-            let rule = TokenBucket::try_new(capacity, count(raw, "refill", raw.refill)?, per(raw)?, initial);
-            rule.map(Rule::TokenBucket).map_err(said)
-        }
+        "token_bucket" => token_bucket(raw).map(Rule::TokenBucket),
         "leaky_bucket" => {
             only(raw, &["burst", "refill", "per"])?;
             let burst = raw.burst.map_or(LeakyBucket::BURST, |burst| burst.0);
@@ -42,24 +39,68 @@ pub(super) fn rule(raw: &RawRule, margin: Duration) -> Result<Rule, String> {
             let rule = Concurrency::try_new(count(raw, "limit", raw.limit)?, longest(raw)?);
             rule.map(Rule::Concurrency).map_err(said)
         }
-        other => {
-            let later =
-                if KINDS_LATER.contains(&other) { ", which is not available in this version" } else { "" };
-            let kinds =
-                "\"sliding_window\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
-            Err(format!("kind is {other:?}{later}: use {kinds}"))
-        }
+        other => Err(format!("kind is {other:?}: use {KINDS}")),
     }
 }
 
-fn check_anchor(anchor: Option<&str>) -> Result<(), String> {
-    match anchor {
-        None | Some("epoch") => Ok(()),
-        Some(later @ ("first_use" | "calendar")) => {
-            Err(format!("anchor is {later:?}, which is not available in this version: use \"epoch\""))
+fn said(error: RuleError) -> String {
+    error.to_string()
+}
+
+/// Limit, length and margin of a sliding rule.
+fn sliding(raw: &RawRule, margin: Duration) -> Result<(u64, Duration, Duration), String> {
+    only(raw, &["limit", "per", "margin"])?;
+    let per = per(raw)?;
+    let margin = raw.margin.map_or(margin.min(per), |margin| margin.0);
+    Ok((count(raw, "limit", raw.limit)?, per, margin))
+}
+
+/// Where fixed windows begin and end: `calendar`, or `per` from an `anchor` on.
+fn windows(raw: &RawRule) -> Result<Windows, String> {
+    let Some(calendar) = &raw.calendar else {
+        only(raw, &["limit", "per", "anchor", "calendar"])?;
+        return match raw.anchor.as_deref() {
+            None | Some("epoch") => Ok(Windows::Epoch { per: per(raw)? }),
+            Some("first_use") => Ok(Windows::FirstUse { per: per(raw)? }),
+            Some(other) => Err(format!("anchor is {other:?}: use \"epoch\" or \"first_use\", or calendar")),
+        };
+    };
+    for (name, given) in [("per", raw.per.is_some()), ("anchor", raw.anchor.is_some())] {
+        if given {
+            return Err(format!("{name} means nothing beside calendar, which says where windows begin"));
         }
-        Some(other) => Err(format!("anchor is {other:?}: use \"epoch\"")),
     }
+    only(raw, &["limit", "calendar", "anchor_day", "zone"])?;
+    let zone = raw.zone.as_deref().map_or(Ok(Zone::utc()), Zone::try_new).map_err(said)?;
+    let calendar = Calendar::new(Unit::named(calendar).map_err(said)?, zone);
+    let calendar = match &raw.anchor_day {
+        None => Ok(calendar),
+        Some(AnchorDay::Number(day)) => calendar.with_anchor_day(*day),
+        Some(AnchorDay::Name(day)) => calendar.with_anchor_weekday(day),
+    };
+    calendar.map(Windows::Calendar).map_err(said)
+}
+
+fn token_bucket(raw: &RawRule) -> Result<TokenBucket, String> {
+    only(raw, &["capacity", "refill", "per", "initial", "refill_style", "debt", "warm_up"])?;
+    let capacity = count(raw, "capacity", raw.capacity)?;
+    let initial = raw.initial.map_or(capacity, |initial| initial.0);
+    let style = raw.refill_style.as_deref().map_or(Ok(RefillStyle::default()), RefillStyle::named);
+    let debt = raw.debt.map_or(0, |debt| debt.0);
+    let rule = TokenBucket::try_new(capacity, count(raw, "refill", raw.refill)?, per(raw)?, initial)
+        .and_then(|rule| rule.with_refill_style(style?))
+        .and_then(|rule| rule.with_debt(debt));
+    let rule = match &raw.warm_up {
+        None => rule,
+        Some(raw) => rule.and_then(|rule| rule.with_warm_up(warm_up(raw)?)),
+    };
+    rule.map_err(said)
+}
+
+fn warm_up(raw: &RawWarmUp) -> Result<WarmUp, RuleError> {
+    let default = Count(WarmUp::COLD_FACTOR.into());
+    let cold_factor = raw.cold_factor.unwrap_or(default).0;
+    WarmUp::try_new(raw.over.0, cold_factor)
 }
 
 /// Refuses fields that the rule's kind has no use for: they would be read as promises.
@@ -69,9 +110,15 @@ fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
         ("per", raw.per.is_some()),
         ("margin", raw.margin.is_some()),
         ("anchor", raw.anchor.is_some()),
+        ("calendar", raw.calendar.is_some()),
+        ("anchor_day", raw.anchor_day.is_some()),
+        ("zone", raw.zone.is_some()),
         ("capacity", raw.capacity.is_some()),
         ("refill", raw.refill.is_some()),
         ("initial", raw.initial.is_some()),
+        ("refill_style", raw.refill_style.is_some()),
+        ("debt", raw.debt.is_some()),
+        ("warm_up", raw.warm_up.is_some()),
         ("burst", raw.burst.is_some()),
         ("longest", raw.longest.is_some()),
     ];

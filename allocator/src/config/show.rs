@@ -1,8 +1,9 @@
 //! Checked → raw, every default included: what `lessor check` prints and `GET /v1/limits` shows. What it prints
 //! can be read again and means the same.
 
-use super::raw::{Count, RawLimit, RawOverride, RawRule, RawTerm, Timespan};
+use super::raw::{AnchorDay, Count, RawLimit, RawOverride, RawRule, RawTerm, RawWarmUp, Timespan};
 use super::{ByNode, Config, Keyed, LimitConfig, Names};
+use lessor_protocol::rule::{FixedWindow, TokenBucket, Windows};
 use lessor_protocol::{Key, Rule};
 use serde::Serialize;
 use std::fmt;
@@ -130,21 +131,15 @@ fn raw_rule(rule: &Rule) -> RawRule {
             margin: Some(Timespan(rule.margin())),
             ..RawRule::default()
         },
-        Rule::FixedWindow(rule) => RawRule {
+        Rule::SlidingLog(rule) => RawRule {
             kind,
             limit: Some(Count(rule.limit())),
             per: Some(Timespan(rule.per())),
-            anchor: Some("epoch".to_owned()),
+            margin: Some(Timespan(rule.margin())),
             ..RawRule::default()
         },
-        Rule::TokenBucket(rule) => RawRule {
-            kind,
-            capacity: Some(Count(rule.capacity())),
-            refill: Some(Count(rule.refill())),
-            per: Some(Timespan(rule.per())),
-            initial: Some(Count(rule.initial())),
-            ..RawRule::default()
-        },
+        Rule::FixedWindow(rule) => fixed_window(kind, rule),
+        Rule::TokenBucket(rule) => token_bucket(kind, rule),
         Rule::LeakyBucket(rule) => RawRule {
             kind,
             burst: Some(Count(rule.burst())),
@@ -158,6 +153,43 @@ fn raw_rule(rule: &Rule) -> RawRule {
             longest: Some(Timespan(rule.longest())),
             ..RawRule::default()
         },
+    }
+}
+
+fn fixed_window(kind: String, rule: &FixedWindow) -> RawRule {
+    let windows = rule.windows();
+    let raw = RawRule { kind, limit: Some(Count(rule.limit())), ..RawRule::default() };
+    match windows {
+        Windows::Epoch { per } | Windows::FirstUse { per } => {
+            RawRule { per: Some(Timespan(per)), anchor: windows.anchor().map(str::to_owned), ..raw }
+        }
+        Windows::Calendar(calendar) => {
+            let weekday = calendar.anchor_weekday().map(|name| AnchorDay::Name(name.to_owned()));
+            RawRule {
+                calendar: Some(calendar.unit().name().to_owned()),
+                anchor_day: calendar.anchor_day().map(AnchorDay::Number).or(weekday),
+                zone: Some(calendar.zone().name().to_owned()),
+                ..raw
+            }
+        }
+    }
+}
+
+fn token_bucket(kind: String, rule: &TokenBucket) -> RawRule {
+    let warm_up = rule.warm_up().map(|warm_up| RawWarmUp {
+        over: Timespan(warm_up.over()),
+        cold_factor: Some(Count(warm_up.cold_factor().into())),
+    });
+    RawRule {
+        kind,
+        capacity: Some(Count(rule.capacity())),
+        refill: Some(Count(rule.refill())),
+        per: Some(Timespan(rule.per())),
+        initial: Some(Count(rule.initial())),
+        refill_style: Some(rule.refill_style().name().to_owned()),
+        debt: Some(Count(rule.debt())),
+        warm_up,
+        ..RawRule::default()
     }
 }
 

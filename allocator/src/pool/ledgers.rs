@@ -38,7 +38,7 @@ impl Ledgers {
             }
             match mutant::is(Mutant::EndedIsFree) {
                 true => ledger.release(permits),
-                false => ledger.settle(permits, spent_at),
+                false => ledger.burn(permits, spent_at),
             }
         }
     }

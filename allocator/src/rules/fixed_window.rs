@@ -1,21 +1,26 @@
-//! At most N in each window `[k·W, (k+1)·W)` since the epoch of the allocator's clock. A permit is charged to
-//! the window in which it is lent, and no lease outlives its window, so it is spent in that window or never.
+//! At most N in each of the windows that follow each other without a gap, from an epoch on or by a calendar. A permit is
+//! charged to the window in which it is lent, and no lease outlives its window, so it is spent in that window or never.
 //! Two neighbouring windows may give 2N across their edge: that is what such a contract says.
 
 use super::{Ends, Ledger, Pace};
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::FixedWindow;
+use lessor_protocol::rule::{FixedWindow, Windows};
 use std::time::Duration;
 
-/// The books of a fixed window.
+/// The books of a fixed window whose boundaries are known ahead.
 #[derive(Clone, Debug)]
 pub struct FixedLedger {
     limit: u64,
-    /// Length of a window in nanoseconds, never zero.
-    per: u64,
+    windows: Windows,
+    /// The most that a window lasts, never zero.
+    per: Duration,
     now: Moment,
+    /// Leases that ended until then were lent in windows before the one that holds `now`.
+    since: Moment,
+    /// The end of the window that holds `now`.
+    ends: Moment,
     /// Lent and not returned in the window that holds `now`.
     charged: u64,
     /// Of those, not yet settled.
@@ -25,26 +30,34 @@ pub struct FixedLedger {
 impl FixedLedger {
     /// An empty window at `now`.
     pub fn new(rule: &FixedWindow, now: Moment) -> Self {
-        FixedLedger { limit: rule.limit(), per: nanos(rule.per()).max(1), now, charged: 0, outstanding: 0 }
+        let windows = rule.windows();
+        FixedLedger {
+            limit: rule.limit(),
+            windows,
+            per: rule.per(),
+            now,
+            since: now,
+            ends: end_after(&windows, now),
+            charged: 0,
+            outstanding: 0,
+        }
     }
+}
 
-    fn window_of(&self, at: Moment) -> u64 {
-        at.as_nanos() / self.per
-    }
-
-    /// The end of the window that holds `at`.
-    fn boundary(&self, at: Moment) -> Moment {
-        Moment::from_nanos((self.window_of(at) + 1).saturating_mul(self.per))
-    }
+/// The end of the window that holds `at`. Windows that nobody opened never end: [`super::FirstUseLedger`] keeps those.
+fn end_after(windows: &Windows, at: Moment) -> Moment {
+    windows.end_after(at).unwrap_or(Moment::NEVER)
 }
 
 impl Ledger for FixedLedger {
     fn advance(&mut self, now: Moment) {
-        if self.window_of(now) > self.window_of(self.now) {
+        self.now = self.now.max(now);
+        if self.ends <= self.now {
             // Leases that end exactly at the boundary are settled right after this, and belong to no window.
             self.charged = 0;
+            self.since = self.ends;
+            self.ends = end_after(&self.windows, self.now);
         }
-        self.now = self.now.max(now);
     }
 
     fn available(&self) -> u64 {
@@ -67,8 +80,7 @@ impl Ledger for FixedLedger {
 
     fn credit(&mut self, permits: u64, at: Moment) {
         // A lease that ended exactly at a boundary was lent in the window before it.
-        let lent_until = Moment::from_nanos(at.as_nanos().saturating_sub(1));
-        if self.window_of(lent_until) == self.window_of(self.now) {
+        if at > self.since {
             self.charged -= permits;
         } else if mutant::is(Mutant::LateCredit) {
             self.charged -= permits.min(self.charged);
@@ -79,7 +91,7 @@ impl Ledger for FixedLedger {
         if permits <= self.available() {
             Some(self.now)
         } else if permits <= self.limit {
-            Some(self.boundary(self.now))
+            Some(self.ends)
         } else {
             None
         }
@@ -90,16 +102,16 @@ impl Ledger for FixedLedger {
     }
 
     fn sustained(&self, span: Duration) -> u64 {
-        Pace { permits: self.limit, over: self.per }.within(span)
+        Pace { permits: self.limit, over: nanos(self.per) }.within(span)
     }
 
     fn pace(&self) -> Option<Pace> {
-        let over = nanos(self.boundary(self.now).since(self.now)).max(1);
+        let over = nanos(self.ends.since(self.now)).max(1);
         Some(Pace { permits: self.available(), over })
     }
 
     fn lease_end(&self) -> Option<Moment> {
-        if mutant::is(Mutant::FixedNotClipped) { None } else { Some(self.boundary(self.now)) }
+        if mutant::is(Mutant::FixedNotClipped) { None } else { Some(self.ends) }
     }
 
     fn is_fresh(&self) -> bool {
@@ -107,7 +119,7 @@ impl Ledger for FixedLedger {
     }
 
     fn memory(&self) -> Duration {
-        Duration::from_nanos(self.per)
+        self.per
     }
 
     fn outstanding(&self) -> u64 {
@@ -116,7 +128,7 @@ impl Ledger for FixedLedger {
 
     /// Earlier lives granted in windows up to the one that holds `quarantined`; the next one is clean.
     fn forget(&mut self, quarantined: Moment) -> Moment {
-        self.boundary(quarantined)
+        end_after(&self.windows, quarantined)
     }
 
     fn is_sound(&self) -> bool {
@@ -127,6 +139,7 @@ impl Ledger for FixedLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::rule::{Calendar, Unit, Zone};
 
     fn ledger(limit: u64, now: u64) -> FixedLedger {
         let per = Duration::from_millis(100);
@@ -154,6 +167,28 @@ mod tests {
     fn a_lease_may_not_outlive_its_window() {
         assert_eq!(ledger(3, 250).lease_end(), Some(millis(300)));
         assert_eq!(ledger(3, 300).lease_end(), Some(millis(400)));
+    }
+
+    #[test]
+    fn a_month_ends_by_the_clock_of_its_zone() {
+        // 1 March 2024 in Berlin begins at 23:00 UTC.
+        let berlin = Zone::try_new("Europe/Berlin").expect("a zone");
+        let months = Windows::Calendar(Calendar::new(Unit::Month, berlin));
+        let rule = FixedWindow::of(3, months).expect("valid");
+        let march = Moment::from_nanos(1_709_247_600_000_000_000);
+        let mut ledger = FixedLedger::new(&rule, march.before(Duration::from_secs(5)));
+        ledger.charge(2);
+        assert_eq!((ledger.lease_end(), ledger.available()), (Some(march), 1));
+        assert_eq!(ledger.ready_at(2, &mut std::iter::empty()), Some(march));
+        ledger.advance(march.before(Duration::from_nanos(1)));
+        assert_eq!(ledger.available(), 1);
+        ledger.advance(march);
+        ledger.settle(2, march);
+        ledger.credit(2, march);
+        assert_eq!(ledger.available(), 3, "the lease ended with February");
+        let april = march + Duration::from_secs(31 * 86_400 - 3_600);
+        assert_eq!(ledger.lease_end(), Some(april), "an hour less, for the clock is put forward");
+        assert_eq!(ledger.forget(march), april);
     }
 
     #[test]

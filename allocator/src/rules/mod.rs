@@ -4,17 +4,20 @@
 //! One principle: **charge a permit from the moment it is lent; let it go only from the last instant at which
 //! it could have been spent.** That instant is the `at` of [`Ledger::settle`].
 
+mod first_use;
 mod fixed_window;
 mod leaky_bucket;
 mod sliding_window;
 mod token_bucket;
 
+pub use first_use::FirstUseLedger;
 pub use fixed_window::FixedLedger;
 pub use leaky_bucket::{Flow, FlowLedger, Part, SHARES};
 pub use sliding_window::SlidingLedger;
 pub use token_bucket::BucketLedger;
 
 use lessor_protocol::lease::whole_millis;
+use lessor_protocol::rule::Windows;
 use lessor_protocol::{Moment, Rule, Terms};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -37,6 +40,11 @@ pub trait Ledger: Debug {
 
     /// `permits` that were lent were spent, at `at` at the latest; the ledger has been advanced to `at`.
     fn settle(&mut self, permits: u64, at: Moment);
+
+    /// `permits` are presumed spent: their lease ended without a word at `at`, which the ledger has been advanced to.
+    fn burn(&mut self, permits: u64, at: Moment) {
+        self.settle(permits, at);
+    }
 
     /// `permits` that were lent came back unspent.
     fn release(&mut self, permits: u64);
@@ -111,7 +119,11 @@ impl Pace {
 pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> {
     match rule {
         Rule::SlidingWindow(rule) => Box::new(SlidingLedger::new(rule, terms, now)),
-        Rule::FixedWindow(rule) => Box::new(FixedLedger::new(rule, now)),
+        Rule::SlidingLog(rule) => Box::new(SlidingLedger::log(rule, terms, now)),
+        Rule::FixedWindow(rule) => match rule.windows() {
+            Windows::Epoch { .. } | Windows::Calendar(_) => Box::new(FixedLedger::new(rule, now)),
+            Windows::FirstUse { .. } => Box::new(FirstUseLedger::new(rule, now)),
+        },
         Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
         Rule::LeakyBucket(_) => Box::new(FlowLedger::default()),
         // Until nodes say what they have in flight, everything that was spent is, for as long as a call may take.
@@ -139,6 +151,7 @@ const FLOW_MIN: Duration = Duration::from_millis(500);
 pub fn term(rules: &[Rule]) -> Duration {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per(),
+        Rule::SlidingLog(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
         Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
         // It has the last word, see below.

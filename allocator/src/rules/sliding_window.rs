@@ -8,7 +8,7 @@
 use super::{Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::rule::{SlidingLog, SlidingWindow};
 use lessor_protocol::{Moment, Terms};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -50,17 +50,27 @@ struct Slot {
 impl SlidingLedger {
     /// An empty window at `now`.
     pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
-        let margin = if mutant::is(Mutant::MarginIgnored) { Duration::ZERO } else { rule.margin() };
-        Self::over(rule.limit(), rule.per() + margin, terms, now)
+        Self::over(rule.limit(), rule.per() + margin(rule.margin()), terms, now)
     }
 
     /// An empty window of length `per` at `now`.
     pub fn over(limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
+        Self::in_parts(SUB_WINDOWS, limit, per, terms, now)
+    }
+
+    /// The same for a log: its sub-windows are nanoseconds, so that every settlement is kept apart, but for those of one
+    /// instant. Each is of a permit at least: there are never more of them than the limit. They take 16 bytes each, and
+    /// an ask looks at those that will end within the next term or thirtieth of the window.
+    pub fn log(rule: &SlidingLog, terms: Terms, now: Moment) -> Self {
+        Self::in_parts(u64::MAX, rule.limit(), rule.per() + margin(rule.margin()), terms, now)
+    }
+
+    fn in_parts(parts: u64, limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
         let window = nanos(terms.stretched(per));
         SlidingLedger {
             limit,
             window,
-            width: (window / SUB_WINDOWS).max(1),
+            width: (window / parts).max(1),
             now,
             settled: VecDeque::new(),
             settled_sum: 0,
@@ -77,6 +87,10 @@ impl SlidingLedger {
     fn end_of(&self, slot: u64) -> Moment {
         Moment::from_nanos(slot.saturating_mul(self.width))
     }
+}
+
+fn margin(margin: Duration) -> Duration {
+    if mutant::is(Mutant::MarginIgnored) { Duration::ZERO } else { margin }
 }
 
 impl Ledger for SlidingLedger {
@@ -134,6 +148,9 @@ impl Ledger for SlidingLedger {
             let freed = permits.min(self.settled[place].permits);
             self.settled[place].permits -= freed;
             self.settled_sum -= freed;
+            if self.settled[place].permits == 0 {
+                self.settled.remove(place);
+            }
         }
     }
 
@@ -254,6 +271,38 @@ mod tests {
         assert_eq!(ready(4), Some(at(562)));
         assert_eq!(ready(10), Some(at(592)));
         assert_eq!(ready(11), None);
+    }
+
+    /// A window of a thousand seconds has sub-windows of two: of these three, a sliding window would keep one.
+    #[test]
+    fn a_log_keeps_each_spend_apart_and_to_the_nanosecond() {
+        let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
+        let mut log = SlidingLedger::log(&rule, Terms::try_new(0).expect("no drift"), at(0));
+        log.charge(5);
+        for (nanos, permits) in [(7, 1), (8, 2), (8, 1), (9, 1)] {
+            log.advance(at(nanos));
+            log.settle(permits, at(nanos));
+        }
+        assert_eq!(log.settled.len(), 3, "those of one instant are one");
+        let end = 1_000 * SECOND;
+        for (nanos, free) in [(end + 6, 0), (end + 7, 1), (end + 8, 4), (end + 9, 5)] {
+            log.advance(at(nanos));
+            assert_eq!(log.available(), free, "after {nanos} ns");
+        }
+    }
+
+    /// Or a session that burns its leases and proves them unspent, again and again, would fill the memory.
+    #[test]
+    fn what_is_credited_in_full_is_not_remembered() {
+        let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
+        let mut log = SlidingLedger::log(&rule, Terms::try_new(0).expect("no drift"), at(0));
+        for nanos in 1..100 {
+            log.charge(5);
+            log.advance(at(nanos));
+            log.settle(5, at(nanos));
+            log.credit(5, at(nanos));
+        }
+        assert_eq!((log.settled.len(), log.available()), (0, 5));
     }
 
     #[test]

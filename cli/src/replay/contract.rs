@@ -4,7 +4,7 @@
 use super::answer::Answer;
 use super::request::{Call, Request};
 use lessor_allocator::Config;
-use lessor_allocator::central::{Admission, Carry, Limiter};
+use lessor_allocator::central::{self, Admission, Carry, Limiter};
 use lessor_allocator::config::{Keyed, LimitConfig, Names, named_for};
 use lessor_protocol::{Key, LimitName, Moment, Rule};
 use std::collections::BTreeMap;
@@ -57,6 +57,7 @@ impl Contract {
         LimitName::try_new(&request.limit).map_err(|error| format!("limit {:?} {error}", request.limit))?;
         let name = named_for(&self.limits, &request.limit)
             .ok_or_else(|| format!("limit {:?} is not in the configuration", request.limit))?;
+        self.limits[&name].check_known(&request.call)?;
         let key = self.limits[&name].key(request)?;
         let now = self.begun(request.at);
         let limit = self.limits.get_mut(&name).expect("it is known");
@@ -108,6 +109,15 @@ impl Limit {
     /// Whether there is one pool, from the beginning.
     fn is_single(&self) -> bool {
         !self.keyed && !self.is_pattern
+    }
+
+    /// Refuses rules that would be answered for as others.
+    fn check_known(&self, call: &Call) -> Result<(), String> {
+        let set: &[Rule] = if let Call::Set(rules, _) = call { rules } else { &self.rules };
+        let known = set.iter().chain(self.overrides.values().flatten()).all(central::knows);
+        let problem =
+            "rules has a token_bucket with refill_style, debt or warm_up, which replay does not know yet";
+        if known { Ok(()) } else { Err(problem.to_owned()) }
     }
 
     /// The key of `request`, where one is needed.

@@ -175,6 +175,7 @@ impl Found {
 fn spans(rules: &[Rule]) -> BTreeSet<Duration> {
     let spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per(),
+        Rule::SlidingLog(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
         Rule::TokenBucket(rule) => rule.per(),
         Rule::LeakyBucket(rule) => rule.per(),

@@ -1,17 +1,25 @@
 //! One promise of a contract. Configuration makes rules, pools keep them, `GET /v1/limits` shows them.
 //! A rule holds numbers that were checked; it counts nothing and knows no time.
 
+mod calendar;
 mod concurrency;
 mod fixed_window;
 mod leaky_bucket;
+mod sliding_log;
 mod sliding_window;
 mod token_bucket;
+mod warm_up;
+mod zone;
 
+pub use calendar::{Calendar, Unit};
 pub use concurrency::Concurrency;
-pub use fixed_window::FixedWindow;
+pub use fixed_window::{FixedWindow, Windows};
 pub use leaky_bucket::LeakyBucket;
+pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
-pub use token_bucket::TokenBucket;
+pub use token_bucket::{RefillStyle, TokenBucket};
+pub use warm_up::WarmUp;
+pub use zone::Zone;
 
 use crate::PERMITS_MAX;
 use std::time::Duration;
@@ -21,9 +29,11 @@ use std::time::Duration;
 pub enum Rule {
     /// At most N in any window of length W, aligned or not.
     SlidingWindow(SlidingWindow),
-    /// At most N in each window `[k·W, (k+1)·W)` since the Unix epoch; two neighbours may meet at their edge.
+    /// The same, counted to the spend.
+    SlidingLog(SlidingLog),
+    /// At most N in each of the windows that follow each other; two neighbours may meet at their edge.
     FixedWindow(FixedWindow),
-    /// At most C + r·T in any interval of length T.
+    /// At most C + debt + r·T in any interval of length T.
     TokenBucket(TokenBucket),
     /// At most b + r·T in any interval of length T, evenly spaced.
     LeakyBucket(LeakyBucket),
@@ -36,8 +46,11 @@ impl Rule {
     pub fn ceiling(&self) -> u64 {
         match self {
             Rule::SlidingWindow(rule) => rule.limit(),
+            Rule::SlidingLog(rule) => rule.limit(),
             Rule::FixedWindow(rule) => rule.limit(),
-            Rule::TokenBucket(rule) => rule.capacity(),
+            // A bucket without room never holds the permit that it takes to go into the red.
+            Rule::TokenBucket(rule) if rule.capacity() == 0 => 0,
+            Rule::TokenBucket(rule) => rule.capacity() + rule.debt(),
             Rule::LeakyBucket(rule) if rule.refill() == 0 => 0,
             Rule::LeakyBucket(rule) => rule.burst(),
             Rule::Concurrency(rule) => rule.limit(),
@@ -53,6 +66,7 @@ impl Rule {
     pub fn kind(&self) -> &'static str {
         match self {
             Rule::SlidingWindow(_) => "sliding_window",
+            Rule::SlidingLog(_) => "sliding_log",
             Rule::FixedWindow(_) => "fixed_window",
             Rule::TokenBucket(_) => "token_bucket",
             Rule::LeakyBucket(_) => "leaky_bucket",
@@ -138,5 +152,38 @@ mod tests {
         assert!(error.expect_err("too short").starts_with("per is 49ms, no lease fits"));
         let error = Concurrency::try_new(1, Duration::ZERO).map_err(text);
         assert!(error.expect_err("no time").starts_with("longest is zero: a call takes some time"));
+    }
+
+    #[test]
+    fn options_of_a_bucket_that_exclude_each_other_are_refused() {
+        let second = Duration::from_secs(1);
+        let bucket = TokenBucket::try_new(10, 5, second, 10).expect("valid");
+        let warm_up = WarmUp::try_new(10 * second, 3).expect("valid");
+        let warm = bucket.with_warm_up(warm_up).expect("valid");
+        let text = |rule: Result<TokenBucket, RuleError>| rule.expect_err("refused").to_string();
+        assert!(text(warm.with_debt(1)).starts_with("debt is 1, but a bucket with warm_up has none"));
+        assert!(
+            text(warm.with_refill_style(RefillStyle::Interval))
+                .starts_with("refill_style is \"interval\", but")
+        );
+        let red = bucket.with_debt(PERMITS_MAX - 9);
+        assert!(text(red).starts_with("debt is 9007199254740982, too much with capacity = 10"));
+        let fast = TokenBucket::try_new(10, PERMITS_MAX, second, 10).expect("valid");
+        assert!(text(fast.with_warm_up(warm_up)).starts_with("warm_up.over is 10s, in which more than"));
+        assert_eq!(Rule::TokenBucket(bucket.with_debt(7).expect("valid")).ceiling(), 17);
+        let none = TokenBucket::try_new(0, 5, second, 0).expect("valid").with_debt(7).expect("valid");
+        assert_eq!(Rule::TokenBucket(none).ceiling(), 0);
+    }
+
+    #[test]
+    fn a_warm_up_that_makes_no_sense_is_refused() {
+        let second = Duration::from_secs(1);
+        let text = |over, factor| WarmUp::try_new(over, factor).expect_err("refused").to_string();
+        assert!(text(Duration::ZERO, 3).starts_with("warm_up.over is zero"));
+        assert!(text(PER_MAX + second, 3).starts_with("warm_up.over is 31622401s, longer than"));
+        assert_eq!(text(second, 1), "warm_up.cold_factor is 1: use 2 to 1000");
+        // 100 a second: 10 s of the ramp are 500 permits at half the rate on average.
+        let warm_up = WarmUp::try_new(10 * second, 3).expect("valid");
+        assert_eq!(warm_up.coldest_milli(100, second), 500_000);
     }
 }

@@ -193,9 +193,11 @@ impl Args {
         // Windows begin with the run, or what is measured would be two of them.
         let fixed = chosen.plan.rules.iter().filter_map(|rule| match rule {
             Rule::FixedWindow(rule) => Some(nanos(rule.per())),
-            Rule::SlidingWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
-                None
-            }
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => None,
         });
         let one_way = (self.rtt_ms * 1e6 / 2.0) as u64;
         Setup {

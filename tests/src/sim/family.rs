@@ -83,15 +83,17 @@ impl Family {
         self.members.iter().map(|member| member.pool.ceiling()).min().unwrap_or(0)
     }
 
-    /// Drops what cannot be told from new, each for itself, and makes it anew. True if the lowest was.
-    pub fn forget(&mut self, now: Moment) -> bool {
+    /// Drops what cannot be told from new, each for itself, and makes it anew. For each rule whether that was so; the
+    /// first one is the lowest's.
+    pub fn forget(&mut self, now: Moment) -> Vec<bool> {
         let mut is_new = vec![];
         for member in &mut self.members {
-            is_new.push(member.pool.is_forgettable(now));
-            if is_new.last() == Some(&true) {
+            let is_forgettable = member.pool.is_forgettable(now);
+            is_new.extend(member.plan.rules.iter().map(|_| is_forgettable));
+            if is_forgettable {
                 *member = Member::new(member.plan.clone(), member.lost, now);
             }
         }
-        is_new[0]
+        is_new
     }
 }

@@ -239,6 +239,15 @@ fn jain(shares: &[f64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
+/// Limit and length of a rule whose window slides.
+fn sliding(rule: &Rule) -> Option<(u64, u64)> {
+    match rule {
+        Rule::SlidingWindow(rule) => Some((rule.limit(), nanos(rule.per()))),
+        Rule::SlidingLog(rule) => Some((rule.limit(), nanos(rule.per()))),
+        Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
+    }
+}
+
 /// How full the tightest rule was: for a sliding window, its average fill from the first full window on.
 #[derive(Clone, Debug)]
 struct Fullness {
@@ -261,7 +270,7 @@ impl Fullness {
     fn add(&mut self, real: u64, permits: u64) {
         self.advance(real);
         for (rule, (recent, used)) in self.rules.iter().zip(&mut self.recent) {
-            if let Rule::SlidingWindow(_) = rule {
+            if sliding(rule).is_some() {
                 recent.push_back((real, permits));
                 *used += permits;
             }
@@ -272,8 +281,7 @@ impl Fullness {
         for ((rule, (recent, used)), (area, counted)) in
             self.rules.iter().zip(&mut self.recent).zip(&mut self.areas)
         {
-            let Rule::SlidingWindow(rule) = rule else { continue };
-            let per = nanos(rule.per());
+            let Some((_, per)) = sliding(rule) else { continue };
             *counted = (*counted).max(per);
             while let Some(&(at, permits)) = recent.front()
                 && at + per <= real
@@ -291,10 +299,14 @@ impl Fullness {
     fn share(&mut self, real: u64, admitted: u64) -> f64 {
         self.advance(real);
         let share = |(rule, &(area, _)): (&Rule, &(f64, u64))| match rule {
-            Rule::SlidingWindow(rule) if real > nanos(rule.per()) => {
-                area / (rule.limit() as f64 * (real - nanos(rule.per())) as f64)
+            Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
+                let (limit, per) = sliding(rule).expect("it slides");
+                if real > per {
+                    area / (limit as f64 * (real - per) as f64)
+                } else {
+                    admitted as f64 / limit as f64
+                }
             }
-            Rule::SlidingWindow(rule) => admitted as f64 / rule.limit() as f64,
             Rule::FixedWindow(rule) => {
                 admitted as f64 / (rule.limit() as f64 * real.div_ceil(nanos(rule.per())) as f64)
             }
@@ -302,7 +314,7 @@ impl Fullness {
             Rule::Concurrency(_) => 0.0,
             Rule::TokenBucket(rule) => {
                 let minted = rule.refill() as f64 * real as f64 / nanos(rule.per()) as f64;
-                admitted as f64 / (rule.initial() as f64 + minted)
+                admitted as f64 / ((rule.initial() + rule.debt()) as f64 + minted)
             }
             Rule::LeakyBucket(rule) => {
                 let minted = rule.refill() as f64 * real as f64 / nanos(rule.per()) as f64;

@@ -1,8 +1,9 @@
 //! A whole fleet in virtual time: the shipping pool, slots and refills on machines whose clocks drift, with a bad
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
-//! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed),
-//! [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`], [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
+//! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed) with
+//! [`edges`] (of calendars), [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`], [`node`], [`foe`]
+//! (one that does not play by the rules), [`policy`] and
 //! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went), [`curve`], [`log`]
 //! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), `mutants` (mistakes that must be
 //! noticed), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader), [`plot`], [`cli`] (the
@@ -11,6 +12,7 @@
 pub mod cli;
 pub mod clock;
 pub mod curve;
+pub mod edges;
 pub mod family;
 pub mod faults;
 pub mod foe;

@@ -109,7 +109,7 @@ impl Oracle {
     /// A session that says nothing may be forgotten after `remembered`.
     pub fn new(rules: &[Rule], drift_ppm: u32, less: u64, remembered: Duration) -> Self {
         Oracle {
-            promises: rules.iter().map(|rule| Promise::new(rule, less)).collect(),
+            promises: rules.iter().map(|rule| Promise::new(rule, less, drift_ppm.into())).collect(),
             measure: Measure { life: 1, remembered, drift_ppm: drift_ppm.into() },
             ceiling: kept(rules),
             sessions: BTreeMap::new(),
@@ -145,6 +145,7 @@ impl Oracle {
     pub fn tally(&mut self, now: Instant, permits: u64) -> u64 {
         let within = permits.min(self.room(now));
         if within > 0 {
+            self.promises.iter_mut().for_each(|promise| promise.lent(now, within));
             let admitted = self.promises.iter_mut().try_for_each(|promise| promise.admit(now, within, 0));
             admitted.expect("there is room");
         }
@@ -179,6 +180,7 @@ impl Oracle {
             let by = self.measure;
             self.session(asked.session).is_disputed(now, error, by)?;
         }
+        self.promises.iter_mut().for_each(|promise| promise.lent(now, lent));
         self.changed_by(lent, spent, stock.view.books)?;
         self.books(now, stock)
     }
@@ -223,6 +225,9 @@ impl Oracle {
         must("K3", view.available + books.outstanding <= self.ceiling, || {
             format!("{} available and {books:?} of {}", view.available, self.ceiling)
         })?;
+        for promise in &mut self.promises {
+            promise.seen(now, view.available, books.outstanding == 0);
+        }
         // In quarantine nothing of these books is out yet, and what nodes hold was lent by others.
         let is_open = view.quarantine.is_zero();
         must("K2", in_hand <= books.outstanding || !is_open, || {
@@ -248,6 +253,13 @@ impl Oracle {
         if !view.quarantine.is_zero() {
             self.opens = now.allocator + view.quarantine;
         }
+    }
+
+    /// The books of those rules that `is_new` says it of are new: buckets in them began, or will begin, at `begins` on the
+    /// allocator's clock.
+    pub fn books_begin(&mut self, now: Instant, begins: Moment, is_new: &[bool]) {
+        let made = self.promises.iter_mut().zip(is_new).filter(|(_, is_new)| **is_new);
+        made.for_each(|(promise, _)| promise.begin(now, begins.as_nanos()));
     }
 
     /// When, on the allocator's clock, the last quarantine was over, if nothing was lent since.

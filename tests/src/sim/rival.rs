@@ -137,7 +137,9 @@ impl Rival {
     fn window(&self) -> Duration {
         let sliding = self.rules.iter().filter_map(|rule| match rule {
             Rule::SlidingWindow(rule) if self.policy == Policy::FixedLeases => Some(rule.per()),
+            Rule::SlidingLog(rule) if self.policy == Policy::FixedLeases => Some(rule.per()),
             Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
             | Rule::FixedWindow(_)
             | Rule::TokenBucket(_)
             | Rule::LeakyBucket(_)

@@ -7,8 +7,12 @@ use crate::sim::network::Latency;
 use crate::sim::traffic::Workload;
 use lessor_allocator::pool::Plan;
 use lessor_allocator::share::{Share, Sharing};
-use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{
+    Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
+    TokenBucket, Unit, WarmUp, Windows, Zone,
+};
 use lessor_protocol::{Rule, Terms};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Everything that a run depends on.
@@ -102,7 +106,8 @@ impl Sabotage {
 }
 
 /// Reads rules as people write them: `sliding_window 9000/30s margin 250ms`,
-/// `token_bucket 1000/1s capacity 1000 initial 0`, `fixed_window 1000000/1h`, `concurrency 25/2m`,
+/// `token_bucket 1000/1s capacity 1000 initial 0`, `fixed_window 1000000/1h anchor first_use`,
+/// `fixed_window 1000/month anchor_day 31 zone Europe/Berlin`, `concurrency 25/2m`,
 /// `leaky_bucket 10/1s burst 1`; several are joined by ` + `.
 ///
 /// # Errors
@@ -117,33 +122,88 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
         return Err(format!("{text:?}: say for example \"sliding_window 9000/30s\""));
     };
     let (count, per) = amount.split_once('/').ok_or(format!("{amount:?}: say for example \"9000/30s\""))?;
-    let (count, per) = (number(count)?, span(per)?);
-    let (mut margin, mut capacity, mut initial) = (Duration::ZERO, count, None);
-    let mut burst = LeakyBucket::BURST;
+    let count = number(count)?;
+    let mut options = BTreeMap::new();
     while let Some(option) = words.next() {
         let value = words.next().ok_or(format!("{option:?} lacks its value"))?;
-        match option {
-            "margin" => margin = span(value)?,
-            "capacity" => capacity = number(value)?,
-            "initial" => initial = Some(number(value)?),
-            "burst" => burst = number(value)?,
-            _ => return Err(format!("{option:?}: use margin, capacity, initial or burst")),
+        if !OPTIONS.contains(&option) {
+            return Err(format!("{option:?}: use one of {OPTIONS:?}"));
         }
+        options.insert(option, value);
     }
+    let margin = options.get("margin").map_or(Ok(Duration::ZERO), |text| span(text))?;
     let rule = match kind {
-        "sliding_window" => SlidingWindow::try_new(count, per, margin).map(Rule::SlidingWindow),
-        "fixed_window" => FixedWindow::try_new(count, per).map(Rule::FixedWindow),
-        "token_bucket" => {
-            TokenBucket::try_new(capacity, count, per, initial.unwrap_or(capacity)).map(Rule::TokenBucket)
+        "sliding_window" => SlidingWindow::try_new(count, span(per)?, margin).map(Rule::SlidingWindow),
+        "sliding_log" => SlidingLog::try_new(count, span(per)?, margin).map(Rule::SlidingLog),
+        "fixed_window" => FixedWindow::of(count, parse_windows(per, &options)?).map(Rule::FixedWindow),
+        "token_bucket" => parse_bucket(count, span(per)?, &options)?.map(Rule::TokenBucket),
+        "leaky_bucket" => {
+            let burst = options.get("burst").map_or(Ok(LeakyBucket::BURST), |text| number(text))?;
+            LeakyBucket::try_new(burst, count, span(per)?).map(Rule::LeakyBucket)
         }
-        "leaky_bucket" => LeakyBucket::try_new(burst, count, per).map(Rule::LeakyBucket),
-        "concurrency" => Concurrency::try_new(count, per).map(Rule::Concurrency),
+        "concurrency" => Concurrency::try_new(count, span(per)?).map(Rule::Concurrency),
         _ => {
-            let kinds = "sliding_window, fixed_window, token_bucket, leaky_bucket or concurrency";
+            let kinds =
+                "sliding_window, sliding_log, fixed_window, token_bucket, leaky_bucket or concurrency";
             return Err(format!("{kind:?}: use {kinds}"));
         }
     };
     rule.map_err(|error| error.to_string())
+}
+
+/// What may follow a rule, each with its value.
+const OPTIONS: [&str; 11] = [
+    "anchor",
+    "anchor_day",
+    "burst",
+    "capacity",
+    "cold_factor",
+    "debt",
+    "initial",
+    "margin",
+    "style",
+    "warm_up",
+    "zone",
+];
+
+/// Windows of a calendar if `per` is the name of some, otherwise of that length.
+fn parse_windows(per: &str, options: &BTreeMap<&str, &str>) -> Result<Windows, String> {
+    let Ok(unit) = Unit::named(per) else {
+        let per = span(per)?;
+        return match options.get("anchor").copied() {
+            None | Some("epoch") => Ok(Windows::Epoch { per }),
+            Some("first_use") => Ok(Windows::FirstUse { per }),
+            Some(other) => Err(format!("{other:?}: use epoch or first_use")),
+        };
+    };
+    let said = |error: RuleError| error.to_string();
+    let zone = options.get("zone").map_or(Ok(Zone::utc()), |name| Zone::try_new(name)).map_err(said)?;
+    let calendar = Calendar::new(unit, zone);
+    let calendar = match options.get("anchor_day") {
+        None => Ok(calendar),
+        Some(day) if unit == Unit::Week => calendar.with_anchor_weekday(day),
+        Some(day) => calendar.with_anchor_day(number(day)?),
+    };
+    calendar.map(Windows::Calendar).map_err(said)
+}
+
+fn parse_bucket(
+    refill: u64,
+    per: Duration,
+    options: &BTreeMap<&str, &str>,
+) -> Result<Result<TokenBucket, RuleError>, String> {
+    let amount = |name, default| options.get(name).map_or(Ok(default), |text| number(text));
+    let capacity = amount("capacity", refill)?;
+    let (initial, debt) = (amount("initial", capacity)?, amount("debt", 0)?);
+    let factor = amount("cold_factor", WarmUp::COLD_FACTOR.into())?;
+    let style = RefillStyle::named(options.get("style").copied().unwrap_or("greedy"));
+    let warm_up = options.get("warm_up").map(|over| span(over)).transpose()?;
+    let bucket = TokenBucket::try_new(capacity, refill, per, initial);
+    let bucket = bucket.and_then(|bucket| bucket.with_refill_style(style?)?.with_debt(debt));
+    Ok(match warm_up {
+        None => bucket,
+        Some(over) => bucket.and_then(|bucket| bucket.with_warm_up(WarmUp::try_new(over, factor)?)),
+    })
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -181,7 +241,14 @@ mod tests {
                 Rule::TokenBucket(TokenBucket::try_new(20, 5, second, 20).expect("valid")),
             ])
         );
-        for wrong in ["", "sliding_window", "sliding_window 5", "window 5/s", "fixed_window 5/s margin"] {
+        for wrong in [
+            "",
+            "sliding_window",
+            "sliding_window 5",
+            "window 5/s",
+            "fixed_window 5/s margin",
+            "fixed_window 5/day zone Berlin",
+        ] {
             assert!(parse_rules(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! Draws a whole setup from one seed: which rule, which load, which faults are on and how hard. Tests and the soak run
 //! what it draws; the same seed always draws the same.
 
+use crate::sim::edges::{EDGES, Edge};
 use crate::sim::faults::{Fault, Faults};
 use crate::sim::foe::{LIES, Lie};
 use crate::sim::network::Latency;
@@ -12,7 +13,9 @@ use lessor_allocator::pool::Plan;
 use lessor_allocator::rules::term;
 use lessor_allocator::share::Sharing;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{
+    FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket, WarmUp, Windows,
+};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
 
@@ -39,6 +42,9 @@ pub fn draw(seed: u64) -> Setup {
         faults.every.remove(&Fault::ClockJump);
     }
     let start = if dice.bool() { dice.u64(0..10 * SECOND) } else { dice.u64(0..1 << 50) };
+    let edges = rules.iter().find_map(edges_of);
+    let edge = edges.map(|edges| edges[dice.usize(..edges.len())]);
+    let start = edge.map_or(start, |edge| edge.at * SECOND - dice.u64(0..15 * SECOND));
     let mut setup = Setup {
         seed,
         plan: Plan {
@@ -60,7 +66,8 @@ pub fn draw(seed: u64) -> Setup {
         drifting: true,
         start,
         lasts: dice.u64(3 * SECOND..20 * SECOND),
-        then_calm: true,
+        // Nobody waits for the end of a day or a month.
+        then_calm: edge.is_none(),
         foes: draw_foes(dice),
         sabotage: Sabotage::None,
         replay: format!("cargo run --release -p scenarios --bin simulate -- --swarm {seed}"),
@@ -117,17 +124,15 @@ fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
     };
     let per = Duration::from_millis(log_uniform(dice, 50, 5_000));
     let rule = match dice.u32(..4) {
-        0 => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),
-        1 => {
-            // Full again within ten seconds, or never.
-            let least = limit * nanos(per) / (10 * SECOND) + 1;
-            let refill = if dice.u32(..10) == 0 { 0 } else { log_uniform(dice, least, 10 * least) };
-            let initial = if dice.bool() { limit } else { dice.u64(0..=limit) };
-            TokenBucket::try_new(limit, refill, per, initial).map(Rule::TokenBucket)
-        }
+        0 => FixedWindow::of(limit, draw_windows(dice, per)).map(Rule::FixedWindow),
+        1 => draw_bucket(dice, limit, per).map(Rule::TokenBucket),
         _ => {
             let margin = if dice.bool() { Duration::ZERO } else { per / dice.u32(1..=10) };
-            SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingWindow)
+            if dice.u32(..4) == 0 {
+                SlidingLog::try_new(limit, per, margin).map(Rule::SlidingLog)
+            } else {
+                SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingWindow)
+            }
         }
     };
     rule.expect("numbers in range")
@@ -139,6 +144,40 @@ fn draw_flow(dice: &mut fastrand::Rng) -> Rule {
     // From a permit each millisecond to one in two seconds.
     let per = Duration::from_nanos(refill * log_uniform(dice, MILLI, 2 * SECOND));
     Rule::LeakyBucket(LeakyBucket::try_new(burst, refill, per).expect("numbers in range"))
+}
+
+/// Of length `per`, or of a calendar.
+fn draw_windows(dice: &mut fastrand::Rng, per: Duration) -> Windows {
+    match dice.u32(..4) {
+        0 => Windows::FirstUse { per },
+        1 => Windows::Calendar(EDGES[dice.usize(..EDGES.len())].calendar()),
+        _ => Windows::Epoch { per },
+    }
+}
+
+/// A bucket, with at most one of its options.
+fn draw_bucket(dice: &mut fastrand::Rng, capacity: u64, per: Duration) -> Result<TokenBucket, RuleError> {
+    // Full again within ten seconds, or never.
+    let least = capacity * nanos(per) / (10 * SECOND) + 1;
+    let refill = if dice.u32(..10) == 0 { 0 } else { log_uniform(dice, least, 10 * least) };
+    let initial = if dice.bool() { capacity } else { dice.u64(0..=capacity) };
+    let bucket = TokenBucket::try_new(capacity, refill, per, initial)?;
+    match dice.u32(..6) {
+        0 => bucket.with_refill_style(RefillStyle::Interval),
+        1 => bucket.with_debt(dice.u64(1..=2 * capacity)),
+        2 => {
+            let over = Duration::from_millis(log_uniform(dice, 100, 20_000));
+            bucket.with_warm_up(WarmUp::try_new(over, dice.u64(2..=5))?)
+        }
+        _ => Ok(bucket),
+    }
+}
+
+/// The edges of a calendar, one of which a run with `rule` is about.
+fn edges_of(rule: &Rule) -> Option<Vec<Edge>> {
+    let Rule::FixedWindow(rule) = rule else { return None };
+    let Windows::Calendar(calendar) = rule.windows() else { return None };
+    Some(EDGES.into_iter().filter(|edge| edge.calendar() == calendar).collect())
 }
 
 fn draw_faults(dice: &mut fastrand::Rng) -> Faults {

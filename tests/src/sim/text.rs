@@ -13,6 +13,7 @@ use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
 use crate::sim::traffic::{WORKLOADS, Workload};
 use lessor_allocator::share::Sharing;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{RefillStyle, TokenBucket, Windows};
 use lessor_protocol::{Rule, Terms};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -176,19 +177,48 @@ fn rule(rule: &Rule) -> String {
             nanos(rule.per()),
             nanos(rule.margin())
         ),
-        Rule::FixedWindow(rule) => format!("fixed_window,{}/{}ns", rule.limit(), nanos(rule.per())),
-        Rule::TokenBucket(rule) => format!(
-            "token_bucket,{}/{}ns,capacity,{},initial,{}",
-            rule.refill(),
-            nanos(rule.per()),
-            rule.capacity(),
-            rule.initial()
-        ),
+        Rule::SlidingLog(rule) => {
+            format!("sliding_log,{}/{}ns,margin,{}ns", rule.limit(), nanos(rule.per()), nanos(rule.margin()))
+        }
+        Rule::FixedWindow(rule) => format!("fixed_window,{}/{}", rule.limit(), windows(&rule.windows())),
+        Rule::TokenBucket(rule) => bucket(rule),
         Rule::LeakyBucket(rule) => {
             format!("leaky_bucket,{}/{}ns,burst,{}", rule.refill(), nanos(rule.per()), rule.burst())
         }
         Rule::Concurrency(rule) => format!("concurrency,{}/{}ns", rule.limit(), nanos(rule.longest())),
     }
+}
+
+fn windows(windows: &Windows) -> String {
+    match windows {
+        Windows::Epoch { per } => format!("{}ns", nanos(*per)),
+        Windows::FirstUse { per } => format!("{}ns,anchor,first_use", nanos(*per)),
+        Windows::Calendar(calendar) => {
+            let mut text = format!("{},zone,{}", calendar.unit().name(), calendar.zone().name());
+            let weekday = calendar.anchor_weekday().map(str::to_owned);
+            if let Some(day) = calendar.anchor_day().map(|day| day.to_string()).or(weekday) {
+                text.push_str(&format!(",anchor_day,{day}"));
+            }
+            text
+        }
+    }
+}
+
+fn bucket(rule: &TokenBucket) -> String {
+    let per = nanos(rule.per());
+    let mut text = format!("token_bucket,{}/{per}ns,capacity,{}", rule.refill(), rule.capacity());
+    text.push_str(&format!(",initial,{}", rule.initial()));
+    if rule.refill_style() != RefillStyle::Greedy {
+        text.push_str(&format!(",style,{}", rule.refill_style().name()));
+    }
+    if rule.debt() > 0 {
+        text.push_str(&format!(",debt,{}", rule.debt()));
+    }
+    if let Some(warm_up) = rule.warm_up() {
+        let over = nanos(warm_up.over());
+        text.push_str(&format!(",warm_up,{over}ns,cold_factor,{}", warm_up.cold_factor()));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -53,3 +53,60 @@ fn what_comes_back_helps_only_its_own_window() {
         ],
     );
 }
+
+#[test]
+fn a_window_of_first_use_begins_with_the_first_call_after_the_last_one() {
+    let rule = "{ kind = \"fixed_window\", limit = 3, per = \"10s\", anchor = \"first_use\" }";
+    check(
+        rule,
+        &[
+            // Looking opens nothing: the window is [7 s, 17 s).
+            ("3s peek 1", "ok 3"),
+            ("7s try_acquire 2", "ok 1"),
+            ("16s try_acquire 1", "ok 0"),
+            ("17s-1 try_acquire 1", "no 0 retry 1"),
+            // The next one is [22 s, 32 s), not [17 s, 27 s).
+            ("22s try_acquire 1", "ok 2"),
+            ("28s try_acquire 3", "no 2 retry 4s"),
+        ],
+    );
+}
+
+#[test]
+fn a_day_of_25_hours_is_one_window() {
+    // Midnight in Berlin of 27 October 2024 is 1,729,980,000 s after the epoch; clocks go back, and the day has 90,000 s.
+    let rule = "{ kind = \"fixed_window\", limit = 3, calendar = \"day\", zone = \"Europe/Berlin\" }";
+    check(
+        rule,
+        &[
+            ("1729980000s-1 try_acquire 3", "ok 0"),
+            ("1729980000s try_acquire 3", "ok 0"),
+            ("1730066400s try_acquire 1", "no 0 retry 3600s"),
+            ("1730070000s try_acquire 1", "ok 2"),
+        ],
+    );
+}
+
+#[test]
+fn a_month_from_the_31st_on_begins_on_the_last_day_of_february() {
+    // 31 January 2024 is 1,706,659,200 s after the epoch, 29 February 1,709,164,800 s, 31 March 1,711,843,200 s.
+    let rule = "{ kind = \"fixed_window\", limit = 3, calendar = \"month\", anchor_day = 31 }";
+    check(
+        rule,
+        &[
+            ("1706659200s try_acquire 3", "ok 0"),
+            ("1709164800s-1 try_acquire 1", "no 0 retry 1"),
+            ("1709164800s try_acquire 2", "ok 1"),
+            ("1711843200s-10s try_acquire 2", "no 1 retry 10s"),
+        ],
+    );
+}
+
+#[test]
+fn a_bucket_that_replay_does_not_know_is_no_other_bucket() {
+    let rule = "{ kind = \"token_bucket\", capacity = 3, refill = 1, per = \"1s\", debt = 1 }";
+    check(
+        rule,
+        &[("1s try_acquire 3", "error line 1: rules has a token_bucket with refill_style, debt or warm_up")],
+    );
+}

@@ -1,6 +1,7 @@
 //! Where to look for a mistake: in any fleet that the swarm draws or, if such a fleet hardly ever comes where it
 //! matters, in one that is led there. The rest of the setup is as it was drawn.
 
+use crate::sim::edges::EDGES;
 use crate::sim::faults::Fault;
 use crate::sim::network::Latency;
 use crate::sim::setup::Setup;
@@ -8,7 +9,9 @@ use crate::sim::traffic::Workload;
 use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
 use lessor_protocol::mutant::Mutant;
-use lessor_protocol::rule::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{
+    FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
+};
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
 
@@ -30,11 +33,15 @@ pub enum Ground {
     BucketRestarts,
     /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
     Flow,
+    /// A bucket with one of its options, full within a second or two, in bursts with pauses between them.
+    OddBucket,
+    /// Windows of first use, or of a calendar.
+    OddWindow,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 7] = [
+    pub const ALL: [Ground; 9] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -42,11 +49,13 @@ impl Ground {
         Ground::Restarts,
         Ground::BucketRestarts,
         Ground::Flow,
+        Ground::OddBucket,
+        Ground::OddWindow,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 16] = [
+        const LED: [(Mutant, Ground); 23] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::EndedIsKept, Ground::LateAsks),
@@ -63,6 +72,13 @@ impl Ground {
             (Mutant::MintsWithoutDrift, Ground::Flow),
             (Mutant::CentreMintsAll, Ground::Flow),
             (Mutant::EndedRateIsFull, Ground::Flow),
+            (Mutant::IntervalIsEven, Ground::OddBucket),
+            (Mutant::DebtTwice, Ground::OddBucket),
+            (Mutant::WarmUpIgnored, Ground::OddBucket),
+            (Mutant::WarmedByGrant, Ground::OddBucket),
+            (Mutant::NeverCools, Ground::OddBucket),
+            (Mutant::CalendarInUtc, Ground::OddWindow),
+            (Mutant::FirstUseRestarts, Ground::OddWindow),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -83,6 +99,8 @@ impl Ground {
                 restarts(alone(setup, rule, 3.0), &mut dice)
             }
             Ground::Flow => flow(setup, &mut dice),
+            Ground::OddBucket => odd_bucket(setup, &mut dice),
+            Ground::OddWindow => odd_window(setup, &mut dice),
         }
     }
 }
@@ -143,6 +161,44 @@ fn flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.faults.chance.insert(Fault::Loss, 0.2);
     setup.faults.every.insert(Fault::NodeCrash, (2 * SECOND, 100 * MILLI));
     setup.lasts = 60 * SECOND;
+    setup
+}
+
+fn odd_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (capacity, refill) = (dice.u64(20..=200), dice.u64(100..=200));
+    let second = Duration::from_secs(1);
+    let rule = TokenBucket::try_new(capacity, refill, second, capacity).expect("numbers in range");
+    let rule = match dice.u32(..3) {
+        0 => rule.with_refill_style(RefillStyle::Interval),
+        1 => rule.with_debt(dice.u64(1..=capacity)),
+        _ => WarmUp::try_new(second, 3).and_then(|warm_up| rule.with_warm_up(warm_up)),
+    };
+    let mut setup = alone(setup, Rule::TokenBucket(rule.expect("numbers in range")), 3.0);
+    setup.workload = if dice.bool() { Workload::Steady } else { Workload::Bursts };
+    // Together they pause now and then.
+    setup.nodes = setup.nodes.min(2);
+    setup.lasts = 60 * SECOND;
+    setup
+}
+
+fn odd_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let limit = dice.u64(10..=1_000);
+    let edge = EDGES[dice.usize(..EDGES.len())];
+    let is_first_use = dice.bool();
+    let windows = if is_first_use {
+        Windows::FirstUse { per: Duration::from_millis(dice.u64(100..=2_000)) }
+    } else {
+        Windows::Calendar(edge.calendar())
+    };
+    let rule = FixedWindow::of(limit, windows).expect("numbers in range");
+    let mut setup = alone(setup, Rule::FixedWindow(rule), 3.0);
+    if !is_first_use {
+        // All that there is, before and after an instant at which windows meet, or at which those of UTC do.
+        setup.demand = 200.0;
+        let midnight = edge.at.next_multiple_of(86_400);
+        let at = if dice.bool() { edge.at } else { midnight };
+        setup.start = at * SECOND - dice.u64(5 * SECOND..15 * SECOND);
+    }
     setup
 }
 

@@ -1,11 +1,16 @@
 //! What each rule promises, kept by remembering every admission that still counts. The oracle asks it; it knows neither
 //! leases nor sessions.
 
+mod windows;
+
 use super::{Instant, Verdict, Wrong};
+use crate::warming::Warming;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{RefillStyle, TokenBucket, WarmUp};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use windows::Windows;
 
 /// A rule, kept by remembering what counts.
 #[derive(Clone, Debug)]
@@ -16,12 +21,7 @@ pub(super) enum Promise {
         vendor: Window,
         on_the_way: BinaryHeap<Reverse<(u64, u64)>>,
     },
-    Fixed {
-        limit: u64,
-        per: u64,
-        window: u64,
-        used: u64,
-    },
+    Fixed(Windows),
     /// A single central bucket, in parts of a permit: `per` to one.
     Bucket {
         name: &'static str,
@@ -31,23 +31,32 @@ pub(super) enum Promise {
         level: u128,
         real: u64,
     },
+    /// One that is refilled at instants of the allocator's clock, `per` nanoseconds apart.
+    Interval {
+        capacity: u64,
+        refill: u64,
+        per: u64,
+        level: u64,
+        next: u64,
+    },
+    /// One that warms up. It is cold again once it has been seen full, with nothing lent, for as long as that takes.
+    Warming {
+        bucket: Box<Warming>,
+        warm_up: WarmUp,
+        full_since: Option<u64>,
+    },
 }
 
 impl Promise {
-    pub(super) fn new(rule: &Rule, less: u64) -> Self {
+    /// What `rule` promises, but for `less`, on clocks within `drift_ppm`.
+    pub(super) fn new(rule: &Rule, less: u64, drift_ppm: u64) -> Self {
         match rule {
-            Rule::SlidingWindow(rule) => Promise::window(rule.limit() - less, nanos(rule.per())),
+            Rule::SlidingWindow(rule) => Promise::sliding(rule.limit() - less, nanos(rule.per())),
+            Rule::SlidingLog(rule) => Promise::sliding(rule.limit() - less, nanos(rule.per())),
             // Every call takes as long as it may.
-            Rule::Concurrency(rule) => Promise::window(rule.limit() - less, nanos(rule.longest())),
-            Rule::FixedWindow(rule) => {
-                Promise::Fixed { limit: rule.limit() - less, per: nanos(rule.per()), window: 0, used: 0 }
-            }
-            Rule::TokenBucket(rule) => {
-                let per = u128::from(nanos(rule.per()));
-                let capacity = u128::from(rule.capacity() - less) * per;
-                let refill = rule.refill().into();
-                Promise::Bucket { name: "S3", capacity, refill, per, level: capacity, real: 0 }
-            }
+            Rule::Concurrency(rule) => Promise::sliding(rule.limit() - less, nanos(rule.longest())),
+            Rule::FixedWindow(rule) => Promise::Fixed(Windows::new(rule, less)),
+            Rule::TokenBucket(rule) => Promise::bucket(rule, less, drift_ppm),
             Rule::LeakyBucket(rule) => {
                 let per = u128::from(nanos(rule.per()));
                 let capacity = u128::from(rule.burst() - less) * per;
@@ -57,18 +66,77 @@ impl Promise {
         }
     }
 
-    fn window(limit: u64, per: u64) -> Self {
+    fn sliding(limit: u64, per: u64) -> Self {
         let window = Window { per, spends: VecDeque::new(), used: 0 };
-        let (spends, vendor) = (window.clone(), window);
-        Promise::Sliding { limit, spends, vendor, on_the_way: BinaryHeap::new() }
+        Promise::Sliding { limit, spends: window.clone(), vendor: window, on_the_way: BinaryHeap::new() }
+    }
+
+    fn bucket(rule: &TokenBucket, less: u64, drift_ppm: u64) -> Self {
+        let per = nanos(rule.per());
+        if let (Some(warm_up), Some(bucket)) = (rule.warm_up(), Warming::new(rule, less, 0)) {
+            return Promise::Warming { bucket: Box::new(bucket), warm_up, full_since: None };
+        }
+        // Who may go into the red from a full bucket has as much as a larger bucket.
+        let capacity = rule.capacity() + if rule.capacity() > 0 { rule.debt() } else { 0 } - less;
+        match rule.refill_style() {
+            RefillStyle::Greedy => {
+                let (per, refill) = (u128::from(per), rule.refill().into());
+                let capacity = u128::from(capacity) * per;
+                Promise::Bucket { name: "S3", capacity, refill, per, level: capacity, real: 0 }
+            }
+            RefillStyle::Interval => {
+                let stretched = (u128::from(per) * u128::from(1_000_000 + drift_ppm)).div_ceil(1_000_000);
+                let per = u64::try_from(stretched).expect("366 days and a tenth");
+                Promise::Interval { capacity, refill: rule.refill(), per, level: capacity, next: 0 }
+            }
+        }
     }
 
     /// The invariant that is broken by one permit too many.
     fn name(&self) -> &'static str {
         match self {
             Promise::Sliding { .. } => "S1",
-            Promise::Fixed { .. } => "S2",
+            Promise::Fixed(_) => "S2",
             Promise::Bucket { name, .. } => name,
+            Promise::Interval { .. } | Promise::Warming { .. } => "S3",
+        }
+    }
+
+    /// New books begin: buckets in them at `begins`, on the allocator's clock.
+    pub(super) fn begin(&mut self, now: Instant, begins: u64) {
+        self.room(now);
+        match self {
+            Promise::Sliding { .. } | Promise::Fixed(_) | Promise::Bucket { .. } => {}
+            Promise::Interval { per, next, .. } => {
+                // What it gained by then is there already.
+                let times = now.allocator.as_nanos().saturating_sub(begins) / *per + 1;
+                *next = begins + times * *per;
+            }
+            Promise::Warming { bucket, full_since, .. } => {
+                bucket.freeze();
+                *full_since = None;
+            }
+        }
+    }
+
+    /// `permits` were lent.
+    pub(super) fn lent(&mut self, now: Instant, permits: u64) {
+        if let Promise::Fixed(windows) = self {
+            windows.lent(now.allocator.as_nanos(), permits);
+        }
+    }
+
+    /// The pool can lend `available`, and whether `all_home`, nothing lent.
+    pub(super) fn seen(&mut self, now: Instant, available: u64, all_home: bool) {
+        if let Promise::Warming { bucket, warm_up, full_since } = self {
+            if !all_home || available < bucket.capacity() {
+                *full_since = None;
+                return;
+            }
+            let since = *full_since.get_or_insert(now.real);
+            if now.real - since > nanos(warm_up.over()) {
+                bucket.freeze();
+            }
         }
     }
 
@@ -93,8 +161,17 @@ impl Promise {
                     }
                 }
             }
-            Promise::Fixed { used, .. } => *used += permits,
+            Promise::Fixed(windows) => {
+                if !windows.spend(now.allocator.as_nanos(), permits) {
+                    return over(name, format!("{permits} admitted while no window was open"));
+                }
+            }
             Promise::Bucket { level, per, .. } => *level -= u128::from(permits) * *per,
+            Promise::Interval { level, .. } => *level -= permits,
+            Promise::Warming { bucket, full_since, .. } => {
+                bucket.give(permits);
+                *full_since = None;
+            }
         }
         Ok(())
     }
@@ -105,18 +182,20 @@ impl Promise {
                 spends.advance(now.real);
                 limit.saturating_sub(spends.used)
             }
-            Promise::Fixed { limit, per, window, used } => {
-                let current = now.allocator.as_nanos() / *per;
-                if current != *window {
-                    (*window, *used) = (current, 0);
-                }
-                limit.saturating_sub(*used)
-            }
+            Promise::Fixed(windows) => windows.room(now.allocator.as_nanos()),
             Promise::Bucket { capacity, refill, per, level, real, .. } => {
                 *level = (*level + u128::from(now.real - *real) * *refill).min(*capacity);
                 *real = now.real;
                 u64::try_from(*level / *per).unwrap_or(u64::MAX)
             }
+            Promise::Interval { capacity, refill, per, level, next } => {
+                while *next <= now.allocator.as_nanos() {
+                    *level = (*level + *refill).min(*capacity);
+                    *next += *per;
+                }
+                *level
+            }
+            Promise::Warming { bucket, .. } => bucket.room(now.real),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! An even part of a limit for each node. All parts together are the limit, to the permit.
 
 use lessor_protocol::Rule;
-use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
 
 /// The part of `rules` that is for node `index` of `nodes`.
 pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
@@ -12,19 +12,26 @@ pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
         Rule::SlidingWindow(rule) => {
             SlidingWindow::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingWindow)
         }
-        Rule::FixedWindow(rule) => {
-            FixedWindow::try_new(part(rule.limit()), rule.per()).map(Rule::FixedWindow)
+        Rule::SlidingLog(rule) => {
+            SlidingLog::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
         }
         Rule::Concurrency(rule) => {
             Concurrency::try_new(part(rule.limit()), rule.longest()).map(Rule::Concurrency)
         }
+        Rule::FixedWindow(rule) => FixedWindow::of(part(rule.limit()), rule.windows()).map(Rule::FixedWindow),
         Rule::TokenBucket(rule) => {
             let (capacity, initial) = (part(rule.capacity()), part(rule.initial()));
             // Too few to divide come as many at a time, less often; not where that would be less than once a year.
             let per = rule.per().checked_mul(u32::try_from(nodes).unwrap_or(u32::MAX));
             let seldom = per.and_then(|per| TokenBucket::try_new(capacity, rule.refill(), per, initial).ok());
             let evenly = || TokenBucket::try_new(capacity, part(rule.refill()), rule.per(), initial);
-            seldom.map_or_else(evenly, Ok).map(Rule::TokenBucket)
+            let bucket = seldom.map_or_else(evenly, Ok);
+            let bucket = bucket.and_then(|bucket| bucket.with_refill_style(rule.refill_style()));
+            let bucket = bucket.and_then(|bucket| bucket.with_debt(part(rule.debt())));
+            let warm = |bucket: TokenBucket| {
+                rule.warm_up().map_or(Ok(bucket), |warm_up| bucket.with_warm_up(warm_up))
+            };
+            bucket.and_then(warm).map(Rule::TokenBucket)
         }
         Rule::LeakyBucket(rule) => {
             let per = rule.per().checked_mul(u32::try_from(nodes).unwrap_or(u32::MAX));

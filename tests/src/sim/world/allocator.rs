@@ -114,9 +114,14 @@ impl World {
     pub(super) fn sweep(&mut self) -> Verdict {
         self.push(self.real + SECOND, Event::Sweep);
         let now = self.centre.clock.show(self.real);
-        if self.rival.is_none() && self.centre.up && self.centre.pool.forget(now) {
-            self.log.note(self.real, "the pool is forgotten and made anew", &[]);
-            self.books_are_new();
+        if self.rival.is_none() && self.centre.up {
+            let is_new = self.centre.pool.forget(now);
+            if is_new[0] {
+                self.log.note(self.real, "the pool is forgotten and made anew", &[]);
+            }
+            self.books_are_new(&is_new);
+            let (now, stock) = (self.now(), self.stock());
+            self.oracle.books(now, stock)?;
         }
         self.quarantine_is_over_in_time()
     }
@@ -124,12 +129,17 @@ impl World {
     fn new_pool(&mut self) {
         let now = self.centre.clock.show(self.real);
         self.centre.pool = Family::new(&self.centre.plan, self.setup.above, self.centre.lost, now);
-        self.books_are_new();
+        self.books_are_new(&vec![true; self.setup.plan.rules.len()]);
     }
 
-    fn books_are_new(&mut self) {
+    /// `is_new` says for each rule whether its books are; the first one's are those that nodes ask.
+    fn books_are_new(&mut self, is_new: &[bool]) {
         let (now, stock) = (self.now(), self.stock());
-        self.oracle.books_lost(now, stock.view);
+        if is_new[0] {
+            self.oracle.books_lost(now, stock.view);
+        }
+        let after = |lost| lost + self.setup.plan.terms.quarantine();
+        self.oracle.books_begin(now, self.centre.lost.map_or(now.allocator, after), is_new);
     }
 
     /// Its process dies, and its books with it.

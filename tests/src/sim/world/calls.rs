@@ -42,9 +42,11 @@ impl World {
     fn beat(&self) -> Beat {
         let fixed = self.setup.plan.rules.iter().filter_map(|rule| match rule {
             Rule::FixedWindow(rule) => Some(nanos(rule.per())),
-            Rule::SlidingWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
-                None
-            }
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => None,
         });
         let every = fixed.min().filter(|&per| per <= HERD_WAITS).unwrap_or(SECOND);
         let clock = &self.centre.clock;
@@ -147,6 +149,7 @@ impl World {
     fn margin(&self) -> u64 {
         let margins = self.setup.plan.rules.iter().filter_map(|rule| match rule {
             Rule::SlidingWindow(rule) => Some(nanos(rule.margin())),
+            Rule::SlidingLog(rule) => Some(nanos(rule.margin())),
             Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
         });
         margins.min().unwrap_or(0)

@@ -1,7 +1,7 @@
 //! The parts of a run: trouble, then calm in which progress is owed, then silence in which everything comes back.
 
 use super::event::Phase;
-use super::{World, memory, sustained};
+use super::{World, cold_factor, memory, sustained};
 use crate::sim::SECOND;
 use crate::sim::oracle::{Verdict, must};
 use crate::sim::setup::Setup;
@@ -10,6 +10,7 @@ use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
 use lessor_allocator::rules::term;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::RefillStyle;
 use std::time::Duration;
 
 impl World {
@@ -22,8 +23,9 @@ impl World {
                 self.mend_all();
                 // All that a limit holds goes out and comes back in a few terms at best, however fast it refills.
                 let turn = 4.0 * term(&self.setup.plan.rules).as_secs_f64();
-                let sustained =
-                    sustained(&self.setup.plan.rules).min(self.centre.pool.ceiling() as f64 / turn);
+                let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.nodes.len() as u64);
+                let out = self.centre.pool.ceiling().min(lent);
+                let sustained = sustained(&self.setup.plan.rules).min(out as f64 / turn);
                 self.setup.cost_max = 1;
                 self.traffic.turn_into(Workload::Steady, (sustained / 5.0).min(2_000.0));
                 self.change_traffic(self.traffic_generation);
@@ -98,8 +100,15 @@ fn never_refills(rule: &Rule) -> bool {
 /// stretched, and the ask before was lost. A bucket may take as long again to fill up to one permit.
 fn refresh(setup: &Setup) -> u64 {
     let permit = setup.plan.rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => 0,
-        Rule::TokenBucket(rule) => nanos(rule.per()) / rule.refill().max(1) / 10 * 11,
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => 0,
+        Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
+            nanos(rule.per()) * (rule.debt() + 1).div_ceil(rule.refill().max(1)) / 10 * 11
+        }
+        Rule::TokenBucket(rule) => {
+            // One permit, out of the red, while cold.
+            let permits = (rule.debt() + 1) as f64 * cold_factor(rule);
+            (nanos(rule.per()) as f64 / rule.refill().max(1) as f64 * permits * 1.1) as u64
+        }
         Rule::LeakyBucket(rule) => nanos(rule.per()) / rule.refill().max(1) / 10 * 11,
     });
     let latency = setup.latency.one_way + setup.latency.jitter;

@@ -1,0 +1,198 @@
+//! How a bucket gains permits: evenly, slowly at first, or all at once at intervals. Bucket ledgers let it mint as far
+//! as they have room; it counts no permit that is there already.
+
+use super::coldness::Coldness;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::rule::{RefillStyle, TokenBucket};
+use lessor_protocol::{Moment, Terms};
+use std::time::Duration;
+
+/// What is minted, and when. Nanoseconds in which `refill` permits come are stretched by the drift: a clock of ours that
+/// runs fast must not mint faster than the contract.
+#[derive(Clone, Debug)]
+pub(super) enum Refill {
+    Even(Even),
+    Interval(Interval),
+}
+
+impl Refill {
+    /// That of `rule`, which begins at `now`.
+    pub(super) fn new(rule: &TokenBucket, terms: Terms, now: Moment) -> Self {
+        let (refill, per) = (rule.refill(), nanos(terms.stretched(rule.per())).max(1));
+        match rule.refill_style() {
+            RefillStyle::Interval if !mutant::is(Mutant::IntervalIsEven) => {
+                Refill::Interval(Interval { refill, per, next: now + Duration::from_nanos(per) })
+            }
+            RefillStyle::Greedy | RefillStyle::Interval => {
+                let cold = rule.warm_up().map(|warm_up| Coldness::new(rule, warm_up, terms));
+                Refill::Even(Even { refill, per, fraction: 0, cold })
+            }
+        }
+    }
+
+    /// Lets time pass for `elapsed` up to `now`: permits minted, at most `room`. While there is no room and nothing is
+    /// out, the bucket `is_idle`.
+    pub(super) fn advance(&mut self, elapsed: Duration, now: Moment, room: u64, is_idle: bool) -> u64 {
+        match self {
+            Refill::Even(even) => even.advance(nanos(elapsed), room, is_idle),
+            Refill::Interval(interval) => interval.advance(now).min(room),
+        }
+    }
+
+    /// When `missing` more permits will have been minted, if nothing stops the refill.
+    pub(super) fn minted_at(&self, now: Moment, missing: u64) -> Option<Moment> {
+        match self {
+            Refill::Even(even) => even.minted_in(missing).map(|wait| now + Duration::from_nanos(wait)),
+            Refill::Interval(interval) => interval.minted_at(missing),
+        }
+    }
+
+    /// Permits that are minted within `span` of `now`, if nothing stops the refill.
+    pub(super) fn within(&self, now: Moment, span: Duration) -> u64 {
+        match self {
+            Refill::Even(even) => even.permits(even.fraction + even.parts(nanos(span))),
+            Refill::Interval(interval) => interval.clone().advance(now + span),
+        }
+    }
+
+    /// Permits that are minted in `span` on average.
+    pub(super) fn sustained(&self, span: Duration) -> u64 {
+        match self {
+            Refill::Even(even) => even.permits(even.parts(nanos(span))),
+            Refill::Interval(Interval { refill, per, .. }) => {
+                let permits = u128::from(*refill) * span.as_nanos() / u128::from(*per);
+                u64::try_from(permits).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// `permits` were spent, for sure.
+    pub(super) fn spent(&mut self, permits: u64) {
+        if let Refill::Even(Even { cold: Some(cold), .. }) = self {
+            cold.spent(permits);
+        }
+    }
+
+    /// It begins anew at `now`.
+    pub(super) fn restart(&mut self, now: Moment) {
+        match self {
+            Refill::Even(even) => {
+                even.fraction = 0;
+                even.cold.iter_mut().for_each(Coldness::freeze);
+            }
+            Refill::Interval(interval) => interval.next = now + Duration::from_nanos(interval.per),
+        }
+    }
+
+    /// Whether one that begins now mints no later. A full bucket gains nothing from the instants at which it was refilled.
+    pub(super) fn is_fresh(&self) -> bool {
+        match self {
+            Refill::Even(even) => even.cold.as_ref().is_none_or(Coldness::is_coldest),
+            Refill::Interval(_) => true,
+        }
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        match self {
+            Refill::Even(even) => even.fraction < u128::from(even.per),
+            Refill::Interval(_) => true,
+        }
+    }
+}
+
+/// Each permit as soon as its part of the time is over.
+#[derive(Clone, Debug)]
+pub(super) struct Even {
+    refill: u64,
+    per: u64,
+    /// What was minted since the last whole permit, in 1/`per` of a permit. Zero while the bucket is full.
+    fraction: u128,
+    cold: Option<Coldness>,
+}
+
+impl Even {
+    fn advance(&mut self, elapsed: u64, room: u64, is_idle: bool) -> u64 {
+        if room == 0 {
+            self.idle(elapsed, is_idle);
+            return 0;
+        }
+        let parts = self.fraction + self.parts(elapsed);
+        let per = u128::from(self.per);
+        let rounded_up = mutant::is(Mutant::RefillRoundedUp);
+        let minted = self.permits(if rounded_up { parts + per - 1 } else { parts });
+        if minted < room {
+            self.fraction = parts % per;
+            return minted;
+        }
+        // Full on the way: from then on it was idle.
+        let full = self.minted_in(room).unwrap_or(elapsed);
+        self.fraction = if mutant::is(Mutant::FractionKept) { parts % per } else { 0 };
+        self.idle(elapsed.saturating_sub(full), is_idle);
+        room
+    }
+
+    fn idle(&mut self, span: u64, is_idle: bool) {
+        if let Some(cold) = &mut self.cold
+            && is_idle
+        {
+            cold.idle(Duration::from_nanos(span));
+        }
+    }
+
+    /// What is gained in `elapsed` nanoseconds, in 1/`per` of a permit, rounded down.
+    fn parts(&self, elapsed: u64) -> u128 {
+        let parts = u128::from(elapsed) * u128::from(self.refill);
+        self.cold.as_ref().map_or(parts, |cold| cold.slowed(parts))
+    }
+
+    fn permits(&self, parts: u128) -> u64 {
+        u64::try_from(parts / u128::from(self.per)).unwrap_or(u64::MAX)
+    }
+
+    /// Nanoseconds until `missing` more are minted.
+    fn minted_in(&self, missing: u64) -> Option<u64> {
+        if self.refill == 0 {
+            return None;
+        }
+        let parts = u128::from(missing) * u128::from(self.per) - self.fraction.min(u128::from(self.per) - 1);
+        let warm = u64::try_from(parts.div_ceil(u128::from(self.refill))).unwrap_or(u64::MAX);
+        if self.cold.is_none() {
+            return Some(warm);
+        }
+        // Rounded as the refill rounds: the first nanosecond at which it has them.
+        let (mut short, mut enough) = (warm.saturating_sub(1), u64::MAX);
+        while short + 1 < enough {
+            let middle = short + (enough - short) / 2;
+            if self.parts(middle) < parts { short = middle } else { enough = middle }
+        }
+        Some(enough)
+    }
+}
+
+/// All at once, each time that a whole period is over.
+#[derive(Clone, Debug)]
+pub(super) struct Interval {
+    refill: u64,
+    per: u64,
+    next: Moment,
+}
+
+impl Interval {
+    fn advance(&mut self, now: Moment) -> u64 {
+        if now < self.next {
+            return 0;
+        }
+        let times = nanos(now.since(self.next)) / self.per + 1;
+        self.next = self.next + Duration::from_nanos(times.saturating_mul(self.per));
+        times.saturating_mul(self.refill)
+    }
+
+    fn minted_at(&self, missing: u64) -> Option<Moment> {
+        if self.refill == 0 {
+            return None;
+        }
+        let more = missing.div_ceil(self.refill).saturating_sub(1);
+        Some(self.next + Duration::from_nanos(more.saturating_mul(self.per)))
+    }
+}
