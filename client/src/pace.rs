@@ -33,7 +33,7 @@ pub struct Gait {
     pub depth: u64,
 }
 
-/// A bucket that holds at instant `t` what is minted in `min(t − empty, depth)`.
+/// A bucket that holds at instant `t` what is minted in `min(t + base − empty, depth)`.
 ///
 /// # Memory ordering
 /// A taker reads `empty` first (Acquire) and what it goes by after that; whoever changes that blocks the word before and
@@ -41,10 +41,13 @@ pub struct Gait {
 /// the new fails in its compare-exchange.
 #[derive(Debug)]
 pub struct Pace {
-    /// The instant at which the bucket was, or would have been, empty. Rises, but for [`Pace::put_back`].
+    /// When the bucket was, or would have been, empty, on a clock that is `base` ahead. Rises, but for
+    /// [`Pace::put_back`].
     empty: AtomicU64,
     /// The latest that the word held and does not show any more.
     highest: AtomicU64,
+    /// Grows wherever the word would have to go back.
+    base: AtomicU64,
     interval: AtomicU64,
     depth: AtomicU64,
 }
@@ -61,6 +64,7 @@ impl Pace {
         Pace {
             empty: AtomicU64::new(NOTHING),
             highest: AtomicU64::new(0),
+            base: AtomicU64::new(0),
             interval: AtomicU64::new(0),
             depth: AtomicU64::new(0),
         }
@@ -93,7 +97,7 @@ impl Pace {
     pub fn available(&self, now: Moment) -> u64 {
         let empty = self.empty.load(Ordering::Acquire);
         let interval = self.interval.load(Ordering::Relaxed).max(1);
-        now.as_nanos().saturating_sub(empty).min(self.depth.load(Ordering::Relaxed)) / interval
+        self.saved(empty, now) / interval
     }
 
     /// Undoes `taken`, as if it had never been. If somebody took after it, what was taken is lost: that call may have
@@ -109,7 +113,7 @@ impl Pace {
         if empty == NOTHING {
             return Err(Early { wait: None });
         }
-        let now = now.as_nanos();
+        let now = now.as_nanos().saturating_add(self.base.load(Ordering::Relaxed));
         let cost = permits.saturating_mul(self.interval.load(Ordering::Relaxed));
         let depth = self.depth.load(Ordering::Relaxed);
         let after = empty.max(now.saturating_sub(depth)).saturating_add(cost);
@@ -122,24 +126,34 @@ impl Pace {
         }
     }
 
-    /// Goes by `gait` from now on, with a bucket that is empty as of `empty`. One caller at a time, and only after
-    /// [`Pace::block`].
-    pub fn go(&self, gait: Gait, empty: u64) {
+    /// How long what is in a bucket that was empty at `empty` took to mint.
+    fn saved(&self, empty: u64, now: Moment) -> u64 {
+        let now = now.as_nanos().saturating_add(self.base.load(Ordering::Relaxed));
+        now.saturating_sub(empty).min(self.depth.load(Ordering::Relaxed))
+    }
+
+    /// Goes by `gait` from `now` on, with a bucket in which there is what takes `saved` to mint. One caller at a time, and
+    /// only after [`Pace::stop`].
+    pub fn go(&self, gait: Gait, saved: u64, now: Moment) {
+        let base = self.base.load(Ordering::Relaxed);
+        let empty = now.as_nanos().saturating_add(base).saturating_sub(saved.min(gait.depth));
+        // Were a word used twice, a taker that knows it with another gait would not see the change.
+        let unused = (self.highest.load(Ordering::Acquire) + 1).max(empty);
+        self.base.store(base + (unused - empty), Ordering::Relaxed);
         self.interval.store(gait.interval, Ordering::Relaxed);
         self.depth.store(gait.depth, Ordering::Relaxed);
         // Pairs with the Acquire load of takers.
-        let unused = self.highest.load(Ordering::Acquire) + 1;
-        self.empty.store(empty.max(unused), Ordering::Release);
+        self.empty.store(unused, Ordering::Release);
     }
 
-    /// Lets nothing through from now on. Returns the instant as of which the bucket was empty, if a rate was lent.
-    pub fn block(&self) -> Option<u64> {
+    /// Lets nothing through from now on. Returns how long what is in the bucket took to mint, if a rate was lent.
+    pub fn stop(&self, now: Moment) -> Option<u64> {
         let before = self.empty.swap(NOTHING, Ordering::AcqRel);
         if before == NOTHING {
             return None;
         }
         self.highest.fetch_max(before, Ordering::AcqRel);
-        Some(before)
+        Some(self.saved(before, now))
     }
 }
 

@@ -111,7 +111,7 @@ fn a_call_on_several_limits_and_a_single_one_share_what_is_there() {
 /// A bucket of one that mints a permit each 10 ns, empty as of 100 ns.
 fn pace() -> Arc<Pace> {
     let pace = Pace::new();
-    pace.go(Gait { interval: 10, depth: 10 }, 100);
+    pace.go(Gait { interval: 10, depth: 10 }, 0, at(100));
     Arc::new(pace)
 }
 
@@ -137,12 +137,12 @@ fn a_call_beside_a_change_of_rate_pays_the_old_one_or_the_new_one() {
         let other = { pace.clone() };
         let caller = thread::spawn(move || take(&other, 115));
         // From one each 10 ns to one each 50 ns: what is in the bucket stays.
-        let before = pace.block().expect("a rate was lent");
-        pace.go(Gait { interval: 50, depth: 50 }, before.max(105));
+        let saved = pace.stop(at(115)).expect("a rate was lent");
+        pace.go(Gait { interval: 50, depth: 50 }, saved * 5, at(115));
         let taken = caller.join().expect("no panic");
-        // Whoever paid the old rate left a bucket that is empty as of 115; no word is used twice, so it goes on from 116.
-        let due = if taken == 1 { 166 } else { 155 };
-        assert_eq!((take(&pace, due - 1), take(&pace, due)), (0, 1));
+        // Whether it paid the old rate or the new one: the next permit is due 50 ns later, and not sooner.
+        assert_eq!(taken + take(&pace, 115), 1);
+        assert_eq!((take(&pace, 164), take(&pace, 165)), (0, 1));
     });
 }
 
@@ -152,10 +152,10 @@ fn nothing_is_taken_at_a_rate_that_was_let_go() {
         let pace = pace();
         let other = { pace.clone() };
         let caller = thread::spawn(move || take(&other, 110));
-        let empty = pace.block().expect("a rate was lent");
+        let saved = pace.stop(at(110)).expect("a rate was lent");
         let taken = caller.join().expect("no panic");
         // What is handed over is what is left: never a permit that was taken too.
-        assert_eq!(empty, 100 + 10 * taken);
+        assert_eq!(saved, 10 - 10 * taken);
     });
 }
 

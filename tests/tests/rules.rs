@@ -201,7 +201,7 @@ proptest! {
         calls in prop::collection::vec((0u64..300, 1u64..4, prop::bool::weighted(0.2)), 1..200),
     ) {
         let pace = Pace::new();
-        pace.go(Gait { interval, depth: cap * interval }, 1_000);
+        pace.go(Gait { interval, depth: cap * interval }, 0, Moment::from_nanos(1_000));
         let (mut now, mut spends, mut open) = (1_000, vec![], None);
         for (gap, permits, is_undone) in calls {
             now += gap;

@@ -8,6 +8,7 @@ use super::Pool;
 use super::family::Place;
 use super::lessee::Lessee;
 use crate::rules::{Flow, Part, SHARES};
+use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::time::Duration;
@@ -17,6 +18,9 @@ const TERMS_PER_ROUND: u32 = 2;
 
 /// A turn lasts for so many intervals and round trips at least, for about one of each is lost in handing over.
 const TURN_MIN: u32 = 4;
+
+/// So many calls at least are to be let through in a turn, if the flow is fast enough for that.
+const TURN_CALLS: u32 = 2;
 
 /// The first in the row asks again when this part of the time until the next turn is over, in percent: each time sooner, so
 /// that it is there when the turn begins.
@@ -204,7 +208,10 @@ impl Pool {
             let is_worth = part.cap >= need && part.share.saturating_mul(WORTH_PART) >= share;
             return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);
         }
-        let seats = burst / need;
+        let longest = term * 3 / 4;
+        // No more at a time than can each let a few calls through: parts of permits in many buckets serve nobody.
+        let flows = nanos(longest) / nanos(TURN_CALLS * flow.interval(SHARES)?).max(1);
+        let seats = (burst / need).min(flows).max(1);
         let share = (SHARES / seats).min(free.share);
         if own.cap == 0 {
             let ahead =
@@ -219,9 +226,9 @@ impl Pool {
             span * u32::try_from(weight).unwrap_or(1) / u32::try_from(weights).unwrap_or(all)
         };
         let least = flow.interval(share).unwrap_or_default().max(me.rtt).saturating_mul(TURN_MIN);
-        let longest = term * 3 / 4;
         let turn = heavier(TERMS_PER_ROUND * term).clamp(least.min(longest), longest);
-        Some(Due { part: Part { cap: need.min(free.cap), share }, turn: Some(turn) }).filter(is_something)
+        let cap = need.max(burst / seats).min(free.cap);
+        Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
     }
 
     /// Those beside `id` who have a part of the flow, or want one.

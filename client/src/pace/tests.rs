@@ -9,7 +9,7 @@ fn at(nanos: u64) -> Moment {
 /// A bucket that holds up to `cap`, with a permit each 100 ns, empty at 1,000 ns.
 fn pace(cap: u64) -> Pace {
     let pace = Pace::new();
-    pace.go(Gait { interval: 100, depth: 100 * cap }, 1_000);
+    pace.go(Gait { interval: 100, depth: 100 * cap }, 0, at(1_000));
     pace
 }
 
@@ -41,9 +41,9 @@ fn a_silence_saves_up_a_burst_and_no_more() {
 fn nothing_is_let_through_before_a_rate_is_lent_or_after_it_was_let_go() {
     assert_eq!(Pace::new().take(1, at(u64::MAX - 1)).map(|_| ()), Err(Early { wait: None }));
     let pace = pace(1);
-    assert_eq!(pace.block(), Some(1_000));
+    assert_eq!(pace.stop(at(1_030)), Some(30));
     assert_eq!(pace.take(1, at(5_000)).map(|_| ()), Err(Early { wait: None }));
-    assert_eq!(pace.block(), None);
+    assert_eq!(pace.stop(at(5_000)), None);
 }
 
 #[test]
@@ -63,4 +63,14 @@ fn what_was_undone_too_late_is_lost() {
     pace.take(1, at(1_200)).expect("the next one");
     pace.put_back(taken);
     assert!(pace.take(1, at(1_200)).is_err());
+}
+
+#[test]
+fn a_slower_rate_takes_nothing_out_of_the_bucket() {
+    let pace = pace(1);
+    let saved = pace.stop(at(1_080)).expect("a rate was lent");
+    // Four fifths of a permit, of which each takes ten times as long from now on.
+    pace.go(Gait { interval: 1_000, depth: 1_000 }, saved * 10, at(1_080));
+    assert_eq!(pace.take(1, at(1_279)).map(|_| ()), Err(early(1)));
+    assert!(pace.take(1, at(1_280)).is_ok());
 }

@@ -58,7 +58,7 @@ impl RateHeld {
     /// Mints no more, and remembers for the next ask what the bucket holds.
     pub(super) fn let_go(&mut self, now: Moment) {
         let RateClaim::Holds(lease) = self.claim else { return };
-        let saved = self.stop(now);
+        let saved = self.pace.stop(now).unwrap_or(0);
         let credit = scaled(saved, nanos(lease.interval), self.gait.interval).min(CREDIT_MAX);
         self.claim = RateClaim::LetGo { number: lease.number, credit };
         self.turn_ends = None;
@@ -66,14 +66,8 @@ impl RateHeld {
 
     /// Mints no more, and says nothing of it: the allocator knows nothing of it either.
     pub(super) fn forget(&mut self) {
-        self.pace.block();
+        self.pace.stop(Moment::ORIGIN);
         (self.claim, self.turn_ends) = (RateClaim::None, None);
-    }
-
-    /// Blocks the word. Returns how long what is in the bucket took to mint.
-    fn stop(&mut self, now: Moment) -> u64 {
-        let Some(empty) = self.pace.block() else { return 0 };
-        now.as_nanos().saturating_sub(empty).min(self.gait.depth)
     }
 
     /// Whether `rate` can be an answer to what was claimed.
@@ -113,26 +107,19 @@ impl RateHeld {
         if goes_on && gait == self.gait && !mutant::is(Mutant::RenewalRefills) {
             return;
         }
-        let before = self.gait;
+        let kept = self.pace.stop(now).unwrap_or(0);
         let saved = if mutant::is(Mutant::RenewalRefills) {
             gait.depth
         } else if goes_on {
-            // As many permits as before; where they come more slowly now, as much time: the word never goes back.
-            let saved = self.stop(now);
-            if gait.interval < before.interval {
-                nanos(scaled(saved, gait.interval, before.interval))
-            } else {
-                saved
-            }
+            // As many permits as before, at the time that each takes now.
+            nanos(scaled(kept, gait.interval, self.gait.interval))
         } else {
-            self.stop(now);
             nanos(scaled(nanos(*credit), gait.interval, nanos(lease.interval)))
         };
-        let from = if mutant::is(Mutant::MintsFromAsk) && !goes_on { first_sent } else { now };
-        let empty = from.as_nanos().saturating_sub(saved.min(gait.depth));
+        let early =
+            if mutant::is(Mutant::MintsFromAsk) && !goes_on { now.since(first_sent) } else { Duration::ZERO };
         (self.gait, self.claim) = (gait, RateClaim::Holds(*lease));
-        self.pace.block();
-        self.pace.go(gait, empty);
+        self.pace.go(gait, saved.saturating_add(nanos(early)), now);
     }
 }
 
