@@ -217,19 +217,22 @@ impl Allocator {
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
         let (limit, pool) = find(&mut self.limits, &spent.limit, spent.key.as_deref())?;
-        if spent.spent_total > PERMITS_MAX {
-            return Err(too_large("spent_total", spent.spent_total));
+        for (field, value) in [("spent_total", spent.spent_total), ("running", spent.running.unwrap_or(0))] {
+            if value > PERMITS_MAX {
+                return Err(too_large(field, value));
+            }
         }
         let Some(id) = self.sessions.find(&caller.node, caller.session) else {
             return Ok(0);
         };
+        let (total, running) = (spent.spent_total, spent.running);
         if limit.config().parent.is_none() || !limit.has(&pool) {
-            return Ok(limit.leave(now, &pool, id, caller.seq, spent.spent_total)?);
+            return Ok(limit.leave(now, &pool, id, caller.seq, total, running)?);
         }
         let name = limit.config().name.to_string();
         let mut family = Family::open(&mut self.limits, now, &name, pool)?;
         let returned = family.with(&self.limits, caller, |pool, above| {
-            pool.leave_below(above, now, id, caller.seq, spent.spent_total)
+            pool.leave_below(above, now, id, caller.seq, total, running)
         });
         family.close(&mut self.limits, now);
         Ok(returned?)

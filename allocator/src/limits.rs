@@ -213,7 +213,7 @@ impl Limit {
         self.sums.answered.stopping += 1;
     }
 
-    /// The session `id` ends with a total of `spent_total`. Returns what came back unspent.
+    /// The session `id` ends with a total of `spent_total`, and with calls for `running` in flight. Returns what came back unspent.
     ///
     /// # Errors
     /// If the total cannot be true or is out of order.
@@ -224,8 +224,9 @@ impl Limit {
         id: LesseeId,
         seq: u64,
         spent_total: u64,
+        running: Option<u64>,
     ) -> Result<u64, AskError> {
-        self.with_pool(now, pool, |pool| pool.leave(now, id, seq, spent_total)).unwrap_or(Ok(0))
+        self.with_pool(now, pool, |pool| pool.leave(now, id, seq, spent_total, running)).unwrap_or(Ok(0))
     }
 
     /// Looks at the next `steps` pools: brings their figures up to date, forgets their idle sessions, and drops

@@ -209,6 +209,14 @@ impl Level {
     }
 }
 
+/// What `asker` may have of `supply` by weighted max-min, in whole permits; `None` if everybody may have what they want.
+pub fn even_share(asker: Claim, others: &[Claim], supply: u64) -> Option<u64> {
+    let level = Level::of(others.iter().copied().chain([asker]), supply);
+    let is_enough = level.weights == 0;
+    let share = u64::try_from(level.share(asker) / PERMIT).unwrap_or(u64::MAX);
+    (!is_enough).then_some(share)
+}
+
 /// The most that a lessee without history is lent, whatever it says it wants: `waiting` callers are real.
 pub fn newcomer_cap(waiting: u64, lessees: u64, supply: Supply) -> u64 {
     (supply.within_term / (NEWCOMER_PART * (lessees + 1))).max(waiting).max(1)

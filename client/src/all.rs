@@ -1,5 +1,6 @@
 //! One call on several limits at once: a permit of each, or none of any.
 
+use crate::guard::Guard;
 use crate::limit::{Limit, within};
 use crate::local_pool::CLOCK;
 use crate::refusal::Refusal;
@@ -52,16 +53,60 @@ impl<const N: usize> All<'_, N> {
     /// # Cancel safety
     /// Dropping the future leaves the line; nothing is spent and nothing is lost.
     pub async fn acquire(&self) -> Result<(), Refusal> {
-        let Err(mut short) = self.take(N) else { return Ok(()) };
+        self.wait(All::take).await
+    }
+
+    /// Starts a call that takes every part now, or none of any; it lasts until its guards are dropped. See
+    /// [`Limit::try_enter`].
+    ///
+    /// # Errors
+    /// As [`All::try_acquire`].
+    pub fn try_enter(&self) -> Result<[Guard; N], Refusal> {
+        self.start(N).map_err(|part| self.refuse(part))
+    }
+
+    /// Starts a call that takes every part, waiting if need be.
+    ///
+    /// # Errors
+    /// As [`All::acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`All::acquire`].
+    pub async fn enter(&self) -> Result<[Guard; N], Refusal> {
+        self.wait(All::start).await
+    }
+
+    /// Starts a call that takes every part if they can all be had within `patience`. Needs a tokio timer.
+    ///
+    /// # Errors
+    /// As [`All::acquire_within`].
+    pub async fn enter_within(&self, patience: Duration) -> Result<[Guard; N], Refusal> {
+        let short = match self.start(N) {
+            Ok(guards) => return Ok(guards),
+            Err(short) => short,
+        };
+        let (limit, permits) = self.parts[short];
+        if limit.pool().in_vain(permits, patience) {
+            return Err(self.refuse(short));
+        }
+        within(patience, self.enter()).await.unwrap_or_else(|| Err(self.refuse(short)))
+    }
+
+    /// Waits until `take` gives something.
+    async fn wait<T>(&self, take: impl Fn(&Self, usize) -> Result<T, usize>) -> Result<T, Refusal> {
+        let mut short = match take(self, N) {
+            Ok(taken) => return Ok(taken),
+            Err(short) => short,
+        };
         loop {
             let (limit, permits) = self.parts[short];
             // First in line here: try all. If this limit is what is short, wait on; if another is, wait there.
-            let turn = wait_in_line(limit.pool(), permits, || match self.take(short) {
+            let turn = wait_in_line(limit.pool(), permits, || match take(self, short) {
                 Err(part) if part == short => None,
                 other => Some(other),
             });
             match turn.await? {
-                Ok(()) => return Ok(()),
+                Ok(taken) => return Ok(taken),
                 Err(part) => short = part,
             }
         }
@@ -83,9 +128,35 @@ impl<const N: usize> All<'_, N> {
         within(patience, self.acquire()).await.unwrap_or_else(|| Err(self.refuse(short)))
     }
 
-    /// Sets every part aside, then spends them all; or puts back what was set aside and names the part that is
-    /// short. `first` is the part in whose line the caller is first, `N` if it is in none.
+    /// Spends every part, or names the one that is short. `first` is the part in whose line the caller is first, `N` if
+    /// it is in none.
     fn take(&self, first: usize) -> Result<(), usize> {
+        let is_held = self.hold(first)?;
+        for ((limit, permits), is_held) in self.parts.iter().zip(is_held) {
+            match is_held {
+                true => limit.pool().spend_held(*permits),
+                false => limit.pool().let_pass(*permits),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for a call that ends with its guards.
+    fn start(&self, first: usize) -> Result<[Guard; N], usize> {
+        let is_held = self.hold(first)?;
+        let mut is_held = is_held.into_iter();
+        Ok(self.parts.map(|(limit, permits)| {
+            if is_held.next().expect("one for each part") {
+                return limit.guard(permits, limit.pool().enter_held(permits));
+            }
+            limit.pool().let_pass(permits);
+            limit.guard(permits, false)
+        }))
+    }
+
+    /// Sets every part aside that is not in shadow mode or there anyway, and tells which; or puts back what was set aside
+    /// and names the part that is short.
+    fn hold(&self, first: usize) -> Result<[bool; N], usize> {
         // One reading for all parts: they are checked within nanoseconds of each other.
         let now = CLOCK.now();
         let mut is_held = [false; N];
@@ -109,13 +180,7 @@ impl<const N: usize> All<'_, N> {
             }
             return Err(early);
         }
-        for ((limit, permits), is_held) in self.parts.iter().zip(is_held) {
-            match is_held {
-                true => limit.pool().spend_held(*permits),
-                false => limit.pool().let_pass(*permits),
-            }
-        }
-        Ok(())
+        Ok(is_held)
     }
 
     /// Takes from the paces of those limits that have a steady flow, once the permits of all are set aside; or from

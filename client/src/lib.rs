@@ -17,13 +17,16 @@
 //! lessor::all([(&rest, 1), (&messages, 20)]).acquire_within(Duration::from_secs(2)).await?;
 //! let user = lessor.limit("export").key("user-42"); // look it up once, keep it
 //! user.try_acquire(1)?;
+//! let call = lessor.limit("vendor/reports").enter(1).await?; // in flight until it is dropped
+//! drop(call);
 //! lessor.shutdown().await; // gives the rest back
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand` and `refill` (pure: when to ask for how
-//! much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit` and `all` (what callers use),
+//! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
+//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`
+//! and `guard` (what callers use),
 //! `refiller`, `timing`, `dispute`, `backoff` and `transport` (the background task), `shared` and `client` (who owns
 //! it all).
 
@@ -32,6 +35,8 @@ pub mod backoff;
 mod client;
 pub mod demand;
 pub mod dispute;
+pub mod flights;
+mod guard;
 mod limit;
 mod line;
 mod local_pool;
@@ -48,6 +53,7 @@ mod wait;
 
 pub use all::{All, all, try_all};
 pub use client::{Builder, Client, Stats};
+pub use guard::Guard;
 pub use limit::Limit;
 pub use refusal::Refusal;
 pub use transport::ExchangeError;

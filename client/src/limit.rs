@@ -1,5 +1,6 @@
 //! The handle that callers hold: one limit, or one key of it. Cheap to clone; look it up once and keep it.
 
+use crate::guard::Guard;
 use crate::local_pool::LocalPool;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
@@ -77,6 +78,59 @@ impl Limit {
         }
         let wait = wait_in_line(&self.pool, permits, || self.pool.take_or_pass(permits, true).ok());
         within(patience, wait).await.unwrap_or_else(|| Err(self.pool.refuse(permits)))
+    }
+
+    /// Starts a call that takes `permits` now, or not at all. The call lasts until the guard is dropped.
+    ///
+    /// Where the limit caps what is in flight (a `concurrency` rule), that is what to use rather than
+    /// [`Limit::try_acquire`]: a permit that is only acquired counts as in flight for as long as a call may take. Where
+    /// it does not, this is the same as `try_acquire`, and dropping the guard does nothing. It takes a lock where calls
+    /// are counted, for as long as it takes to count one.
+    ///
+    /// # Errors
+    /// As [`Limit::try_acquire`].
+    pub fn try_enter(&self, permits: u64) -> Result<Guard, Refusal> {
+        match self.pool.enter_or_pass(permits, false) {
+            Ok(counted) => Ok(self.guard(permits, counted)),
+            Err(_) => Err(self.pool.refuse(permits)),
+        }
+    }
+
+    /// Starts a call that takes `permits`, waiting for them if need be, first come, first served.
+    ///
+    /// # Errors
+    /// As [`Limit::acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`Limit::acquire`].
+    pub async fn enter(&self, permits: u64) -> Result<Guard, Refusal> {
+        if let Ok(counted) = self.pool.enter_or_pass(permits, false) {
+            return Ok(self.guard(permits, counted));
+        }
+        // The guard is made at once: whoever drops this future then drops it too.
+        let attempt = || Some(self.guard(permits, self.pool.enter_or_pass(permits, true).ok()?));
+        wait_in_line(&self.pool, permits, attempt).await
+    }
+
+    /// Starts a call that takes `permits` if they can be had within `patience`.
+    ///
+    /// # Errors
+    /// As [`Limit::acquire_within`].
+    ///
+    /// # Cancel safety
+    /// As [`Limit::acquire`].
+    pub async fn enter_within(&self, permits: u64, patience: Duration) -> Result<Guard, Refusal> {
+        if let Ok(counted) = self.pool.enter_or_pass(permits, false) {
+            return Ok(self.guard(permits, counted));
+        }
+        if self.pool.in_vain(permits, patience) {
+            return Err(self.pool.refuse(permits));
+        }
+        within(patience, self.enter(permits)).await.unwrap_or_else(|| Err(self.pool.refuse(permits)))
+    }
+
+    pub(crate) fn guard(&self, permits: u64, counted: bool) -> Guard {
+        Guard::new(if counted { Some((self.pool.clone(), permits)) } else { None })
     }
 
     /// Permits that could be spent at this moment without asking anybody.

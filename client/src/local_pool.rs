@@ -80,6 +80,8 @@ struct Hot {
     nudged: AtomicBool,
     /// Whether the limit has a steady flow: then a call takes from the pace too. Written by that task.
     is_paced: AtomicBool,
+    /// Whether the allocator counts what is in flight. Written by the background task.
+    counts_flights: AtomicBool,
     /// Free permits below which a spender wakes the background task. Written by that task.
     low_water: AtomicU32,
 }
@@ -115,6 +117,7 @@ impl LocalPool {
                 shadow: AtomicBool::new(false),
                 nudged: AtomicBool::new(false),
                 is_paced: AtomicBool::new(false),
+                counts_flights: AtomicBool::new(false),
                 low_water: AtomicU32::new(0),
             },
             shadow_refused: AtomicU64::new(0),
@@ -165,17 +168,15 @@ impl LocalPool {
     /// pace, which decides.
     #[inline(never)]
     fn take_paced(&self, permits: u64, now: Moment) -> Result<(), Short> {
+        self.hold_at_pace(permits, now)?;
+        self.spend_held(permits);
+        Ok(())
+    }
+
+    /// Sets `permits` aside for which it is time; [`LocalPool::spend_held`] or [`LocalPool::enter_held`] must follow.
+    fn hold_at_pace(&self, permits: u64, now: Moment) -> Result<(), Short> {
         self.hot.slot.hold(permits, now)?;
-        match self.hold_pace(permits, now) {
-            Ok(_) => {
-                self.spend_held(permits);
-                Ok(())
-            }
-            Err(short) => {
-                self.put_back_quietly(permits);
-                Err(short)
-            }
-        }
+        self.hold_pace(permits, now).map(|_| ()).inspect_err(|_| self.put_back_quietly(permits))
     }
 
     /// Takes from the pace what [`LocalPool::hold`] has set aside; nothing where the limit has no steady flow.
@@ -243,6 +244,76 @@ impl LocalPool {
         self.hot.slot.put_back(permits);
         if self.hot.queued.load(Ordering::Relaxed) > 0 {
             self.call_first();
+        }
+    }
+
+    /// Spends `permits` on a call that ends with [`LocalPool::hand_back`] or [`LocalPool::lapse`], if it answers `true`:
+    /// that somebody counts it. Otherwise as [`LocalPool::take`].
+    pub(crate) fn enter(&self, permits: u64, first: bool) -> Result<bool, Short> {
+        if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
+            return self.take(permits, first).map(|()| false);
+        }
+        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
+            return Err(Short::Empty);
+        }
+        let now = CLOCK.now();
+        if self.is_paced() {
+            self.hold_at_pace(permits, now)?;
+            return Ok(self.enter_held(permits));
+        }
+        let mut refill = self.refill();
+        let entered = refill.enter(&self.hot.slot, permits, now);
+        self.mind(refill, now);
+        entered.map(|_| true)
+    }
+
+    /// As [`LocalPool::enter`]; in shadow mode it never fails, and what it lets pass is not counted.
+    pub(crate) fn enter_or_pass(&self, permits: u64, first: bool) -> Result<bool, Short> {
+        match self.enter(permits, first) {
+            Err(_) if self.is_shadow() => {
+                self.let_pass(permits);
+                Ok(false)
+            }
+            entered => entered,
+        }
+    }
+
+    /// The same for what [`LocalPool::hold`] set aside.
+    pub(crate) fn enter_held(&self, permits: u64) -> bool {
+        if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
+            self.spend_held(permits);
+            return false;
+        }
+        let now = CLOCK.now();
+        let mut refill = self.refill();
+        refill.enter_held(&self.hot.slot, permits, now);
+        self.mind(refill, now);
+        true
+    }
+
+    /// A call with `permits` that [`LocalPool::enter`] counted has ended.
+    pub(crate) fn hand_back(&self, permits: u64) {
+        let now = CLOCK.now();
+        let mut refill = self.refill();
+        let reused = refill.hand_back(&self.hot.slot, permits, now);
+        self.mind(refill, now);
+        if reused > 0 && self.hot.queued.load(Ordering::Relaxed) > 0 {
+            self.call_first();
+        }
+    }
+
+    /// Nobody will say when a call with `permits` that was counted ends.
+    pub(crate) fn lapse(&self, permits: u64) {
+        self.refill().lapse(permits, CLOCK.now());
+    }
+
+    /// Wakes the background task if what was done under its lock makes it due.
+    fn mind(&self, refill: MutexGuard<'_, Refill>, now: Moment) {
+        let rtt = Duration::from_micros(u64::from(self.hot.rtt_us.load(Ordering::Relaxed)));
+        let due = refill.due(&self.hot.slot, self.seen(), now, rtt);
+        drop(refill);
+        if due <= now {
+            self.nudge();
         }
     }
 
@@ -388,6 +459,11 @@ impl LocalPool {
         self.hot.chance.store(standing.chance.as_nanos(), Ordering::Relaxed);
         let rtt = u32::try_from(standing.rtt.as_micros()).unwrap_or(u32::MAX);
         self.hot.rtt_us.store(rtt, Ordering::Relaxed);
+    }
+
+    /// Before permits are there that must be counted. True if that is news.
+    pub(crate) fn set_counts_flights(&self, counts: bool) -> bool {
+        self.hot.counts_flights.swap(counts, Ordering::AcqRel) != counts
     }
 
     pub(crate) fn set_low_water(&self, permits: u64) {

@@ -5,9 +5,11 @@
 //! back what its demand does not need, and all of it after a term without any: rare calls are for those who wait a
 //! round trip, not for a permit that sits idle. It always says totals.
 
+mod in_flight;
 mod rate;
 
 use crate::demand::Demand;
+use crate::flights::Flights;
 use crate::pace::Pace;
 use crate::slot::Slot;
 use lessor_protocol::mutant::{self, Mutant};
@@ -47,6 +49,10 @@ const SILENT_CALLS: u128 = 7;
 /// lease that holds it may last for twice as long where most of a pool is there; at its renewal the permit goes back.
 const SPARE_FOR: Duration = Duration::from_secs(1);
 
+/// What has ended and is not spent again here is told so many times a term: others may wait for it. More would find it
+/// sooner, fewer would cost less.
+const HAND_BACKS_PER_TERM: u32 = 4;
+
 /// Term to reckon with until the allocator has told one.
 const TERM_UNTOLD: Duration = Duration::from_millis(500);
 
@@ -61,6 +67,10 @@ pub struct Refill {
     /// What had been let pass in shadow mode when the allocator last began to count from zero, and what it was told.
     shadow: Shadow,
     demand: Demand,
+    /// Attempts when the last ask was written.
+    attempted: u64,
+    /// What is in flight, where the allocator counts that.
+    flights: Flights,
     /// When an attempt was last seen.
     tried: Moment,
     /// How much was spent when the line was last seen to move, and when that was.
@@ -135,6 +145,8 @@ impl Refill {
             forgotten: 0,
             shadow: Shadow::default(),
             demand: Demand::new(now),
+            attempted: 0,
+            flights: Flights::default(),
             tried: now,
             moved: (0, now),
             patience: patience(0),
@@ -159,14 +171,14 @@ impl Refill {
         self.rate.is_paced
     }
 
-    /// Permits spent since the beginning.
+    /// Permits spent since the beginning. Those that are in use and will be spent again are not.
     pub fn spent(&self, slot: &Slot) -> u64 {
-        self.installed - self.removed - slot.balance().total()
+        self.installed - self.removed - slot.balance().total() - self.flights.busy()
     }
 
     /// When to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
     pub fn due(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
-        let tried = self.attempts(slot, seen) > self.demand.attempts() || seen.waiting > 0;
+        let tried = self.has_tried(slot, seen);
         match self.phase {
             Phase::New { eager: true } => now,
             Phase::New { eager: false } | Phase::Idle if tried => now.max(self.not_before),
@@ -177,17 +189,25 @@ impl Refill {
 
     fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let margin = low_water_span(rtt).max(self.term * RENEW_PERCENT / 100);
-        let renew = slot.deadline().before(margin).max(self.asked_at() + margin);
+        let mut renew = slot.deadline().before(margin).max(self.asked_at() + margin);
+        if self.flights.have_ended() {
+            renew = renew.min(self.asked_at() + self.term / HAND_BACKS_PER_TERM);
+        }
         let soonest = self.not_before.max(now);
         let balance = slot.balance();
         if let Some(ends) = self.rate.turn_ends() {
             // Asking again is handing over: not before the turn is over, or nothing is left to spend.
             return if balance.total() == 0 && seen.waiting > 0 { soonest } else { renew.min(ends) };
         }
+        let lacks_room = self.flights.hold().is_some_and(|_| self.target(rtt) > self.flights.busy());
         if seen.waiting > balance.free
-            || (balance.free == 0 && self.attempts(slot, seen) > self.demand.attempts())
+            || (balance.free == 0 && (self.attempts(slot, seen) > self.attempted || lacks_room))
         {
             return if balance.total() == 0 { soonest } else { soonest.min(renew) };
+        }
+        if self.flights.hold().is_some() {
+            // What is in hand does not become less by being used.
+            return renew;
         }
         if balance.total() == 0 {
             return renew.max(self.not_before);
@@ -205,8 +225,11 @@ impl Refill {
         need(self.demand.milli(), low_water_span(rtt)).min(self.target(rtt) / 2)
     }
 
-    /// Permits that it would hold for those who only try.
+    /// Permits that it would hold for those who only try; in use or in hand, where they are spent again.
     fn target(&self, rtt: Duration) -> u64 {
+        if self.flights.hold().is_some() {
+            return self.target_in_use();
+        }
         need(self.demand.milli(), self.horizon.max(low_water_span(rtt)))
     }
 
@@ -219,12 +242,11 @@ impl Refill {
 
     /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
     pub fn write(&mut self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Ask {
-        let attempts = self.attempts(slot, seen);
-        let tried = attempts > self.demand.attempts() || seen.waiting > 0;
-        if tried {
+        let tried = self.has_tried(slot, seen);
+        if tried || self.flights.busy() > 0 {
             self.tried = now;
         }
-        self.demand.observe(attempts, now, self.horizon);
+        self.observe(slot, seen, now);
         if self.is_idle_for_good(now) {
             self.demand.reset();
         }
@@ -235,9 +257,15 @@ impl Refill {
             false => (self.target(rtt).saturating_add(seen.waiting), spare),
         };
         let hands_over = self.rate.turn_ends().is_some();
-        let keep = if now >= slot.deadline() || hands_over { 0 } else { target.max(spare) };
+        let busy = self.flights.busy();
+        let most = target.max(spare).min(self.flights.hold().unwrap_or(u64::MAX));
+        let keep = if now >= slot.deadline() || hands_over { 0 } else { most.saturating_sub(busy) };
         let returned = slot.shed(keep);
         self.removed += returned;
+        let spent = self.spent(slot);
+        self.flights.look(spent);
+        self.flights.told();
+        // Read first, and what has been spent since is held in it: said to be held, or spent and said to be running.
         let balance = slot.balance();
         let at_least = match self.phase {
             Phase::New { eager: true } => FIRST_WANT,
@@ -248,14 +276,17 @@ impl Refill {
             self.rate.let_go(now);
         }
         let ask = Ask {
-            spent_total: self.installed - self.removed - balance.total() - self.forgotten,
-            held: balance.total(),
-            want: target.max(at_least).saturating_sub(balance.free).min(lessor_protocol::PERMITS_MAX),
+            spent_total: spent - self.forgotten,
+            held: self.installed - self.removed - spent,
+            want: target.max(at_least).saturating_sub(balance.free + busy).min(lessor_protocol::PERMITS_MAX),
             waiting: seen.waiting,
-            demand_milli: self.demand.milli(),
+            demand_milli: self.told_demand(),
             largest: seen.largest,
             rate: self.rate.claim(),
             shadow_refused: seen.shadow_refused - self.shadow.forgotten,
+            running: self.flights.running(),
+            unguarded: self.flights.unguarded(),
+            busy,
         };
         self.asked = Some((now, ask));
         if mutant::is(Mutant::SpentAsDelta) {
@@ -278,7 +309,7 @@ impl Refill {
     /// once: two nodes that each hold half of what both need would otherwise hold and wait for ever.
     fn is_stuck(&mut self, slot: &Slot, seen: Seen, now: Moment) -> bool {
         let (before, at) = self.moved;
-        let spent = self.spent(slot);
+        let spent = self.spent(slot) + self.flights.taken();
         let stuck = seen.waiting > 0 && slot.balance().free > 0 && spent == before;
         let for_long = stuck && now.since(at) >= self.term.max(self.rate.fills_in()) * self.patience;
         if !stuck || for_long {
@@ -311,7 +342,10 @@ impl Refill {
         let counts_from = if mutant::is(Mutant::FromReceipt) { now } else { first_sent };
         let deadline = terms.holder_end(counts_from, grant.term);
         let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
-        self.removed += slot.install(grant.permits, lost, deadline);
+        self.flights.hear(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
+        let dropped = slot.install(grant.permits, self.flights.to_drop(lost), deadline);
+        self.flights.owe(lost, dropped);
+        self.removed += dropped;
         self.installed += grant.permits;
         self.shadow.told = ask.shadow_refused + self.shadow.forgotten;
         if !grant.term.is_zero() {
@@ -323,12 +357,10 @@ impl Refill {
         }
         self.not_before = now + jittered(grant.ask_after.max(pause), dice);
         let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
+        let is_over = self.flights.is_empty() && ask.running.unwrap_or(0) == 0 && ask.busy == 0;
+        let is_told = told_all && is_over && ask.want == 0 && ask.waiting == 0;
         let holds_nothing = slot.balance().total() == 0 && !self.rate.is_held();
-        self.phase = if holds_nothing && told_all && ask.want == 0 && ask.waiting == 0 {
-            Phase::Idle
-        } else {
-            Phase::Active
-        };
+        self.phase = if holds_nothing && is_told { Phase::Idle } else { Phase::Active };
         Belief::Installed
     }
 
@@ -342,7 +374,9 @@ impl Refill {
     pub fn forget(&mut self, slot: &Slot) {
         self.rate.forget();
         self.removed += slot.shed(0);
+        self.flights.forget();
         self.forgotten = self.spent(slot);
+        self.flights.note(self.forgotten);
         self.shadow.forgotten = self.shadow.told;
         self.fresh_from = slot.deadline();
         self.phase = Phase::Active;
@@ -353,6 +387,7 @@ impl Refill {
     pub fn close(&mut self, slot: &Slot) -> u64 {
         self.rate.forget();
         self.removed += slot.shed(0);
+        self.flights.close(self.spent(slot));
         self.spent(slot) - self.forgotten
     }
 
@@ -367,7 +402,11 @@ impl Refill {
     }
 
     fn attempts(&self, slot: &Slot, seen: Seen) -> u64 {
-        self.spent(slot) + seen.refused
+        self.spent(slot) + self.flights.taken() + seen.refused
+    }
+
+    fn has_tried(&self, slot: &Slot, seen: Seen) -> bool {
+        self.attempts(slot, seen) > self.attempted || seen.waiting > 0
     }
 
     fn asked_at(&self) -> Moment {

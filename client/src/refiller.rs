@@ -174,6 +174,14 @@ impl Refiller {
 
     fn granted(&mut self, pool: &Arc<LocalPool>, grant: &Grant, first_sent: Moment) {
         let now = CLOCK.now();
+        if pool.set_counts_flights(grant.in_flight.is_some())
+            && let Some(cap) = grant.in_flight
+        {
+            tracing::info!(
+                limit = %excerpt(&pool.name.limit), longest = ?cap.longest,
+                "what is in flight is capped: enter it; what is only acquired counts for as long as a call may take"
+            );
+        }
         let mut refill = pool.refill();
         // Before the first permits are there: nobody may take them without looking at the pace.
         pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);
@@ -270,10 +278,11 @@ impl Refiller {
         let pools = self.shared.pools();
         let spent: Vec<SpentBody> = pools
             .iter()
-            .map(|pool| SpentBody {
-                limit: pool.name.limit.clone(),
-                key: pool.name.key.clone(),
-                spent_total: pool.refill().close(pool.slot()),
+            .map(|pool| {
+                let mut refill = pool.refill();
+                let spent_total = refill.close(pool.slot());
+                let running = refill.left_running();
+                SpentBody { limit: pool.name.limit.clone(), key: pool.name.key.clone(), spent_total, running }
             })
             .collect();
         let said = tokio::time::timeout(GOODBYE, async {

@@ -4,10 +4,12 @@
 #![cfg(slot_loom)]
 
 use lessor::pace::{Gait, Pace};
+use lessor::refill::{Refill, Seen};
 use lessor::slot::Slot;
-use lessor_protocol::Moment;
-use loom::sync::Arc;
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Terms};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
+use std::time::Duration;
 
 fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
@@ -172,5 +174,72 @@ fn a_call_that_is_undone_beside_another_lets_no_second_one_through() {
         let mine = take(&pace, 110);
         undone.join().expect("no panic");
         assert_eq!(mine + take(&pace, 110), 1, "one is due, and one alone");
+    });
+}
+
+/// A node's side of a pool that caps what is in flight, with `permits` until 100 ns; spent again if they are to be held.
+fn counted(permits: u64, hold: Option<u64>) -> Arc<(Slot, Mutex<Refill>)> {
+    let (slot, mut refill) = (Slot::new(), Refill::new(at(0), false));
+    refill.write(&slot, Seen { waiting: permits, ..Seen::default() }, at(0), Duration::ZERO);
+    let grant = Grant {
+        kept: 0,
+        permits,
+        term: Duration::from_secs(1),
+        horizon: Duration::from_secs(1),
+        ceiling: permits,
+        ask_after: Duration::ZERO,
+        retry_after: None,
+        in_flight: Some(InFlight { longest: Duration::from_secs(1), hold }),
+    };
+    refill.believe(&slot, &grant, Terms::default(), at(0), at(0), 0);
+    Arc::new((slot, Mutex::new(refill)))
+}
+
+/// The ask of a node where callers wait for more than there is, so that it gives nothing back.
+fn report(pool: &(Slot, Mutex<Refill>)) -> Ask {
+    let seen = Seen { waiting: 10, ..Seen::default() };
+    pool.1.lock().expect("no panic").write(&pool.0, seen, at(1), Duration::ZERO)
+}
+
+#[test]
+fn a_call_that_ends_beside_a_report_is_held_once() {
+    loom::model(|| {
+        let pool = counted(2, Some(2));
+        pool.1.lock().expect("no panic").enter(&pool.0, 1, at(0)).expect("two are there");
+        let caller = pool.clone();
+        let ends = thread::spawn(move || {
+            let reused = caller.1.lock().expect("no panic").hand_back(&caller.0, 1, at(1));
+            u64::from(caller.0.take(1, at(1)).is_ok()) + reused
+        });
+        let ask = report(&pool);
+        assert_eq!(ends.join().expect("no panic"), 2, "it is handed back, and one is taken");
+        // In use, free, or taken by somebody who hands nothing back.
+        assert_eq!(ask.held + ask.spent_total, 2);
+        assert_eq!(ask.unguarded, ask.spent_total);
+        let ask = report(&pool);
+        assert_eq!((ask.spent_total, ask.held, ask.unguarded, ask.busy), (1, 1, 1, 0));
+    });
+}
+
+#[test]
+fn what_a_report_says_is_spent_it_says_is_running_until_it_ends() {
+    loom::model(|| {
+        let pool = counted(2, None);
+        let caller = pool.clone();
+        let calls = thread::spawn(move || {
+            caller.1.lock().expect("no panic").enter(&caller.0, 1, at(0)).expect("one is left for it");
+            caller.1.lock().expect("no panic").hand_back(&caller.0, 1, at(1));
+        });
+        let other = pool.clone();
+        let acquires = thread::spawn(move || other.0.take(1, at(0)).expect("one is left for it"));
+        let ask = report(&pool);
+        let running = ask.running.expect("it is counted") + ask.unguarded;
+        assert_eq!(ask.held + ask.spent_total, 2);
+        // The one that was entered may have ended; the one that was acquired never says so.
+        assert!(running <= ask.spent_total && ask.spent_total <= running + 1, "{ask:?}");
+        calls.join().expect("no panic");
+        acquires.join().expect("no panic");
+        let ask = report(&pool);
+        assert_eq!((ask.running, ask.unguarded), (Some(0), 1));
     });
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Ask {
     /// Permits of this pool that this session has spent since it began. Never falls.
     pub spent_total: u64,
-    /// Permits it holds and may still spend. Whatever else it was granted, it will never spend.
+    /// Permits it holds and may still spend, or spend again. Whatever else it was granted, it will never spend.
     pub held: u64,
     /// Permits it would like on top of what it holds.
     pub want: u64,
@@ -17,6 +17,13 @@ pub struct Ask {
     pub waiting: u64,
     /// How fast it tries to spend, refused attempts included, in permits per 1,000 s.
     pub demand_milli: u64,
+    /// Of the permits in [`Ask::spent_total`], those whose calls are in flight and will say when they end. A session
+    /// that does not say may have in flight all that it spent for as long as a call may take.
+    pub running: Option<u64>,
+    /// Of the permits in [`Ask::spent_total`], those of calls whose end nobody will say. Never falls.
+    pub unguarded: u64,
+    /// Of the permits in [`Ask::held`], those that calls have in use just now. For people: nothing is decided by it.
+    pub busy: u64,
     /// Permits that it let pass on a limit in shadow mode, since it began, where it would have refused. Never falls.
     pub shadow_refused: u64,
     /// The largest call that it has seen so far, in permits.
@@ -104,6 +111,18 @@ pub struct Grant {
     pub retry_after: Option<Duration>,
     /// What it may mint by.
     pub rate: Rate,
+    /// Set if the limit caps what is in flight: say [`Ask::running`] from now on.
+    pub in_flight: Option<InFlight>,
+}
+
+/// What a session must know of a cap on what is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    /// The longest that a call may take.
+    pub longest: Duration,
+    /// Set if nothing but that is promised: a call that ends gives its permit back to be spent again, within the lease,
+    /// as long as the session has at most so many permits in hand and in use.
+    pub hold: Option<u64>,
 }
 
 /// Why nothing was granted.

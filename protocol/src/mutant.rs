@@ -126,6 +126,16 @@ mutants! {
     BucketFullOnRestart,
     /// An allocator that lost its books lends as soon as one node has told what it holds.
     ClaimsEndQuarantine,
+    /// What a silent session had in flight is free as soon as its lease has ended.
+    LandedAtEnd,
+    /// A renewal forgets what the session says is in flight.
+    RunningIgnored,
+    /// A late report frees what was held when it was written, though it may have been spent since.
+    UnkeptIsFree,
+    /// An allocator that lost its books does not wait for calls in flight to end.
+    NoFlightsOnRestart,
+    /// A node spends again what a lease left it in use when it ended, once the call is over.
+    OwedIsSpentAgain,
 }
 
 /// Whether `mutant` is switched on: never.

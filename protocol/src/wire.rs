@@ -1,7 +1,7 @@
 //! The exchange as JSON over HTTP: the only place of this crate that knows serde. Durations only, never a date.
 //! Fields may be added within a version; an unknown field is ignored, so that old and new can meet.
 
-use crate::exchange::{Answer, Ask, Grant, Rate, RateClaim, RateLease, Refusal, RefusalReason};
+use crate::exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
 use crate::lease::{millis_up, whole_millis};
 use crate::moment::nanos;
 use crate::sizing::MILLI;
@@ -53,6 +53,15 @@ pub struct AskBody {
     /// Permits that callers queue for.
     #[serde(default)]
     pub waiting: u64,
+    /// Permits that were spent and whose calls are in flight. Said where a grant told `longest_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<u64>,
+    /// Permits spent on calls whose end nobody will say, since the session began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unguarded: u64,
+    /// Permits that are held and in use.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub busy: u64,
     /// Permits let pass in shadow mode since the session began.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shadow_refused: u64,
@@ -125,6 +134,12 @@ pub struct GrantBody {
     /// Set if the limit has a steady flow: what of it is lent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateBody>,
+    /// The longest that a call may take, where the limit caps what is in flight: say `running` from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_ms: Option<u64>,
+    /// With it, where a permit may be spent again when its call ends: the most to have in hand and in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<u64>,
     /// Whether the limit is in shadow mode: what would be refused is let pass, and counted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
@@ -204,6 +219,9 @@ pub struct SpentBody {
     pub key: Option<String>,
     /// Permits spent since the session began.
     pub spent_total: u64,
+    /// Permits whose calls are still in flight, where the limit caps that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<u64>,
 }
 
 /// The answer to [`LeaveRequest`].
@@ -235,6 +253,9 @@ impl AskBody {
             demand_milli: self.demand.saturating_mul(MILLI),
             largest: self.largest,
             rate: self.rate.map_or(RateClaim::None, RateBody::claim),
+            running: self.running,
+            unguarded: self.unguarded,
+            busy: self.busy,
             shadow_refused: self.shadow_refused,
         }
     }
@@ -253,6 +274,9 @@ impl AskBody {
             ("rate.cap", rate.cap),
             ("rate.interval_ns", rate.interval_ns),
             ("rate.credit_ns", rate.credit_ns),
+            ("running", self.running.unwrap_or(0)),
+            ("unguarded", self.unguarded),
+            ("busy", self.busy),
             ("shadow_refused", self.shadow_refused),
         ]
         .into_iter()
@@ -269,6 +293,9 @@ impl AskBody {
             want: ask.want,
             demand: ask.demand_milli.div_ceil(MILLI),
             waiting: ask.waiting,
+            running: ask.running,
+            unguarded: ask.unguarded,
+            busy: ask.busy,
             shadow_refused: ask.shadow_refused,
             largest: ask.largest,
             rate: RateBody::of_claim(ask.rate),
@@ -340,6 +367,8 @@ impl GrantBody {
                 ask_after_ms: millis_up(grant.ask_after),
                 retry_after_ms: grant.retry_after.map(millis_up),
                 rate: RateBody::of_rate(grant.rate),
+                longest_ms: grant.in_flight.map(|cap| millis_up(cap.longest)),
+                hold: grant.in_flight.and_then(|cap| cap.hold),
                 ..body
             },
             Answer::Refusal(refusal) => GrantBody {
@@ -382,6 +411,9 @@ impl GrantBody {
                 ask_after: Duration::from_millis(self.ask_after_ms),
                 retry_after,
                 rate: self.rate.map_or(Rate::Free, RateBody::rate),
+                in_flight: self
+                    .longest_ms
+                    .map(|longest| InFlight { longest: Duration::from_millis(longest), hold: self.hold }),
             }),
             Some(refused) => Answer::Refusal(Refusal {
                 reason: match refused {

@@ -150,8 +150,10 @@ impl Play {
             }
             Step::Leave { who } => {
                 let Session { id, seq, spent, .. } = self.sessions[who];
-                self.with(who / 2, |pool, above| pool.leave_below(above, now, LesseeId(id), seq + 1, spent))
-                    .expect("the truth");
+                self.with(who / 2, |pool, above| {
+                    pool.leave_below(above, now, LesseeId(id), seq + 1, spent, None)
+                })
+                .expect("the truth");
                 self.begin(who);
             }
             Step::Die { who } => self.begin(who),

@@ -4,7 +4,8 @@
 use lessor_allocator::pool::{Holder, LesseeId, Plan, Pool, PoolView};
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::rule::{
-    Calendar, FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Unit, WarmUp, Windows, Zone,
+    Calendar, Concurrency, FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Unit, WarmUp,
+    Windows, Zone,
 };
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Rule, Terms};
 use proptest::prelude::*;
@@ -49,13 +50,17 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let any_number = || prop_oneof![4 => 0u64..20, 1 => 0u64..=PERMITS_MAX, 1 => Just(PERMITS_MAX)];
-    let lie = (any_number(), any_number(), any_number(), any_number(), any_number()).prop_map(
-        |(spent_total, held, want, waiting, demand_milli)| Ask {
+    let five = (any_number(), any_number(), any_number(), any_number(), any_number());
+    let lie = (five, prop::option::of(any_number()), any_number()).prop_map(
+        |((spent_total, held, want, waiting, demand_milli), running, busy)| Ask {
             spent_total,
             held,
             want,
             waiting,
             demand_milli,
+            running,
+            unguarded: busy / 2,
+            busy,
             ..Ask::default()
         },
     );
@@ -126,14 +131,9 @@ impl Play {
                 let at = &mut self.sessions[who];
                 at.hand = if self.now < at.until { at.hand.min(keep) } else { 0 };
                 at.seq += 1;
-                let ask = Ask {
-                    spent_total: at.spent,
-                    held: at.hand,
-                    want,
-                    waiting,
-                    demand_milli,
-                    ..Ask::default()
-                };
+                // Where what is in flight counts, it does not say: all it spent may be, for as long as a call may take.
+                let truth = Ask { spent_total: at.spent, held: at.hand, ..Ask::default() };
+                let ask = Ask { want, waiting, demand_milli, ..truth };
                 let (id, seq) = (at.id, at.seq);
                 let grant = self.renew(id, seq, ask).expect("the truth is believed");
                 assert_eq!(grant.kept, ask.held, "what is live is kept");
@@ -154,7 +154,8 @@ impl Play {
                 let Session { id, seq, spent, .. } = self.sessions[who];
                 for said in ["once", "twice"] {
                     let outstanding = self.pool.view(self.now).books.outstanding;
-                    let back = self.pool.leave(self.now, LesseeId(id), seq + 1, spent).expect("the truth");
+                    let back =
+                        self.pool.leave(self.now, LesseeId(id), seq + 1, spent, None).expect("the truth");
                     assert!(
                         said == "once"
                             || (back == 0 && outstanding == self.pool.view(self.now).books.outstanding)
@@ -215,6 +216,8 @@ fn rule() -> impl Strategy<Value = Rule> {
         }),
         (1u64..40, per())
             .prop_map(|(limit, per)| Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid"))),
+        (1u64..40, per())
+            .prop_map(|(limit, per)| Rule::Concurrency(Concurrency::try_new(limit, per).expect("valid"))),
         (1u64..40, per(), any::<bool>()).prop_map(|(limit, per, is_calendar)| {
             // The play begins ten seconds after the epoch: a minute ends in it.
             let windows = match is_calendar {

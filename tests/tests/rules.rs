@@ -5,7 +5,8 @@ use lessor::pace::{Gait, Pace};
 use lessor_allocator::pool::Plan;
 use lessor_allocator::share::Sharing;
 use lessor_protocol::rule::{
-    FixedWindow, LeakyBucket, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, WarmUp, Windows,
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, WarmUp,
+    Windows,
 };
 use lessor_protocol::{Moment, Rule, Terms};
 use proptest::prelude::*;
@@ -152,6 +153,22 @@ proptest! {
     ) {
         let rule = TokenBucket::try_new(capacity, refill, Duration::from_millis(per_ms), capacity).expect("valid");
         check(vec![Rule::TokenBucket(rule)], false, steps, drifts, 10_000_000_000);
+    }
+
+    /// Nobody says when a call ends, so each counts as if it took as long as it may, and so does the reference. Calls that
+    /// end are for the simulator.
+    #[test]
+    fn calls_that_nobody_ends_are_in_flight_for_as_long_as_they_may_take(
+        limit in 1u64..40, longest_ms in 50u64..400, rate in 1u64..80, beside in any::<bool>(), steps in steps(),
+        drifts in drifts(),
+    ) {
+        let longest = Duration::from_millis(longest_ms);
+        let mut rules = vec![Rule::Concurrency(Concurrency::try_new(limit, longest).expect("valid"))];
+        if beside {
+            let window = SlidingWindow::try_new(rate, longest / 2, Duration::ZERO).expect("valid");
+            rules.push(Rule::SlidingWindow(window));
+        }
+        check(rules, false, steps, drifts, 10_000_000_000);
     }
 
     #[test]

@@ -1,42 +1,55 @@
-//! A bucket that refills continuously. Levels are whole permits and an exact remainder, so that no permit is ever a
-//! nanosecond early or late, however often it is looked at; nothing is kept beyond the brim.
+//! A bucket of permits. Levels are whole permits and an exact remainder, so that no permit is ever a nanosecond early or
+//! late, however often it is looked at; nothing is kept beyond the brim. With a debt the level may be below zero.
 
 use super::Exact;
 use super::carry::Carry;
+use crate::rules::token_bucket::refill::Refill;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{LeakyBucket, TokenBucket};
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::rule::{LeakyBucket, RefillStyle, TokenBucket};
+use lessor_protocol::{Moment, Rule, Terms};
 use std::time::Duration;
 
 /// What is in a bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
-    capacity: u64,
-    refill: u64,
+    rule: TokenBucket,
     /// Nanoseconds in which `refill` permits come, at least 1.
     per: u64,
-    initial: u64,
     now: Moment,
-    level: u64,
-    /// What has come since the last whole permit, in 1/`per` of a permit: below `per`, and 0 while it is full.
-    fraction: u128,
+    /// Below 2^53 either way.
+    level: i64,
+    gain: Gain,
     /// Taken since it was last full and not given back. Time has made good what was taken before.
     taken: u64,
+}
+
+/// How it refills.
+#[derive(Clone, Debug)]
+enum Gain {
+    /// Each permit as soon as its part of the time is over.
+    Even {
+        /// What has come since the last whole permit, in 1/`per` of a permit: below `per`, and 0 while it is full.
+        fraction: u128,
+    },
+    /// All at once.
+    Interval {
+        /// When next.
+        next: Moment,
+    },
+    /// Slowly at first: as the allocator does, on clocks without drift.
+    Warming(Refill),
 }
 
 impl Bucket {
     /// A bucket at its initial level.
     pub(super) fn new(rule: &TokenBucket, now: Moment) -> Self {
-        Bucket {
-            capacity: rule.capacity(),
-            refill: rule.refill(),
-            per: nanos(rule.per()),
-            initial: rule.initial(),
-            now,
-            level: rule.initial(),
-            fraction: 0,
-            taken: 0,
-        }
+        let per = nanos(rule.per());
+        let gain = match (rule.warm_up(), rule.refill_style()) {
+            (Some(_), _) => Gain::Warming(Refill::new(rule, no_drift(), now)),
+            (None, RefillStyle::Greedy) => Gain::Even { fraction: 0 },
+            (None, RefillStyle::Interval) => Gain::Interval { next: now + rule.per() },
+        };
+        Bucket { rule: *rule, per, now, level: rule.initial().cast_signed(), gain, taken: 0 }
     }
 
     /// A steady flow: a bucket that holds the burst. With a burst of 1 it is full whenever one is there, and keeps no
@@ -44,16 +57,8 @@ impl Bucket {
     pub(super) fn steady(rule: &LeakyBucket, now: Moment) -> Self {
         // A flow of nothing lets not even its burst through.
         let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
-        Bucket {
-            capacity: burst,
-            refill: rule.refill(),
-            per: nanos(rule.per()),
-            initial: burst,
-            now,
-            level: burst,
-            fraction: 0,
-            taken: 0,
-        }
+        let bucket = TokenBucket::try_new(burst, rule.refill(), rule.per(), burst);
+        Bucket::new(&bucket.expect("numbers that were checked"), now)
     }
 
     /// A new one for `rule`, which is one of the two.
@@ -67,66 +72,111 @@ impl Bucket {
         }
     }
 
+    fn capacity(&self) -> i64 {
+        self.rule.capacity().cast_signed()
+    }
+
     fn add(&mut self, permits: u64) {
-        self.level = self.level.saturating_add(permits);
+        self.level = self.level.saturating_add_unsigned(permits);
         self.brim();
     }
 
     /// Lets flow over what is beyond the brim.
     fn brim(&mut self) {
-        if self.level >= self.capacity {
-            self.level = self.capacity;
-            self.fraction = 0;
+        if self.level >= self.capacity() {
+            self.level = self.capacity();
             self.taken = 0;
+            self.drop_fraction();
+        }
+    }
+
+    fn drop_fraction(&mut self) {
+        if let Gain::Even { fraction } = &mut self.gain {
+            *fraction = 0;
         }
     }
 
     /// Lets the level grow or shrink with the capacity, from `before`, rounded down.
-    fn scale(&mut self, before: u64) {
+    fn scale(&mut self, before: i64) {
         if before == 0 {
             return;
         }
-        let (level, fraction) = (u128::from(self.level), self.fraction);
-        let (per, before, after) = (u128::from(self.per), u128::from(before), u128::from(self.capacity));
-        // Permits stay below 2^53 and `per` below 2^55: no product leaves 128 bits.
-        let whole = level * after;
-        self.level = u64::try_from(whole / before).unwrap_or(u64::MAX);
-        self.fraction = (whole % before * per + fraction * after) / before;
-        self.level = self.level.saturating_add(u64::try_from(self.fraction / per).unwrap_or(u64::MAX));
-        self.fraction %= per;
+        let (before, after) = (i128::from(before), i128::from(self.capacity()));
+        // Permits stay below 2^53 and `per` below 2^55: no product leaves 127 bits.
+        let whole = i128::from(self.level) * after;
+        let mut level = whole.div_euclid(before);
+        if let Gain::Even { fraction } = &mut self.gain {
+            let per = i128::from(self.per);
+            let parts = (whole.rem_euclid(before) * per + fraction.cast_signed() * after) / before;
+            level += parts / per;
+            *fraction = (parts % per).cast_unsigned();
+        }
+        self.level = i64::try_from(level).unwrap_or(i64::MAX);
     }
+}
+
+fn no_drift() -> Terms {
+    Terms::try_new(0).expect("no drift is a drift that clocks can have")
 }
 
 impl Exact for Bucket {
     fn advance(&mut self, now: Moment) {
-        let elapsed = nanos(now.since(self.now));
+        let elapsed = now.since(self.now);
         self.now = self.now.max(now);
-        let parts = self.fraction + u128::from(elapsed) * u128::from(self.refill);
-        let per = u128::from(self.per);
-        self.fraction = parts % per;
-        self.add(u64::try_from(parts / per).unwrap_or(u64::MAX));
+        let room = u64::try_from(self.capacity() - self.level).unwrap_or(0);
+        let permits = match &mut self.gain {
+            Gain::Even { fraction } => {
+                let parts = *fraction + u128::from(nanos(elapsed)) * u128::from(self.rule.refill());
+                let per = u128::from(self.per);
+                *fraction = parts % per;
+                u64::try_from(parts / per).unwrap_or(u64::MAX)
+            }
+            Gain::Interval { next } if self.now < *next => 0,
+            Gain::Interval { next } => {
+                let times = nanos(self.now.since(*next)) / self.per + 1;
+                *next = *next + Duration::from_nanos(times.saturating_mul(self.per));
+                times.saturating_mul(self.rule.refill())
+            }
+            Gain::Warming(refill) => refill.advance(elapsed, self.now, room, true),
+        };
+        self.add(permits.min(room));
     }
 
     fn available(&self) -> u64 {
-        self.level
+        // It takes a permit to go into the red.
+        if self.level < 1 { 0 } else { self.level.cast_unsigned() + self.rule.debt() }
     }
 
     fn ready_at(&self, permits: u64) -> Option<Moment> {
-        let missing = permits.saturating_sub(self.level);
-        if missing == 0 {
+        let needed = permits.saturating_sub(self.rule.debt()).max(u64::from(permits > 0));
+        let missing = u64::try_from(needed.cast_signed() - self.level).unwrap_or(0);
+        if missing == 0 || permits == 0 {
             return Some(self.now);
         }
-        if permits > self.capacity || self.refill == 0 {
+        let refill = self.rule.refill();
+        if needed > self.rule.capacity() || refill == 0 {
             return None;
         }
-        let parts = u128::from(missing) * u128::from(self.per) - self.fraction;
-        let wait = parts.div_ceil(u128::from(self.refill));
-        Some(self.now + Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+        match &self.gain {
+            Gain::Even { fraction } => {
+                let parts = u128::from(missing) * u128::from(self.per) - fraction;
+                let wait = parts.div_ceil(u128::from(refill));
+                Some(self.now + Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+            }
+            Gain::Interval { next } => {
+                let more = missing.div_ceil(refill) - 1;
+                Some(*next + Duration::from_nanos(more.saturating_mul(self.per)))
+            }
+            Gain::Warming(refill) => refill.minted_at(self.now, missing),
+        }
     }
 
     fn take(&mut self, permits: u64) {
-        self.level -= permits;
+        self.level -= permits.cast_signed();
         self.taken = self.taken.saturating_add(permits);
+        if let Gain::Warming(refill) = &mut self.gain {
+            refill.spent(permits);
+        }
     }
 
     fn refund(&mut self, permits: u64) {
@@ -141,28 +191,53 @@ impl Exact for Bucket {
 
     fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
         let fresh = Bucket::fresh(rule, self.now);
-        let mut next = Bucket { level: self.level, fraction: self.fraction, taken: self.taken, ..fresh };
-        match carry {
-            Carry::Reset => return Box::new(Bucket::fresh(rule, self.now)),
-            Carry::AsIs => {}
-            Carry::Proportional => next.scale(self.capacity),
-            Carry::Additive => {
-                let grown = self.level.saturating_add(next.capacity);
-                if grown < self.capacity {
-                    next.fraction = 0;
-                }
-                next.level = grown.saturating_sub(self.capacity);
-            }
+        if carry == Carry::Reset {
+            return Box::new(fresh);
         }
+        let mut next = Bucket { level: self.level, taken: self.taken, ..fresh };
+        match (&self.gain, &next.gain) {
+            (Gain::Even { .. }, Gain::Even { .. }) | (Gain::Interval { .. }, Gain::Interval { .. }) => {
+                next.gain = self.gain.clone();
+            }
+            // As warm as it was, unless another curve is another bucket.
+            (Gain::Warming(_), Gain::Warming(_)) if is_same_curve(&self.rule, &next.rule) => {
+                next.gain = self.gain.clone();
+            }
+            (Gain::Even { .. } | Gain::Interval { .. } | Gain::Warming(_), _) => {}
+        }
+        match carry {
+            Carry::Proportional => next.scale(self.capacity()),
+            Carry::Additive => {
+                next.level = self.level + next.capacity() - self.capacity();
+                if next.level < 0 && self.level >= 0 {
+                    next.level = 0;
+                    next.drop_fraction();
+                }
+            }
+            Carry::AsIs | Carry::Reset => {}
+        }
+        next.level = next.level.max(-next.rule.debt().cast_signed());
         next.brim();
         Box::new(next)
     }
 
     fn is_fresh(&self) -> bool {
-        self.level == self.capacity && self.initial == self.capacity
+        let is_full = self.level == self.capacity() && self.rule.initial() == self.rule.capacity();
+        is_full
+            && match &self.gain {
+                Gain::Even { .. } => true,
+                // It refills at the instants that it began with.
+                Gain::Interval { .. } => false,
+                Gain::Warming(refill) => refill.is_fresh(),
+            }
     }
 
     fn copy(&self) -> Box<dyn Exact> {
         Box::new(self.clone())
     }
+}
+
+fn is_same_curve(one: &TokenBucket, other: &TokenBucket) -> bool {
+    let curve = |rule: &TokenBucket| (rule.refill(), rule.per(), rule.warm_up());
+    curve(one) == curve(other)
 }

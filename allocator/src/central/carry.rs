@@ -47,8 +47,11 @@ pub(super) fn carried(
     next.collect()
 }
 
-/// Whether two rules are of one kind and period.
+/// Whether two rules are of one kind and period. Windows that follow another calendar are other windows.
 fn is_same(one: &Rule, other: &Rule) -> bool {
+    if let (Rule::FixedWindow(one), Rule::FixedWindow(other)) = (one, other) {
+        return one.windows() == other.windows();
+    }
     discriminant(one) == discriminant(other) && period(one) == period(other)
 }
 

@@ -20,7 +20,6 @@ pub use limiter::{Admission, Limiter, Outcome, Verdict};
 use bucket::Bucket;
 use fixed::Fixed;
 use in_flight::InFlight;
-use lessor_protocol::rule::RefillStyle;
 use lessor_protocol::{Moment, Rule};
 use sliding::Sliding;
 use std::fmt::Debug;
@@ -53,12 +52,6 @@ trait Exact: Debug + Send {
 
     /// A copy.
     fn copy(&self) -> Box<dyn Exact>;
-}
-
-/// Whether `rule` is kept exactly. The options of a token bucket are not, but for `initial`.
-pub fn knows(rule: &Rule) -> bool {
-    let Rule::TokenBucket(rule) = rule else { return true };
-    rule.refill_style() == RefillStyle::Greedy && rule.debt() == 0 && rule.warm_up().is_none()
 }
 
 /// New books for `rule` at `now`.

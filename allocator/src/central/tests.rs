@@ -4,7 +4,7 @@
 use super::*;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -44,21 +44,30 @@ fn allows(rule: &Rule, log: &[(u64, u64)], at: u64, permits: u64) -> bool {
             let window = |at: u64| at / nanos(rule.per());
             sum(&|then| window(then) == window(at)) + permits <= rule.limit()
         }
-        // In parts of a permit: what comes in a nanosecond is `refill` of `per`.
-        Rule::TokenBucket(rule) => {
-            let per = u128::from(nanos(rule.per()));
-            let brim = u128::from(rule.capacity()) * per;
-            let (mut parts, mut last) = (u128::from(rule.initial()) * per, START);
-            for &(then, permits) in log.iter().chain([&(at, permits)]) {
-                parts = brim.min(parts + u128::from(then - last) * u128::from(rule.refill()));
-                let Some(left) = parts.checked_sub(u128::from(permits) * per) else {
-                    return false;
-                };
-                (parts, last) = (left, then);
-            }
-            true
-        }
+        Rule::TokenBucket(rule) => bucket_allows(rule, log, at, permits),
     }
+}
+
+/// In parts of a permit: what comes in a nanosecond is `refill` of `per`, or all of it at once when `per` is over.
+fn bucket_allows(rule: &TokenBucket, log: &[(u64, u64)], at: u64, permits: u64) -> bool {
+    let per = i128::from(nanos(rule.per()));
+    let (brim, debt) = (i128::from(rule.capacity()) * per, i128::from(rule.debt()) * per);
+    let came = |until: u64| {
+        let since = i128::from(until - START);
+        let whole = if rule.refill_style() == RefillStyle::Interval { since / per * per } else { since };
+        whole * i128::from(rule.refill())
+    };
+    let (mut parts, mut last) = (i128::from(rule.initial()) * per, START);
+    for &(then, permits) in log.iter().chain([&(at, permits)]) {
+        // An interval is one refill after the other: what flows over at one is no part of the next.
+        parts = brim.min(parts + came(then) - came(last));
+        let left = parts - i128::from(permits) * per;
+        if permits > 0 && (parts < per || left < -debt) {
+            return false;
+        }
+        (parts, last) = (left, then);
+    }
+    true
 }
 
 /// When the limit begins: in the middle of a fixed window.
@@ -143,11 +152,17 @@ fn fixed() -> impl Strategy<Value = Rule> {
 
 fn bucket() -> impl Strategy<Value = Rule> {
     let per = prop_oneof![Just(100 * MILLI), 1u64..20, 50 * MILLI..120 * MILLI];
-    (0u64..12, 0u64..12, per, 0u64..12).prop_map(|(capacity, refill, per, initial)| {
-        let initial = initial.min(capacity);
-        let rule = TokenBucket::try_new(capacity, refill, Duration::from_nanos(per), initial);
-        Rule::TokenBucket(rule.expect("valid"))
-    })
+    let debt = prop_oneof![2 => Just(0), 1 => 0u64..6];
+    let style = prop_oneof![2 => Just(RefillStyle::Greedy), 1 => Just(RefillStyle::Interval)];
+    (0u64..12, 0u64..12, per, 0u64..12, debt, style).prop_map(
+        |(capacity, refill, per, initial, debt, style)| {
+            let rule =
+                TokenBucket::try_new(capacity, refill, Duration::from_nanos(per), initial.min(capacity));
+            let rule =
+                rule.and_then(|rule| rule.with_debt(debt)).and_then(|rule| rule.with_refill_style(style));
+            Rule::TokenBucket(rule.expect("valid"))
+        },
+    )
 }
 
 fn leaky() -> impl Strategy<Value = Rule> {

@@ -18,7 +18,7 @@ fn the_shipped_example_is_understood() {
     let config = Config::parse(EXAMPLE).expect("we ship it");
     assert_eq!(config.terms, Terms::default());
     assert_eq!(config.server.listen.to_string(), LISTEN);
-    let [rest, messages, export, paced, reports, monthly, api, routes] = &config.limits[..] else {
+    let [rest, messages, slow, export, paced, reports, monthly, api, routes] = &config.limits[..] else {
         panic!("{} limits", config.limits.len());
     };
     let sliding =
@@ -27,6 +27,8 @@ fn the_shipped_example_is_understood() {
     assert_eq!(rest.rules, [sliding(9_000, 30 * SECOND, quarter)]);
     assert_eq!((rest.ease_off, rest.keyed, rest.lessees_max), (true, Keyed::No, LESSEES_MAX));
     assert_eq!(messages.rules, [sliding(600, 30 * SECOND, quarter)], "the default margin");
+    let in_flight = Rule::Concurrency(Concurrency::try_new(25, 120 * SECOND).expect("valid"));
+    assert_eq!(slow.rules, [in_flight, sliding(100, 60 * SECOND, quarter)]);
     let share = |name| messages.share(&NodeName::try_new(name).expect("valid"));
     assert_eq!(["checkout-7", "batch", "search"].map(|name| share(name).weight), [3, 1, 1]);
     assert_eq!(["checkout-7", "batch"].map(|name| share(name).group), [Some(0), None]);

@@ -28,12 +28,20 @@ const ASK: Shape = &[
     ("want", Kind::Number),
     ("demand", Kind::OptionalNumber),
     ("waiting", Kind::OptionalNumber),
+    ("running", Kind::OptionalNumber),
+    ("unguarded", Kind::OptionalNumber),
+    ("busy", Kind::OptionalNumber),
     ("shadow_refused", Kind::OptionalNumber),
 ];
 
 const LEAVE: Shape = &[("session", Kind::Number), ("seq", Kind::Number), ("spent", Kind::OptionalList)];
 
-const SPENT: Shape = &[("limit", Kind::Text), ("key", Kind::OptionalText), ("spent_total", Kind::Number)];
+const SPENT: Shape = &[
+    ("limit", Kind::Text),
+    ("key", Kind::OptionalText),
+    ("spent_total", Kind::Number),
+    ("running", Kind::OptionalNumber),
+];
 
 /// Who asks, and for what.
 #[derive(Debug)]

@@ -154,6 +154,7 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     // A sum over many pools can be more than anybody can count; nobody needs to know by how much.
     body["available"] = json!(sums.available.min(u128::from(PERMITS_MAX)) as u64);
     body["outstanding"] = json!(sums.outstanding);
+    body["in_flight"] = json!(sums.in_flight);
     body["lessees"] = json!(sums.lessees);
     body["granted"] = json!(sums.granted);
     body["spent"] = json!(sums.spent);
@@ -168,6 +169,7 @@ fn pool(id: &PoolId, view: &PoolView) -> Value {
     let mut body = json!({
         "available": view.available,
         "outstanding": books.outstanding,
+        "in_flight": view.in_flight,
         "lessees": view.lessees,
         "quarantine_ms": millis_up(view.quarantine),
         "granted": books.granted,

@@ -27,6 +27,8 @@ pub struct Sums {
     pub available: u128,
     /// Permits that are lent, and neither settled nor returned.
     pub outstanding: u64,
+    /// Permits whose calls are in flight, said or presumed; only of limits that cap that.
+    pub in_flight: u64,
     /// Sessions that pools remember; one that uses two keys counts twice.
     pub lessees: u64,
     /// Permits ever lent.
@@ -66,6 +68,7 @@ impl Sums {
         let (old, new) = (counted.books, view.books);
         self.available = self.available - u128::from(counted.available) + u128::from(view.available);
         self.outstanding = self.outstanding - old.outstanding + new.outstanding;
+        self.in_flight = self.in_flight - counted.in_flight + view.in_flight;
         self.lessees = self.lessees - counted.lessees + view.lessees;
         self.granted += new.granted - old.granted;
         self.spent += new.spent - old.spent;
@@ -80,6 +83,7 @@ impl Sums {
     pub(super) fn drop(&mut self, counted: PoolView) {
         self.available -= u128::from(counted.available);
         self.outstanding -= counted.books.outstanding;
+        self.in_flight -= counted.in_flight;
         self.lessees -= counted.lessees;
     }
 

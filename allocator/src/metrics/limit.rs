@@ -8,6 +8,7 @@ pub(super) struct LimitMetrics {
     ceiling: Gauge,
     available: Gauge,
     outstanding: Gauge,
+    in_flight: Gauge,
     pools: Gauge,
     lessees: Gauge,
     quarantine: Gauge,
@@ -32,6 +33,7 @@ impl LimitMetrics {
             ceiling: gauge!("lessor_ceiling_permits", "limit" => name.clone()),
             available: gauge!("lessor_available_permits", "limit" => name.clone()),
             outstanding: gauge!("lessor_outstanding_permits", "limit" => name.clone()),
+            in_flight: gauge!("lessor_in_flight_permits", "limit" => name.clone()),
             pools: gauge!("lessor_pools", "limit" => name.clone()),
             lessees: gauge!("lessor_lessees", "limit" => name.clone()),
             quarantine: gauge!("lessor_quarantine_seconds", "limit" => name.clone()),
@@ -50,6 +52,7 @@ impl LimitMetrics {
         self.ceiling.set(figures.ceiling as f64);
         self.available.set(sums.available as f64);
         self.outstanding.set(sums.outstanding as f64);
+        self.in_flight.set(sums.in_flight as f64);
         self.pools.set(figures.pools as f64);
         self.lessees.set(sums.lessees as f64);
         self.quarantine.set(figures.quarantine.as_secs_f64());
@@ -69,6 +72,10 @@ pub(super) fn describe() {
     describe_gauge!("lessor_ceiling_permits", "The most that one call can ever take");
     describe_gauge!("lessor_available_permits", "Permits that can be lent now, over all keys");
     describe_gauge!("lessor_outstanding_permits", "Permits that are lent, and neither settled nor returned");
+    describe_gauge!(
+        "lessor_in_flight_permits",
+        "Permits whose calls are in flight, said or presumed, where the limit caps that"
+    );
     describe_gauge!("lessor_pools", "Pools that are kept: keys in use, or 1 for a limit without keys");
     describe_gauge!("lessor_lessees", "Sessions that pools remember, each once for every pool");
     describe_gauge!(

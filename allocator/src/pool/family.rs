@@ -10,7 +10,7 @@ use super::lessee::Settlement;
 use super::{AskError, Holder, Lessee, LesseeId, Pool};
 use crate::share::Share;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Grant, Moment, RateClaim, Refusal, RefusalReason};
+use lessor_protocol::{Answer, Ask, Grant, InFlight, Moment, RateClaim, Refusal, RefusalReason};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Whose lease it is: that of a session with this pool, or with one below it.
@@ -89,7 +89,10 @@ impl Pool {
         self.meet(place, holder);
         let mirror = Place { below: self.number, session: holder.id };
         for Above { pool, share } in above.iter_mut() {
-            pool.mirror(mirror, &self.lessees[&place], &settlement);
+            if newcomer {
+                pool.begin_anew(mirror);
+            }
+            pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
             pool.meet(mirror, Holder { share: *share, ..holder });
         }
@@ -114,6 +117,7 @@ impl Pool {
         id: LesseeId,
         seq: u64,
         spent_total: u64,
+        running: Option<u64>,
     ) -> Result<u64, AskError> {
         self.advance_all(above, now);
         let place = Place::own(id);
@@ -121,12 +125,13 @@ impl Pool {
             return Ok(0);
         }
         let before = self.books.returned;
-        let settlement = self.settle(place, &Ask { spent_total, ..Ask::default() })?;
+        let ask = Ask { spent_total, running, ..Ask::default() };
+        let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, RateClaim::None);
         self.fall_silent(place, seq);
         let mirror = Place { below: self.number, session: id };
         for Above { pool, .. } in above.iter_mut() {
-            pool.mirror(mirror, &self.lessees[&place], &settlement);
+            pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
             pool.settle_rate(mirror, RateClaim::None);
             pool.fall_silent(mirror, seq);
             pool.audit();
@@ -142,18 +147,28 @@ impl Pool {
         above.iter_mut().for_each(|above| above.pool.advance(now));
     }
 
-    /// Does to the mirror of `lessee`, of a pool below, what `settlement` did to it. A mirror that was forgotten had
+    /// Does to the mirror of `lessee`, of a pool below, what `settlement` of `ask` did to it. A mirror that was forgotten had
     /// nothing out and nothing that any rule here still counts: it begins anew.
-    fn mirror(&mut self, place: Place, lessee: &Lessee, settlement: &Settlement) {
+    fn mirror(&mut self, place: Place, lessee: &Lessee, ask: &Ask, settlement: &Settlement) {
         let now = self.now;
         let mirror = self.lessees.entry(place).or_insert_with(|| Lessee::new(lessee.share, now));
         let known = mirror.known_part(settlement);
-        self.settle_by(place, &known);
+        self.settle_by(place, ask, &known);
+    }
+
+    /// The session is a new one to the pool below, which may have forgotten it sooner than what is in flight here ends.
+    fn begin_anew(&mut self, place: Place) {
+        if self.lessees.contains_key(&place) {
+            let now = self.now;
+            self.change_flights(place, |flights, longest| flights.begin_anew(now + longest));
+        }
     }
 
     fn fall_silent(&mut self, place: Place, seq: u64) {
         if let Some(lessee) = self.lessees.get_mut(&place) {
-            (lessee.seq, lessee.demand_milli, lessee.waiting) = (seq, 0, 0);
+            (lessee.seq, lessee.demand_milli, lessee.waiting, lessee.wanted) = (seq, 0, 0, 0);
+            // It will say no more of what is in flight: that was spent by now.
+            self.end_flights(place, 0, self.now);
         }
     }
 }
@@ -175,5 +190,13 @@ pub(super) fn least(a: Grant, b: Grant) -> Grant {
             (true, false) => a.retry_after,
         },
         rate: a.rate,
+        in_flight: match (a.in_flight, b.in_flight) {
+            (Some(a), Some(b)) => Some(InFlight {
+                longest: a.longest.max(b.longest),
+                hold: a.hold.zip(b.hold).map(|(a, b)| a.min(b)),
+            }),
+            // Where something else is promised too, nothing is spent again.
+            (cap, None) | (None, cap) => cap.map(|cap| InFlight { hold: None, ..cap }),
+        },
     }
 }

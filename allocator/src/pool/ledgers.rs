@@ -77,6 +77,24 @@ impl Ledgers {
         }
     }
 
+    /// What is in flight became `after`, where it was `before`.
+    pub(super) fn fly(&mut self, before: u64, after: u64) {
+        for ledger in &mut self.0 {
+            ledger.fly(after.saturating_sub(before));
+            ledger.land(before.saturating_sub(after));
+        }
+    }
+
+    /// The longest that a call may take, where some rule counts what is in flight.
+    pub(super) fn longest(&self) -> Option<Duration> {
+        self.0.iter().filter_map(|ledger| ledger.longest()).max()
+    }
+
+    /// Whether a permit can be spent again when its call ends: nothing is promised but what is in flight.
+    pub(super) fn are_reusable(&self) -> bool {
+        self.0.iter().all(|ledger| ledger.longest().is_some())
+    }
+
     /// When `permits` can be lent if nothing is lent or given back meanwhile and all leases burn, whose `ends` come
     /// with the permits that are out on each, soonest first; `None` if never.
     pub(super) fn ready_at<Ends: Iterator<Item = (Moment, u64)>>(

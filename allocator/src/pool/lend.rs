@@ -8,11 +8,11 @@ use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::Pace;
 use crate::share::{self, Share};
 use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
-use lessor_protocol::lease::whole_millis;
+use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
-use lessor_protocol::{Ask, Grant, Moment, Rate, Rule};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Rule};
 use std::time::Duration;
 
 /// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
@@ -47,6 +47,8 @@ struct Offer {
     pace: Option<Pace>,
     /// Whether it should hold little, for others want what it would sit on.
     is_greedy: bool,
+    /// How much it should have in hand and in use, where permits are spent again.
+    hold: Option<u64>,
 }
 
 impl Pool {
@@ -65,7 +67,9 @@ impl Pool {
         let mut chain: Vec<(&mut Pool, Place)> = std::iter::once((self, id)).chain(above).collect();
         let fits = chain.iter().all(|(pool, id)| !pool.term(pool.lessees[id].term).is_zero());
         let (rate, flow) = lend_rate(&mut chain, ask);
-        let offers: Vec<Offer> = chain.iter_mut().map(|(pool, id)| pool.offer(*id, ask, newcomer)).collect();
+        let is_reusable = chain.iter().all(|(pool, _)| pool.ledgers.are_reusable());
+        let offer = |(pool, id): &mut (&mut Pool, Place)| pool.offer(*id, ask, newcomer, is_reusable);
+        let offers: Vec<Offer> = chain.iter_mut().map(offer).collect();
         let least = offers.iter().map(|offer| offer.permits).min();
         let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
         let permits = least.filter(|_| fits).unwrap_or(0).min(callable);
@@ -78,8 +82,10 @@ impl Pool {
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
             let horizon = pool.horizon(*id, offer).min(term);
-            let ceiling = pool.call_max();
-            Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate: Rate::Free }
+            let cap = |longest| InFlight { longest: millis_above(longest), hold: offer.hold };
+            let (ceiling, in_flight) = (pool.call_max(), pool.longest.map(cap));
+            let rate = Rate::Free;
+            Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate, in_flight }
         };
         let grant =
             chain.iter().zip(&offers).map(grant).reduce(family::least).expect("there is one at least");
@@ -90,18 +96,59 @@ impl Pool {
     }
 
     /// What it would lend, if it were alone.
-    fn offer(&mut self, id: Place, ask: &Ask, newcomer: bool) -> Offer {
+    fn offer(&mut self, id: Place, ask: &Ask, newcomer: bool, is_reusable: bool) -> Offer {
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
         let (others, supply, owed) = self.standing(asker.claim.share, self.other_claims(id), supply);
         if newcomer {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
-        let Sized { permits, state } = sizing::grant(asker, &others, supply);
+        let (Sized { permits, state }, hold) = match is_reusable {
+            true => self.share_in_flight(id, asker, supply.left),
+            false => (sizing::grant(asker, &others, supply), None),
+        };
         let is_greedy = !matches!(state, State::Drain { .. })
             && self.ledgers.count_from_spend()
             && sizing::is_greedy(asker.claim, &others, supply.sustained);
-        Offer { permits: permits.max(asker.want.min(owed)), state, pace, is_greedy }
+        Offer { permits: permits.max(asker.want.min(owed)), state, pace, is_greedy, hold }
+    }
+
+    /// Where a permit is spent again when its call ends, no permit comes back by being spent, and whoever came first would
+    /// keep all of them: each is told how many to hold, its share of all there are. `left` can be lent to it now.
+    fn share_in_flight(&self, id: Place, asker: Asker, left: u64) -> (Sized, Option<u64>) {
+        let claim = |share, wanted| Claim {
+            mean: u128::from(wanted) * PERMIT,
+            need: wanted,
+            bare: wanted,
+            share,
+            holds: 0,
+        };
+        let active = |lessee: &Lessee| self.now.since(lessee.answered) <= self.active();
+        let others = self.lessees.iter().filter(|&(&other, lessee)| other != id && active(lessee));
+        let priority = asker.claim.share.priority;
+        // Those that come first have what they want, those that come later are not seen.
+        let (mut first, mut equals) = (0u64, vec![]);
+        for (_, lessee) in others.filter(|(_, lessee)| lessee.share.priority >= priority) {
+            match lessee.share.priority > priority {
+                true => first = first.saturating_add(lessee.wanted),
+                false => equals.push(claim(lessee.share, lessee.wanted)),
+            }
+        }
+        let kept = self.lessees[&id].outstanding;
+        let own = claim(asker.claim.share, kept.saturating_add(asker.want));
+        let all = self.left().saturating_add(self.books.outstanding).saturating_sub(first);
+        let share = sizing::even_share(own, &equals, all);
+        let (state, most) = match share {
+            None => (State::Rich, (left / 2).max(1)),
+            // At least one for whoever has none, but not at each ask of somebody who asks all the time.
+            Some(share) => {
+                let one = u64::from(kept == 0 && asker.since >= poll(self.term));
+                (State::Trickle, share.saturating_sub(kept).max(one))
+            }
+        };
+        let permits = asker.want.min(most).min(left);
+        let hold = share.unwrap_or(all).min(self.plan.sharing.lease_max);
+        (Sized { permits, state }, Some(hold))
     }
 
     /// When to ask again, and when there will be a permit, if `permits` are less than wanted.
@@ -118,7 +165,8 @@ impl Pool {
     fn worth(&self, id: Place, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.lessees[&id].term;
         let plenty = state == State::Rich && self.left().saturating_mul(2) >= self.ceiling();
-        if !plenty || ask.waiting > 0 {
+        // Where they are spent again they do not become fewer: others would wait as long as it lasts.
+        if !plenty || ask.waiting > 0 || self.ledgers.are_reusable() {
             return term;
         }
         let lasts = u128::from(permits) * PERMIT / u128::from(ask.demand_milli.max(1));
@@ -301,6 +349,11 @@ fn callable(rate: &Rate, term: Duration) -> u64 {
             minted.saturating_add(1).saturating_add(lease.cap)
         }
     }
+}
+
+/// `span` in whole milliseconds, as the wire carries it, and not shorter.
+fn millis_above(span: Duration) -> Duration {
+    Duration::from_millis(millis_up(span))
 }
 
 /// Time between two asks of somebody who found too little, where leases last for `term`.

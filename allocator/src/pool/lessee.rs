@@ -1,5 +1,6 @@
 //! What a pool remembers of one session: what is out, until when, and what it has said. Only its pool writes it.
 
+use super::flights::Flights;
 use super::rates::Turn;
 use crate::share::Share;
 use lessor_protocol::mutant::{self, Mutant};
@@ -43,6 +44,10 @@ pub(super) struct Lessee {
     /// What it said of its demand, for the shares of others.
     pub demand_milli: u64,
     pub waiting: u64,
+    /// What it kept and wanted: all that it would have in hand and in use.
+    pub wanted: u64,
+    /// What it may have in flight, where that counts.
+    pub flights: Flights,
     /// How far away it is, as it says.
     pub rtt: Duration,
     /// Its part of a steady flow, if the limit has one.
@@ -90,14 +95,16 @@ impl Lessee {
             shadow_refused: 0,
             demand_milli: 0,
             waiting: 0,
+            wanted: 0,
+            flights: Flights::default(),
             rtt: Duration::ZERO,
             turn: Turn::default(),
         }
     }
 
-    /// Whether anything of its lease may still be spent or minted.
+    /// Whether the end of its lease will make a difference.
     pub(super) fn is_live(&self) -> bool {
-        self.outstanding > 0 || self.turn.lent.charged().cap > 0
+        self.outstanding > 0 || self.flights.are_live() || self.turn.lent.charged().cap > 0
     }
 
     /// The lease ended without a report: all of it is presumed spent. Returns how much that is.
@@ -194,6 +201,7 @@ const NOTHING: Answer = Answer::Grant(lessor_protocol::Grant {
     ask_after: Duration::ZERO,
     retry_after: None,
     rate: lessor_protocol::Rate::Free,
+    in_flight: None,
 });
 
 #[cfg(test)]

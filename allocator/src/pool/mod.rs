@@ -6,6 +6,7 @@
 
 mod books;
 mod family;
+mod flights;
 mod ledgers;
 mod lend;
 mod lessee;
@@ -24,6 +25,7 @@ use crate::pacing::Pacer;
 use crate::rules::{self, Flow};
 use crate::share::Guarantees;
 use family::Place;
+use flights::Flights;
 use ledgers::Ledgers;
 use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
@@ -58,8 +60,14 @@ pub struct Pool {
     term: Duration,
     /// Whom it lent to. Ordered, so that the same asks give the same answers.
     lessees: BTreeMap<Place, Lessee>,
-    /// The end of each live lease: exactly the lessees with something outstanding.
+    /// The end of each live lease: exactly the lessees with something outstanding or running.
     ends: BTreeSet<(Moment, Place)>,
+    /// When what lingers in flight has landed: exactly the lessees with something lingering.
+    landings: BTreeSet<(Moment, Place)>,
+    /// The longest that a call may take, where it counts what is in flight.
+    longest: Option<Duration>,
+    /// Permits in flight, for people.
+    in_flight: u64,
     books: Books,
     shadow_refused: u64,
     pacer: Pacer,
@@ -78,8 +86,11 @@ impl Pool {
             number: family::number(),
             term: plan.term(),
             guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(ceiling), now),
+            longest: ledgers.longest(),
             ledgers,
             flow: plan.rules.iter().find_map(|rule| rules::flow(rule, plan.terms, now)),
+            landings: BTreeSet::new(),
+            in_flight: 0,
             plan,
             lessees: BTreeMap::new(),
             ends: BTreeSet::new(),
@@ -117,12 +128,20 @@ impl Pool {
         self.renew_below(&mut [], now, holder, seq, ask)
     }
 
-    /// The session ends with a total of `spent_total` and holds nothing. Returns what came back unspent.
+    /// The session ends with a total of `spent_total` and holds nothing; calls for `running` permits go on, if it says
+    /// so. Returns what came back unspent.
     ///
     /// # Errors
     /// As [`Pool::renew`]. A session that is not known returns nothing.
-    pub fn leave(&mut self, now: Moment, id: LesseeId, seq: u64, spent_total: u64) -> Result<u64, AskError> {
-        self.leave_below(&mut [], now, id, seq, spent_total)
+    pub fn leave(
+        &mut self,
+        now: Moment,
+        id: LesseeId,
+        seq: u64,
+        spent_total: u64,
+        running: Option<u64>,
+    ) -> Result<u64, AskError> {
+        self.leave_below(&mut [], now, id, seq, spent_total, running)
     }
 
     /// What it looks like at `now`.
@@ -131,6 +150,7 @@ impl Pool {
         PoolView {
             available: if self.now < self.opens { 0 } else { self.available() },
             books: self.books,
+            in_flight: self.in_flight,
             shadow_refused: self.shadow_refused,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
@@ -181,6 +201,7 @@ impl Pool {
         while let Some((end, id)) = self.ends.first().copied()
             && end <= self.now
         {
+            self.land_until(end);
             self.ends.pop_first();
             let lessee = self.lessees.get_mut(&id).expect("every end has its lessee");
             let burned = lessee.burn();
@@ -189,12 +210,44 @@ impl Pool {
             self.books.outstanding -= burned;
             self.books.burned += burned;
             self.end_rate(id, end);
+            self.end_flights(id, burned, end);
+            self.end_rate(id, end);
         }
+        self.land_until(self.now);
         self.ledgers.advance(self.now);
         if let Some(flow) = &mut self.flow {
             flow.advance(self.now);
         }
         self.guarantees.advance(self.now);
+    }
+
+    /// What lingered in flight until `now` has landed.
+    fn land_until(&mut self, now: Moment) {
+        while let Some((_, id)) = self.landings.first().copied().filter(|(lands, _)| *lands <= now) {
+            self.change_flights(id, |flights, _| flights.land());
+        }
+    }
+
+    /// What `id` has in flight was spent at `end` at the latest, and with it `burned` permits perhaps.
+    fn end_flights(&mut self, id: Place, burned: u64, end: Moment) {
+        self.change_flights(id, |flights, longest| flights.end(burned, end + longest));
+    }
+
+    /// Changes what `id` has in flight, where that counts, and all that follows from it.
+    fn change_flights(&mut self, id: Place, change: impl FnOnce(&mut Flights, Duration)) {
+        let Some(longest) = self.longest else { return };
+        let lessee = self.lessees.get_mut(&id).expect("it is known");
+        let before = lessee.flights;
+        change(&mut lessee.flights, longest);
+        let after = lessee.flights;
+        before.lands().map(|lands| self.landings.remove(&(lands, id)));
+        after.lands().map(|lands| self.landings.insert((lands, id)));
+        self.ledgers.fly(before.charged(), after.charged());
+        self.in_flight = self.in_flight - before.in_flight() + after.in_flight();
+        self.ends.remove(&(lessee.end, id));
+        if lessee.is_live() {
+            self.ends.insert((lessee.end, id));
+        }
     }
 
     /// The answer that `seq` was given before, with what is left of its term.
@@ -219,8 +272,9 @@ impl Pool {
     }
 
     fn admit(&mut self, holder: Holder, ask: &Ask) -> Result<(), AskError> {
-        let Ask { spent_total, held, shadow_refused, .. } = *ask;
-        if spent_total > 0 || held > 0 || shadow_refused > 0 {
+        let Ask { spent_total, held, running, shadow_refused, .. } = *ask;
+        let runs = running.is_some_and(|running| running > 0);
+        if spent_total > 0 || held > 0 || runs || shadow_refused > 0 {
             return Err(AskError::LeaseUnknown { spent_total, held });
         }
         if self.is_full() {
@@ -253,13 +307,15 @@ impl Pool {
         };
         self.shadow_refused += ask.shadow_refused.saturating_sub(lessee.shadow_refused);
         lessee.shadow_refused = lessee.shadow_refused.max(ask.shadow_refused);
-        self.settle_by(id, &settlement);
+        self.settle_by(id, ask, &settlement);
         Ok(settlement)
     }
 
-    /// Moves the parts of `settlement` to where they belong.
-    fn settle_by(&mut self, id: Place, settlement: &Settlement) {
+    /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
+    fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
+        // All that the session could have in flight, and holds no more.
+        let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
         lessee.settle(settlement);
         if !lessee.is_live() {
             self.ends.remove(&(lessee.end, id));
@@ -275,6 +331,8 @@ impl Pool {
         self.books.burned -= settlement.spent_late + settlement.credited;
         self.books.spent += settlement.spent + settlement.spent_late;
         self.books.returned += settlement.returned + settlement.credited;
+        let now = self.now;
+        self.change_flights(id, |flights, longest| flights.report(ask, settlement, room, now + longest));
     }
 
     /// Believes who it is and how far away.
@@ -291,6 +349,7 @@ impl Pool {
         lessee.answered = self.now;
         lessee.demand_milli = ask.demand_milli;
         lessee.waiting = ask.waiting;
+        lessee.wanted = grant.kept.saturating_add(ask.want);
     }
 
     /// How long after its last ask a lessee counts among those who share.
@@ -307,7 +366,11 @@ impl Pool {
     /// a stranger's: it starts at zero or is refused, and what it is lent is charged.
     fn forget_idle(&mut self, memory: Duration) {
         let now = self.now;
-        self.lessees.retain(|_, lessee| lessee.is_live() || lessee.end.max(lessee.answered) + memory > now);
+        self.lessees.retain(|_, lessee| {
+            lessee.is_live()
+                || lessee.flights.lands().is_some()
+                || lessee.end.max(lessee.answered) + memory > now
+        });
     }
 
     /// The books balance and every rule is within its limit, or there is a bug here.

@@ -89,6 +89,8 @@ pub struct PoolView {
     pub available: u64,
     /// The totals.
     pub books: Books,
+    /// Permits whose calls are in flight, said or presumed; only of limits that cap that.
+    pub in_flight: u64,
     /// Permits that nodes let pass in shadow mode, where they would have refused.
     pub shadow_refused: u64,
     /// Sessions that it remembers.

@@ -5,6 +5,8 @@ use crate::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{RefusalReason, Terms};
 
+mod in_flight;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
@@ -182,8 +184,8 @@ fn retry_after_is_when_there_is_a_permit_and_not_before() {
 fn leaving_returns_everything() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
-    assert_eq!(pool.leave(millis(10), A.id, 2, 30), Ok(70));
-    assert_eq!(pool.leave(millis(11), A.id, 2, 30), Ok(0), "said twice, done once");
+    assert_eq!(pool.leave(millis(10), A.id, 2, 30, None), Ok(70));
+    assert_eq!(pool.leave(millis(11), A.id, 2, 30, None), Ok(0), "said twice, done once");
     assert_eq!(pool.view(millis(11)).books.outstanding, 0);
 }
 

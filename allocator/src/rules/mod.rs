@@ -4,12 +4,14 @@
 //! One principle: **charge a permit from the moment it is lent; let it go only from the last instant at which
 //! it could have been spent.** That instant is the `at` of [`Ledger::settle`].
 
+mod concurrency;
 mod first_use;
 mod fixed_window;
 mod leaky_bucket;
 mod sliding_window;
-mod token_bucket;
+pub(crate) mod token_bucket;
 
+pub use concurrency::FlightLedger;
 pub use first_use::FirstUseLedger;
 pub use fixed_window::FixedLedger;
 pub use leaky_bucket::{Flow, FlowLedger, Part, SHARES};
@@ -83,6 +85,18 @@ pub trait Ledger: Debug {
     /// Permits lent and not yet settled or released, as this rule counts them.
     fn outstanding(&self) -> u64;
 
+    /// `permits` of those that were settled are in flight, as far as anybody knows. Such a permit was never out of sight:
+    /// it is settled and in flight, or landed, in one step.
+    fn fly(&mut self, _permits: u64) {}
+
+    /// `permits` that were in flight are not any more.
+    fn land(&mut self, _permits: u64) {}
+
+    /// The longest that a call may take as a clock of ours shows it, where what is in flight counts.
+    fn longest(&self) -> Option<Duration> {
+        None
+    }
+
     /// The first instant from which a ledger that may have forgotten what it lent before `quarantined` (nobody
     /// can be spending it from then on) may lend again; it is emptied accordingly.
     fn forget(&mut self, quarantined: Moment) -> Moment;
@@ -126,8 +140,7 @@ pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> 
         },
         Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
         Rule::LeakyBucket(_) => Box::new(FlowLedger::default()),
-        // Until nodes say what they have in flight, everything that was spent is, for as long as a call may take.
-        Rule::Concurrency(rule) => Box::new(SlidingLedger::over(rule.limit(), rule.longest(), terms, now)),
+        Rule::Concurrency(rule) => Box::new(FlightLedger::new(rule, terms, now)),
     }
 }
 

@@ -50,12 +50,7 @@ struct Slot {
 impl SlidingLedger {
     /// An empty window at `now`.
     pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
-        Self::over(rule.limit(), rule.per() + margin(rule.margin()), terms, now)
-    }
-
-    /// An empty window of length `per` at `now`.
-    pub fn over(limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
-        Self::in_parts(SUB_WINDOWS, limit, per, terms, now)
+        Self::in_parts(SUB_WINDOWS, rule.limit(), rule.per() + margin(rule.margin()), terms, now)
     }
 
     /// The same for a log: its sub-windows are nanoseconds, so that every settlement is kept apart, but for those of one

@@ -6,7 +6,7 @@
 //! burned made room for another; if it proves unspent later, it is gone all the same.
 
 mod coldness;
-mod refill;
+pub(crate) mod refill;
 
 use super::{Ends, Ledger};
 use lessor_protocol::mutant::{self, Mutant};

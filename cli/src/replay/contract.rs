@@ -4,7 +4,7 @@
 use super::answer::Answer;
 use super::request::{Call, Request};
 use lessor_allocator::Config;
-use lessor_allocator::central::{self, Admission, Carry, Limiter};
+use lessor_allocator::central::{Admission, Carry, Limiter};
 use lessor_allocator::config::{Keyed, LimitConfig, Names, named_for};
 use lessor_protocol::{Key, LimitName, Moment, Rule};
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ struct Limit {
     /// Of single keys, in place of those.
     overrides: BTreeMap<Key, Vec<Rule>>,
     keyed: bool,
+    /// Whether its permits are charged to another limit too.
+    has_parent: bool,
     /// Whether it stands for many names, each with pools of its own.
     is_pattern: bool,
     pools: BTreeMap<PoolId, Limiter>,
@@ -57,7 +59,13 @@ impl Contract {
         LimitName::try_new(&request.limit).map_err(|error| format!("limit {:?} {error}", request.limit))?;
         let name = named_for(&self.limits, &request.limit)
             .ok_or_else(|| format!("limit {:?} is not in the configuration", request.limit))?;
-        self.limits[&name].check_known(&request.call)?;
+        // Answered as if it had none it would be answered wrong.
+        if self.limits[&name].has_parent {
+            return Err(format!(
+                "limit {:?} has a parent, which replay knows only with --nodes",
+                request.limit
+            ));
+        }
         let key = self.limits[&name].key(request)?;
         let now = self.begun(request.at);
         let limit = self.limits.get_mut(&name).expect("it is known");
@@ -100,6 +108,7 @@ impl Limit {
             rules: config.rules.clone(),
             overrides: config.overrides.clone(),
             keyed: config.keyed != Keyed::No,
+            has_parent: config.parent.is_some(),
             is_pattern: config.name.names() != Names::One,
             pools: BTreeMap::new(),
             look_at: POOLS_TO_LOOK,
@@ -109,15 +118,6 @@ impl Limit {
     /// Whether there is one pool, from the beginning.
     fn is_single(&self) -> bool {
         !self.keyed && !self.is_pattern
-    }
-
-    /// Refuses rules that would be answered for as others.
-    fn check_known(&self, call: &Call) -> Result<(), String> {
-        let set: &[Rule] = if let Call::Set(rules, _) = call { rules } else { &self.rules };
-        let known = set.iter().chain(self.overrides.values().flatten()).all(central::knows);
-        let problem =
-            "rules has a token_bucket with refill_style, debt or warm_up, which replay does not know yet";
-        if known { Ok(()) } else { Err(problem.to_owned()) }
     }
 
     /// The key of `request`, where one is needed.

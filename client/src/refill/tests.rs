@@ -3,6 +3,8 @@
 use super::*;
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
+mod in_flight;
+
 const RTT: Duration = Duration::from_millis(10);
 const TERM: Duration = Duration::from_secs(1);
 
@@ -20,6 +22,7 @@ fn grant(kept: u64, permits: u64) -> Grant {
         ask_after: Duration::ZERO,
         retry_after: None,
         rate: lessor_protocol::Rate::Free,
+        in_flight: None,
     }
 }
 

@@ -13,8 +13,8 @@ where
 
 #[test]
 fn the_leases_request_is_pinned() {
-    let plain =
-        Ask { spent_total: 4_211, held: 300, want: 900, waiting: 2, demand_milli: 450_000, ..Ask::default() };
+    let rate = Ask { demand_milli: 450_000, ..Ask::default() };
+    let plain = Ask { spent_total: 4_211, held: 300, want: 900, waiting: 2, ..rate };
     let lease = RateLease { number: 77, cap: 2, interval: Duration::from_millis(5) };
     let rate = RateClaim::Holds(lease);
     let slow = Ask { demand_milli: 1, shadow_refused: 6, largest: 2, rate, ..Ask::default() };
@@ -50,6 +50,7 @@ fn the_leases_response_is_pinned() {
             credit: Duration::from_nanos(9),
             turn: true,
         },
+        in_flight: None,
     };
     let refusal = Refusal { reason: RefusalReason::Quarantine, retry_after: Duration::from_secs(32) };
     let error = ErrorBody {
@@ -83,12 +84,37 @@ fn the_leases_response_is_pinned() {
 
 #[test]
 fn leaving_is_pinned() {
-    let spent = SpentBody { limit: "export".to_owned(), key: Some("user-42".to_owned()), spent_total: 3 };
+    let spent = SpentBody {
+        limit: "export".to_owned(),
+        key: Some("user-42".to_owned()),
+        spent_total: 3,
+        running: None,
+    };
     golden(
         &LeaveRequest { session: 1, seq: 13, spent: vec![spent] },
         r#"{"session":1,"seq":13,"spent":[{"limit":"export","key":"user-42","spent_total":3}]}"#,
     );
     golden(&LeaveResponse { returned: 41, errors: vec![] }, r#"{"returned":41}"#);
+}
+
+/// What is in flight is said only where it counts.
+#[test]
+fn what_is_in_flight_is_pinned() {
+    let ask = Ask { spent_total: 9, held: 5, running: Some(4), unguarded: 3, busy: 2, ..Ask::default() };
+    golden(
+        &AskBody::of("a", None, ask),
+        concat!(
+            r#"{"limit":"a","spent_total":9,"held":5,"want":0,"demand":0,"waiting":0,"#,
+            r#""running":4,"unguarded":3,"busy":2}"#
+        ),
+    );
+    assert_eq!(AskBody::of("a", None, ask).ask(), ask);
+    let left = SpentBody { limit: "a".to_owned(), key: None, spent_total: 9, running: Some(6) };
+    golden(&left, r#"{"limit":"a","spent_total":9,"running":6}"#);
+    let told = GrantBody { longest_ms: Some(120_000), hold: Some(7), ..GrantBody::default() };
+    golden(&told, r#"{"limit":"","permits":0,"held":0,"term_ms":0,"longest_ms":120000,"hold":7}"#);
+    let huge = AskBody { running: Some(1 << 53), ..AskBody::default() };
+    assert_eq!(huge.out_of_range(), Some(("running", 1 << 53)));
 }
 
 #[test]
@@ -102,9 +128,12 @@ fn an_answer_survives_the_wire() {
         ask_after: Duration::ZERO,
         retry_after: None,
         rate: Rate::Nothing,
+        in_flight: None,
     };
     let refusal = Refusal { reason: RefusalReason::Stopping, retry_after: Duration::from_millis(5) };
-    for answer in [Answer::Grant(grant), Answer::Refusal(refusal)] {
+    let cap = |hold| Some(InFlight { longest: Duration::from_secs(120), hold });
+    let caps = [None, cap(None), cap(Some(7))].map(|in_flight| Answer::Grant(Grant { in_flight, ..grant }));
+    for answer in caps.into_iter().chain([Answer::Refusal(refusal)]) {
         assert_eq!(GrantBody::of("a", None, answer).answer(), Ok(answer));
     }
 }

@@ -1,6 +1,6 @@
 //! A node that does what it is told, line by line, for tests with real processes: `spender URL LIMIT NAME`.
 //!
-//! `spend N`, `acquire N PATIENCE_MS` and `run MILLIS` answer with the instants of the admissions, in nanoseconds of
+//! `spend N`, `acquire N PATIENCE_MS`, `enter N TAKES_MS PATIENCE_MS` and `run MILLIS` answer with the instants of the admissions, in nanoseconds of
 //! the machine's clock; `available` with a number; `quit` gives everything back and ends it.
 
 use lessor::{Client, Limit};
@@ -25,6 +25,10 @@ async fn main() {
         match words[0] {
             "spend" => say(&(0..number(1)).filter_map(|_| spend(&limit)).collect::<Vec<_>>()),
             "acquire" => say(&acquire(&limit, number(1), Duration::from_millis(number(2))).await),
+            "enter" => {
+                let (takes, patience) = (Duration::from_millis(number(2)), Duration::from_millis(number(3)));
+                say(&enter(&limit, number(1), takes, patience).await);
+            }
             "run" => say(&run(&limit, Duration::from_millis(number(1))).await),
             "available" => println!("{}", limit.available()),
             "quit" => break,
@@ -57,6 +61,21 @@ async fn acquire(limit: &Limit, calls: u64, patience: Duration) -> Vec<u64> {
     for _ in 0..calls {
         if limit.acquire_within(1, patience).await.is_ok() {
             admitted.push(CLOCK.now().as_nanos());
+        }
+    }
+    admitted
+}
+
+/// Calls that go on beside what it is told next, and end after `takes`.
+async fn enter(limit: &Limit, calls: u64, takes: Duration, patience: Duration) -> Vec<u64> {
+    let mut admitted = vec![];
+    for _ in 0..calls {
+        if let Ok(guard) = limit.enter_within(1, patience).await {
+            admitted.push(CLOCK.now().as_nanos());
+            tokio::spawn(async move {
+                tokio::time::sleep(takes).await;
+                drop(guard);
+            });
         }
     }
     admitted

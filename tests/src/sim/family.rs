@@ -62,8 +62,15 @@ impl Family {
     ///
     /// # Errors
     /// The same.
-    pub fn leave(&mut self, now: Moment, id: LesseeId, seq: u64, spent_total: u64) -> Result<u64, AskError> {
-        self.with(|pool, above| pool.leave_below(above, now, id, seq, spent_total))
+    pub fn leave(
+        &mut self,
+        now: Moment,
+        id: LesseeId,
+        seq: u64,
+        spent_total: u64,
+        running: Option<u64>,
+    ) -> Result<u64, AskError> {
+        self.with(|pool, above| pool.leave_below(above, now, id, seq, spent_total, running))
     }
 
     /// The books of the lowest, and what all of them can lend.

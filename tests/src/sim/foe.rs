@@ -180,7 +180,11 @@ impl Foe {
         self.seq = self.seq.saturating_add(step).min(PERMITS_MAX);
         let held = self.has(real);
         let rate = self.claim();
-        let truth = Ask { spent_total: self.spent, held, want: self.large(), rate, ..Ask::default() };
+        let mut truth = Ask { spent_total: self.spent, held, want: self.large(), rate, ..Ask::default() };
+        // It says nothing of what it has in flight, or too much. Too little is as bad as to spend what it does not hold.
+        if self.seq.is_multiple_of(2) {
+            (truth.running, truth.busy) = (Some(PERMITS_MAX), self.granted);
+        }
         let ask = match self.lie {
             Lie::Hoard | Lie::Overstate | Lie::Flood | Lie::Hurry | Lie::Crowd => {
                 Ask { waiting: self.large(), demand_milli: self.large(), ..truth }
@@ -293,6 +297,7 @@ mod tests {
                     ask_after: Duration::ZERO,
                     retry_after: None,
                     rate: Rate::Free,
+                    in_flight: None,
                 };
                 // Every third answer comes when what it grants has ended.
                 let before = foe.in_hand(real) + foe.spent;

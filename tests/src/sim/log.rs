@@ -11,7 +11,7 @@ const KEPT: usize = 24;
 struct Event {
     real: u64,
     words: &'static str,
-    numbers: [u64; 5],
+    numbers: [u64; 6],
     /// How often it happened in a row.
     times: u64,
 }
@@ -27,16 +27,16 @@ pub struct Log {
 impl Log {
     /// Writes an event down. The first number says who; the same event of the same host is only counted.
     pub fn note(&mut self, real: u64, words: &'static str, numbers: &[u64]) {
-        let mut five = [0; 5];
-        five[..numbers.len()].copy_from_slice(numbers);
-        for part in [real, words.len() as u64, u64::from(words.as_bytes()[0])].iter().chain(&five) {
+        let mut six = [0; 6];
+        six[..numbers.len()].copy_from_slice(numbers);
+        for part in [real, words.len() as u64, u64::from(words.as_bytes()[0])].iter().chain(&six) {
             // FNV's prime; the rotation lets high bits count too.
             self.hash = (self.hash ^ part).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
         }
         match self.last.back_mut() {
-            Some(last) if last.words == words && last.numbers == five => last.times += 1,
+            Some(last) if last.words == words && last.numbers == six => last.times += 1,
             _ => {
-                self.last.push_back(Event { real, words, numbers: five, times: 1 });
+                self.last.push_back(Event { real, words, numbers: six, times: 1 });
                 if self.last.len() > KEPT {
                     self.last.pop_front();
                 }

@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | S1–S3 | no window over its limit, no bucket below empty, in real time | [`Oracle::admitted`] |
 //! | S4 | a steady flow: no interval sees more than the burst and what flows in it | [`Oracle::admitted`] |
-//! | S5 | calls in flight | no such rule yet |
+//! | S5 | no more in flight than the limit, of processes that have died too | [`Oracle::admitted`] |
 //! | S6 | the same where the vendor counts, up to the margin later | [`Oracle::admitted`] |
 //! | S7 | no admission once the allocator takes the lease for over | [`Oracle::admitted`] |
 //! | S8 | none in a session that is over or another node's, nor beyond what it was lent | [`Oracle::admitted`] |
@@ -133,12 +133,25 @@ impl Oracle {
         self.session(session).is_over = true;
     }
 
-    /// S1–S3, S6–S8: `node` admitted a call of `permits` in `session`, which reaches the vendor `way` later.
+    /// S1–S3, S5–S8: `node` admitted a call of `permits` in `session`, which reaches the vendor `way` later.
     pub fn admitted(&mut self, now: Instant, node: usize, session: u64, permits: u64, way: u64) -> Verdict {
         // What is spent in quarantine was lent by books that are gone.
         self.admitted += if now.allocator >= self.opens { permits } else { 0 };
         self.promises.iter_mut().try_for_each(|promise| promise.admit(now, permits, way))?;
         self.session(session).spends(now, node, permits)
+    }
+
+    /// A call of `permits` has ended, as the vendor sees it.
+    pub fn landed(&mut self, permits: u64) {
+        self.promises.iter_mut().for_each(|promise| promise.land(permits));
+    }
+
+    /// `session` has `permits` again that it had in use: they were not used up.
+    pub fn handed_back(&mut self, session: u64, permits: u64) {
+        // Those of lost books were never counted.
+        self.admitted = self.admitted.saturating_sub(permits);
+        let session = self.session(session);
+        session.spent = session.spent.saturating_sub(permits);
     }
 
     /// For those who promise nothing: counts `permits` as far as there is room, and says how many were too many.

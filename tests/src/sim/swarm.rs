@@ -14,7 +14,8 @@ use lessor_allocator::rules::term;
 use lessor_allocator::share::Sharing;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{
-    FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket, WarmUp, Windows,
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
+    WarmUp, Windows,
 };
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
@@ -123,7 +124,8 @@ fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
         _ => log_uniform(dice, 100, 20_000),
     };
     let per = Duration::from_millis(log_uniform(dice, 50, 5_000));
-    let rule = match dice.u32(..4) {
+    let rule = match dice.u32(..5) {
+        4 => Concurrency::try_new(limit, per).map(Rule::Concurrency),
         0 => FixedWindow::of(limit, draw_windows(dice, per)).map(Rule::FixedWindow),
         1 => draw_bucket(dice, limit, per).map(Rule::TokenBucket),
         _ => {

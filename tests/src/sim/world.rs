@@ -4,6 +4,7 @@
 mod allocator;
 mod calls;
 mod event;
+mod flights;
 mod foes;
 mod phases;
 mod rivalry;
@@ -304,6 +305,8 @@ impl World {
             Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange),
             Event::Due { node, life } => self.due(node, life)?,
             Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
+            Event::Land { permits } => self.oracle.landed(permits),
+            Event::HandBack { node, life, permits } => self.hand_back(node, life, permits)?,
             Event::Scheme(index) => self.scheme(index),
             Event::Traffic { generation } => self.change_traffic(generation),
             Event::Strike(fault) => self.strike(fault),
@@ -340,10 +343,12 @@ impl World {
             Event::Wake { node, .. }
             | Event::TimeOut { node, .. }
             | Event::Due { node, .. }
-            | Event::GiveUp { node, .. } => self.nodes[*node].paused_until,
+            | Event::GiveUp { node, .. }
+            | Event::HandBack { node, .. } => self.nodes[*node].paused_until,
             Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
             Event::Ask(_) | Event::Sweep => self.centre.paused_until,
             Event::Scheme(_)
+            | Event::Land { .. }
             | Event::Traffic { .. }
             | Event::Strike(_)
             | Event::Start { .. }

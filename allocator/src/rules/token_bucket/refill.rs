@@ -11,14 +11,14 @@ use std::time::Duration;
 /// What is minted, and when. Nanoseconds in which `refill` permits come are stretched by the drift: a clock of ours that
 /// runs fast must not mint faster than the contract.
 #[derive(Clone, Debug)]
-pub(super) enum Refill {
+pub(crate) enum Refill {
     Even(Even),
     Interval(Interval),
 }
 
 impl Refill {
     /// That of `rule`, which begins at `now`.
-    pub(super) fn new(rule: &TokenBucket, terms: Terms, now: Moment) -> Self {
+    pub(crate) fn new(rule: &TokenBucket, terms: Terms, now: Moment) -> Self {
         let (refill, per) = (rule.refill(), nanos(terms.stretched(rule.per())).max(1));
         match rule.refill_style() {
             RefillStyle::Interval if !mutant::is(Mutant::IntervalIsEven) => {
@@ -33,7 +33,7 @@ impl Refill {
 
     /// Lets time pass for `elapsed` up to `now`: permits minted, at most `room`. While there is no room and nothing is
     /// out, the bucket `is_idle`.
-    pub(super) fn advance(&mut self, elapsed: Duration, now: Moment, room: u64, is_idle: bool) -> u64 {
+    pub(crate) fn advance(&mut self, elapsed: Duration, now: Moment, room: u64, is_idle: bool) -> u64 {
         match self {
             Refill::Even(even) => even.advance(nanos(elapsed), room, is_idle),
             Refill::Interval(interval) => interval.advance(now).min(room),
@@ -41,7 +41,7 @@ impl Refill {
     }
 
     /// When `missing` more permits will have been minted, if nothing stops the refill.
-    pub(super) fn minted_at(&self, now: Moment, missing: u64) -> Option<Moment> {
+    pub(crate) fn minted_at(&self, now: Moment, missing: u64) -> Option<Moment> {
         match self {
             Refill::Even(even) => even.minted_in(missing).map(|wait| now + Duration::from_nanos(wait)),
             Refill::Interval(interval) => interval.minted_at(missing),
@@ -68,7 +68,7 @@ impl Refill {
     }
 
     /// `permits` were spent, for sure.
-    pub(super) fn spent(&mut self, permits: u64) {
+    pub(crate) fn spent(&mut self, permits: u64) {
         if let Refill::Even(Even { cold: Some(cold), .. }) = self {
             cold.spent(permits);
         }
@@ -86,7 +86,7 @@ impl Refill {
     }
 
     /// Whether one that begins now mints no later. A full bucket gains nothing from the instants at which it was refilled.
-    pub(super) fn is_fresh(&self) -> bool {
+    pub(crate) fn is_fresh(&self) -> bool {
         match self {
             Refill::Even(even) => even.cold.as_ref().is_none_or(Coldness::is_coldest),
             Refill::Interval(_) => true,
@@ -103,7 +103,7 @@ impl Refill {
 
 /// Each permit as soon as its part of the time is over.
 #[derive(Clone, Debug)]
-pub(super) struct Even {
+pub(crate) struct Even {
     refill: u64,
     per: u64,
     /// What was minted since the last whole permit, in 1/`per` of a permit. Zero while the bucket is full.
@@ -172,7 +172,7 @@ impl Even {
 
 /// All at once, each time that a whole period is over.
 #[derive(Clone, Debug)]
-pub(super) struct Interval {
+pub(crate) struct Interval {
     refill: u64,
     per: u64,
     next: Moment,

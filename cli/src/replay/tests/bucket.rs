@@ -111,3 +111,71 @@ fn several_rules_hold_together_and_a_refusal_by_one_costs_the_others_nothing() {
         ],
     );
 }
+
+#[test]
+fn what_comes_at_intervals_comes_all_at_once() {
+    // Four at each whole second since it began, which is with the first request.
+    let rule =
+        "{ kind = \"token_bucket\", capacity = 10, refill = 4, per = \"1s\", refill_style = \"interval\" }";
+    check(
+        rule,
+        &[
+            ("500ms try_acquire 10", "ok 0"),
+            ("700ms try_acquire 1", "no 0 retry 800ms"),
+            ("700ms try_acquire 5", "no 0 retry 1800ms"),
+            ("1500ms-1 peek 1", "no 0 retry 1"),
+            ("1500ms try_acquire 3", "ok 1"),
+            ("2500ms peek 0", "ok 5"),
+            ("3500ms peek 0", "ok 9"),
+            ("4500ms try_acquire 1", "ok 9"),
+            // A second is over since the last refill, not since the permit was taken.
+            ("5s peek 10", "no 9 retry 500ms"),
+            ("5500ms peek 10", "ok 10"),
+        ],
+    );
+}
+
+#[test]
+fn a_bucket_goes_into_the_red_as_far_as_it_may_and_the_next_one_waits() {
+    let rule = "{ kind = \"token_bucket\", capacity = 5, refill = 1, per = \"1s\", debt = 3 }";
+    check(
+        rule,
+        &[
+            ("0 try_acquire 9", "error TooLarge: permits is 9"),
+            // Five and three more: it is three in the red, and holds a permit again after four seconds.
+            ("0 try_acquire 8", "ok 0"),
+            ("0 try_acquire 1", "no 0 retry 4s"),
+            ("0 try_acquire 4", "no 0 retry 4s"),
+            ("0 try_acquire 5", "no 0 retry 5s"),
+            ("4s-1 peek 1", "no 0 retry 1"),
+            ("4s try_acquire 3", "ok 0"),
+            // Two in the red; two come back.
+            ("4s refund 2", "ok 0"),
+            ("5s peek 0", "ok 4"),
+            ("1h peek 0", "ok 8"),
+        ],
+    );
+}
+
+#[test]
+fn a_cold_bucket_refills_slowly_at_first() {
+    // A warm one gains a permit each 100 ms. It is coldest at 2·2s / (100 ms + 300 ms) = 10 permits; four are spent, so
+    // the next takes 100 ms · (1 + 2·6/10) = 220 ms, and where ten are spent it is warm. What is cold is rounded up:
+    // a permit may be there a nanosecond late, and never early.
+    let rule = "{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\", \
+                warm_up = { over = \"2s\", cold_factor = 3 } }";
+    check(
+        rule,
+        &[
+            ("0 try_acquire 4", "ok 6"),
+            ("0 peek 7", "no 6 retry 220000001"),
+            ("0 try_acquire 6", "ok 0"),
+            ("0 try_acquire 1", "no 0 retry 100ms"),
+            ("100ms try_acquire 1", "ok 0"),
+            ("1100ms peek 0", "ok 10"),
+            // Full and idle for half of two seconds, it is half cold: 100 ms · (1 + 2·½), of which one was spent.
+            ("2100ms try_acquire 1", "ok 9"),
+            ("2100ms peek 10", "no 9 retry 180000001"),
+        ],
+    );
+}

@@ -103,10 +103,45 @@ fn a_month_from_the_31st_on_begins_on_the_last_day_of_february() {
 }
 
 #[test]
-fn a_bucket_that_replay_does_not_know_is_no_other_bucket() {
-    let rule = "{ kind = \"token_bucket\", capacity = 3, refill = 1, per = \"1s\", debt = 1 }";
+fn a_day_of_23_hours_is_one_window_and_an_hour_that_is_skipped_is_none() {
+    // Midnight in Berlin of 29 March 2026 is 1,774,738,800 s after the epoch; at 1,774,746,000 s clocks go from 2 to 3.
+    // The day has 82,800 s.
+    let day = "{ kind = \"fixed_window\", limit = 3, calendar = \"day\", zone = \"Europe/Berlin\" }";
+    check(
+        day,
+        &[
+            ("1774738800s try_acquire 3", "ok 0"),
+            ("1774738800s try_acquire 1", "no 0 retry 82800s"),
+            ("1774821600s-1 try_acquire 1", "no 0 retry 1"),
+            ("1774821600s try_acquire 1", "ok 2"),
+        ],
+    );
+    let hour = "{ kind = \"fixed_window\", limit = 3, calendar = \"hour\", zone = \"Europe/Berlin\" }";
+    check(
+        hour,
+        &[
+            // 1:30; the next hour begins at the skip.
+            ("1774744200s try_acquire 3", "ok 0"),
+            ("1774744200s try_acquire 1", "no 0 retry 1800s"),
+            ("1774746000s try_acquire 3", "ok 0"),
+            ("1774746000s try_acquire 1", "no 0 retry 3600s"),
+        ],
+    );
+}
+
+#[test]
+fn other_windows_of_the_same_length_begin_empty() {
+    // At 25 s into the epoch a window of first use has been open since 22 s, the one of the epoch since 20 s.
+    let set = "{\"at_ns\":25000000000,\"limit\":\"a\",\"op\":\"set\",\"permits\":0,\
+               \"rules\":[{\"kind\":\"fixed_window\",\"limit\":3,\"per\":\"10s\"}]}";
+    let rule = "{ kind = \"fixed_window\", limit = 3, per = \"10s\", anchor = \"first_use\" }";
     check(
         rule,
-        &[("1s try_acquire 3", "error line 1: rules has a token_bucket with refill_style, debt or warm_up")],
+        &[
+            ("22s try_acquire 2", "ok 1"),
+            (set, "ok 3"),
+            ("26s try_acquire 3", "ok 0"),
+            ("26s peek 1", "no 0 retry 4s"),
+        ],
     );
 }

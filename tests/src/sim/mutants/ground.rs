@@ -168,10 +168,10 @@ fn odd_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let (capacity, refill) = (dice.u64(20..=200), dice.u64(100..=200));
     let second = Duration::from_secs(1);
     let rule = TokenBucket::try_new(capacity, refill, second, capacity).expect("numbers in range");
-    let rule = match dice.u32(..3) {
+    let rule = match dice.u32(..4) {
         0 => rule.with_refill_style(RefillStyle::Interval),
         1 => rule.with_debt(dice.u64(1..=capacity)),
-        _ => WarmUp::try_new(second, 3).and_then(|warm_up| rule.with_warm_up(warm_up)),
+        _ => WarmUp::try_new(second / dice.u32(1..=4), 5).and_then(|warm_up| rule.with_warm_up(warm_up)),
     };
     let mut setup = alone(setup, Rule::TokenBucket(rule.expect("numbers in range")), 3.0);
     setup.workload = if dice.bool() { Workload::Steady } else { Workload::Bursts };

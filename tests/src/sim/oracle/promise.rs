@@ -31,6 +31,11 @@ pub(super) enum Promise {
         level: u128,
         real: u64,
     },
+    /// Calls that have begun and not ended, whoever made them.
+    InFlight {
+        limit: u64,
+        in_flight: u64,
+    },
     /// One that is refilled at instants of the allocator's clock, `per` nanoseconds apart.
     Interval {
         capacity: u64,
@@ -53,8 +58,7 @@ impl Promise {
         match rule {
             Rule::SlidingWindow(rule) => Promise::sliding(rule.limit() - less, nanos(rule.per())),
             Rule::SlidingLog(rule) => Promise::sliding(rule.limit() - less, nanos(rule.per())),
-            // Every call takes as long as it may.
-            Rule::Concurrency(rule) => Promise::sliding(rule.limit() - less, nanos(rule.longest())),
+            Rule::Concurrency(rule) => Promise::InFlight { limit: rule.limit() - less, in_flight: 0 },
             Rule::FixedWindow(rule) => Promise::Fixed(Windows::new(rule, less)),
             Rule::TokenBucket(rule) => Promise::bucket(rule, less, drift_ppm),
             Rule::LeakyBucket(rule) => {
@@ -99,6 +103,7 @@ impl Promise {
             Promise::Fixed(_) => "S2",
             Promise::Bucket { name, .. } => name,
             Promise::Interval { .. } | Promise::Warming { .. } => "S3",
+            Promise::InFlight { .. } => "S5",
         }
     }
 
@@ -106,7 +111,10 @@ impl Promise {
     pub(super) fn begin(&mut self, now: Instant, begins: u64) {
         self.room(now);
         match self {
-            Promise::Sliding { .. } | Promise::Fixed(_) | Promise::Bucket { .. } => {}
+            Promise::Sliding { .. }
+            | Promise::Fixed(_)
+            | Promise::Bucket { .. }
+            | Promise::InFlight { .. } => {}
             Promise::Interval { per, next, .. } => {
                 // What it gained by then is there already.
                 let times = now.allocator.as_nanos().saturating_sub(begins) / *per + 1;
@@ -167,6 +175,7 @@ impl Promise {
                 }
             }
             Promise::Bucket { level, per, .. } => *level -= u128::from(permits) * *per,
+            Promise::InFlight { in_flight, .. } => *in_flight += permits,
             Promise::Interval { level, .. } => *level -= permits,
             Promise::Warming { bucket, full_since, .. } => {
                 bucket.give(permits);
@@ -174,6 +183,13 @@ impl Promise {
             }
         }
         Ok(())
+    }
+
+    /// A call of `permits` has ended.
+    pub(super) fn land(&mut self, permits: u64) {
+        if let Promise::InFlight { in_flight, .. } = self {
+            *in_flight -= permits;
+        }
     }
 
     pub(super) fn room(&mut self, now: Instant) -> u64 {
@@ -188,6 +204,7 @@ impl Promise {
                 *real = now.real;
                 u64::try_from(*level / *per).unwrap_or(u64::MAX)
             }
+            Promise::InFlight { limit, in_flight } => limit.saturating_sub(*in_flight),
             Promise::Interval { capacity, refill, per, level, next } => {
                 while *next <= now.allocator.as_nanos() {
                     *level = (*level + *refill).min(*capacity);

@@ -43,6 +43,7 @@ const FOUR: Grant = Grant {
     ask_after: Duration::ZERO,
     retry_after: None,
     rate: lessor_protocol::Rate::Free,
+    in_flight: None,
 };
 
 const ASKED: Asked = Asked {
@@ -57,6 +58,9 @@ const ASKED: Asked = Asked {
         shadow_refused: 0,
         largest: 0,
         rate: lessor_protocol::RateClaim::None,
+        running: None,
+        unguarded: 0,
+        busy: 0,
     },
     is_honest: true,
     is_awaited: true,

@@ -104,7 +104,13 @@ impl World {
     fn leave(&mut self, message: Message) -> Verdict {
         let now = self.now();
         let id = LesseeId(message.session);
-        let left = self.centre.pool.leave(now.allocator, id, message.seq, message.ask.spent_total);
+        let left = self.centre.pool.leave(
+            now.allocator,
+            id,
+            message.seq,
+            message.ask.spent_total,
+            message.ask.running,
+        );
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
         let (stock, asked) = (self.stock(), self.asked(&message));
         self.oracle.left(now, &asked, stock)

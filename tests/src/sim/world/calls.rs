@@ -125,7 +125,8 @@ impl World {
 
     /// Spends `permits` at `node` if they are there.
     fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::sim::oracle::Wrong> {
-        let Some(left) = self.spend(node, permits) else {
+        let manner = self.manner();
+        let Some(left) = self.begin_call(node, permits, manner) else {
             return Ok(false);
         };
         let session = self.nodes[node].session;
@@ -139,6 +140,7 @@ impl World {
             let way = if way == 0 { 0 } else { self.dice.u64(0..=way) };
             self.oracle.admitted(self.now(), node, session, permits, way)?;
         }
+        self.takes_time(node, permits, manner);
         if left < self.nodes[node].low_water {
             self.nudge(node);
         }

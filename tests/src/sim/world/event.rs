@@ -34,6 +34,10 @@ pub(super) enum Event {
     Due { node: usize, life: u64 },
     /// A caller has waited long enough.
     GiveUp { node: usize, life: u64, ticket: u64 },
+    /// A call has ended, as the vendor sees it.
+    Land { permits: u64 },
+    /// The process that made a call learns that it has ended.
+    HandBack { node: usize, life: u64, permits: u64 },
     /// One that does not play by the rules asks for something.
     Scheme(usize),
     /// Rates change.
@@ -96,11 +100,13 @@ impl Event {
             | Event::TimeOut { node, .. }
             | Event::GiveUp { node, .. }
             | Event::Due { node, .. }
+            | Event::HandBack { node, .. }
             | Event::Start { node, .. }
             | Event::Thaw { node, .. } => Some(*node),
             Event::Answer(reply) => Some(reply.node),
             Event::Ask(_)
             | Event::Scheme(_)
+            | Event::Land { .. }
             | Event::Traffic { .. }
             | Event::Strike(_)
             | Event::Reopen { .. }

@@ -3,6 +3,7 @@
 
 use super::World;
 use super::event::{Event, Message, Phase, Reply};
+use super::flights::Manner;
 use crate::sim::oracle::Verdict;
 use lessor_protocol::Answer;
 
@@ -65,6 +66,7 @@ impl World {
             if spends > 0 {
                 self.log.note(self.real, "foe # spends #", &[index as u64, spends]);
                 self.oracle.admitted(self.now(), reply.node, session, spends, 0)?;
+                self.takes_time(reply.node, spends, Manner::Plain);
             }
         } else if foe.gives_up(&answer) {
             self.foe_begins(index);

@@ -1,6 +1,7 @@
 //! The parts of a run: trouble, then calm in which progress is owed, then silence in which everything comes back.
 
 use super::event::Phase;
+use super::flights::longest;
 use super::{World, cold_factor, memory, sustained};
 use crate::sim::SECOND;
 use crate::sim::oracle::{Verdict, must};
@@ -26,6 +27,7 @@ impl World {
                 let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.nodes.len() as u64);
                 let out = self.centre.pool.ceiling().min(lent);
                 let sustained = sustained(&self.setup.plan.rules).min(out as f64 / turn);
+                let sustained = sustained.min(self.leases_allow());
                 self.setup.cost_max = 1;
                 self.traffic.turn_into(Workload::Steady, (sustained / 5.0).min(2_000.0));
                 self.change_traffic(self.traffic_generation);
@@ -41,6 +43,12 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Calls a second that fit into leases of the largest size, where a call takes its permit for as long as it lasts.
+    fn leases_allow(&self) -> f64 {
+        let most = self.setup.plan.sharing.lease_max.saturating_mul(self.setup.nodes as u64) as f64;
+        longest(&self.setup.plan.rules).map_or(f64::INFINITY, |longest| most * 1e9 / longest as f64)
     }
 
     /// V2: whoever waits has not waited long.

@@ -100,6 +100,7 @@ impl World {
             ask_after: Duration::ZERO,
             retry_after: None,
             rate: lessor_protocol::Rate::Free,
+            in_flight: None,
         })
     }
 

@@ -99,8 +99,8 @@ impl World {
         let timeout = at.clock.when(now + EXCHANGE_TIMEOUT);
         self.log.note(
             self.real,
-            "node # asks (# of its session): spent #, holds #, wants #",
-            &[node as u64, seq, ask.spent_total, ask.held, ask.want],
+            "node # asks (# of its session): spent #, holds #, wants #, runs #",
+            &[node as u64, seq, ask.spent_total, ask.held, ask.want, ask.running.unwrap_or(0) + ask.busy],
         );
         self.meter.exchanged();
         self.push(timeout, Event::TimeOut { node, life, exchange });

@@ -115,7 +115,8 @@ impl World {
     fn leave_in_order(&mut self, node: usize, until: u64) {
         let at = &mut self.nodes[node];
         if at.up && at.paused_until <= self.real {
-            let ask = Ask { spent_total: at.refill.close(&at.slot), ..Ask::default() };
+            let spent_total = at.refill.close(&at.slot);
+            let ask = Ask { spent_total, running: at.refill.left_running(), ..Ask::default() };
             at.seq += 1;
             let (session, seq, rtt, sent) = (at.session, at.seq, at.rtt, self.real);
             self.send_ask(Message { node, session, seq, exchange: 0, rtt, ask, sent, leaves: true });

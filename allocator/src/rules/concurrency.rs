@@ -1,0 +1,143 @@
+//! At most N in flight. A permit is charged while it is lent, and then for as long as its call is in flight: until its
+//! session says that it has ended or, if it says nothing more, until the end of its lease and the longest call after
+//! that. Pools count what each session has in flight (`pool/flights.rs`); here is only the sum.
+//!
+//! Why it holds: between two reports a session can only turn what it holds into calls, and calls into nothing, or into
+//! what it holds again. So what was held and in flight at one report bounds what is in flight until the next.
+
+use super::{Ends, Ledger, Pace};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::rule::Concurrency;
+use lessor_protocol::{Moment, Terms};
+use std::time::Duration;
+
+/// The books of a cap on what is in flight.
+#[derive(Clone, Debug)]
+pub struct FlightLedger {
+    limit: u64,
+    /// The longest call, stretched by the drift.
+    longest: Duration,
+    now: Moment,
+    outstanding: u64,
+    in_flight: u64,
+}
+
+impl FlightLedger {
+    /// Nothing in flight at `now`.
+    pub fn new(rule: &Concurrency, terms: Terms, now: Moment) -> Self {
+        let longest = terms.stretched(rule.longest());
+        FlightLedger { limit: rule.limit(), longest, now, outstanding: 0, in_flight: 0 }
+    }
+}
+
+impl Ledger for FlightLedger {
+    fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+    }
+
+    fn available(&self) -> u64 {
+        self.limit.saturating_sub(self.outstanding + self.in_flight)
+    }
+
+    fn charge(&mut self, permits: u64) {
+        self.outstanding += permits;
+    }
+
+    fn settle(&mut self, permits: u64, _at: Moment) {
+        self.outstanding -= permits;
+    }
+
+    fn release(&mut self, permits: u64) {
+        self.outstanding -= permits;
+    }
+
+    /// What a late report frees was in flight until then, as far as anybody knew: it lands.
+    fn credit(&mut self, _permits: u64, _at: Moment) {}
+
+    /// Any call may end at any moment: as soon as somebody asks.
+    fn ready_at(&self, permits: u64, _ends: Ends<'_>) -> Option<Moment> {
+        (permits <= self.limit).then_some(self.now)
+    }
+
+    fn arriving(&self, _span: Duration) -> u64 {
+        0
+    }
+
+    /// All of them at once, and again when the longest call has ended: mostly sooner.
+    fn sustained(&self, span: Duration) -> u64 {
+        Pace { permits: self.limit, over: nanos(self.longest).max(1) }.within(span).max(self.limit)
+    }
+
+    fn pace(&self) -> Option<Pace> {
+        None
+    }
+
+    fn lease_end(&self) -> Option<Moment> {
+        None
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.outstanding == 0 && self.in_flight == 0
+    }
+
+    fn memory(&self) -> Duration {
+        self.longest
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    fn fly(&mut self, permits: u64) {
+        self.in_flight += permits;
+    }
+
+    fn land(&mut self, permits: u64) {
+        self.in_flight -= permits;
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        Some(self.longest)
+    }
+
+    /// Calls that earlier lives let begin until `quarantined` end so long after it.
+    fn forget(&mut self, quarantined: Moment) -> Moment {
+        if mutant::is(Mutant::NoFlightsOnRestart) { quarantined } else { quarantined + self.longest }
+    }
+
+    fn is_sound(&self) -> bool {
+        self.outstanding + self.in_flight <= self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permit_is_charged_while_it_is_lent_and_while_its_call_is_in_flight() {
+        let minute = Duration::from_secs(60);
+        let rule = Concurrency::try_new(10, minute).expect("valid");
+        let mut ledger = FlightLedger::new(&rule, Terms::default(), Moment::ORIGIN);
+        ledger.charge(6);
+        assert_eq!(ledger.available(), 4);
+        ledger.settle(5, Moment::ORIGIN);
+        ledger.fly(5);
+        assert_eq!(ledger.available(), 4, "spent, and in flight");
+        ledger.land(3);
+        ledger.release(1);
+        assert_eq!((ledger.available(), ledger.is_fresh()), (8, false));
+        ledger.land(2);
+        assert!(ledger.is_fresh() && ledger.is_sound());
+        assert_eq!(ledger.memory(), Terms::default().stretched(minute));
+    }
+
+    #[test]
+    fn lost_books_stay_shut_until_the_longest_call_has_ended() {
+        let rule = Concurrency::try_new(10, Duration::from_secs(60)).expect("valid");
+        let mut ledger = FlightLedger::new(&rule, Terms::try_new(0).expect("no drift"), Moment::ORIGIN);
+        let seconds = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        assert_eq!(ledger.forget(seconds(2)), seconds(62));
+    }
+}

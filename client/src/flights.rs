@@ -1,0 +1,267 @@
+//! What one process has in flight of one pool, where the allocator counts that. The refill keeps it beside the slot, under
+//! the pool's lock; it decides nothing and reads no clock.
+//!
+//! Permits are all alike: which call has ended does not matter, only how many. So those that end are put first to what
+//! must not be spent again.
+
+use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{InFlight, Moment};
+use std::time::Duration;
+
+/// Permits over which the mean length of a call is taken; twice as many count half. It is for calls that were refused:
+/// more would be late when calls become longer, fewer would follow single ones.
+const MEAN_OVER: u64 = 256;
+
+/// What is in flight of one pool.
+#[derive(Debug, Default)]
+pub struct Flights {
+    cap: Option<Cap>,
+    /// Spent, and handed back when their calls end.
+    running: u64,
+    /// Held, in use, and spent again when their calls end.
+    busy: u64,
+    /// Of `busy`, those that a lease left in use when it ended: they are in nobody's hand when they end. At the ask that
+    /// was written last there were `owed_then`.
+    owed: u64,
+    owed_then: u64,
+    /// In use when the allocator forgot this session, and unknown to it.
+    forgotten: u64,
+    /// Spent, and handed back by nobody, since the allocator began to count. It knows of `heard`.
+    unguarded: u64,
+    heard: u64,
+    /// What the refill had spent when it was last looked whether somebody spends without handing back.
+    noted: u64,
+    /// Permits that are not to be spent again and ended since the last ask was written.
+    ended: u64,
+    usage: Usage,
+}
+
+/// What the allocator told.
+#[derive(Clone, Copy, Debug)]
+struct Cap {
+    /// The most to have in hand and in use, where a permit may be spent again.
+    hold: Option<u64>,
+}
+
+/// How much was in use on average, as a total.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    /// Permits · nanoseconds until `at`: in use, and refused for as long as a call takes.
+    area: u128,
+    at: Moment,
+    /// Permits taken to be spent again, ever.
+    taken: u64,
+    refused: u64,
+    /// Permits and permits · nanoseconds of late.
+    recent: (u64, u128),
+}
+
+/// Permits that ended, by what becomes of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Back in hand, to be spent again.
+    pub(crate) reused: u64,
+    /// Given back, unspent.
+    pub(crate) removed: u64,
+}
+
+impl Flights {
+    /// Whether the allocator counts what is in flight.
+    pub fn count(&self) -> bool {
+        self.cap.is_some()
+    }
+
+    /// Held and in use.
+    pub fn busy(&self) -> u64 {
+        self.busy
+    }
+
+    /// Spent and in flight; `None` if nobody counts that.
+    pub fn running(&self) -> Option<u64> {
+        self.cap.map(|_| self.running)
+    }
+
+    /// Spent on calls whose end nobody will say.
+    pub fn unguarded(&self) -> u64 {
+        self.unguarded
+    }
+
+    /// Spent and in flight, as far as the allocator does not know of it otherwise.
+    pub(crate) fn left_running(&self) -> Option<u64> {
+        self.running().map(|running| running + self.unguarded.saturating_sub(self.heard))
+    }
+
+    /// The most to have in hand and in use, where a permit may be spent again.
+    pub fn hold(&self) -> Option<u64> {
+        self.cap.and_then(|cap| cap.hold)
+    }
+
+    /// Permits that were ever taken to be spent again.
+    pub(crate) fn taken(&self) -> u64 {
+        self.usage.taken
+    }
+
+    /// Whether something ended that the allocator should hear of, for others wait for it.
+    pub(crate) fn have_ended(&self) -> bool {
+        self.ended > 0
+    }
+
+    /// Whether nothing is in flight that the allocator knows of.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.busy == 0 && self.running == 0
+    }
+
+    /// `permits` were taken out of the slot, and will be handed back.
+    pub(crate) fn take(&mut self, permits: u64, now: Moment) {
+        if self.hold().is_some() {
+            self.usage.pass(self.busy, now);
+            self.busy += permits;
+            self.usage.take(permits);
+        } else {
+            self.running += permits;
+            self.noted += permits;
+        }
+    }
+
+    /// Calls with `permits` have ended; `in_hand` are free.
+    pub(crate) fn hand_back(&mut self, permits: u64, in_hand: u64, now: Moment) -> Ended {
+        let part = self.part(permits, now);
+        self.ended += permits - part.forgotten;
+        let busy = part.busy - part.owed;
+        let room = self.hold().unwrap_or(0).saturating_sub(in_hand + self.busy);
+        let mut reused = busy.min(room);
+        if mutant::is(Mutant::OwedIsSpentAgain) {
+            reused = part.busy;
+        }
+        self.ended -= reused.min(self.ended);
+        Ended { reused, removed: part.busy - reused }
+    }
+
+    /// Nobody will say when calls with `permits` end: they count for as long as a call may take.
+    pub(crate) fn lapse(&mut self, permits: u64, now: Moment) {
+        let part = self.part(permits, now);
+        // What was held until now is spent.
+        self.noted += part.busy;
+        self.unguarded += part.busy + part.running;
+    }
+
+    /// Takes `permits` out of what is in flight: those first that were forgotten, then those that were spent, then those
+    /// that are owed.
+    fn part(&mut self, permits: u64, now: Moment) -> Part {
+        let forgotten = permits.min(self.forgotten);
+        let running = (permits - forgotten).min(self.running);
+        let busy = (permits - forgotten - running).min(self.busy);
+        let owed = busy.min(self.owed);
+        self.usage.pass(self.busy, now);
+        (self.forgotten, self.running) = (self.forgotten - forgotten, self.running - running);
+        (self.busy, self.owed) = (self.busy - busy, self.owed - owed);
+        Part { forgotten, running, busy, owed }
+    }
+
+    /// By now `spent` permits were ever spent: those that nobody took to hand them back count for as long as a call may
+    /// take, from when the allocator hears of them. Its clock says when that is over: ours may jump.
+    pub(crate) fn look(&mut self, spent: u64) {
+        if self.cap.is_some() {
+            self.unguarded += spent.saturating_sub(self.noted);
+        }
+        self.noted = self.noted.max(spent);
+    }
+
+    /// An ask was written.
+    pub(crate) fn told(&mut self) {
+        (self.owed_then, self.ended) = (self.owed, 0);
+    }
+
+    /// How many permits to take out of hand, if of those that the last ask claimed `lost` were not kept.
+    pub(crate) fn to_drop(&self, lost: u64) -> u64 {
+        self.lost_in_hand(lost).saturating_sub(self.owed)
+    }
+
+    /// Of those, `dropped` were there. The others are in use, and owed.
+    pub(crate) fn owe(&mut self, lost: u64, dropped: u64) {
+        self.owed = (self.lost_in_hand(lost) - dropped).min(self.busy);
+    }
+
+    /// Some of those that were owed when the ask was written have ended since.
+    fn lost_in_hand(&self, lost: u64) -> u64 {
+        lost.saturating_sub(self.owed_then.saturating_sub(self.owed))
+    }
+
+    /// The allocator says that it counts what is in flight, or that it does not. It was told that `told` are spent; who
+    /// spent since then may not have been asked to hand back. And it was told of `unguarded`.
+    pub(crate) fn hear(&mut self, cap: Option<InFlight>, told: u64, unguarded: u64) {
+        if self.cap.is_none() {
+            self.noted = told;
+        }
+        self.cap = cap.map(|cap| Cap { hold: cap.hold });
+        self.heard = unguarded;
+    }
+
+    /// The allocator knows nothing of this session. What is in flight ends unheard, and is not spent again.
+    pub(crate) fn forget(&mut self) {
+        self.forgotten += self.running + self.busy;
+        (self.running, self.busy, self.owed, self.owed_then) = (0, 0, 0, 0);
+        (self.unguarded, self.heard) = (0, 0);
+    }
+
+    /// All that was ever spent was `spent`, and is known.
+    pub(crate) fn note(&mut self, spent: u64) {
+        self.noted = spent;
+    }
+
+    /// Nothing is spent again from now on: what is in use is spent, beside the `spent` permits that ever were.
+    pub(crate) fn close(&mut self, spent: u64) {
+        if let Some(cap) = &mut self.cap {
+            cap.hold = None;
+            self.unguarded += spent.saturating_sub(self.noted);
+        }
+        self.running += self.busy;
+        self.noted = spent + self.busy;
+        (self.busy, self.owed) = (0, 0);
+    }
+
+    /// What is in use on average, as a total in thousandths of a permit and second, with those `refused` that would have
+    /// been in use for as long as others are, or for `guess` while nobody knows.
+    pub(crate) fn usage(&mut self, refused: u64, guess: Duration, now: Moment) -> u64 {
+        self.usage.pass(self.busy, now);
+        self.usage.refuse(refused, guess);
+        u64::try_from(self.usage.area / 1_000_000).unwrap_or(u64::MAX)
+    }
+}
+
+/// Permits that ended, by what they were.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    forgotten: u64,
+    running: u64,
+    busy: u64,
+    /// Of those that were busy.
+    owed: u64,
+}
+
+impl Usage {
+    /// `busy` permits were in use until now.
+    fn pass(&mut self, busy: u64, now: Moment) {
+        let area = u128::from(busy) * u128::from(nanos(now.since(self.at)));
+        self.at = self.at.max(now);
+        self.area += area;
+        self.recent.1 += area;
+    }
+
+    fn take(&mut self, permits: u64) {
+        self.taken = self.taken.saturating_add(permits);
+        self.recent.0 += permits;
+        if self.recent.0 > 2 * MEAN_OVER {
+            self.recent = (self.recent.0 / 2, self.recent.1 / 2);
+        }
+    }
+
+    fn refuse(&mut self, refused: u64, guess: Duration) {
+        let new = refused.saturating_sub(self.refused);
+        self.refused = refused;
+        let (taken, area) = self.recent;
+        let mean = if taken == 0 { u128::from(nanos(guess)) } else { area / u128::from(taken) };
+        self.area += u128::from(new) * mean;
+    }
+}

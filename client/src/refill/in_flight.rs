@@ -1,0 +1,84 @@
+//! Calls that say when they end: what a node's side of a pool does about them. The handles call it under the pool's lock,
+//! so that a report sees each call once; as the rest of a refill, it reads no clock.
+
+use super::{Refill, Seen};
+use crate::flights::Flights;
+use crate::slot::{Short, Slot};
+use lessor_protocol::Moment;
+use lessor_protocol::sizing::need;
+use std::time::Duration;
+
+/// Where permits are spent again, demand is how many are in use, counted in thousandths: the mean of what it would spend in
+/// this time.
+const IN_USE: Duration = Duration::from_millis(1);
+
+/// Thousandths in one.
+const IN_USE_PARTS: u64 = 1_000;
+
+impl Refill {
+    /// What is in flight.
+    pub fn flights(&self) -> &Flights {
+        &self.flights
+    }
+
+    /// Spends `permits` on a call that says when it ends, with [`Refill::hand_back`]. Returns how many are still free.
+    ///
+    /// # Errors
+    /// As [`Slot::take`].
+    pub fn enter(&mut self, slot: &Slot, permits: u64, now: Moment) -> Result<u64, Short> {
+        let left = slot.take(permits, now)?;
+        self.flights.take(permits, now);
+        Ok(left)
+    }
+
+    /// The same for what was set aside, see [`Slot::hold`].
+    pub fn enter_held(&mut self, slot: &Slot, permits: u64, now: Moment) -> u64 {
+        let left = slot.spend_held(permits);
+        self.flights.take(permits, now);
+        left
+    }
+
+    /// Calls with `permits` that were entered have ended. Returns how many can be spent again.
+    pub fn hand_back(&mut self, slot: &Slot, permits: u64, now: Moment) -> u64 {
+        let ended = self.flights.hand_back(permits, slot.balance().total(), now);
+        // Where their lease is over they can be spent only once an answer extends it.
+        slot.install(ended.reused, 0, Moment::ORIGIN);
+        self.removed += ended.removed;
+        ended.reused
+    }
+
+    /// Nobody will say when calls with `permits` that were entered end: they count for as long as a call may take.
+    pub fn lapse(&mut self, permits: u64, now: Moment) {
+        self.flights.lapse(permits, now);
+    }
+
+    /// After [`Refill::close`]: the permits whose calls are in flight, where the allocator counts that.
+    pub fn left_running(&self) -> Option<u64> {
+        self.flights.left_running()
+    }
+
+    /// Permits to have in hand and in use: what is in use on average with a safety stock, and a little more than just now.
+    pub(super) fn target_in_use(&self) -> u64 {
+        let busy = self.flights.busy();
+        need(self.demand.milli(), IN_USE).max(busy + busy.isqrt())
+    }
+
+    /// Learns how fast permits are wanted or, where they are spent again, how many are in use at once.
+    pub(super) fn observe(&mut self, slot: &Slot, seen: Seen, now: Moment) {
+        let attempts = self.attempts(slot, seen);
+        if self.flights.hold().is_some() {
+            let total = self.flights.usage(seen.refused, self.horizon, now);
+            self.demand.observe(total, now, self.horizon);
+            self.attempted = attempts;
+        } else {
+            self.demand.observe(attempts, now, self.horizon);
+            self.attempted = self.demand.attempts();
+        }
+    }
+
+    /// Permits per 1,000 s or, where they are spent again, thousandths of a permit in use.
+    pub(super) fn told_demand(&self) -> u64 {
+        let parts = if self.flights.hold().is_some() { IN_USE_PARTS } else { 1 };
+        self.demand.milli() / parts
+    }
+}

@@ -1,0 +1,176 @@
+//! Calls that say when they end, worked out by hand: alone, beside a rate, and after a lease has ended under them.
+
+use super::*;
+use crate::slot::Short;
+use lessor_protocol::InFlight;
+
+/// What an answer tells of a cap; `hold` where permits are spent again.
+fn capped(kept: u64, permits: u64, hold: Option<u64>) -> Grant {
+    Grant { in_flight: Some(InFlight { longest: 10 * TERM, hold }), ..grant(kept, permits) }
+}
+
+/// As [`holding`], of a limit that caps what is in flight.
+fn counting(permits: u64, hold: Option<u64>) -> (Slot, Refill) {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    refill.write(&slot, waiting(permits), millis(0), RTT);
+    let belief = refill.believe(&slot, &capped(0, permits, hold), exact(), millis(0), millis(0), 0);
+    assert_eq!(belief, Belief::Installed);
+    (slot, refill)
+}
+
+fn waiting(waiting: u64) -> Seen {
+    Seen { waiting, ..Seen::default() }
+}
+
+fn enter(slot: &Slot, refill: &mut Refill, permits: u64, now: Moment) {
+    refill.enter(slot, permits, now).expect("it is there");
+}
+
+/// What an ask claims: spent, held, running and busy.
+fn claims(ask: Ask) -> (u64, u64, Option<u64>, u64) {
+    (ask.spent_total, ask.held, ask.running, ask.busy)
+}
+
+#[test]
+fn beside_a_rate_a_call_is_spent_and_runs_until_it_ends() {
+    let (slot, mut refill) = counting(10, None);
+    enter(&slot, &mut refill, 4, millis(10));
+    assert_eq!(claims(refill.write(&slot, waiting(9), millis(20), RTT)), (4, 6, Some(4), 0));
+    assert_eq!(refill.hand_back(&slot, 3, millis(30)), 0, "the rate has been paid for three others");
+    // Others may wait for it: it is told within a quarter of the term.
+    assert_eq!(refill.due(&slot, Seen::default(), millis(30), RTT), millis(270));
+    assert_eq!(claims(refill.write(&slot, waiting(9), millis(40), RTT)), (4, 6, Some(1), 0));
+}
+
+#[test]
+fn alone_a_call_is_held_and_its_permit_spent_again() {
+    let (slot, mut refill) = counting(5, Some(5));
+    for call in 0..100 {
+        enter(&slot, &mut refill, 5, millis(10 + call));
+        assert_eq!(slot.take(1, millis(10 + call)), Err(Short::Empty));
+        assert_eq!(refill.hand_back(&slot, 5, millis(10 + call)), 5);
+    }
+    enter(&slot, &mut refill, 2, millis(200));
+    assert_eq!(claims(refill.write(&slot, waiting(5), millis(210), RTT)), (0, 5, Some(0), 2));
+}
+
+#[test]
+fn more_than_it_is_told_to_hold_goes_back_as_calls_end() {
+    let (slot, mut refill) = counting(6, Some(6));
+    enter(&slot, &mut refill, 6, millis(10));
+    refill.write(&slot, waiting(4), millis(20), RTT);
+    refill.believe(&slot, &capped(6, 0, Some(2)), exact(), millis(20), millis(21), 0);
+    assert_eq!(refill.hand_back(&slot, 3, millis(30)), 0, "three are left in use, and two are its share");
+    assert_eq!(refill.hand_back(&slot, 2, millis(31)), 1);
+    assert_eq!(claims(refill.write(&slot, waiting(4), millis(40), RTT)), (0, 2, Some(0), 1));
+}
+
+#[test]
+fn what_a_lease_left_in_use_is_not_spent_again() {
+    let (slot, mut refill) = counting(5, Some(5));
+    enter(&slot, &mut refill, 4, millis(10));
+    // The lease ended before this was heard: nothing is kept, and two are lent anew.
+    assert_eq!(claims(refill.write(&slot, waiting(4), millis(900), RTT)), (0, 5, Some(0), 4));
+    refill.believe(&slot, &capped(0, 2, Some(5)), exact(), millis(900), millis(1_100), 0);
+    // Five of the six that are in hand and in use had ended with it. Three are in use still, and owed.
+    assert_eq!(slot.balance().free, 0);
+    assert_eq!(refill.hand_back(&slot, 2, millis(1_110)), 0);
+    assert_eq!(refill.hand_back(&slot, 2, millis(1_120)), 2, "as many as were lent anew");
+    assert_eq!(claims(refill.write(&slot, waiting(4), millis(1_130), RTT)), (0, 2, Some(0), 0));
+}
+
+#[test]
+fn what_the_allocator_forgot_ends_unheard() {
+    let (slot, mut refill) = counting(5, Some(5));
+    enter(&slot, &mut refill, 4, millis(10));
+    refill.forget(&slot);
+    assert_eq!(claims(refill.write(&slot, waiting(3), millis(1_000), RTT)), (0, 0, Some(0), 0));
+    refill.believe(&slot, &capped(0, 3, Some(5)), exact(), millis(1_000), millis(1_001), 0);
+    enter(&slot, &mut refill, 3, millis(1_010));
+    assert_eq!(refill.hand_back(&slot, 4, millis(1_020)), 0, "any four of the seven");
+    assert_eq!(refill.hand_back(&slot, 3, millis(1_030)), 3);
+    assert_eq!(claims(refill.write(&slot, waiting(3), millis(1_040), RTT)), (0, 3, Some(0), 0));
+}
+
+/// The allocator counts them for as long as a call may take: its clock does not jump.
+#[test]
+fn what_nobody_hands_back_is_said_to_be_unguarded() {
+    for hold in [None, Some(9)] {
+        let (slot, mut refill) = counting(9, hold);
+        spend(&slot, 2, millis(10));
+        enter(&slot, &mut refill, 3, millis(20));
+        refill.lapse(3, millis(30));
+        // Those that were only acquired are seen at the next ask.
+        let ask = refill.write(&slot, waiting(4), millis(500), RTT);
+        assert_eq!((claims(ask), ask.unguarded), ((5, 4, Some(0), 0), 5), "{hold:?}");
+        spend(&slot, 1, millis(510));
+        refill.believe(&slot, &capped(4, 0, hold), exact(), millis(500), millis(520), 0);
+        assert_eq!((refill.close(&slot), refill.left_running()), (6, Some(1)), "the five are known");
+    }
+}
+
+#[test]
+fn it_is_not_idle_while_a_call_is_in_flight() {
+    for hold in [None, Some(2)] {
+        let (slot, mut refill) = counting(1, hold);
+        enter(&slot, &mut refill, 1, millis(10));
+        for second in 1..=5 {
+            let ask = refill.write(&slot, Seen::default(), millis(second * 900), RTT);
+            refill.believe(
+                &slot,
+                &capped(ask.held, 0, hold),
+                exact(),
+                millis(second * 900),
+                millis(second * 900),
+                0,
+            );
+            assert!(!refill.is_idle(), "{hold:?}");
+        }
+        refill.hand_back(&slot, 1, millis(5_000));
+        for second in 6..=12 {
+            let ask = refill.write(&slot, Seen::default(), millis(second * 900), RTT);
+            refill.believe(
+                &slot,
+                &capped(ask.held, 0, hold),
+                exact(),
+                millis(second * 900),
+                millis(second * 900),
+                0,
+            );
+        }
+        assert!(refill.is_idle(), "{hold:?}");
+    }
+}
+
+#[test]
+fn it_wants_what_is_in_use_and_a_little_more() {
+    let (slot, mut refill) = counting(100, Some(100));
+    // 20 in use all the time, for three seconds.
+    enter(&slot, &mut refill, 20, millis(0));
+    for tenth in 1..=30 {
+        let ask = refill.write(&slot, Seen::default(), millis(tenth * 100), RTT);
+        let kept = ask.held;
+        refill.believe(
+            &slot,
+            &capped(kept, ask.want, Some(100)),
+            exact(),
+            millis(tenth * 100),
+            millis(tenth * 100),
+            0,
+        );
+    }
+    let in_hand = slot.balance().free + refill.flights().busy();
+    assert!((24..=36).contains(&in_hand), "{in_hand} for 20 in use: three deviations are 14");
+}
+
+#[test]
+fn whoever_leaves_says_what_is_in_flight() {
+    for hold in [None, Some(9)] {
+        let (slot, mut refill) = counting(9, hold);
+        spend(&slot, 1, millis(5));
+        enter(&slot, &mut refill, 3, millis(10));
+        assert_eq!((refill.close(&slot), refill.left_running()), (4, Some(4)), "{hold:?}");
+        assert_eq!(refill.hand_back(&slot, 3, millis(20)), 0, "nothing is spent again");
+        assert_eq!(slot.balance().total(), 0);
+    }
+}

@@ -1,0 +1,140 @@
+//! Calls that take time, made by real processes against a real allocator: no more at once than the contract says, and
+//! what a killed process had in flight comes back when its calls must have ended, not before.
+
+use lessor::{Client, Limit};
+use lessor_protocol::{Clock, Moment};
+use scenarios::process::{Allocator, Node};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
+const CLOCK: Clock = Clock::since_boot();
+
+/// No call takes longer.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Three at once, and where it is said beside a window, a hundred a second.
+const CONFIG: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "concurrency", limit = 3, longest = "2s" }]
+
+[[limit]]
+name = "both"
+rules = [
+    { kind = "concurrency", limit = 3, longest = "2s" },
+    { kind = "sliding_window", limit = 100, per = "1s" },
+]
+
+[[limit]]
+name = "rate"
+rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
+"#;
+
+/// In an hour nobody hands anything back.
+const FOR_EVER_MS: u64 = 3_600_000;
+
+/// `calls` calls of `millis` each, one begun after the other; when each was.
+fn enter(node: &mut Node, calls: u64, millis: u64) -> Vec<Moment> {
+    node.running.tell(&format!("enter {calls} {millis} 20000"));
+    node.answer()
+}
+
+fn a_killed_process_is_waited_for(limit: &str) {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let mut victim = Node::start(SPENDER, &allocator.url, limit, "victim");
+    let mut survivor = Node::start(SPENDER, &allocator.url, limit, "survivor");
+    assert_eq!(enter(&mut victim, 3, FOR_EVER_MS).len(), 3);
+    // Its leases are renewed as long as it lives, and its calls are counted however long they take.
+    std::thread::park_timeout(LONGEST + LONGEST / 2);
+    survivor.running.tell("enter 1 10 1");
+    assert_eq!(survivor.answer(), [], "three are in flight, for longer than they should be");
+    victim.running.kill();
+    let died = CLOCK.now();
+    let admitted = enter(&mut survivor, 1, 10);
+    let [first] = admitted[..] else { panic!("{admitted:?} within 20 s") };
+    assert!(first >= died + LONGEST, "{:?} after it died", first.since(died));
+    survivor.quit();
+}
+
+#[test]
+fn what_a_killed_process_had_in_flight_comes_back_once_its_calls_must_have_ended() {
+    a_killed_process_is_waited_for("vendor");
+}
+
+#[test]
+fn the_same_beside_a_window() {
+    a_killed_process_is_waited_for("both");
+}
+
+#[test]
+fn a_call_that_ends_makes_room_in_another_process() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    for limit in ["vendor", "both"] {
+        let mut first = Node::start(SPENDER, &allocator.url, limit, "first");
+        let mut second = Node::start(SPENDER, &allocator.url, limit, "second");
+        let begun = enter(&mut first, 3, 300);
+        let [admitted] = enter(&mut second, 1, 10)[..] else { panic!("{limit}: not within 20 s") };
+        assert!(admitted >= begun[0] + Duration::from_millis(300), "{limit}: the first of three ends then");
+        // In good order they leave nothing behind, or what follows would have to wait for it.
+        let all = [enter(&mut second, 2, 1), enter(&mut first, 1, 1)].concat();
+        assert_eq!(all.len(), 3, "{limit}");
+        first.quit();
+        second.quit();
+    }
+}
+
+/// Makes `calls` calls one after the other, and notes the most that were in flight at once.
+async fn work(limit: Limit, calls: u64, now: Arc<AtomicU64>, most: Arc<AtomicU64>) {
+    for _ in 0..calls {
+        let guard = limit.enter(1).await.expect("it comes");
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        now.fetch_sub(1, Ordering::SeqCst);
+        drop(guard);
+    }
+}
+
+/// A permit that is handed back is spent again at once: a thousand calls do not take a thousand exchanges.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_calls_share_a_few_permits_without_asking_for_each() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let client = Client::builder(&allocator.url).node("busy").connect().await.expect("it answers");
+    let (now, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let workers: Vec<_> =
+        (0..8).map(|_| tokio::spawn(work(client.limit("vendor"), 125, now.clone(), most.clone()))).collect();
+    for worker in workers {
+        worker.await.expect("no panic");
+    }
+    assert!((1..=3).contains(&most.load(Ordering::SeqCst)), "{most:?} of 3 at once");
+    let exchanges = client.stats().exchanges;
+    assert!(exchanges < 500, "{exchanges} exchanges for 1,000 calls");
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn all_parts_of_a_call_are_in_flight_until_it_ends() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let client = Client::builder(&allocator.url).node("all").connect().await.expect("it answers");
+    let (vendor, rate) = (client.limit("vendor"), client.limit("rate"));
+    let long = Duration::from_secs(20);
+    let guards = lessor::all([(&vendor, 3), (&rate, 1)]).enter_within(long).await.expect("it comes");
+    assert!(vendor.try_enter(1).is_err() && lessor::all([(&vendor, 1), (&rate, 1)]).try_enter().is_err());
+    drop(guards);
+    // Three at once again, and those that nobody hands back stay.
+    vendor.enter_within(3, long).await.expect("they are back").forget();
+    assert!(vendor.try_enter(1).is_err());
+    let forgotten = CLOCK.now();
+    vendor.enter_within(1, long).await.expect("they have lapsed").finish();
+    assert!(CLOCK.now() >= forgotten + LONGEST, "they count for as long as a call may take");
+    // So do those that are only acquired.
+    vendor.acquire_within(3, long).await.expect("none is in flight");
+    let acquired = CLOCK.now();
+    vendor.enter_within(1, long).await.expect("they have lapsed").finish();
+    assert!(CLOCK.now() >= acquired + LONGEST);
+    // Where nothing is capped a guard does nothing: a hundred are a hundred.
+    let guard = rate.enter_within(1, long).await.expect("a hundred a second");
+    guard.finish();
+    client.shutdown().await;
+}
