@@ -72,8 +72,8 @@ pub enum Rate {
     Lent {
         /// The rate.
         lease: RateLease,
-        /// What the bucket of a new lease holds at first, as the time in which that is minted. Of no account in a
-        /// renewal.
+        /// What the bucket of a new lease holds at first, or what is put into that of a renewal, as the time in which that is
+        /// minted.
         credit: Duration,
         /// Others wait for it: it is to be let go, with all permits, after [`Grant::horizon`] at the latest.
         turn: bool,

@@ -147,7 +147,7 @@ impl Pool {
             return told.unwrap_or(Rate::Nothing);
         }
         let Some(due) = self.due(id, ask, term) else { return Rate::Nothing };
-        self.tell(id, due, term)
+        self.tell(id, due, term, ask.waiting > 0)
     }
 
     /// `grant`, with what its rate says of waiting: how long a turn is, or when the next one may be.
@@ -166,7 +166,7 @@ impl Pool {
     }
 
     /// Charges what is due to `id`, and says it.
-    fn tell(&mut self, id: Place, due: Due, term: Duration) -> Rate {
+    fn tell(&mut self, id: Place, due: Due, term: Duration, is_waiting: bool) -> Rate {
         // By the instant: whatever is forgotten meanwhile, no other lease of its session has the same.
         let now = self.now.as_nanos() & PERMITS_MAX;
         let flow = self.flow.as_mut().expect("the caller looked");
@@ -178,7 +178,8 @@ impl Pool {
         let before = turn.lent.charged();
         turn.lent.offered = Some(Told { lease, part: due.part });
         let after = turn.lent.charged();
-        let taken = if held.is_none() { flow.take(due.part.cap) } else { 0 };
+        // Whoever has callers in line has an empty bucket: what is here would lie idle, or go with the room for it.
+        let taken = if held.is_none() || is_waiting { flow.take(due.part.cap) } else { 0 };
         let credit = flow.credit(taken, interval);
         flow.recharge(before, after);
         turn.waits_since = None;
@@ -196,6 +197,10 @@ impl Pool {
         let burst = flow.burst().saturating_sub(self.plan.sharing.reserve);
         let mut free = flow.free(own);
         free.cap = free.cap.saturating_sub(self.plan.sharing.reserve).min(self.plan.sharing.lease_max);
+        if own.cap > 0 && ask.waiting == 0 {
+            // It grows into room that is empty only.
+            free.cap = free.cap.saturating_sub(flow.level_up()).max(own.cap);
+        }
         let others: Vec<&Lessee> = self.others_in_flow(id).collect();
         let (need, weight) = (me.turn.largest, me.share.weight);
         let needs = others.iter().map(|other| other.turn.largest).fold(need, u64::saturating_add);

@@ -86,7 +86,7 @@ impl Flow {
         self.level = self.level.saturating_add(elapsed.saturating_mul(rate)).min(self.room());
     }
 
-    /// Takes what is in the central bucket, at most `cap` permits, for a lease that begins. In parts.
+    /// Takes what is in the central bucket, at most `cap` permits, for that of a lease. In parts.
     pub fn take(&mut self, cap: u64) -> u128 {
         let taken = self.level.min(u128::from(cap) * self.permit());
         self.level -= taken;
@@ -149,6 +149,11 @@ impl Flow {
     /// Permits that are in the central bucket.
     pub fn level(&self) -> u64 {
         u64::try_from(self.level / self.permit().max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// The same, rounded up.
+    pub fn level_up(&self) -> u64 {
+        u64::try_from(self.level.div_ceil(self.permit().max(1))).unwrap_or(u64::MAX)
     }
 
     /// The part of the whole rate that `demand_milli` permits per 1,000 s are, in parts of 1/[`SHARES`], rounded up.

@@ -104,17 +104,18 @@ impl RateHeld {
         self.turn_ends = is_turn.then(|| now + turn);
         let gait = gait(lease, terms);
         let goes_on = matches!(self.claim, RateClaim::Holds(old) if old.number == lease.number);
-        if goes_on && gait == self.gait && !mutant::is(Mutant::RenewalRefills) {
+        if goes_on && gait == self.gait && credit.is_zero() && !mutant::is(Mutant::RenewalRefills) {
             return;
         }
         let kept = self.pace.stop(now).unwrap_or(0);
+        let put_in = nanos(scaled(nanos(*credit), gait.interval, nanos(lease.interval)));
         let saved = if mutant::is(Mutant::RenewalRefills) {
             gait.depth
         } else if goes_on {
             // As many permits as before, at the time that each takes now.
-            nanos(scaled(kept, gait.interval, self.gait.interval))
+            nanos(scaled(kept, gait.interval, self.gait.interval)).saturating_add(put_in)
         } else {
-            nanos(scaled(nanos(*credit), gait.interval, nanos(lease.interval)))
+            put_in
         };
         let early =
             if mutant::is(Mutant::MintsFromAsk) && !goes_on { now.since(first_sent) } else { Duration::ZERO };
