@@ -137,14 +137,19 @@ impl Node {
         if !self.refill.is_paced() {
             return self.slot.take(permits, now).ok();
         }
-        self.slot.hold(permits, now).ok()?;
-        match self.refill.pace().take(permits, now) {
-            Ok(_) => Some(self.slot.spend_held(permits)),
-            Err(_) => {
-                self.slot.put_back(permits);
-                None
-            }
+        self.hold_at_pace(permits, now).then(|| self.slot.spend_held(permits))
+    }
+
+    /// Sets `permits` of a steady flow aside, if they are there and it is time.
+    pub fn hold_at_pace(&self, permits: u64, now: Moment) -> bool {
+        if self.slot.hold(permits, now).is_err() {
+            return false;
         }
+        let is_time = self.refill.pace().take(permits, now).is_ok();
+        if !is_time {
+            self.slot.put_back(permits);
+        }
+        is_time
     }
 
     /// When the next permit of a steady flow is due for the first in line, if that is what it waits for.
