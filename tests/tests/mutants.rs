@@ -5,7 +5,7 @@
 #![cfg(lessor_mutants)]
 
 use lessor_protocol::mutant::Mutant;
-use scenarios::sim::mutants::{BUDGET, Ground, missed, noticed};
+use scenarios::sim::mutants::{BUDGET, Ground, missed};
 use scenarios::sim::soak::run;
 
 #[test]

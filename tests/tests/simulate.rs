@@ -127,11 +127,11 @@ fn what_a_rival_admits_beyond_the_limit_is_counted() {
 fn a_configuration_says_the_same_as_rules_on_the_command_line() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lessor.toml");
     let path = path.to_str().expect("a path");
-    let arguments = "--nodes 5 --seconds 5 --demand 500 --json";
-    let configured = printed(arguments, &["--config", path, "--name", "vendor/messages"]);
-    let written = printed(arguments, &["--limit", "sliding_window 600/30s margin 250ms"]);
+    let arguments = "--nodes 5 --seconds 5 --demand 5000 --json";
+    let configured = printed(arguments, &["--config", path, "--name", "vendor/rest"]);
+    let written = printed(arguments, &["--limit", "sliding_window 9000/30s margin 250ms"]);
     assert_eq!(configured, written);
-    let eased = printed(arguments, &["--config", path, "--name", "vendor/messages", "--ease-off", "false"]);
+    let eased = printed(arguments, &["--config", path, "--name", "vendor/rest", "--ease-off", "false"]);
     assert_ne!(configured, eased);
 }
 

@@ -10,7 +10,7 @@ use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
 use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
-    FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
@@ -37,11 +37,15 @@ pub enum Ground {
     OddBucket,
     /// Windows of first use, or of a calendar.
     OddWindow,
+    /// A cap on what is in flight as the only rule, and messages that get lost or take seconds: leases end unheard.
+    Cap,
+    /// The same under an allocator that dies every few seconds, and no other trouble.
+    CapRestarts,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 9] = [
+    pub const ALL: [Ground; 11] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -51,11 +55,13 @@ impl Ground {
         Ground::Flow,
         Ground::OddBucket,
         Ground::OddWindow,
+        Ground::Cap,
+        Ground::CapRestarts,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 23] = [
+        const LED: [(Mutant, Ground); 26] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::EndedIsKept, Ground::LateAsks),
@@ -79,6 +85,9 @@ impl Ground {
             (Mutant::NeverCools, Ground::OddBucket),
             (Mutant::CalendarInUtc, Ground::OddWindow),
             (Mutant::FirstUseRestarts, Ground::OddWindow),
+            (Mutant::UnkeptIsFree, Ground::Cap),
+            (Mutant::OwedIsSpentAgain, Ground::Cap),
+            (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -101,6 +110,21 @@ impl Ground {
             Ground::Flow => flow(setup, &mut dice),
             Ground::OddBucket => odd_bucket(setup, &mut dice),
             Ground::OddWindow => odd_window(setup, &mut dice),
+            Ground::Cap => {
+                let mut setup = cap(setup, 1..=6, &mut dice);
+                setup.faults.chance.clear();
+                setup.faults.chance.insert(Fault::Loss, 0.2);
+                setup.faults.chance.insert(Fault::LongDelay, 0.2);
+                setup.lasts = 100 * SECOND;
+                setup
+            }
+            Ground::CapRestarts => {
+                let mut setup = restarts(cap(setup, 10..=30, &mut dice), &mut dice);
+                // Longer than the quarantine, so that it opens again while calls are in flight.
+                setup.faults.every.insert(Fault::AllocatorRestart, (60 * SECOND, MILLI));
+                setup.lasts = 200 * SECOND;
+                setup
+            }
         }
     }
 }
@@ -214,6 +238,12 @@ fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     setup.then_calm = false;
     setup.lasts = 20 * SECOND;
     setup
+}
+
+/// A cap on what is in flight, in full use, on calls of a few seconds.
+fn cap(setup: Setup, seconds: std::ops::RangeInclusive<u64>, dice: &mut fastrand::Rng) -> Setup {
+    let rule = Concurrency::try_new(dice.u64(2..=20), Duration::from_secs(dice.u64(seconds)));
+    alone(setup, Rule::Concurrency(rule.expect("numbers in range")), 10.0)
 }
 
 /// A bucket that is full again after `full` nanoseconds.
