@@ -1,8 +1,11 @@
 //! What this process holds of one pool, shared by every handle of it: the slot, the callers in line, and what
 //! the last answer said. Handles spend from it, the background task refills it.
 
+mod in_flight;
+mod paced;
+
 use crate::line::Line;
-use crate::pace::{Early, Pace, Taken};
+use crate::pace::Pace;
 use crate::refill::{Refill, Seen};
 use crate::refusal::Refusal;
 use crate::slot::{SLOT_MAX, Short, Slot};
@@ -164,65 +167,6 @@ impl LocalPool {
         self.hot.slot.take(permits, now).map(|left| self.spent_down_to(left))
     }
 
-    /// Of a steady flow: sets the permits aside first, for that can be undone without a trace, and then takes from the
-    /// pace, which decides.
-    #[inline(never)]
-    fn take_paced(&self, permits: u64, now: Moment) -> Result<(), Short> {
-        self.hold_at_pace(permits, now)?;
-        self.spend_held(permits);
-        Ok(())
-    }
-
-    /// Sets `permits` aside for which it is time; [`LocalPool::spend_held`] or [`LocalPool::enter_held`] must follow.
-    fn hold_at_pace(&self, permits: u64, now: Moment) -> Result<(), Short> {
-        self.hot.slot.hold(permits, now)?;
-        self.hold_pace(permits, now).map(|_| ()).inspect_err(|_| self.put_back_quietly(permits))
-    }
-
-    /// Takes from the pace what [`LocalPool::hold`] has set aside; nothing where the limit has no steady flow.
-    pub(crate) fn hold_pace(&self, permits: u64, now: Moment) -> Result<Option<Taken>, Short> {
-        if permits == 0 || !self.is_paced() {
-            return Ok(None);
-        }
-        match self.pace.take(permits, now) {
-            Ok(taken) => Ok(Some(taken)),
-            Err(Early { .. }) => {
-                self.largest.fetch_max(permits, Ordering::Relaxed);
-                Err(Short::Early)
-            }
-        }
-    }
-
-    /// Frees what [`LocalPool::hold`] set aside and calls nobody: whoever is first in line is the one that frees it.
-    pub(crate) fn put_back_quietly(&self, permits: u64) {
-        self.hot.slot.put_back(permits);
-    }
-
-    /// Undoes [`LocalPool::hold_pace`].
-    pub(crate) fn put_back_pace(&self, taken: Option<Taken>) {
-        if let Some(taken) = taken {
-            self.pace.put_back(taken);
-        }
-    }
-
-    /// How long a call of `permits` has to wait for the pace alone: `None` if it has not, or nobody can say.
-    pub(crate) fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
-        let slot = &self.hot.slot;
-        if !self.is_paced() || slot.balance().free < permits || now >= slot.deadline() {
-            return None;
-        }
-        self.pace.check(permits, now).err()?.wait
-    }
-
-    pub(crate) fn is_paced(&self) -> bool {
-        self.hot.is_paced.load(Ordering::Relaxed)
-    }
-
-    /// Whether the limit has a steady flow. Said before the first permits of such a limit are installed.
-    pub(crate) fn set_paced(&self, is_paced: bool) {
-        self.hot.is_paced.store(is_paced, Ordering::Release);
-    }
-
     /// Sets `permits` aside at `now`, see [`Slot::hold`]; otherwise as [`LocalPool::take`].
     pub(crate) fn hold(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
         if permits == 0 {
@@ -244,76 +188,6 @@ impl LocalPool {
         self.hot.slot.put_back(permits);
         if self.hot.queued.load(Ordering::Relaxed) > 0 {
             self.call_first();
-        }
-    }
-
-    /// Spends `permits` on a call that ends with [`LocalPool::hand_back`] or [`LocalPool::lapse`], if it answers `true`:
-    /// that somebody counts it. Otherwise as [`LocalPool::take`].
-    pub(crate) fn enter(&self, permits: u64, first: bool) -> Result<bool, Short> {
-        if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
-            return self.take(permits, first).map(|()| false);
-        }
-        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
-            return Err(Short::Empty);
-        }
-        let now = CLOCK.now();
-        if self.is_paced() {
-            self.hold_at_pace(permits, now)?;
-            return Ok(self.enter_held(permits));
-        }
-        let mut refill = self.refill();
-        let entered = refill.enter(&self.hot.slot, permits, now);
-        self.mind(refill, now);
-        entered.map(|_| true)
-    }
-
-    /// As [`LocalPool::enter`]; in shadow mode it never fails, and what it lets pass is not counted.
-    pub(crate) fn enter_or_pass(&self, permits: u64, first: bool) -> Result<bool, Short> {
-        match self.enter(permits, first) {
-            Err(_) if self.is_shadow() => {
-                self.let_pass(permits);
-                Ok(false)
-            }
-            entered => entered,
-        }
-    }
-
-    /// The same for what [`LocalPool::hold`] set aside.
-    pub(crate) fn enter_held(&self, permits: u64) -> bool {
-        if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
-            self.spend_held(permits);
-            return false;
-        }
-        let now = CLOCK.now();
-        let mut refill = self.refill();
-        refill.enter_held(&self.hot.slot, permits, now);
-        self.mind(refill, now);
-        true
-    }
-
-    /// A call with `permits` that [`LocalPool::enter`] counted has ended.
-    pub(crate) fn hand_back(&self, permits: u64) {
-        let now = CLOCK.now();
-        let mut refill = self.refill();
-        let reused = refill.hand_back(&self.hot.slot, permits, now);
-        self.mind(refill, now);
-        if reused > 0 && self.hot.queued.load(Ordering::Relaxed) > 0 {
-            self.call_first();
-        }
-    }
-
-    /// Nobody will say when a call with `permits` that was counted ends.
-    pub(crate) fn lapse(&self, permits: u64) {
-        self.refill().lapse(permits, CLOCK.now());
-    }
-
-    /// Wakes the background task if what was done under its lock makes it due.
-    fn mind(&self, refill: MutexGuard<'_, Refill>, now: Moment) {
-        let rtt = Duration::from_micros(u64::from(self.hot.rtt_us.load(Ordering::Relaxed)));
-        let due = refill.due(&self.hot.slot, self.seen(), now, rtt);
-        drop(refill);
-        if due <= now {
-            self.nudge();
         }
     }
 

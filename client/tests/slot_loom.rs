@@ -6,7 +6,7 @@
 use lessor::pace::{Gait, Pace};
 use lessor::refill::{Refill, Seen};
 use lessor::slot::Slot;
-use lessor_protocol::{Ask, Grant, InFlight, Moment, Terms};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Terms};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::time::Duration;
@@ -189,6 +189,7 @@ fn counted(permits: u64, hold: Option<u64>) -> Arc<(Slot, Mutex<Refill>)> {
         ceiling: permits,
         ask_after: Duration::ZERO,
         retry_after: None,
+        rate: Rate::Free,
         in_flight: Some(InFlight { longest: Duration::from_secs(1), hold }),
     };
     refill.believe(&slot, &grant, Terms::default(), at(0), at(0), 0);

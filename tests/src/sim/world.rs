@@ -286,8 +286,7 @@ impl World {
             self.real = at;
             if generation == self.nodes[node].arrivals {
                 self.arrive(node)?;
-                self.await_due(node);
-                self.nobody_is_passed_over(node)?;
+                self.attend(node)?;
             }
             return Ok(true);
         }
@@ -317,10 +316,7 @@ impl World {
             Event::Next(phase) => self.next(phase)?,
             Event::End => return self.end().map(|()| false),
         }
-        if let Some(node) = touched {
-            self.await_due(node);
-            self.nobody_is_passed_over(node)?;
-        }
+        touched.map_or(Ok(()), |node| self.attend(node))?;
         Ok(true)
     }
 

@@ -169,8 +169,14 @@ impl World {
         Ok(())
     }
 
+    /// After something happened at `node`: its line goes on, or will.
+    pub(super) fn attend(&mut self, node: usize) -> Verdict {
+        self.await_due(node);
+        self.nobody_is_passed_over(node)
+    }
+
     /// Has the first in line at `node` called when the next permit of a steady flow is due.
-    pub(super) fn await_due(&mut self, node: usize) {
+    fn await_due(&mut self, node: usize) {
         if let Some(due) = self.nodes[node].next_due(self.real) {
             let at = &mut self.nodes[node];
             if due < at.due {
