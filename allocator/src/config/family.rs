@@ -4,6 +4,7 @@
 use super::check::too_short_for_flow;
 use super::{Keyed, LimitConfig, Names};
 use lessor_protocol::Rule;
+use std::time::Duration;
 
 /// Limits above each other at most. Each more is another pool that every exchange looks at and charges.
 pub const DEPTH_MAX: usize = 4;
@@ -45,6 +46,7 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
             ));
         }
         above.push(higher);
+        check_calls(limit, find(limits, higher))?;
         if above.len() > DEPTH_MAX {
             return Err(format!(
                 "parent is {name:?}, which puts more than {DEPTH_MAX} limits above each other: use at most {DEPTH_MAX}"
@@ -72,6 +74,35 @@ fn check_flow(chain: &[&LimitConfig]) -> Result<(), String> {
         Some((_, problem)) => Err(format!("the per of a fixed_window here or above {problem}")),
         None => Ok(()),
     }
+}
+
+/// A call is one of every limit above it, too: none of them may take it for ended while it goes on.
+fn check_calls(limit: &LimitConfig, above: Option<&LimitConfig>) -> Result<(), String> {
+    let Some((above, shortest)) = above.and_then(|above| Some((above, calls(above).min()?))) else {
+        return Ok(());
+    };
+    match calls(limit).max().filter(|longest| *longest > shortest) {
+        None => Ok(()),
+        Some(longest) => Err(format!(
+            "longest is {}, but {:?}, which is above it, takes calls for ended after {}: use the same or less",
+            humantime::format_duration(longest),
+            above.name.as_str(),
+            humantime::format_duration(shortest),
+        )),
+    }
+}
+
+/// How long a call of `limit` may take, by each of its rules that says so.
+fn calls(limit: &LimitConfig) -> impl Iterator<Item = Duration> {
+    let rules = std::iter::once(&limit.rules).chain(limit.overrides.values()).flatten();
+    rules.filter_map(|rule| match rule {
+        Rule::Concurrency(rule) => Some(rule.longest()),
+        Rule::SlidingWindow(_)
+        | Rule::SlidingLog(_)
+        | Rule::FixedWindow(_)
+        | Rule::TokenBucket(_)
+        | Rule::LeakyBucket(_) => None,
+    })
 }
 
 fn find<'a>(limits: &'a [LimitConfig], name: &str) -> Option<&'a LimitConfig> {

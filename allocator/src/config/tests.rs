@@ -352,6 +352,25 @@ fn parents_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn no_limit_above_takes_a_call_for_ended_that_goes_on() {
+    let limit = |name: &str, longest: &str, parent: &str| {
+        let parent = if parent.is_empty() { String::new() } else { format!("parent = {parent:?}\n") };
+        let rules = match longest {
+            "" => "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }".to_owned(),
+            longest => format!("{{ kind = \"concurrency\", limit = 9, longest = {longest:?} }}"),
+        };
+        format!("[[limit]]\nname = {name:?}\nrules = [{rules}]\n{parent}")
+    };
+    let vendor = limit("vendor", "1m", "") + &limit("tenant", "", "vendor");
+    Config::parse(&(limit("user", "1m", "tenant") + &vendor)).expect("as long");
+    refused(
+        &(limit("user", "1m 1s", "tenant") + &vendor),
+        "line 4: limit \"user\": longest is 1m 1s, but \"vendor\", which is above it, takes calls for ended after 1m: \
+         use the same or less",
+    );
+}
+
+#[test]
 fn sharing_that_makes_no_sense_is_refused() {
     let ten = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1s\" }]";
     let refused = |option: &str, expected: &str| {

@@ -160,7 +160,7 @@ impl Pool {
     fn begin_anew(&mut self, place: Place) {
         if self.lessees.contains_key(&place) {
             let now = self.now;
-            self.change_flights(place, |flights, longest| flights.begin_anew(now + longest));
+            self.change_flights(place, |flights, longest| flights.begin_anew(now, longest));
         }
     }
 

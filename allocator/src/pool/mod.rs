@@ -10,6 +10,7 @@ mod flights;
 mod ledgers;
 mod lend;
 mod lessee;
+mod lingering;
 mod plan;
 mod rates;
 #[cfg(test)]
@@ -224,26 +225,26 @@ impl Pool {
     /// What lingered in flight until `now` has landed.
     fn land_until(&mut self, now: Moment) {
         while let Some((_, id)) = self.landings.first().copied().filter(|(lands, _)| *lands <= now) {
-            self.change_flights(id, |flights, _| flights.land());
+            self.change_flights(id, |flights, _| flights.land(now));
         }
     }
 
     /// What `id` has in flight was spent at `end` at the latest, and with it `burned` permits perhaps.
     fn end_flights(&mut self, id: Place, burned: u64, end: Moment) {
-        self.change_flights(id, |flights, longest| flights.end(burned, end + longest));
+        self.change_flights(id, |flights, longest| flights.end(burned, end, longest));
     }
 
     /// Changes what `id` has in flight, where that counts, and all that follows from it.
     fn change_flights(&mut self, id: Place, change: impl FnOnce(&mut Flights, Duration)) {
         let Some(longest) = self.longest else { return };
         let lessee = self.lessees.get_mut(&id).expect("it is known");
-        let before = lessee.flights;
-        change(&mut lessee.flights, longest);
-        let after = lessee.flights;
-        before.lands().map(|lands| self.landings.remove(&(lands, id)));
-        after.lands().map(|lands| self.landings.insert((lands, id)));
-        self.ledgers.fly(before.charged(), after.charged());
-        self.in_flight = self.in_flight - before.in_flight() + after.in_flight();
+        let flights = &mut lessee.flights;
+        flights.lands().map(|lands| self.landings.remove(&(lands, id)));
+        let (charged, in_flight) = (flights.charged(), flights.in_flight());
+        change(flights, longest);
+        flights.lands().map(|lands| self.landings.insert((lands, id)));
+        self.ledgers.fly(charged, flights.charged());
+        self.in_flight = self.in_flight - in_flight + flights.in_flight();
         self.ends.remove(&(lessee.end, id));
         if lessee.is_live() {
             self.ends.insert((lessee.end, id));
@@ -332,7 +333,7 @@ impl Pool {
         self.books.spent += settlement.spent + settlement.spent_late;
         self.books.returned += settlement.returned + settlement.credited;
         let now = self.now;
-        self.change_flights(id, |flights, longest| flights.report(ask, settlement, room, now + longest));
+        self.change_flights(id, |flights, longest| flights.report(ask, settlement, room, now, longest));
     }
 
     /// Believes who it is and how far away.

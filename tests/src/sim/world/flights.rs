@@ -88,7 +88,8 @@ impl World {
     }
 }
 
-/// The longest call that `rules` allow for, in nanoseconds, where they cap what is in flight.
+/// The longest call that `rules` allow for, in nanoseconds, where they cap what is in flight: each of them says how long a
+/// call may take.
 pub(super) fn longest(rules: &[Rule]) -> Option<u64> {
     let spans = rules.iter().filter_map(|rule| match rule {
         Rule::Concurrency(rule) => Some(nanos(rule.longest())),
@@ -98,5 +99,5 @@ pub(super) fn longest(rules: &[Rule]) -> Option<u64> {
         | Rule::TokenBucket(_)
         | Rule::LeakyBucket(_) => None,
     });
-    spans.max()
+    spans.min()
 }

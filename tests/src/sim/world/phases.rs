@@ -105,19 +105,21 @@ fn never_refills(rule: &Rule) -> bool {
 }
 
 /// The longest that a node which wants something takes to ask again, in calm: it was told to wait, the wait was
-/// stretched, and the ask before was lost. A bucket may take as long again to fill up to one permit.
+/// stretched, and the ask before was lost. A bucket may take as long again to fill up to one permit beyond what is kept
+/// back.
 fn refresh(setup: &Setup) -> u64 {
+    let kept_back = setup.plan.sharing.reserve;
     let permit = setup.plan.rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => 0,
         Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
-            nanos(rule.per()) * (rule.debt() + 1).div_ceil(rule.refill().max(1)) / 10 * 11
+            nanos(rule.per()) * (kept_back + rule.debt() + 1).div_ceil(rule.refill().max(1)) / 10 * 11
         }
         Rule::TokenBucket(rule) => {
             // One permit, out of the red, while cold.
-            let permits = (rule.debt() + 1) as f64 * cold_factor(rule);
+            let permits = (kept_back + rule.debt() + 1) as f64 * cold_factor(rule);
             (nanos(rule.per()) as f64 / rule.refill().max(1) as f64 * permits * 1.1) as u64
         }
-        Rule::LeakyBucket(rule) => nanos(rule.per()) / rule.refill().max(1) / 10 * 11,
+        Rule::LeakyBucket(rule) => nanos(rule.per()) * (kept_back + 1) / rule.refill().max(1) / 10 * 11,
     });
     let latency = setup.latency.one_way + setup.latency.jitter;
     let asks = nanos(LOOK_AGAIN) / 100 * 120 + nanos(EXCHANGE_TIMEOUT) + 2 * SECOND;
