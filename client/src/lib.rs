@@ -24,10 +24,9 @@
 //! # }
 //! ```
 //!
-//! In reading order: `slot` (the atomic word that is spent from), `demand`, `flights` and `refill` (pure: when to ask
-//! for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all` and `guard` (what callers
-//! use),
-//! `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
+//! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
+//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`
+//! and `guard` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
 //! tasks), `shared` and `client` (who owns
 //! it all).
 
@@ -42,6 +41,7 @@ mod limit;
 mod line;
 mod listener;
 mod local_pool;
+pub mod pace;
 pub mod refill;
 mod refiller;
 mod refusal;

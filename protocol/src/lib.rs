@@ -35,7 +35,7 @@ pub mod wire;
 
 pub use carry::Carry;
 pub use clock::Clock;
-pub use exchange::{Answer, Ask, Grant, InFlight, Refusal, RefusalReason};
+pub use exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
 pub use lease::Terms;
 pub use moment::Moment;
 pub use names::{Key, LimitName, NameError, NodeName};

@@ -19,6 +19,8 @@ pub(super) struct Bucket {
     now: Moment,
     /// Below 2^53 either way.
     level: i64,
+    /// Whether it keeps a steady flow.
+    is_steady: bool,
     /// By how much the level may exceed the capacity, since it was topped up.
     surplus: u64,
     gain: Gain,
@@ -52,7 +54,16 @@ impl Bucket {
             (None, RefillStyle::Greedy) => Gain::Even { fraction: 0 },
             (None, RefillStyle::Interval) => Gain::Interval { next: now + rule.per() },
         };
-        Bucket { rule: *rule, per, now, level: rule.initial().cast_signed(), surplus: 0, gain, taken: 0 }
+        Bucket {
+            rule: *rule,
+            per,
+            now,
+            level: rule.initial().cast_signed(),
+            surplus: 0,
+            is_steady: false,
+            gain,
+            taken: 0,
+        }
     }
 
     /// A steady flow: a bucket that holds the burst. With a burst of 1 it is full whenever one is there, and keeps no
@@ -61,7 +72,7 @@ impl Bucket {
         // A flow of nothing lets not even its burst through.
         let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
         let bucket = TokenBucket::try_new(burst, rule.refill(), rule.per(), burst);
-        Bucket::new(&bucket.expect("numbers that were checked"), now)
+        Bucket { is_steady: true, ..Bucket::new(&bucket.expect("numbers that were checked"), now) }
     }
 
     /// A new one for `rule`, which is one of the two.
@@ -196,7 +207,8 @@ impl Exact for Bucket {
 
     fn top_up(&mut self, permits: u64) {
         self.level = self.level.saturating_add_unsigned(permits).min(PERMITS_MAX.cast_signed());
-        self.surplus = self.beyond();
+        // A flow stays as even as it is.
+        self.surplus = if self.is_steady { 0 } else { self.beyond() };
         self.brim();
     }
 

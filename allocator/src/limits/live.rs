@@ -5,6 +5,7 @@ use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Sums, plans, pool};
 use crate::config::LimitConfig;
 use crate::pool::{Holder, PoolView};
 use crate::wrong::Wrong;
+use lessor_protocol::rule::LeakyBucket;
 use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Rule, Terms};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -47,7 +48,7 @@ pub struct Preview {
 impl Limit {
     /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry` says, see
     /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts
-    /// what is in flight otherwise, begins anew, and lends nothing until whatever is out has ended and left every window.
+    /// what is in flight otherwise, or keeps another steady flow, begins anew, and lends nothing until whatever is out has ended and left every window.
     pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
         if self.begins_anew(&config) {
             return self.begin_anew(config, now);
@@ -155,8 +156,8 @@ impl Limit {
 
     fn begins_anew(&self, config: &LimitConfig) -> bool {
         // A limit that was not above it knows nothing of what is out, and a cap that is new nothing of what is in flight.
-        // (Those below one that begins anew wait with it.)
-        flights(&self.config) != flights(config)
+        // Rates that are lent are parts of the flow as it was. (Those below one that begins anew wait with it.)
+        fixtures(&self.config) != fixtures(config)
             || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
             || self.config.parent != config.parent
     }
@@ -187,23 +188,36 @@ impl Limit {
     }
 }
 
-/// How long calls may take by each cap on what is in flight: of the limit, and of keys that have rules of their own.
-fn flights(config: &LimitConfig) -> (Vec<Duration>, BTreeMap<&Key, Vec<Duration>>) {
-    let longest = |rules: &[Rule]| {
-        let caps = rules.iter().filter_map(|rule| match rule {
-            Rule::Concurrency(rule) => Some(rule.longest()),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::FixedWindow(_)
-            | Rule::TokenBucket(_)
-            | Rule::LeakyBucket(_) => None,
-        });
-        caps.collect::<Vec<Duration>>()
-    };
-    let limit = longest(&config.rules);
-    let overrides = config.overrides.iter().map(|(key, rules)| (key, longest(rules)));
-    let overrides = overrides.filter(|(_, caps)| *caps != limit).collect();
+/// What cannot become something else while permits are out, of the limit and of keys that have rules of their own: a steady
+/// flow, whose rates are lent, and how long calls may take by each cap on what is in flight.
+fn fixtures(config: &LimitConfig) -> (Fixtures, BTreeMap<&Key, Fixtures>) {
+    let limit = Fixtures::of(&config.rules);
+    let overrides = config.overrides.iter().map(|(key, rules)| (key, Fixtures::of(rules)));
+    let overrides = overrides.filter(|(_, others)| *others != limit).collect();
     (limit, overrides)
+}
+
+#[derive(Debug, PartialEq)]
+struct Fixtures {
+    flows: Vec<LeakyBucket>,
+    longest: Vec<Duration>,
+}
+
+impl Fixtures {
+    fn of(rules: &[Rule]) -> Self {
+        let mut fixtures = Fixtures { flows: vec![], longest: vec![] };
+        for rule in rules {
+            match rule {
+                Rule::LeakyBucket(rule) => fixtures.flows.push(*rule),
+                Rule::Concurrency(rule) => fixtures.longest.push(rule.longest()),
+                Rule::SlidingWindow(_)
+                | Rule::SlidingLog(_)
+                | Rule::FixedWindow(_)
+                | Rule::TokenBucket(_) => {}
+            }
+        }
+        fixtures
+    }
 }
 
 /// What the pools of a limit are made of.

@@ -20,6 +20,14 @@ impl Pool {
         let until = self.ends.last().map_or(self.now, |&(end, _)| end);
         let out = if mutant::is(Mutant::ChangeForgetsOut) { 0 } else { self.books.outstanding };
         self.ledgers.change(&plan.rules, (plan.terms, self.now), carry, (out, until));
+        debug_assert!(
+            plan.rules.iter().filter(|rule| rule.flow().is_some()).eq(self
+                .plan
+                .rules
+                .iter()
+                .filter(|rule| rule.flow().is_some())),
+            "a limit begins anew where its flow changes"
+        );
         debug_assert_eq!(self.longest, self.ledgers.longest(), "a limit begins anew where that changes");
         self.term = plan.term();
         let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
@@ -30,10 +38,13 @@ impl Pool {
     }
 
     /// Lets `permits` more be lent, once, beyond what the rules say: in windows for as long as what is spent now counts
-    /// in them, in buckets until they are spent.
+    /// in them, in buckets until they are spent. A steady flow fills its bucket, as far as there is room.
     pub fn top_up(&mut self, permits: u64, now: Moment) {
         self.advance(now);
         self.ledgers.top_up(permits);
+        if let Some(flow) = &mut self.flow {
+            flow.top_up(permits);
+        }
         self.audit();
     }
 
@@ -42,6 +53,7 @@ impl Pool {
         Pool {
             plan: self.plan.clone(),
             ledgers: self.ledgers.copy(),
+            flow: self.flow.clone(),
             lessees: self.lessees.clone(),
             ends: self.ends.clone(),
             landings: self.landings.clone(),

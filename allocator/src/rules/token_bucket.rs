@@ -12,7 +12,7 @@ mod tests;
 
 use super::{Ends, Ledger};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{LeakyBucket, TokenBucket};
+use lessor_protocol::rule::TokenBucket;
 use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use refill::Refill;
 use std::time::Duration;
@@ -29,8 +29,6 @@ pub struct BucketLedger {
     level: i64,
     refill: Refill,
     outstanding: u64,
-    /// Whether it keeps a steady flow.
-    is_steady: bool,
     /// By how much level and outstanding may exceed the capacity, since it was topped up.
     surplus: u64,
 }
@@ -46,15 +44,8 @@ impl BucketLedger {
             level: rule.initial().cast_signed(),
             refill: Refill::new(rule, terms, now),
             outstanding: 0,
-            is_steady: false,
             surplus: 0,
         }
-    }
-
-    /// The same for a steady flow: a bucket of its burst, full at `now`. One permit out of a bucket of one is also the
-    /// only one that can be spent, and the next is minted an interval later.
-    pub fn steady(rule: &LeakyBucket, terms: Terms, now: Moment) -> Self {
-        BucketLedger { is_steady: true, ..BucketLedger::new(&bucket_of(rule), terms, now) }
     }
 
     /// What the bucket still has room for.
@@ -204,17 +195,8 @@ impl Ledger for BucketLedger {
     }
 
     fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
-        let rule = match rule {
-            Rule::TokenBucket(rule) if !self.is_steady => *rule,
-            Rule::LeakyBucket(rule) if self.is_steady => bucket_of(rule),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::FixedWindow(_)
-            | Rule::TokenBucket(_)
-            | Rule::LeakyBucket(_)
-            | Rule::Concurrency(_) => return false,
-        };
-        if !self.refill.goes_on_by(Refill::new(&rule, terms, self.now)) {
+        let Rule::TokenBucket(rule) = rule else { return false };
+        if !self.refill.goes_on_by(Refill::new(rule, terms, self.now)) {
             return false;
         }
         let (from, to) = (self.capacity, rule.capacity());
@@ -266,11 +248,4 @@ impl Ledger for BucketLedger {
         // Of a bucket that holds no permit nothing is lent, however much is out.
         (self.level <= 0 || sum <= (self.capacity + self.surplus).cast_signed()) && self.refill.is_sound()
     }
-}
-
-/// The bucket of a steady flow: full at first, and empty for ever if it never refills.
-fn bucket_of(rule: &LeakyBucket) -> TokenBucket {
-    let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
-    let bucket = TokenBucket::try_new(burst, rule.refill(), rule.per(), burst);
-    bucket.expect("numbers that were checked")
 }

@@ -1,6 +1,7 @@
 //! What is to be simulated: the limit, the fleet, the load and the trouble. Drawn from a seed, or given on the command
 //! line; the world only reads it.
 
+use crate::sim::family;
 use crate::sim::faults::Faults;
 use crate::sim::foe::Lie;
 use crate::sim::live::{Act, Live};
@@ -100,8 +101,12 @@ impl Setup {
     /// then those that hold nothing make room.
     pub fn remembered(&self) -> Duration {
         let are_scarce = self.plan.lessees_max <= 1_000 || self.foes.contains(&Lie::Crowd);
-        let shortest = self.rule_sets().map(|rules| self.term_of(rules)).min().unwrap_or_default();
-        if are_scarce { 3 * shortest } else { Duration::from_secs(10) }
+        // Of a family it is the pool that nodes ask which forgets, by the rules that it keeps itself.
+        let shortest = self.rule_sets().map(|rules| {
+            let plan = Plan { rules: rules.to_vec(), ..self.plan.clone() };
+            family::lowest(&plan, self.above).term()
+        });
+        if are_scarce { 3 * shortest.min().unwrap_or_default() } else { Duration::from_secs(10) }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
 use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
-    Concurrency, FixedWindow, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
 use lessor_protocol::{Carry, Rule, Terms};
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub enum Ground {
     Lowered,
     /// Limits of minutes, with leases of seconds, that become short fixed windows again and again.
     NewWindows,
+    /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
+    Flow,
     /// A bucket with one of its options, full within a second or two, in bursts with pauses between them.
     OddBucket,
     /// Windows of first use, or of a calendar.
@@ -49,7 +51,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 12] = [
+    pub const ALL: [Ground; 13] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -58,6 +60,7 @@ impl Ground {
         Ground::BucketRestarts,
         Ground::Lowered,
         Ground::NewWindows,
+        Ground::Flow,
         Ground::OddBucket,
         Ground::OddWindow,
         Ground::Cap,
@@ -66,7 +69,7 @@ impl Ground {
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 21] = [
+        const LED: [(Mutant, Ground); 28] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::EndedIsKept, Ground::LateAsks),
@@ -78,6 +81,13 @@ impl Ground {
             (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
             (Mutant::OverIsExtended, Ground::Lowered),
             (Mutant::NewRuleOutlived, Ground::NewWindows),
+            (Mutant::RenewalRefills, Ground::Flow),
+            (Mutant::LetGoIsFull, Ground::Flow),
+            (Mutant::OldRateForgotten, Ground::Flow),
+            (Mutant::MintsFromAsk, Ground::Flow),
+            (Mutant::MintsWithoutDrift, Ground::Flow),
+            (Mutant::CentreMintsAll, Ground::Flow),
+            (Mutant::EndedRateIsFull, Ground::Flow),
             (Mutant::IntervalIsEven, Ground::OddBucket),
             (Mutant::DebtTwice, Ground::OddBucket),
             (Mutant::WarmUpIgnored, Ground::OddBucket),
@@ -109,6 +119,7 @@ impl Ground {
             }
             Ground::Lowered => lowered(setup, &mut dice),
             Ground::NewWindows => new_windows(setup, &mut dice),
+            Ground::Flow => flow(setup, &mut dice),
             Ground::OddBucket => odd_bucket(setup, &mut dice),
             Ground::OddWindow => odd_window(setup, &mut dice),
             Ground::Cap => {
@@ -197,6 +208,22 @@ fn new_windows(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
         setup.live.push(change(2 * second * SECOND, short));
         setup.live.push(change(2 * second * SECOND + SECOND, long));
     }
+    setup
+}
+
+fn flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let interval = dice.u64(5 * MILLI..=100 * MILLI);
+    // Everybody has a part of it, or they take turns.
+    let burst = if dice.bool() { 1 } else { dice.u64(2..=20) };
+    let rule = LeakyBucket::try_new(burst, 1, Duration::from_nanos(interval)).expect("numbers in range");
+    let mut setup = alone(setup, Rule::LeakyBucket(rule), 3.0);
+    setup.workload = if dice.bool() { Workload::Steady } else { Workload::ZipfJumps };
+    setup.nodes = dice.usize(2..=6);
+    setup.latency = Latency { one_way: MILLI, jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.2);
+    setup.faults.every.insert(Fault::NodeCrash, (2 * SECOND, 100 * MILLI));
+    setup.lasts = 60 * SECOND;
     setup
 }
 

@@ -130,6 +130,9 @@ fn refresh(setup: &Setup) -> u64 {
 pub(super) fn longest_wait(setup: &Setup) -> u64 {
     let ceiling = setup.rule_sets().flatten().map(Rule::ceiling).min().unwrap_or(0).max(1);
     let rounds = 4 + 2 * (setup.nodes as u64).div_ceil(ceiling);
+    let is_paced = setup.plan.rules.iter().any(|rule| rule.flow().is_some());
+    // Of a steady flow they take turns, of which the longest is most of a term.
+    let turns = if is_paced { 2 * setup.nodes as u64 } else { 0 };
     let memory = setup.rule_sets().map(memory).max().unwrap_or(0);
-    rounds * memory + 10 * nanos(setup.term()) + SECOND
+    rounds * memory + (10 + turns) * nanos(setup.term()) + SECOND
 }
