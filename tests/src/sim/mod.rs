@@ -16,6 +16,7 @@ pub mod edges;
 pub mod family;
 pub mod faults;
 pub mod foe;
+pub mod judges;
 pub mod live;
 pub mod log;
 pub mod meter;
