@@ -5,6 +5,7 @@
 //! back what its demand does not need, and all of it after a term without any: rare calls are for those who wait a
 //! round trip, not for a permit that sits idle. It always says totals.
 
+mod heard;
 mod in_flight;
 mod rate;
 
@@ -50,11 +51,6 @@ const SILENT_CALLS: u128 = 7;
 /// lease that holds it may last for twice as long where most of a pool is there; at its renewal the permit goes back.
 const SPARE_FOR: Duration = Duration::from_secs(1);
 
-/// What is heard of a limit is acted on this often at most: a stream of nonsense makes ten asks a second, and no more.
-const HEAR_EVERY: Duration = Duration::from_millis(100);
-
-/// So many times more at once, if nothing was heard for a while: two things that operators do one after the other.
-const HEAR_AT_ONCE: u32 = 3;
 /// What has ended and is not spent again here is told so many times a term: others may wait for it. More would find it
 /// sooner, fewer would cost less.
 const HAND_BACKS_PER_TERM: u32 = 4;
@@ -307,9 +303,7 @@ impl Refill {
             unguarded: self.flights.unguarded(),
             busy,
         };
-        if self.heard.take_if(|heard| *heard <= now).is_some() {
-            self.acted = self.acted.max(now.before(HEAR_EVERY * HEAR_AT_ONCE)) + HEAR_EVERY;
-        }
+        self.acts(now);
         self.asked = Some((now, ask));
         if mutant::is(Mutant::SpentAsDelta) {
             self.forgotten += ask.spent_total;
@@ -391,23 +385,6 @@ impl Refill {
     pub fn refused(&mut self, now: Moment, retry_after: Duration, dice: u64) {
         self.not_before = now + jittered(retry_after, dice);
         self.phase = Phase::Active;
-    }
-
-    /// Something was heard of the limit: it is worth asking anew, at once for somebody who `waits`. `dice` is any number:
-    /// it spreads the asks of the others, lest a whole fleet asks in the same instant. However much is heard, it is
-    /// acted on ten times a second at most.
-    pub fn hear(&mut self, now: Moment, waits: bool, dice: u64) {
-        let spread = if waits { 0 } else { dice % nanos(HEAR_EVERY) };
-        let soonest = now.max(self.acted) + Duration::from_nanos(spread);
-        self.not_before = self.not_before.min(soonest);
-        if self.phase == Phase::Active {
-            self.heard = Some(self.heard.map_or(soonest, |heard| heard.min(soonest)));
-        }
-    }
-
-    /// Nobody is to spend any more, not even what is leased: all of it goes back, with the next ask.
-    pub fn stop(&mut self, slot: &Slot) {
-        self.removed += slot.shed(0);
     }
 
     /// The allocator does not know what this session holds: drop it, and count from zero from now on.

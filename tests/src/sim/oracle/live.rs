@@ -9,7 +9,9 @@ use lessor_protocol::{Carry, Moment, Rule};
 impl Oracle {
     /// The limit goes on by `rules`. What was out then stays valid until it ends.
     pub fn changed(&mut self, now: Instant, rules: &[Rule], carry: Carry, stock: Stock) -> Verdict {
-        let out = stock.view.books.outstanding;
+        // Books that were lost said what was out; those that are in quarantine do not know it.
+        let is_open = stock.view.quarantine.is_zero();
+        let out = if is_open { stock.view.books.outstanding } else { self.unspent(now) };
         let until = self.leases_end(now);
         let drift_ppm = self.measure.drift_ppm as u64;
         let mut before = std::mem::take(&mut self.promises);
@@ -52,6 +54,12 @@ impl Oracle {
             session.left(asked.seq, total);
         }
         Ok(counted)
+    }
+
+    /// The most that leases which have not ended can still be spent for.
+    fn unspent(&self, now: Instant) -> u64 {
+        let live = self.sessions.values().filter(|session| now.allocator < session.end);
+        live.map(|session| session.lent.saturating_sub(session.spent)).sum()
     }
 
     /// When everything that is out now has ended.
