@@ -189,7 +189,10 @@ impl Refill {
 
     fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let margin = low_water_span(rtt).max(self.term * RENEW_PERCENT / 100);
-        let mut renew = slot.deadline().before(margin).max(self.asked_at() + margin);
+        // Not so soon after the last ask, unless the answer would come too late.
+        let once = rtt + GUARD;
+        let next = (self.asked_at() + margin).min(slot.deadline().before(once)).max(self.asked_at() + once);
+        let mut renew = slot.deadline().before(margin).max(next);
         if self.flights.have_ended() {
             renew = renew.min(self.asked_at() + self.term / HAND_BACKS_PER_TERM);
         }
