@@ -75,7 +75,10 @@ impl Setup {
     /// then those that hold nothing make room.
     pub fn remembered(&self) -> Duration {
         let are_scarce = self.plan.lessees_max <= 1_000 || self.foes.contains(&Lie::Crowd);
-        if are_scarce { 3 * self.plan.term() } else { Duration::from_secs(10) }
+        // Of the pool that is asked: a rule above may make leases last longer than it remembers anybody who holds nothing.
+        let own = self.plan.rules.len() - self.above.min(self.plan.rules.len() - 1);
+        let asked = Plan { rules: self.plan.rules[..own].to_vec(), ..self.plan.clone() };
+        if are_scarce { 3 * asked.term() } else { Duration::from_secs(10) }
     }
 }
 
