@@ -7,8 +7,8 @@ use lessor_protocol::Moment;
 use lessor_protocol::wire::code;
 use std::time::Duration;
 
-/// How long to leave a pool alone whose answer was no use: the allocator does not know the lease, or says what cannot
-/// be. Once is a restart and costs this wait; an allocator that always does so must not be asked at network speed.
+/// How long to leave a pool alone whose answer was no use: the allocator says what cannot be, or does not know a lease
+/// that it has not granted. One that always does so must not be asked at network speed.
 pub const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The same when a whole session begins again, which says so in the log.
@@ -17,7 +17,7 @@ pub const SESSION_PAUSE: Duration = Duration::from_secs(1);
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The lease is not known: drop what is held of this pool and count from zero, after [`DISPUTE_PAUSE`].
+    /// The lease is not known: drop what is held of this pool and count from zero, see [`pause_from_zero`].
     StartOver,
     /// The allocator and we do not agree on this session: begin another, which owns nothing, and start every pool of
     /// it over, after [`SESSION_PAUSE`].
@@ -33,6 +33,12 @@ pub fn remedy(code: &str) -> Remedy {
         code::TOTALS_WRONG | code::STALE_SEQUENCE => Remedy::BeginSession,
         _ => Remedy::LookAgain,
     }
+}
+
+/// How long to wait before counting from zero. Not at all the first time: whoever is silent for long is forgotten, and so
+/// is everybody by a restart. Then for [`DISPUTE_PAUSE`].
+pub fn pause_from_zero(refill: &Refill) -> Duration {
+    if refill.is_known() { Duration::ZERO } else { DISPUTE_PAUSE }
 }
 
 /// Drops what is held of a pool and counts from zero, after a `pause`. `dice` is any number: it spreads the next ask.
@@ -51,6 +57,7 @@ mod tests {
         let mut refill = Refill::new(now, true);
         start_over(&mut refill, &slot, now, SESSION_PAUSE, 0);
         assert_eq!(refill.not_before(), now + SESSION_PAUSE);
+        assert_eq!(pause_from_zero(&refill), DISPUTE_PAUSE);
         assert_eq!(remedy("of a later version"), Remedy::LookAgain);
     }
 }

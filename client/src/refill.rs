@@ -90,6 +90,8 @@ pub struct Refill {
     fresh_from: Moment,
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
+    /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
+    is_known: bool,
     phase: Phase,
     /// What it mints by, where the limit has a steady flow.
     rate: RateHeld,
@@ -156,6 +158,7 @@ impl Refill {
             not_before: Moment::ORIGIN,
             fresh_from: Moment::ORIGIN,
             asked: None,
+            is_known: false,
             phase: Phase::New { eager },
             rate: RateHeld::new(),
         }
@@ -359,6 +362,7 @@ impl Refill {
             self.patience = patience(dice);
         }
         self.not_before = now + jittered(grant.ask_after.max(pause), dice);
+        self.is_known = true;
         let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
         let is_over = self.flights.is_empty() && ask.running.unwrap_or(0) == 0 && ask.busy == 0;
         let is_told = told_all && is_over && ask.want == 0 && ask.waiting == 0;
@@ -382,8 +386,18 @@ impl Refill {
         self.flights.note(self.forgotten);
         self.shadow.forgotten = self.shadow.told;
         self.fresh_from = slot.deadline();
+        self.is_known = false;
+        if self.asked.is_some_and(|(_, ask)| ask.want > 0) {
+            // It was asked for in vain.
+            self.attempted = 0;
+        }
         self.phase = Phase::Active;
         self.not_before = Moment::ORIGIN;
+    }
+
+    /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
+    pub fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// Takes everything that is free out of the slot and returns the final total for the allocator.

@@ -2,7 +2,7 @@
 //! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
 
 use crate::backoff::Backoff;
-use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, remedy, start_over};
+use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, pause_from_zero, remedy, start_over};
 use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
 use crate::shared::Shared;
@@ -218,7 +218,8 @@ impl Refiller {
         let now = CLOCK.now();
         match remedy(&error.code) {
             Remedy::StartOver => {
-                self.start_over(pool, DISPUTE_PAUSE);
+                let pause = pause_from_zero(&pool.refill());
+                self.start_over(pool, pause);
                 false
             }
             Remedy::BeginSession => true,

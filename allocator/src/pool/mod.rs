@@ -214,7 +214,6 @@ impl Pool {
             self.books.burned += burned;
             self.end_rate(id, end);
             self.end_flights(id, burned, end);
-            self.end_rate(id, end);
         }
         self.land_until(self.now);
         self.ledgers.advance(self.now);

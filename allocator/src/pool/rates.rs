@@ -231,6 +231,7 @@ impl Pool {
             span * u32::try_from(weight).unwrap_or(1) / u32::try_from(weights).unwrap_or(all)
         };
         let least = flow.interval(share).unwrap_or_default().max(me.rtt).saturating_mul(TURN_MIN);
+        let least = least.max(TURN_CALLS * calls_apart(ask));
         let turn = heavier(TERMS_PER_ROUND * term).clamp(least.min(longest), longest);
         let cap = need.max(burst / seats).min(free.cap);
         Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
@@ -286,6 +287,17 @@ impl Pool {
     }
 }
 
+/// How far apart the calls of somebody are who only tries: for those in line there is always one. The next comes so long
+/// after the one that asked, and a shorter turn would be over by then.
+fn calls_apart(ask: &Ask) -> Duration {
+    /// Nanoseconds apart at one permit in 1,000 s.
+    const SELDOM: u64 = 1_000_000_000_000;
+    if ask.waiting > 0 {
+        return Duration::ZERO;
+    }
+    Duration::from_nanos(SELDOM.checked_div(ask.demand_milli).unwrap_or(0))
+}
+
 fn is_something(due: &Due) -> bool {
     due.part.cap > 0 && due.part.share > 0
 }
@@ -318,6 +330,14 @@ fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64)) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_of_those_who_only_try_are_as_far_apart_as_they_say() {
+        let trying = Ask { demand_milli: 10_000, ..Ask::default() };
+        assert_eq!(calls_apart(&trying), Duration::from_millis(100));
+        assert_eq!(calls_apart(&Ask { waiting: 1, ..trying }), Duration::ZERO);
+        assert_eq!(calls_apart(&Ask::default()), Duration::ZERO);
+    }
 
     #[test]
     fn what_nobody_demands_is_shared_by_weight() {

@@ -133,7 +133,7 @@ impl Ledger for BucketLedger {
     }
 
     fn sustained(&self, span: Duration) -> u64 {
-        self.refill.sustained(span)
+        self.refill.sustained(span, self.capacity + self.debt.cast_unsigned())
     }
 
     fn pace(&self) -> Option<super::Pace> {

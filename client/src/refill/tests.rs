@@ -1,6 +1,7 @@
 //! One node's side of one pool, one step after another, worked out by hand.
 
 use super::*;
+use crate::dispute::{DISPUTE_PAUSE, pause_from_zero, start_over};
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
 mod in_flight;
@@ -307,4 +308,22 @@ fn a_rate_that_cannot_be_is_not_believed() {
         let grant = Grant { rate, ..grant(0, 5) };
         assert_eq!(refill.believe(&slot, &grant, exact(), millis(0), millis(1), 0), Belief::Rubbish);
     }
+}
+
+#[test]
+fn who_was_forgotten_asks_again_at_once_and_then_waits() {
+    // Granted nothing at 0 ms, for a second; forgotten long after.
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    refill.write(&slot, Seen::default(), millis(0), RTT);
+    let belief = refill.believe(&slot, &grant(0, 0), exact(), millis(0), millis(1), 0);
+    assert_eq!(belief, Belief::Installed);
+    let (seen, now) = (Seen { refused: 1, waiting: 0, ..Seen::default() }, millis(60_000));
+    let mut asks_in_vain = || {
+        assert_eq!(refill.write(&slot, seen, now, RTT).want, 1);
+        let pause = pause_from_zero(&refill);
+        start_over(&mut refill, &slot, now, pause, 0);
+        refill.due(&slot, seen, now, RTT)
+    };
+    assert_eq!(asks_in_vain(), now, "the call that was refused still wants a permit");
+    assert_eq!(asks_in_vain(), now + DISPUTE_PAUSE, "nothing was granted between");
 }

@@ -48,7 +48,8 @@ struct HotSpot {
     term: u64,
     /// Calls a second, by node.
     rates: Vec<f64>,
-    /// When each permit was admitted, there and anywhere.
+    /// When each permit was tried there, and when each was admitted, there and anywhere.
+    tried: Vec<u64>,
     admissions: Vec<u64>,
     all: Vec<u64>,
 }
@@ -104,7 +105,10 @@ impl Meter {
     }
 
     /// A caller at `node` came with a call of `permits`.
-    pub fn tried(&mut self, node: usize, permits: u64) {
+    pub fn tried(&mut self, real: u64, node: usize, permits: u64) {
+        if let Some(hot) = self.hot.as_mut().filter(|hot| hot.node == node) {
+            hot.tried.extend((0..permits).map(|_| real));
+        }
         self.nodes[node].tried += permits;
         self.tried += if self.empty.is_none() { permits } else { 0 };
     }
@@ -160,7 +164,8 @@ impl Meter {
             self.catch_up.push(hot.catch_up(real));
         }
         let rates = rates.to_vec();
-        let spot = |node| HotSpot { node, since: real, term, rates, admissions: vec![], all: vec![] };
+        let spot =
+            |node| HotSpot { node, since: real, term, rates, tried: vec![], admissions: vec![], all: vec![] };
         self.hot = node.map(spot);
     }
 
@@ -219,7 +224,9 @@ impl HotSpot {
             times.partition_point(|&at| at < from + self.term) - times.partition_point(|&at| at < from)
         };
         let span = self.term as f64 / 1e9;
-        let demands: Vec<f64> = self.rates.iter().map(|rate| rate * span).collect();
+        let mut demands: Vec<f64> = self.rates.iter().map(|rate| rate * span).collect();
+        // In a short term far fewer may come than on average, and nobody is served more than come.
+        demands[self.node] = within(&self.tried) as f64;
         let level = water_level(&demands, within(&self.all) as f64);
         within(&self.admissions) as f64 >= (0.9 * demands[self.node].min(level)).floor()
     }

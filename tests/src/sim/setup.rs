@@ -1,6 +1,7 @@
 //! What is to be simulated: the limit, the fleet, the load and the trouble. Drawn from a seed, or given on the command
 //! line; the world only reads it.
 
+use crate::sim::family;
 use crate::sim::faults::Faults;
 use crate::sim::foe::Lie;
 use crate::sim::network::Latency;
@@ -75,10 +76,8 @@ impl Setup {
     /// then those that hold nothing make room.
     pub fn remembered(&self) -> Duration {
         let are_scarce = self.plan.lessees_max <= 1_000 || self.foes.contains(&Lie::Crowd);
-        // Of the pool that is asked: a rule above may make leases last longer than it remembers anybody who holds nothing.
-        let own = self.plan.rules.len() - self.above.min(self.plan.rules.len() - 1);
-        let asked = Plan { rules: self.plan.rules[..own].to_vec(), ..self.plan.clone() };
-        if are_scarce { 3 * asked.term() } else { Duration::from_secs(10) }
+        // Of a family it is the pool that nodes ask which forgets, by the rules that it keeps itself.
+        if are_scarce { 3 * family::lowest(&self.plan, self.above).term() } else { Duration::from_secs(10) }
     }
 }
 

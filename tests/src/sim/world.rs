@@ -413,6 +413,9 @@ pub fn sustained(rules: &[Rule]) -> f64 {
         Rule::FixedWindow(rule) => rate(rule.limit(), rule.per()),
         Rule::Concurrency(rule) => rate(rule.limit(), rule.longest()),
         Rule::TokenBucket(rule) if rule.capacity() == 0 => 0.0,
+        Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
+            rate(rule.refill().min(rule.capacity() + rule.debt()), rule.per())
+        }
         Rule::TokenBucket(rule) => rate(rule.refill(), rule.per()) / cold_factor(rule),
         Rule::LeakyBucket(rule) if rule.burst() == 0 => 0.0,
         Rule::LeakyBucket(rule) => rate(rule.refill(), rule.per()),

@@ -56,12 +56,12 @@ impl Refill {
         }
     }
 
-    /// Permits that are minted in `span` on average.
-    pub(super) fn sustained(&self, span: Duration) -> u64 {
+    /// Permits that are minted in `span` on average, into a bucket that has room for `room`.
+    pub(super) fn sustained(&self, span: Duration, room: u64) -> u64 {
         match self {
             Refill::Even(even) => even.permits(even.parts(nanos(span))),
             Refill::Interval(Interval { refill, per, .. }) => {
-                let permits = u128::from(*refill) * span.as_nanos() / u128::from(*per);
+                let permits = u128::from(room.min(*refill)) * span.as_nanos() / u128::from(*per);
                 u64::try_from(permits).unwrap_or(u64::MAX)
             }
         }

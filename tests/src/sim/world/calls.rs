@@ -80,7 +80,7 @@ impl World {
     }
 
     fn call(&mut self, node: usize, permits: u64) -> Verdict {
-        self.meter.tried(node, permits);
+        self.meter.tried(self.real, node, permits);
         if self.nodes[node].refill.is_paced() {
             self.nodes[node].largest = self.nodes[node].largest.max(permits);
         }

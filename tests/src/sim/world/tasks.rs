@@ -9,7 +9,7 @@ use crate::sim::network::Way;
 use crate::sim::node::Exchange;
 use crate::sim::oracle::{Verdict, Wrong, must};
 use crate::sim::setup::Sabotage;
-use lessor::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, remedy, start_over};
+use lessor::dispute::{Remedy, SESSION_PAUSE, pause_from_zero, remedy, start_over};
 use lessor::refill::Belief;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN, TOGETHER};
 use lessor_allocator::pool::AskError;
@@ -198,7 +198,8 @@ impl World {
         match remedy(Sent::from(error).reason.code()) {
             Remedy::StartOver => {
                 self.log.note(self.real, "node # is not known: it starts from zero", &[node as u64]);
-                self.start_over(node, DISPUTE_PAUSE, dice);
+                let pause = pause_from_zero(&self.nodes[node].refill);
+                self.start_over(node, pause, dice);
             }
             Remedy::BeginSession => {
                 self.log.note(self.real, "node # is not believed: it begins a session", &[node as u64]);
