@@ -338,10 +338,8 @@ impl Refill {
         let Some((_, ask)) = self.asked else { return Belief::Rubbish };
         // Nobody has to wait for longer than a term to ask again: who did would be silent for as long as it says.
         let longest = grant.term.max(grant.ask_after);
-        if grant.permits > ask.want || grant.kept > ask.held || longest > Terms::TERM_MAX {
-            return Belief::Rubbish;
-        }
-        if !RateHeld::is_sane(&grant.rate) {
+        let is_sane = longest <= Terms::TERM_MAX && RateHeld::is_sane(&grant.rate);
+        if grant.permits > ask.want || grant.kept > ask.held || !is_sane {
             return Belief::Rubbish;
         }
         self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);
