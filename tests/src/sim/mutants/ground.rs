@@ -39,11 +39,15 @@ pub enum Ground {
     Cap,
     /// The same under an allocator that dies every few seconds, and no other trouble.
     CapRestarts,
+    /// A limit with plenty below one that is scarce, of another length.
+    Above,
+    /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
+    AboveRestarts,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 10] = [
+    pub const ALL: [Ground; 12] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -54,11 +58,13 @@ impl Ground {
         Ground::OddWindow,
         Ground::Cap,
         Ground::CapRestarts,
+        Ground::Above,
+        Ground::AboveRestarts,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 19] = [
+        const LED: [(Mutant, Ground); 24] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::EndedIsKept, Ground::LateAsks),
@@ -78,6 +84,11 @@ impl Ground {
             (Mutant::UnkeptIsFree, Ground::Cap),
             (Mutant::OwedIsSpentAgain, Ground::Cap),
             (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
+            (Mutant::AboveNotCharged, Ground::Above),
+            (Mutant::AboveNotAsked, Ground::Above),
+            (Mutant::AboveNotClipped, Ground::Above),
+            (Mutant::AboveNotAwaited, Ground::AboveRestarts),
+            (Mutant::AboveTakesBack, Ground::Above),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -114,6 +125,8 @@ impl Ground {
                 setup.lasts = 200 * SECOND;
                 setup
             }
+            Ground::Above => above(setup, &mut dice),
+            Ground::AboveRestarts => above_restarts(setup, &mut dice),
         }
     }
 }
@@ -196,6 +209,36 @@ fn odd_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
         let at = if dice.bool() { edge.at } else { midnight };
         setup.start = at * SECOND - dice.u64(5 * SECOND..15 * SECOND);
     }
+    setup
+}
+
+fn above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (limit, per) = (dice.u64(10..=500), Duration::from_millis(dice.u64(200..=5_000)));
+    let scarce = match dice.u32(..4) {
+        0 => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),
+        1 => TokenBucket::try_new(limit, limit, per, limit).map(Rule::TokenBucket),
+        _ => SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow),
+    };
+    let own = if dice.bool() { per / 10 } else { per * 10 };
+    below(setup, own, limit, scarce.expect("numbers in range"))
+}
+
+fn above_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    // Longer than any lease, so that what was spent before the loss counts when those below open again.
+    let (limit, per) = (dice.u64(10..=500), Duration::from_secs(dice.u64(6..=12)));
+    let scarce = SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow);
+    let mut setup = restarts(below(setup, per / 20, limit, scarce.expect("numbers in range")), dice);
+    setup.faults.every.insert(Fault::AllocatorRestart, (40 * SECOND, MILLI));
+    setup.lasts = 200 * SECOND;
+    setup
+}
+
+/// A limit of windows `own` long with far more than the `limit` of the one above it, which is `scarce`.
+fn below(setup: Setup, own: Duration, limit: u64, scarce: Rule) -> Setup {
+    let plenty = SlidingWindow::try_new(100 * limit, own, Duration::ZERO).map(Rule::SlidingWindow);
+    let mut setup = alone(setup, scarce, 3.0);
+    setup.plan.rules.insert(0, plenty.expect("numbers in range"));
+    setup.above = 1;
     setup
 }
 
