@@ -33,6 +33,8 @@ pub enum Ground {
     BucketRestarts,
     /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
     Flow,
+    /// A steady flow of which everybody has a part that changes all the time, and many answers that get lost.
+    FlowParts,
     /// A bucket with one of its options, full within a second or two, in bursts with pauses between them.
     OddBucket,
     /// Windows of first use, or of a calendar.
@@ -49,7 +51,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 13] = [
+    pub const ALL: [Ground; 14] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -57,6 +59,7 @@ impl Ground {
         Ground::Restarts,
         Ground::BucketRestarts,
         Ground::Flow,
+        Ground::FlowParts,
         Ground::OddBucket,
         Ground::OddWindow,
         Ground::Cap,
@@ -79,7 +82,7 @@ impl Ground {
             (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
             (Mutant::RenewalRefills, Ground::Flow),
             (Mutant::LetGoIsFull, Ground::Flow),
-            (Mutant::OldRateForgotten, Ground::Flow),
+            (Mutant::OldRateForgotten, Ground::FlowParts),
             (Mutant::MintsFromAsk, Ground::Flow),
             (Mutant::MintsWithoutDrift, Ground::Flow),
             (Mutant::CentreMintsAll, Ground::Flow),
@@ -119,6 +122,7 @@ impl Ground {
                 restarts(alone(setup, rule, 3.0), &mut dice)
             }
             Ground::Flow => flow(setup, &mut dice),
+            Ground::FlowParts => flow_parts(setup, &mut dice),
             Ground::OddBucket => odd_bucket(setup, &mut dice),
             Ground::OddWindow => odd_window(setup, &mut dice),
             Ground::Cap => {
@@ -197,6 +201,19 @@ fn flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.faults.chance.clear();
     setup.faults.chance.insert(Fault::Loss, 0.2);
     setup.faults.every.insert(Fault::NodeCrash, (2 * SECOND, 100 * MILLI));
+    setup.lasts = 60 * SECOND;
+    setup
+}
+
+fn flow_parts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (burst, interval) = (dice.u64(10..=40), dice.u64(MILLI..=5 * MILLI));
+    let rule = LeakyBucket::try_new(burst, 1, Duration::from_nanos(interval)).expect("numbers in range");
+    let mut setup = alone(setup, Rule::LeakyBucket(rule), 3.0);
+    setup.workload = Workload::ZipfJumps;
+    setup.nodes = dice.usize(2..=4);
+    setup.latency = Latency { one_way: MILLI, jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.4);
     setup.lasts = 60 * SECOND;
     setup
 }
