@@ -5,6 +5,7 @@ use crate::limit::{Limit, within};
 use crate::local_pool::CLOCK;
 use crate::refusal::Refusal;
 use crate::wait::wait_in_line;
+use lessor_protocol::Moment;
 use std::time::Duration;
 
 /// A call that costs permits of several limits, all of them or none.
@@ -168,7 +169,43 @@ impl<const N: usize> All<'_, N> {
                 return Err(part);
             }
         }
+        if let Err(early) = self.take_paces(&mut is_held, now) {
+            for (part, ((limit, permits), is_held)) in self.parts.iter().zip(is_held).enumerate() {
+                match part == early {
+                    // It may be its line that this call is first in: calling the first would be calling itself.
+                    _ if !is_held => {}
+                    true => limit.pool().put_back_quietly(*permits),
+                    false => limit.pool().put_back(*permits),
+                }
+            }
+            return Err(early);
+        }
         Ok(is_held)
+    }
+
+    /// Takes from the paces of those limits that have a steady flow, once the permits of all are set aside; or from
+    /// none, and names the part that is too early.
+    fn take_paces(&self, is_held: &mut [bool; N], now: Moment) -> Result<(), usize> {
+        let mut taken = [None; N];
+        for (part, (limit, permits)) in self.parts.iter().enumerate() {
+            if !is_held[part] {
+                continue;
+            }
+            match limit.pool().hold_pace(*permits, now) {
+                Ok(pace) => taken[part] = pace,
+                Err(_) if limit.pool().is_shadow() => {
+                    limit.pool().put_back(*permits);
+                    is_held[part] = false;
+                }
+                Err(_) => {
+                    for (part, (limit, _)) in self.parts[..part].iter().enumerate() {
+                        limit.pool().put_back_pace(taken[part]);
+                    }
+                    return Err(part);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Counts the attempt against the part that is short, and says why.

@@ -24,9 +24,9 @@
 //! # }
 //! ```
 //!
-//! In reading order: `slot` (the atomic word that is spent from), `demand`, `flights` and `refill` (pure: when to ask
-//! for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all` and `guard` (what callers
-//! use),
+//! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
+//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`
+//! and `guard` (what callers use),
 //! `refiller`, `timing`, `dispute`, `backoff` and `transport` (the background task), `shared` and `client` (who owns
 //! it all).
 
@@ -40,6 +40,7 @@ mod guard;
 mod limit;
 mod line;
 mod local_pool;
+pub mod pace;
 pub mod refill;
 mod refiller;
 mod refusal;

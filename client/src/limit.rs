@@ -44,7 +44,8 @@ impl Limit {
         self.pool.try_acquire(permits)
     }
 
-    /// Spends `permits`, waiting for them if need be, first come, first served.
+    /// Spends `permits`, waiting for them if need be, first come, first served. Needs a tokio timer where the limit has a
+    /// steady flow: the wait for the next permit of it is timed.
     ///
     /// # Errors
     /// [`Refusal::TooLarge`] and [`Refusal::Closed`], which no waiting would change, and

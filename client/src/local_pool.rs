@@ -1,7 +1,11 @@
 //! What this process holds of one pool, shared by every handle of it: the slot, the callers in line, and what
 //! the last answer said. Handles spend from it, the background task refills it.
 
+mod in_flight;
+mod paced;
+
 use crate::line::Line;
+use crate::pace::Pace;
 use crate::refill::{Refill, Seen};
 use crate::refusal::Refusal;
 use crate::slot::{SLOT_MAX, Short, Slot};
@@ -77,6 +81,8 @@ struct Hot {
     shadow: AtomicBool,
     /// Whether the background task knows already that it is wanted.
     nudged: AtomicBool,
+    /// Whether the limit has a steady flow: then a call takes from the pace too. Written by that task.
+    is_paced: AtomicBool,
     /// Whether the allocator counts what is in flight. Written by the background task.
     counts_flights: AtomicBool,
     /// Free permits below which a spender wakes the background task. Written by that task.
@@ -90,6 +96,10 @@ pub(crate) struct LocalPool {
     /// Permits let pass in shadow mode.
     shadow_refused: AtomicU64,
     pub(crate) name: PoolName,
+    /// Of limits with a steady flow. Others never look at it.
+    pace: Arc<Pace>,
+    /// The largest call that a steady flow kept waiting.
+    largest: AtomicU64,
     line: Mutex<Line>,
     refill: Mutex<Refill>,
     wake: Arc<Notify>,
@@ -97,6 +107,7 @@ pub(crate) struct LocalPool {
 
 impl LocalPool {
     pub(crate) fn new(name: PoolName, eager: bool, wake: Arc<Notify>) -> Self {
+        let refill = Refill::new(CLOCK.now(), eager);
         LocalPool {
             hot: Hot {
                 slot: Slot::new(),
@@ -108,13 +119,16 @@ impl LocalPool {
                 condition: AtomicU8::new(Condition::Good as u8),
                 shadow: AtomicBool::new(false),
                 nudged: AtomicBool::new(false),
+                is_paced: AtomicBool::new(false),
                 counts_flights: AtomicBool::new(false),
                 low_water: AtomicU32::new(0),
             },
             shadow_refused: AtomicU64::new(0),
             name,
+            pace: refill.pace().clone(),
+            largest: AtomicU64::new(0),
             line: Mutex::new(Line::default()),
-            refill: Mutex::new(Refill::new(CLOCK.now(), eager)),
+            refill: Mutex::new(refill),
             wake,
         }
     }
@@ -147,6 +161,9 @@ impl LocalPool {
         if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
             return Err(Short::Empty);
         }
+        if self.hot.is_paced.load(Ordering::Relaxed) {
+            return self.take_paced(permits, now);
+        }
         self.hot.slot.take(permits, now).map(|left| self.spent_down_to(left))
     }
 
@@ -171,72 +188,6 @@ impl LocalPool {
         self.hot.slot.put_back(permits);
         if self.hot.queued.load(Ordering::Relaxed) > 0 {
             self.call_first();
-        }
-    }
-
-    /// Spends `permits` on a call that ends with [`LocalPool::hand_back`] or [`LocalPool::lapse`], if it answers `true`:
-    /// that somebody counts it. Otherwise as [`LocalPool::take`].
-    pub(crate) fn enter(&self, permits: u64, first: bool) -> Result<bool, Short> {
-        if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
-            return self.take(permits, first).map(|()| false);
-        }
-        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
-            return Err(Short::Empty);
-        }
-        let now = CLOCK.now();
-        let mut refill = self.refill();
-        let entered = refill.enter(&self.hot.slot, permits, now);
-        self.mind(refill, now);
-        entered.map(|_| true)
-    }
-
-    /// As [`LocalPool::enter`]; in shadow mode it never fails, and what it lets pass is not counted.
-    pub(crate) fn enter_or_pass(&self, permits: u64, first: bool) -> Result<bool, Short> {
-        match self.enter(permits, first) {
-            Err(_) if self.is_shadow() => {
-                self.let_pass(permits);
-                Ok(false)
-            }
-            entered => entered,
-        }
-    }
-
-    /// The same for what [`LocalPool::hold`] set aside.
-    pub(crate) fn enter_held(&self, permits: u64) -> bool {
-        if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
-            self.spend_held(permits);
-            return false;
-        }
-        let now = CLOCK.now();
-        let mut refill = self.refill();
-        refill.enter_held(&self.hot.slot, permits, now);
-        self.mind(refill, now);
-        true
-    }
-
-    /// A call with `permits` that [`LocalPool::enter`] counted has ended.
-    pub(crate) fn hand_back(&self, permits: u64) {
-        let now = CLOCK.now();
-        let mut refill = self.refill();
-        let reused = refill.hand_back(&self.hot.slot, permits, now);
-        self.mind(refill, now);
-        if reused > 0 && self.hot.queued.load(Ordering::Relaxed) > 0 {
-            self.call_first();
-        }
-    }
-
-    /// Nobody will say when a call with `permits` that was counted ends.
-    pub(crate) fn lapse(&self, permits: u64) {
-        self.refill().lapse(permits, CLOCK.now());
-    }
-
-    /// Wakes the background task if what was done under its lock makes it due.
-    fn mind(&self, refill: MutexGuard<'_, Refill>, now: Moment) {
-        let rtt = Duration::from_micros(u64::from(self.hot.rtt_us.load(Ordering::Relaxed)));
-        let due = refill.due(&self.hot.slot, self.seen(), now, rtt);
-        drop(refill);
-        if due <= now {
-            self.nudge();
         }
     }
 
@@ -297,7 +248,7 @@ impl LocalPool {
         }
         self.hot.refused.fetch_add(permits, Ordering::Relaxed);
         self.nudge();
-        self.not_now_at(now)
+        self.not_now_at(permits, now)
     }
 
     /// The refusal that waiting will not change, if there is one.
@@ -316,16 +267,20 @@ impl LocalPool {
 
     /// Whether a wait of `patience` cannot end well, as far as this process knows.
     pub(crate) fn in_vain(&self, permits: u64, patience: Duration) -> bool {
-        self.for_good(permits).is_some() || self.not_now().retry_after().is_some_and(|wait| wait > patience)
+        self.for_good(permits).is_some()
+            || self.not_now(permits).retry_after().is_some_and(|wait| wait > patience)
     }
 
     /// The refusal of the moment.
-    pub(crate) fn not_now(&self) -> Refusal {
-        self.not_now_at(CLOCK.now())
+    pub(crate) fn not_now(&self, permits: u64) -> Refusal {
+        self.not_now_at(permits, CLOCK.now())
     }
 
     #[inline]
-    fn not_now_at(&self, now: Moment) -> Refusal {
+    fn not_now_at(&self, permits: u64, now: Moment) -> Refusal {
+        if let Some(retry_after) = self.early_by(permits, now) {
+            return Refusal::Empty { retry_after };
+        }
         if self.condition() == Condition::Unreachable && now >= self.hot.slot.deadline() {
             return Refusal::Unavailable;
         }
@@ -395,12 +350,15 @@ impl LocalPool {
             shadow_refused: self.shadow_refused(),
             refused: self.hot.refused.load(Ordering::Relaxed),
             waiting: self.hot.queued.load(Ordering::Relaxed),
+            largest: self.largest.load(Ordering::Relaxed),
         }
     }
 
     /// Permits that can be spent at this moment.
     pub(crate) fn available(&self) -> u64 {
-        if CLOCK.now() < self.hot.slot.deadline() { self.hot.slot.balance().free } else { 0 }
+        let now = CLOCK.now();
+        let free = if now < self.hot.slot.deadline() { self.hot.slot.balance().free } else { 0 };
+        if self.is_paced() { free.min(self.pace.available(now)) } else { free }
     }
 
     /// The line, with the count of permits that it wants.

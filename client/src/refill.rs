@@ -6,13 +6,17 @@
 //! round trip, not for a permit that sits idle. It always says totals.
 
 mod in_flight;
+mod rate;
 
 use crate::demand::Demand;
 use crate::flights::Flights;
+use crate::pace::Pace;
 use crate::slot::Slot;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
+use rate::RateHeld;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Round trips that what is in hand must outlast before more is asked for. Two would be enough on a quiet
@@ -89,6 +93,8 @@ pub struct Refill {
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
     is_known: bool,
     phase: Phase,
+    /// What it mints by, where the limit has a steady flow.
+    rate: RateHeld,
 }
 
 /// How far things have come with the allocator.
@@ -116,6 +122,8 @@ pub struct Seen {
     pub refused: u64,
     /// Permits that callers queue for.
     pub waiting: u64,
+    /// The largest call that was refused or had to wait, in permits.
+    pub largest: u64,
     /// Of `refused`, permits that were let pass all the same, for the limit is in shadow mode.
     pub shadow_refused: u64,
 }
@@ -152,7 +160,18 @@ impl Refill {
             asked: None,
             is_known: false,
             phase: Phase::New { eager },
+            rate: RateHeld::new(),
         }
+    }
+
+    /// What callers take from beside the slot, where the limit has a steady flow.
+    pub fn pace(&self) -> &Arc<Pace> {
+        &self.rate.pace
+    }
+
+    /// Whether the limit has a steady flow, as far as is known.
+    pub fn is_paced(&self) -> bool {
+        self.rate.is_paced
     }
 
     /// Permits spent since the beginning. Those that are in use and will be spent again are not.
@@ -179,6 +198,10 @@ impl Refill {
         }
         let soonest = self.not_before.max(now);
         let balance = slot.balance();
+        if let Some(ends) = self.rate.turn_ends() {
+            // Asking again is handing over: not before the turn is over, or nothing is left to spend.
+            return if balance.total() == 0 && seen.waiting > 0 { soonest } else { renew.min(ends) };
+        }
         let lacks_room = self.flights.hold().is_some_and(|_| self.target(rtt) > self.flights.busy());
         if seen.waiting > balance.free
             || (balance.free == 0 && (self.attempts(slot, seen) > self.attempted || lacks_room))
@@ -236,9 +259,10 @@ impl Refill {
             true => (0, 0),
             false => (self.target(rtt).saturating_add(seen.waiting), spare),
         };
+        let hands_over = self.rate.turn_ends().is_some();
         let busy = self.flights.busy();
         let most = target.max(spare).min(self.flights.hold().unwrap_or(u64::MAX));
-        let keep = if now >= slot.deadline() { 0 } else { most.saturating_sub(busy) };
+        let keep = if now >= slot.deadline() || hands_over { 0 } else { most.saturating_sub(busy) };
         let returned = slot.shed(keep);
         self.removed += returned;
         let spent = self.spent(slot);
@@ -251,12 +275,17 @@ impl Refill {
             Phase::New { eager: false } | Phase::Active | Phase::Idle if tried => spare,
             Phase::New { eager: false } | Phase::Active | Phase::Idle => 0,
         };
+        if hands_over || target.max(spare).max(at_least) == 0 {
+            self.rate.let_go(now);
+        }
         let ask = Ask {
             spent_total: spent - self.forgotten,
             held: self.installed - self.removed - spent,
             want: target.max(at_least).saturating_sub(balance.free + busy).min(lessor_protocol::PERMITS_MAX),
             waiting: seen.waiting,
             demand_milli: self.told_demand(),
+            largest: seen.largest,
+            rate: self.rate.claim(),
             shadow_refused: seen.shadow_refused - self.shadow.forgotten,
             running: self.flights.running(),
             unguarded: self.flights.unguarded(),
@@ -285,7 +314,7 @@ impl Refill {
         let (before, at) = self.moved;
         let spent = self.spent(slot) + self.flights.taken();
         let stuck = seen.waiting > 0 && slot.balance().free > 0 && spent == before;
-        let for_long = stuck && now.since(at) >= self.term * self.patience;
+        let for_long = stuck && now.since(at) >= self.term.max(self.rate.fills_in()) * self.patience;
         if !stuck || for_long {
             self.moved = (spent, now);
         }
@@ -309,6 +338,10 @@ impl Refill {
         if grant.permits > ask.want || grant.kept > ask.held || longest > Terms::TERM_MAX {
             return Belief::Rubbish;
         }
+        if !RateHeld::is_sane(&grant.rate) {
+            return Belief::Rubbish;
+        }
+        self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);
         let counts_from = if mutant::is(Mutant::FromReceipt) { now } else { first_sent };
         let deadline = terms.holder_end(counts_from, grant.term);
         let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
@@ -330,7 +363,8 @@ impl Refill {
         let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
         let is_over = self.flights.is_empty() && ask.running.unwrap_or(0) == 0 && ask.busy == 0;
         let is_told = told_all && is_over && ask.want == 0 && ask.waiting == 0;
-        self.phase = if slot.balance().total() == 0 && is_told { Phase::Idle } else { Phase::Active };
+        let holds_nothing = slot.balance().total() == 0 && !self.rate.is_held();
+        self.phase = if holds_nothing && is_told { Phase::Idle } else { Phase::Active };
         Belief::Installed
     }
 
@@ -342,6 +376,7 @@ impl Refill {
 
     /// The allocator does not know what this session holds: drop it, and count from zero from now on.
     pub fn forget(&mut self, slot: &Slot) {
+        self.rate.forget();
         self.removed += slot.shed(0);
         self.flights.forget();
         self.forgotten = self.spent(slot);
@@ -364,6 +399,7 @@ impl Refill {
 
     /// Takes everything that is free out of the slot and returns the final total for the allocator.
     pub fn close(&mut self, slot: &Slot) -> u64 {
+        self.rate.forget();
         self.removed += slot.shed(0);
         self.flights.close(self.spent(slot));
         self.spent(slot) - self.forgotten

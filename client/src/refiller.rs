@@ -12,7 +12,7 @@ use lessor_protocol::lease::millis_up;
 use lessor_protocol::wire::{
     ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, SpentBody, code,
 };
-use lessor_protocol::{Answer, Grant, Moment, PERMITS_MAX, Refusal, Terms};
+use lessor_protocol::{Answer, Grant, Moment, PERMITS_MAX, Rate, Refusal, Terms};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -183,8 +183,11 @@ impl Refiller {
             );
         }
         let mut refill = pool.refill();
+        // Before the first permits are there: nobody may take them without looking at the pace.
+        pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);
         let belief = refill.believe(pool.slot(), grant, self.terms, first_sent, now, self.dice.u64(..));
         pool.set_low_water(refill.nudge_below(self.rtt));
+        pool.set_paced(refill.is_paced());
         pool.listen(refill.not_before() <= now);
         drop(refill);
         match belief {

@@ -28,6 +28,8 @@ pub enum Short {
     Empty,
     /// The lease is over.
     Expired,
+    /// The permits are there, and their time is not yet: see [`crate::pace`].
+    Early,
 }
 
 /// What is in a slot at one instant.

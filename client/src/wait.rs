@@ -1,11 +1,14 @@
 //! Waiting for permits of one pool. Nothing is booked for anybody: the first in line is woken and takes for itself, so
 //! leaving the line, at any moment, costs and loses nothing.
 
-use crate::local_pool::LocalPool;
+use crate::local_pool::{CLOCK, LocalPool};
 use crate::refusal::Refusal;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::Sleep;
 
 /// A place in line; dropping it leaves the line and calls whoever is first then.
 struct Place<'a> {
@@ -33,6 +36,17 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Wakes the first in line when the next permit is due.
+struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// Set to go off in `wait`. Whether it did already.
+    fn is_over(&mut self, wait: Duration, cx: &mut Context<'_>) -> bool {
+        let sleep = self.0.insert(Box::pin(tokio::time::sleep(wait)));
+        sleep.as_mut().poll(cx).is_ready()
+    }
+}
+
 /// Waits in the line of `pool` until `attempt`, made only while first in it, gives something.
 ///
 /// `attempt` answers `None` to wait on.
@@ -44,8 +58,9 @@ pub(crate) async fn wait_in_line<T>(
     permits: u64,
     mut attempt: impl FnMut() -> Option<T>,
 ) -> Result<T, Refusal> {
-    let place = Place::join(pool, permits).ok_or_else(|| pool.not_now())?;
+    let place = Place::join(pool, permits).ok_or_else(|| pool.not_now(permits))?;
     pool.nudge();
+    let mut alarm = Alarm(None);
     poll_fn(|cx| {
         if let Some(refusal) = pool.for_good(permits) {
             return Poll::Ready(Err(refusal));
@@ -53,9 +68,18 @@ pub(crate) async fn wait_in_line<T>(
         // The waker is known before the attempt: permits that come just after it wake this caller again. The
         // lock is released before it: an attempt on several limits may have to call the first of another line.
         let first = pool.line().0.wait(place.id, cx.waker());
-        match if first { attempt() } else { None } {
-            Some(taken) => Poll::Ready(Ok(taken)),
-            None => Poll::Pending,
+        if !first {
+            return Poll::Pending;
+        }
+        loop {
+            if let Some(taken) = attempt() {
+                return Poll::Ready(Ok(taken));
+            }
+            // Nobody calls when the next permit of a steady flow is due: whoever is first knows when that is.
+            match pool.early_by(permits, CLOCK.now()) {
+                Some(wait) if alarm.is_over(wait, cx) => {}
+                Some(_) | None => return Poll::Pending,
+            }
         }
     })
     .await

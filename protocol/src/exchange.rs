@@ -26,6 +26,58 @@ pub struct Ask {
     pub busy: u64,
     /// Permits that it let pass on a limit in shadow mode, since it began, where it would have refused. Never falls.
     pub shadow_refused: u64,
+    /// The largest call that it has seen so far, in permits.
+    pub largest: u64,
+    /// What it mints by, where the limit has a steady flow.
+    pub rate: RateClaim,
+}
+
+/// A rate that is lent to one session until its lease ends: it mints for itself, no faster and no more at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLease {
+    /// Names it among those of its session. A renewal keeps the number, and the bucket goes on as it is.
+    pub number: u64,
+    /// The most that its bucket may hold. At least 1.
+    pub cap: u64,
+    /// Real time for one permit, in whole nanoseconds. Never zero.
+    pub interval: Duration,
+}
+
+/// What a session says of the rate it was lent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RateClaim {
+    /// It goes by none, and will by none that it was lent so far.
+    #[default]
+    None,
+    /// It goes by this one, and by no other until it is answered.
+    Holds(RateLease),
+    /// It goes by none any more.
+    LetGo {
+        /// Which one that was.
+        number: u64,
+        /// What its bucket held then, as the time in which that is minted.
+        credit: Duration,
+    },
+}
+
+/// What a session may mint from now on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rate {
+    /// The limit has no steady flow: whoever has permits may spend them.
+    #[default]
+    Free,
+    /// It has one, and none of it is for this session now.
+    Nothing,
+    /// This much of it.
+    Lent {
+        /// The rate.
+        lease: RateLease,
+        /// What the bucket of a new lease holds at first, or what is put into that of a renewal, as the time in which that is
+        /// minted.
+        credit: Duration,
+        /// Others wait for it: it is to be let go, with all permits, after [`Grant::horizon`] at the latest.
+        turn: bool,
+    },
 }
 
 /// What a pool answers.
@@ -57,6 +109,8 @@ pub struct Grant {
     /// Set if less than wanted was granted: when the pool will have a permit again, as far as it knows.
     /// Never too early; earlier if others give something back.
     pub retry_after: Option<Duration>,
+    /// What it may mint by.
+    pub rate: Rate,
     /// Set if the limit caps what is in flight: say [`Ask::running`] from now on.
     pub in_flight: Option<InFlight>,
 }

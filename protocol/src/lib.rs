@@ -32,7 +32,7 @@ pub mod sizing;
 pub mod wire;
 
 pub use clock::Clock;
-pub use exchange::{Answer, Ask, Grant, InFlight, Refusal, RefusalReason};
+pub use exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
 pub use lease::Terms;
 pub use moment::Moment;
 pub use names::{Key, LimitName, NameError, NodeName};

@@ -108,6 +108,20 @@ mutants! {
     NoTermOnRestart,
     /// An allocator that lost its books waits for leases to end, and not for what they spent to leave the windows.
     NoWindowOnRestart,
+    /// The renewal of a rate lease fills its bucket up.
+    RenewalRefills,
+    /// A rate lease that is let go leaves a full bucket behind.
+    LetGoIsFull,
+    /// A new rate counts from when it is told, though its node may go by the old one.
+    OldRateForgotten,
+    /// A node mints from when it asked, not from when the rate came.
+    MintsFromAsk,
+    /// A node mints as fast as its clock, which may run fast.
+    MintsWithoutDrift,
+    /// What is lent of a rate is minted at the centre too.
+    CentreMintsAll,
+    /// The rate of a lease that ended is lent again with what its bucket may have held.
+    EndedRateIsFull,
     /// A bucket whose books were lost starts full.
     BucketFullOnRestart,
     /// An allocator that lost its books lends as soon as one node has told what it holds.

@@ -1,8 +1,9 @@
 //! The exchange as JSON over HTTP: the only place of this crate that knows serde. Durations only, never a date.
 //! Fields may be added within a version; an unknown field is ignored, so that old and new can meet.
 
-use crate::exchange::{Answer, Ask, Grant, InFlight, Refusal, RefusalReason};
+use crate::exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
 use crate::lease::{millis_up, whole_millis};
+use crate::moment::nanos;
 use crate::sizing::MILLI;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -64,6 +65,30 @@ pub struct AskBody {
     /// Permits let pass in shadow mode since the session began.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shadow_refused: u64,
+    /// The largest call so far.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub largest: u64,
+    /// The rate lease that it goes by, or has let go of; absent if there is none to speak of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateBody>,
+}
+
+/// A rate lease on the wire: what is lent, what is held, or (with a `cap` of 0) that none is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateBody {
+    /// Names it; a renewal keeps the number, and the bucket goes on as it is.
+    pub number: u64,
+    /// The most that its bucket may hold. 0: nothing is lent, or it was let go.
+    pub cap: u64,
+    /// Real time for one permit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interval_ns: u64,
+    /// What is in the bucket when it is lent, or when it was let go, as the time in which that is minted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub credit_ns: u64,
+    /// Others wait: it is to be let go within `horizon_ms`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub turn: bool,
 }
 
 /// The answer to [`LeasesRequest`]: one entry for each ask, in the same order.
@@ -106,6 +131,9 @@ pub struct GrantBody {
     /// When there will be a permit again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// Set if the limit has a steady flow: what of it is lent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateBody>,
     /// The longest that a call may take, where the limit caps what is in flight: say `running` from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_ms: Option<u64>,
@@ -223,6 +251,8 @@ impl AskBody {
             want: self.want,
             waiting: self.waiting,
             demand_milli: self.demand.saturating_mul(MILLI),
+            largest: self.largest,
+            rate: self.rate.map_or(RateClaim::None, RateBody::claim),
             running: self.running,
             unguarded: self.unguarded,
             busy: self.busy,
@@ -232,12 +262,18 @@ impl AskBody {
 
     /// The first number that is larger than anything can be: its field and its value.
     pub fn out_of_range(&self) -> Option<(&'static str, u64)> {
+        let rate = self.rate.unwrap_or_default();
         [
             ("spent_total", self.spent_total),
             ("held", self.held),
             ("want", self.want),
             ("demand", self.demand),
             ("waiting", self.waiting),
+            ("largest", self.largest),
+            ("rate.number", rate.number),
+            ("rate.cap", rate.cap),
+            ("rate.interval_ns", rate.interval_ns),
+            ("rate.credit_ns", rate.credit_ns),
             ("running", self.running.unwrap_or(0)),
             ("unguarded", self.unguarded),
             ("busy", self.busy),
@@ -261,6 +297,58 @@ impl AskBody {
             unguarded: ask.unguarded,
             busy: ask.busy,
             shadow_refused: ask.shadow_refused,
+            largest: ask.largest,
+            rate: RateBody::of_claim(ask.rate),
+        }
+    }
+}
+
+impl RateBody {
+    /// The claim in it.
+    fn claim(self) -> RateClaim {
+        match self.cap {
+            0 => RateClaim::LetGo { number: self.number, credit: Duration::from_nanos(self.credit_ns) },
+            _ => RateClaim::Holds(self.lease()),
+        }
+    }
+
+    fn lease(self) -> RateLease {
+        RateLease { number: self.number, cap: self.cap, interval: Duration::from_nanos(self.interval_ns) }
+    }
+
+    fn of_claim(claim: RateClaim) -> Option<Self> {
+        match claim {
+            RateClaim::None => None,
+            RateClaim::Holds(lease) => Some(RateBody::of_lease(lease)),
+            RateClaim::LetGo { number, credit } => {
+                Some(RateBody { number, credit_ns: nanos(credit), ..RateBody::default() })
+            }
+        }
+    }
+
+    fn of_lease(lease: RateLease) -> Self {
+        let RateLease { number, cap, interval } = lease;
+        RateBody { number, cap, interval_ns: nanos(interval), ..RateBody::default() }
+    }
+
+    fn of_rate(rate: Rate) -> Option<Self> {
+        match rate {
+            Rate::Free => None,
+            Rate::Nothing => Some(RateBody::default()),
+            Rate::Lent { lease, credit, turn } => {
+                Some(RateBody { credit_ns: nanos(credit), turn, ..RateBody::of_lease(lease) })
+            }
+        }
+    }
+
+    fn rate(self) -> Rate {
+        match self.cap {
+            0 => Rate::Nothing,
+            _ => Rate::Lent {
+                lease: self.lease(),
+                credit: Duration::from_nanos(self.credit_ns),
+                turn: self.turn,
+            },
         }
     }
 }
@@ -278,6 +366,7 @@ impl GrantBody {
                 ceiling: Some(grant.ceiling),
                 ask_after_ms: millis_up(grant.ask_after),
                 retry_after_ms: grant.retry_after.map(millis_up),
+                rate: RateBody::of_rate(grant.rate),
                 longest_ms: grant.in_flight.map(|cap| millis_up(cap.longest)),
                 hold: grant.in_flight.and_then(|cap| cap.hold),
                 ..body
@@ -321,6 +410,7 @@ impl GrantBody {
                 ceiling: self.ceiling.unwrap_or(crate::PERMITS_MAX),
                 ask_after: Duration::from_millis(self.ask_after_ms),
                 retry_after,
+                rate: self.rate.map_or(Rate::Free, RateBody::rate),
                 in_flight: self
                     .longest_ms
                     .map(|longest| InFlight { longest: Duration::from_millis(longest), hold: self.hold }),

@@ -224,8 +224,9 @@ impl World {
 
     fn spend(&mut self, node: usize, permits: u64) {
         let now = self.node_now(&self.nodes[node]);
-        if permits == 0 || self.nodes[node].slot.take(permits, now).is_err() {
-            self.nodes[node].refused += permits;
+        let spender = &mut self.nodes[node];
+        if permits == 0 || !take(spender, permits, now) {
+            spender.refused += permits;
             return;
         }
         let allocator = self.allocator_now().as_nanos();
@@ -248,7 +249,7 @@ impl World {
     fn ask(&mut self, node: usize, waiting: u64) {
         let now = self.node_now(&self.nodes[node]);
         let asker = &mut self.nodes[node];
-        let seen = Seen { refused: asker.refused, waiting, shadow_refused: 0 };
+        let seen = Seen { refused: asker.refused, waiting, shadow_refused: 0, largest: 1 };
         let _ = asker.refill.due(&asker.slot, seen, now, RTT);
         let ask = asker.refill.write(&asker.slot, seen, now, RTT);
         asker.seq += 1;
@@ -295,4 +296,23 @@ impl World {
             Err(error @ AskError::Totals { .. }) => panic!("an honest node was not believed: {error}"),
         }
     }
+}
+
+/// Spends as a handle does: of a steady flow, only if the permits are there and it is time.
+fn take(node: &Node, permits: u64, now: Moment) -> bool {
+    if !node.refill.is_paced() {
+        return node.slot.take(permits, now).is_ok();
+    }
+    if node.slot.hold(permits, now).is_err() {
+        return false;
+    }
+    let is_time = node.refill.pace().take(permits, now).is_ok();
+    match is_time {
+        true => node.slot.spend_held(permits),
+        false => {
+            node.slot.put_back(permits);
+            0
+        }
+    };
+    is_time
 }

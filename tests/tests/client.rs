@@ -2,6 +2,7 @@
 
 use lessor::{Client, Limit, Refusal};
 use lessor_allocator::{Config, Server};
+use lessor_protocol::Clock;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -23,6 +24,14 @@ rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial 
 name = "user"
 keyed = true
 rules = [{ kind = "fixed_window", limit = 3, per = "1h" }]
+
+[[limit]]
+name = "paced"
+rules = [{ kind = "leaky_bucket", refill = 1, per = "20ms" }]
+
+[[limit]]
+name = "rare"
+rules = [{ kind = "leaky_bucket", refill = 1, per = "1h" }]
 
 [[limit]]
 name = "trial"
@@ -225,6 +234,51 @@ async fn several_limits_are_spent_together_or_not_at_all() {
     client.shutdown().await;
     let books = fleet.books("plenty").await;
     assert_eq!(number(&books, "spent"), 1, "{books}");
+    fleet.stop().await;
+}
+
+/// Never closer, over two processes that take turns: measured after each call, so that only a later one can look closer.
+#[tokio::test]
+async fn calls_on_a_steady_flow_are_spaced_whoever_makes_them() {
+    let fleet = Fleet::start().await;
+    let (clock, spacing) = (Clock::since_boot(), Duration::from_millis(20));
+    let (one, two) = (fleet.client("one").await, fleet.client("two").await);
+    let calls = async |client: Client| {
+        let paced = client.limit("paced");
+        let mut times = vec![];
+        for _ in 0..20 {
+            let before = clock.now();
+            paced.acquire(1).await.expect("it flows");
+            times.push((before, clock.now()));
+        }
+        times
+    };
+    let (one, two) = tokio::join!(calls(one), calls(two));
+    let mut times: Vec<_> = one.into_iter().chain(two).collect();
+    times.sort_unstable_by_key(|&(_, after)| after);
+    let (first, last) = (times[0].0, times[times.len() - 1].1);
+    assert!(
+        last.since(first) >= 39 * spacing,
+        "forty calls, one of them at once, in {:?}",
+        last.since(first)
+    );
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_too_early_says_by_how_much_and_takes_nothing_elsewhere() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let (rare, plenty) = (client.limit("rare"), client.limit("plenty"));
+    plenty.acquire(1).await.expect("there are thousands");
+    lessor::all([(&plenty, 1), (&rare, 1)]).acquire().await.expect("it flows");
+    let spent = async || number(&fleet.books("plenty").await, "spent");
+    let refusal = lessor::try_all([(&plenty, 1), (&rare, 1)]).expect_err("the next one is not due yet");
+    let wait = refusal.retry_after().expect("waiting helps");
+    let hour = Duration::from_secs(3_600);
+    assert!(wait > hour - hour / 60 && wait < hour + hour / 60, "{wait:?} is not an interval");
+    client.shutdown().await;
+    assert_eq!(spent().await, 2);
     fleet.stop().await;
 }
 

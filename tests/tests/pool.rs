@@ -61,7 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
             running,
             unguarded: busy / 2,
             busy,
-            shadow_refused: 0,
+            ..Ask::default()
         },
     );
     prop_oneof![

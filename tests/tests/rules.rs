@@ -1,13 +1,14 @@
 //! Each rule against a reference that remembers every spend: never more than the promise, whatever is lost,
 //! repeated, late or restarted, on clocks at the edge of their drift.
 
+use lessor::pace::{Gait, Pace};
 use lessor_allocator::pool::Plan;
 use lessor_allocator::share::Sharing;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, WarmUp,
     Windows,
 };
-use lessor_protocol::{Rule, Terms};
+use lessor_protocol::{Moment, Rule, Terms};
 use proptest::prelude::*;
 use scenarios::reference::{breach, opened_breach};
 use scenarios::sim::edges::EDGES;
@@ -204,5 +205,36 @@ proptest! {
             Rule::TokenBucket(TokenBucket::try_new(capacity, 5, short, capacity).expect("valid")),
         ];
         check(rules, ease, steps, drifts, 10_000_000_000);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    /// Whatever is tried and undone: between any two takes that count, no more than the cap and what is minted.
+    #[test]
+    fn no_interval_ever_sees_more_than_the_cap_and_what_is_minted(
+        cap in 1u64..5, interval in 1u64..200,
+        calls in prop::collection::vec((0u64..300, 1u64..4, prop::bool::weighted(0.2)), 1..200),
+    ) {
+        let pace = Pace::new();
+        pace.go(Gait { interval, depth: cap * interval }, 0, Moment::from_nanos(1_000));
+        let (mut now, mut spends, mut open) = (1_000, vec![], None);
+        for (gap, permits, is_undone) in calls {
+            now += gap;
+            let Ok(taken) = pace.take(permits, Moment::from_nanos(now)) else { continue };
+            // Undone only after the next one, if that is let through.
+            if let Some(before) = open.take() {
+                pace.put_back(before);
+            }
+            if is_undone { open = Some(taken) } else { spends.push((now, permits)) }
+        }
+        for (i, &(from, _)) in spends.iter().enumerate() {
+            let mut used = 0;
+            for &(to, permits) in &spends[i..] {
+                used += permits;
+                prop_assert!(used * interval <= cap * interval + (to - from), "{used} from {from} to {to}");
+            }
+        }
     }
 }

@@ -217,11 +217,14 @@ impl Check<'_> {
             rule.map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
         });
         let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
-        let is_paced = |(_, rule): &(usize, &Rule)| matches!(rule, Rule::LeakyBucket(_));
+        let is_paced = |(_, rule): &(usize, &Rule)| rule.flow().is_some();
         if let Some((second, _)) = rules.iter().enumerate().filter(is_paced).nth(1) {
             let problem =
                 "is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket";
             return Err(self.wrong(&raw[second], format!("{named}[{second}] {problem}")));
+        }
+        if let Some((index, problem)) = too_short_for_flow(&rules) {
+            return Err(self.wrong(&raw[index], format!("{named}[{index}].per {problem}")));
         }
         let caps = rules.iter().zip(raw).filter(|(rule, _)| matches!(rule, Rule::Concurrency(_)));
         match caps.map(|(_, raw)| raw).nth(1) {
@@ -232,6 +235,21 @@ impl Check<'_> {
             None => Ok(rules),
         }
     }
+}
+
+/// A fixed window beside a leaky bucket ends every lease at its boundary, and what buckets have saved up is lost with it:
+/// where that is often, little would flow.
+pub(super) fn too_short_for_flow(rules: &[Rule]) -> Option<(usize, String)> {
+    /// Windows last for so many intervals at least, and for so long.
+    const INTERVALS: u32 = 10;
+    const LEAST: Duration = Duration::from_secs(10);
+    let interval = rules.iter().find_map(Rule::flow)?.interval()?;
+    let least = interval.saturating_mul(INTERVALS).max(LEAST);
+    rules.iter().enumerate().find_map(|(index, rule)| {
+        let Rule::FixedWindow(rule) = rule else { return None };
+        let problem = format!("is {:?}, too short beside a leaky_bucket: use at least {least:?}", rule.per());
+        (rule.per() < least).then_some((index, problem))
+    })
 }
 
 fn is_window(rule: &Rule) -> bool {

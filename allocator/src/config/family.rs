@@ -1,6 +1,7 @@
 //! Which limit is above which: checks that each parent exists, that none is above itself, and that keys can be told from
 //! keys. The check of a configuration calls it once all limits are known.
 
+use super::check::too_short_for_flow;
 use super::{Keyed, LimitConfig, Names};
 use lessor_protocol::{Key, Rule};
 use std::time::Duration;
@@ -65,7 +66,26 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
         }
         next = find(limits, higher).and_then(|limit| limit.parent.as_deref());
     }
-    Ok(())
+    let chain: Vec<&LimitConfig> = above.iter().filter_map(|name| find(limits, name)).collect();
+    check_flow(&chain)
+}
+
+/// Calls keep one pace: of a limit and those above it, one has a steady flow at most, and no window is too short for it.
+fn check_flow(chain: &[&LimitConfig]) -> Result<(), String> {
+    let rules = |limit: &LimitConfig| -> Vec<Rule> {
+        limit.overrides.values().flatten().chain(&limit.rules).copied().collect()
+    };
+    let flows = chain.iter().filter(|limit| rules(limit).iter().any(|rule| rule.flow().is_some()));
+    if let Some(second) = flows.map(|limit| limit.name.as_str()).nth(1) {
+        return Err(format!(
+            "a leaky_bucket is here and above, in {second:?}: calls keep one pace, say the other rate as a token_bucket"
+        ));
+    }
+    let all: Vec<Rule> = chain.iter().flat_map(|limit| rules(limit)).collect();
+    match too_short_for_flow(&all) {
+        Some((_, problem)) => Err(format!("the per of a fixed_window here or above {problem}")),
+        None => Ok(()),
+    }
 }
 
 /// A call is one of every limit above it, too: none of them may take it for ended while it goes on.

@@ -261,6 +261,10 @@ fn rules_that_promise_nothing_sensible_are_refused() {
         "kind = \"leaky_bucket\", refill = 1, per = \"1s\" }, { kind = \"leaky_bucket\", refill = 9, per = \"1m\"",
         "limit \"a\": rules[1] is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket",
     );
+    rule_refused(
+        "kind = \"leaky_bucket\", refill = 1, per = \"2s\" }, { kind = \"fixed_window\", limit = 9, per = \"15s\"",
+        "limit \"a\": rules[1].per is 15s, too short beside a leaky_bucket: use at least 20s",
+    );
 }
 
 /// The design knows more than this version. Whoever reads it is told the difference.
@@ -334,6 +338,13 @@ fn parents_that_make_no_sense_are_refused() {
     let single =
         "line 4: limit \"a\": parent is \"b*\", which stands for many: use the name of a single limit";
     refused(&many, single);
+    let flow = |name: &str, extra: &str| {
+        limit(name, extra).replace(rules, "rules = [{ kind = \"leaky_bucket\", refill = 1, per = \"1s\" }]")
+    };
+    refused(
+        &(flow("a", &parent("b")) + &flow("b", "")),
+        "line 4: limit \"a\": a leaky_bucket is here and above, in \"b\": calls keep one pace, say the other rate as a token_bucket",
+    );
     let tower: String = (0..5).map(|n| limit(&n.to_string(), &parent(&(n + 1).to_string()))).collect();
     let deep =
         "line 4: limit \"0\": parent is \"1\", which puts more than 4 limits above each other: use at most 4";

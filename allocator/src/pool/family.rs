@@ -10,7 +10,7 @@ use super::lessee::Settlement;
 use super::{AskError, Holder, Lessee, LesseeId, Pool};
 use crate::share::Share;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Grant, InFlight, Moment, Refusal, RefusalReason};
+use lessor_protocol::{Answer, Ask, Grant, InFlight, Moment, RateClaim, Refusal, RefusalReason};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Whose lease it is: that of a session with this pool, or with one below it.
@@ -85,6 +85,7 @@ impl Pool {
             self.admit(holder, &ask)?;
         }
         let settlement = self.settle(place, &ask)?;
+        self.settle_rate(place, ask.rate);
         self.meet(place, holder);
         let mirror = Place { below: self.number, session: holder.id };
         for Above { pool, share } in above.iter_mut() {
@@ -92,6 +93,7 @@ impl Pool {
                 pool.begin_anew(mirror);
             }
             pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
+            pool.settle_rate(mirror, ask.rate);
             pool.meet(mirror, Holder { share: *share, ..holder });
         }
         let grant = self.lend(place, above, mirror, &ask, newcomer);
@@ -125,10 +127,12 @@ impl Pool {
         let before = self.books.returned;
         let ask = Ask { spent_total, running, ..Ask::default() };
         let settlement = self.settle(place, &ask)?;
+        self.settle_rate(place, RateClaim::None);
         self.fall_silent(place, seq);
         let mirror = Place { below: self.number, session: id };
         for Above { pool, .. } in above.iter_mut() {
             pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
+            pool.settle_rate(mirror, RateClaim::None);
             pool.fall_silent(mirror, seq);
             pool.audit();
         }
@@ -185,6 +189,7 @@ pub(super) fn least(a: Grant, b: Grant) -> Grant {
             (false, _) => b.retry_after,
             (true, false) => a.retry_after,
         },
+        rate: a.rate,
         in_flight: match (a.in_flight, b.in_flight) {
             (Some(a), Some(b)) => Some(InFlight {
                 longest: a.longest.max(b.longest),

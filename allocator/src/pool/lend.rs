@@ -9,9 +9,10 @@ use crate::rules::Pace;
 use crate::share::{self, Share};
 use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
+use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
-use lessor_protocol::{Ask, Grant, InFlight, Moment};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Rule};
 use std::time::Duration;
 
 /// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
@@ -65,24 +66,33 @@ impl Pool {
         let above = above.iter_mut().map(|above| (&mut *above.pool, mirror));
         let mut chain: Vec<(&mut Pool, Place)> = std::iter::once((self, id)).chain(above).collect();
         let fits = chain.iter().all(|(pool, id)| !pool.term(pool.lessees[id].term).is_zero());
+        let (rate, flow) = lend_rate(&mut chain, ask);
         let is_reusable = chain.iter().all(|(pool, _)| pool.ledgers.are_reusable());
         let offer = |(pool, id): &mut (&mut Pool, Place)| pool.offer(*id, ask, newcomer, is_reusable);
         let offers: Vec<Offer> = chain.iter_mut().map(offer).collect();
         let least = offers.iter().map(|offer| offer.permits).min();
-        let permits = least.filter(|_| fits).unwrap_or(0);
+        let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
+        let permits = least.filter(|_| fits).unwrap_or(0).min(callable);
         let worth = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             pool.term(pool.worth(*id, ask, kept + permits, offer.state))
         };
-        let term = chain.iter().zip(&offers).map(worth).min().unwrap_or_default();
+        let worth = chain.iter().zip(&offers).map(worth).min().unwrap_or_default();
+        let term = flow.map_or(worth, |(_, term)| term);
         chain.iter_mut().for_each(|(pool, id)| pool.charge(*id, permits, term));
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
             let horizon = pool.horizon(*id, offer).min(term);
             let cap = |longest| InFlight { longest: millis_above(longest), hold: offer.hold };
             let (ceiling, in_flight) = (pool.call_max(), pool.longest.map(cap));
-            Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, in_flight }
+            let rate = Rate::Free;
+            Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate, in_flight }
         };
-        chain.iter().zip(&offers).map(grant).reduce(family::least).expect("there is one at least")
+        let grant =
+            chain.iter().zip(&offers).map(grant).reduce(family::least).expect("there is one at least");
+        match flow.map(|(index, _)| &mut chain[index]) {
+            Some((pool, id)) => pool.in_turn(*id, ask, Grant { rate, ..grant }),
+            None => grant,
+        }
     }
 
     /// What it would lend, if it were alone.
@@ -271,7 +281,7 @@ impl Pool {
     fn supply(&mut self) -> (Supply, Option<Pace>) {
         let (left, term) = (self.left(), self.term);
         let within = |span| self.ledgers.within(span).saturating_sub(self.plan.sharing.reserve);
-        let low = u128::from(left) * 100 < u128::from(self.ceiling()) * u128::from(LOW_WATER_PERCENT);
+        let low = u128::from(left) * 100 < u128::from(self.stock()) * u128::from(LOW_WATER_PERCENT);
         let pace = if self.plan.ease_off && low { self.ledgers.pace() } else { None };
         let sustained = self.ledgers.sustained(term);
         let supply = match pace {
@@ -290,6 +300,12 @@ impl Pool {
         (supply, pace)
     }
 
+    /// The most permits that can ever be there; 0 where a steady flow, of which none are kept, is all there is.
+    fn stock(&self) -> u64 {
+        let kept = self.plan.rules.iter().filter(|rule| rule.flow().is_none());
+        kept.map(Rule::ceiling).min().unwrap_or(0).saturating_sub(self.plan.sharing.reserve)
+    }
+
     /// When to ask again, and when there will be a permit, for somebody who got less than wanted.
     fn next_chance(&self, id: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
         let term = self.lessees[&id].term;
@@ -306,6 +322,32 @@ impl Pool {
     fn ready_at(&self, permits: u64) -> Option<Moment> {
         let ends = || self.ends.iter().map(|&(end, id)| (end, self.lessees[&id].outstanding));
         self.ledgers.ready_at(self.now, permits, ends)
+    }
+}
+
+/// Lends a part of the steady flow that one of `chain` may have: what that is, which of them it is, and how long the
+/// lease lasts: as long as suits the flow, as far as all rules let it.
+fn lend_rate(chain: &mut [(&mut Pool, Place)], ask: &Ask) -> (Rate, Option<(usize, Duration)>) {
+    let Some(index) = chain.iter().position(|(pool, _)| pool.flow.is_some()) else {
+        return (Rate::Free, None);
+    };
+    let (pool, id) = &chain[index];
+    let suits = pool.lessees[id].term;
+    let term = chain.iter().map(|(pool, _)| pool.term(suits)).min().unwrap_or_default();
+    let (pool, id) = &mut chain[index];
+    (pool.lend_rate(*id, ask, term), Some((index, term)))
+}
+
+/// Calls that `rate` lets through in a lease of `term`, twice as many as may be, so that no renewal comes for want of
+/// them.
+fn callable(rate: &Rate, term: Duration) -> u64 {
+    match rate {
+        Rate::Free => u64::MAX,
+        Rate::Nothing => 0,
+        Rate::Lent { lease, .. } => {
+            let minted = nanos(2 * term) / nanos(lease.interval).max(1);
+            minted.saturating_add(1).saturating_add(lease.cap)
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a pool remembers of one session: what is out, until when, and what it has said. Only its pool writes it.
 
 use super::flights::Flights;
+use super::rates::Turn;
 use crate::share::Share;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Moment};
@@ -47,6 +48,10 @@ pub(super) struct Lessee {
     pub wanted: u64,
     /// What it may have in flight, where that counts.
     pub flights: Flights,
+    /// How far away it is, as it says.
+    pub rtt: Duration,
+    /// Its part of a steady flow, if the limit has one.
+    pub turn: Turn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,12 +97,14 @@ impl Lessee {
             waiting: 0,
             wanted: 0,
             flights: Flights::default(),
+            rtt: Duration::ZERO,
+            turn: Turn::default(),
         }
     }
 
     /// Whether the end of its lease will make a difference.
     pub(super) fn is_live(&self) -> bool {
-        self.outstanding > 0 || self.flights.are_live()
+        self.outstanding > 0 || self.flights.are_live() || self.turn.lent.charged().cap > 0
     }
 
     /// The lease ended without a report: all of it is presumed spent. Returns how much that is.
@@ -193,6 +200,7 @@ const NOTHING: Answer = Answer::Grant(lessor_protocol::Grant {
     ceiling: 0,
     ask_after: Duration::ZERO,
     retry_after: None,
+    rate: lessor_protocol::Rate::Free,
     in_flight: None,
 });
 

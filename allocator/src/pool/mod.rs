@@ -12,6 +12,7 @@ mod lend;
 mod lessee;
 mod lingering;
 mod plan;
+mod rates;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ pub use lessee::LesseeId;
 pub use plan::{AskError, Holder, Plan, PoolView};
 
 use crate::pacing::Pacer;
+use crate::rules::{self, Flow};
 use crate::share::Guarantees;
 use family::Place;
 use flights::Flights;
@@ -53,6 +55,8 @@ pub struct Pool {
     number: u64,
     plan: Arc<Plan>,
     ledgers: Ledgers,
+    /// Of the rule that is a steady flow.
+    flow: Option<Flow>,
     /// How long a lease lasts where nothing clips it.
     term: Duration,
     /// Whom it lent to. Ordered, so that the same asks give the same answers.
@@ -85,6 +89,7 @@ impl Pool {
             guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(ceiling), now),
             longest: ledgers.longest(),
             ledgers,
+            flow: plan.rules.iter().find_map(|rule| rules::flow(rule, plan.terms, now)),
             landings: BTreeSet::new(),
             in_flight: 0,
             plan,
@@ -108,6 +113,9 @@ impl Pool {
             return pool;
         }
         pool.opens = pool.ledgers.forget(quarantined);
+        if let Some(flow) = &mut pool.flow {
+            flow.forget(quarantined);
+        }
         pool
     }
 
@@ -141,7 +149,7 @@ impl Pool {
     pub fn view(&mut self, now: Moment) -> PoolView {
         self.advance(now);
         PoolView {
-            available: if self.now < self.opens { 0 } else { self.left() },
+            available: if self.now < self.opens { 0 } else { self.available() },
             books: self.books,
             in_flight: self.in_flight,
             shadow_refused: self.shadow_refused,
@@ -156,10 +164,10 @@ impl Pool {
         self.advance(now);
         self.forget_idle(self.memory());
         if mutant::is(Mutant::ForgottenWhileCharged) {
-            return self.now >= self.opens && self.books.outstanding == 0;
+            return self.now >= self.opens && self.ends.is_empty();
         }
         // A session that is remembered gets its last grant again for its last ask; from a new pool it would not.
-        self.now >= self.opens && self.lessees.is_empty() && self.ledgers.is_fresh()
+        self.now >= self.opens && self.lessees.is_empty() && self.is_fresh()
     }
 
     /// The most that can ever be lent at once.
@@ -178,6 +186,16 @@ impl Pool {
         self.ledgers.available().saturating_sub(self.plan.sharing.reserve)
     }
 
+    fn is_fresh(&self) -> bool {
+        self.ledgers.is_fresh() && self.flow.as_ref().is_none_or(Flow::is_fresh)
+    }
+
+    /// Permits that could be lent and spent now.
+    fn available(&self) -> u64 {
+        let level = self.flow.as_ref().map_or(u64::MAX, Flow::level);
+        self.left().min(level.saturating_sub(self.plan.sharing.reserve))
+    }
+
     /// Lets time pass: leases end in order, and at the end of each the rules stand exactly there.
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
@@ -192,10 +210,14 @@ impl Pool {
             self.ledgers.burn(burned, end, spent_at);
             self.books.outstanding -= burned;
             self.books.burned += burned;
+            self.end_rate(id, end);
             self.end_flights(id, burned, end);
         }
         self.land_until(self.now);
         self.ledgers.advance(self.now);
+        if let Some(flow) = &mut self.flow {
+            flow.advance(self.now);
+        }
         self.guarantees.advance(self.now);
     }
 
@@ -317,7 +339,7 @@ impl Pool {
     fn meet(&mut self, id: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        (lessee.share, lessee.term) = (holder.share, whole_millis(term));
+        (lessee.share, lessee.term, lessee.rtt) = (holder.share, whole_millis(term), holder.rtt);
     }
 
     fn record(&mut self, id: Place, seq: u64, ask: &Ask, grant: Grant) {
@@ -359,6 +381,7 @@ impl Pool {
             self.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>()
         );
         self.ledgers.audit(self.books.outstanding);
+        debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
         debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
     }
 }

@@ -5,6 +5,7 @@ use crate::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{RefusalReason, Terms};
 
+mod flow;
 mod in_flight;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -7,12 +7,14 @@
 mod concurrency;
 mod first_use;
 mod fixed_window;
+mod leaky_bucket;
 mod sliding_window;
 pub(crate) mod token_bucket;
 
 pub use concurrency::FlightLedger;
 pub use first_use::FirstUseLedger;
 pub use fixed_window::FixedLedger;
+pub use leaky_bucket::{Flow, FlowLedger, Part, SHARES};
 pub use sliding_window::SlidingLedger;
 pub use token_bucket::BucketLedger;
 
@@ -137,14 +139,26 @@ pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> 
             Windows::FirstUse { .. } => Box::new(FirstUseLedger::new(rule, now)),
         },
         Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
-        Rule::LeakyBucket(rule) => Box::new(BucketLedger::steady(rule, terms, now)),
+        Rule::LeakyBucket(_) => Box::new(FlowLedger::default()),
         Rule::Concurrency(rule) => Box::new(FlightLedger::new(rule, terms, now)),
     }
+}
+
+/// The books of `rule` if it is a steady flow, new at `now`.
+pub fn flow(rule: &Rule, terms: Terms, now: Moment) -> Option<Flow> {
+    rule.flow().map(|rule| Flow::new(rule, terms, now))
 }
 
 /// Parts of a window, or of the time in which a bucket refills, that a lease lasts. More parts mean more
 /// exchanges; fewer mean that a crash burns, and an idle surplus blocks, a larger share of the limit.
 const TERM_PARTS: u32 = 30;
+
+/// A part of a steady flow is lent for so many intervals at least, and for so long: most of a turn should be spent
+/// letting calls through, not handing over. A crash loses the rest of it, and a newcomer waits for most of it.
+const FLOW_INTERVALS: u32 = 4;
+
+/// See [`FLOW_INTERVALS`].
+const FLOW_MIN: Duration = Duration::from_millis(500);
 
 /// How long a lease from a pool with `rules` should last: what suits the shortest of them.
 pub fn term(rules: &[Rule]) -> Duration {
@@ -153,10 +167,15 @@ pub fn term(rules: &[Rule]) -> Duration {
         Rule::SlidingLog(rule) => rule.per(),
         Rule::FixedWindow(rule) => rule.per(),
         Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
-        Rule::LeakyBucket(rule) => full_after(rule.burst(), rule.refill(), rule.per()),
+        // It has the last word, see below.
+        Rule::LeakyBucket(_) => Duration::MAX,
         Rule::Concurrency(rule) => rule.longest(),
     });
-    let term = spans.min().unwrap_or(Duration::MAX) / TERM_PARTS;
+    let flow = rules.iter().find_map(Rule::flow);
+    let interval = flow.map(|rule| rule.interval().unwrap_or(Duration::MAX));
+    let flow = interval.map(|interval| interval.saturating_mul(FLOW_INTERVALS).max(FLOW_MIN));
+    // What a bucket holds is lost when its lease ends unheard: one beside a short window must not end as soon as that.
+    let term = flow.unwrap_or_else(|| spans.min().unwrap_or(Duration::MAX) / TERM_PARTS);
     whole_millis(term.clamp(Terms::TERM_MIN, Terms::TERM_MAX))
 }
 

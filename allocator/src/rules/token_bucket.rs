@@ -10,7 +10,7 @@ pub(crate) mod refill;
 
 use super::{Ends, Ledger};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{LeakyBucket, TokenBucket};
+use lessor_protocol::rule::TokenBucket;
 use lessor_protocol::{Moment, Terms};
 use refill::Refill;
 use std::time::Duration;
@@ -41,14 +41,6 @@ impl BucketLedger {
             refill: Refill::new(rule, terms, now),
             outstanding: 0,
         }
-    }
-
-    /// The same for a steady flow: a bucket of its burst, full at `now`. One permit out of a bucket of one is also the
-    /// only one that can be spent, and the next is minted an interval later.
-    pub fn steady(rule: &LeakyBucket, terms: Terms, now: Moment) -> Self {
-        let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
-        let bucket = TokenBucket::try_new(burst, rule.refill(), rule.per(), burst);
-        BucketLedger::new(&bucket.expect("numbers that were checked"), terms, now)
     }
 
     /// What the bucket still has room for.

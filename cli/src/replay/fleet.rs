@@ -136,7 +136,8 @@ impl Fleet {
             local.line.push_back(Waiter { ticket, since: now, permits, request: request.clone() });
             self.queue.push(until, Event::GiveUp { node, id: id.clone(), ticket });
         }
-        if self.nodes[node].pools[&id].is_nudged {
+        let local = &self.nodes[node].pools[&id];
+        if local.is_nudged || local.next_permit(now).is_some() {
             self.look(node);
         }
         Ok(())
@@ -217,6 +218,9 @@ impl Fleet {
             match event {
                 Event::Wake { node } => {
                     self.nodes[node].alarm = Moment::NEVER;
+                    for id in self.nodes[node].pools.keys().cloned().collect::<Vec<_>>() {
+                        self.serve(node, &id);
+                    }
                     self.look(node);
                 }
                 Event::Asked { node, first_sent, asks } => self.lend(node, first_sent, &asks),
@@ -231,10 +235,13 @@ impl Fleet {
     fn look(&mut self, node: usize) {
         let (now, rtt) = (self.now, self.rtt);
         let at = &mut self.nodes[node];
+        // Whoever waits for the next permit of a steady flow is called when it is due, also while the node asks.
+        let permits = at.pools.values().filter_map(|local| local.next_permit(now));
+        let mut next = permits.min().unwrap_or(Moment::NEVER);
         if at.is_asking {
-            return;
+            return self.wake_at(node, next);
         }
-        let (mut asks, mut next) = (vec![], Moment::NEVER);
+        let mut asks = vec![];
         for ((name, key), local) in &mut at.pools {
             let due = local.due(now, rtt);
             if due <= now + TOGETHER && asks.len() < ASKS_MAX {
@@ -248,7 +255,14 @@ impl Fleet {
             at.is_asking = true;
             at.caller.seq += 1;
             self.queue.push(now + rtt / 2, Event::Asked { node, first_sent: now, asks });
-        } else if next < at.alarm {
+        }
+        self.wake_at(node, next);
+    }
+
+    /// Looks again at `next`, if nothing happens before.
+    fn wake_at(&mut self, node: usize, next: Moment) {
+        let at = &mut self.nodes[node];
+        if next < at.alarm {
             at.alarm = next;
             self.queue.push(next, Event::Wake { node });
         }
@@ -264,12 +278,11 @@ impl Fleet {
     /// The answer is there: what was granted is installed, and serves those that wait.
     fn hear(&mut self, node: usize, first_sent: Moment, grants: &[GrantBody]) {
         let (now, terms) = (self.now, self.terms);
-        let at = &mut self.nodes[node];
-        at.is_asking = false;
+        self.nodes[node].is_asking = false;
         for body in grants {
             let key = body.key.as_deref().map(|key| Key::try_new(key).expect("it was ours"));
             let id = (body.limit.clone(), key);
-            let local = at.pools.get_mut(&id).expect("it was asked for");
+            let local = self.nodes[node].pools.get_mut(&id).expect("it was asked for");
             let dice = self.dice.u64(..);
             match body.answer() {
                 Ok(Lent::Grant(grant)) => {
@@ -280,15 +293,22 @@ impl Fleet {
                 // No room for a key or a session: it may be there later.
                 Err(_) => local.put_off(lessor::timing::LOOK_AGAIN, now, dice),
             }
-            for waiter in local.serve(now) {
-                let Waiter { ticket, since, permits, request } = waiter;
-                let wait_ns = Some(nanos(now.since(since)));
-                let answer = Answer { wait_ns, ..Answer::yes(local.remaining(now)) };
-                self.answers.push((request, ticket, answer));
-                self.admissions.push((id.clone(), Admission { at: now, permits, since }));
-            }
+            self.serve(node, &id);
         }
         self.look(node);
+    }
+
+    /// Serves those that wait at `node`, as far as permits are there and it is time.
+    fn serve(&mut self, node: usize, id: &PoolId) {
+        let now = self.now;
+        let local = self.nodes[node].pools.get_mut(id).expect("somebody asked for it");
+        for waiter in local.serve(now) {
+            let Waiter { ticket, since, permits, request } = waiter;
+            let wait_ns = Some(nanos(now.since(since)));
+            let answer = Answer { wait_ns, ..Answer::yes(local.remaining(now)) };
+            self.answers.push((request, ticket, answer));
+            self.admissions.push((id.clone(), Admission { at: now, permits, since }));
+        }
     }
 
     fn give_up(&mut self, node: usize, id: &PoolId, ticket: u64) {

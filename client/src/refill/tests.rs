@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dispute::{DISPUTE_PAUSE, pause_from_zero, start_over};
+use lessor_protocol::{Rate, RateClaim, RateLease};
 
 mod in_flight;
 
@@ -21,6 +22,7 @@ fn grant(kept: u64, permits: u64) -> Grant {
         ceiling: 1_000,
         ask_after: Duration::ZERO,
         retry_after: None,
+        rate: lessor_protocol::Rate::Free,
         in_flight: None,
     }
 }
@@ -217,12 +219,78 @@ fn one_permit_is_kept_for_the_next_call() {
 #[test]
 fn what_was_let_pass_is_told_in_totals_and_never_twice() {
     let (slot, mut refill) = holding(10);
-    let seen = |shadow_refused| Seen { refused: shadow_refused, waiting: 0, shadow_refused };
+    let seen = |shadow_refused| Seen { refused: shadow_refused, waiting: 0, shadow_refused, largest: 0 };
     assert_eq!(refill.write(&slot, seen(4), millis(100), RTT).shadow_refused, 4);
     refill.believe(&slot, &grant(0, 0), exact(), millis(100), millis(110), 0);
     assert_eq!(refill.write(&slot, seen(6), millis(200), RTT).shadow_refused, 6);
     refill.forget(&slot);
     assert_eq!(refill.write(&slot, seen(7), millis(300), RTT).shadow_refused, 3);
+}
+
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// A grant of `permits` and of a rate of one each 10 ms, under the number 7, with a bucket of one.
+fn paced(permits: u64, credit: Duration, turn: bool) -> Grant {
+    let lease = RateLease { number: 7, cap: 1, interval: INTERVAL };
+    Grant { rate: Rate::Lent { lease, credit, turn }, ..grant(0, permits) }
+}
+
+fn believe(refill: &mut Refill, slot: &Slot, grant: &Grant, now: Moment) {
+    refill.write(slot, Seen { waiting: 50, ..Seen::default() }, now, RTT);
+    let held = slot.balance().total();
+    let belief = refill.believe(slot, &Grant { kept: held, ..*grant }, exact(), now, now, 0);
+    assert_eq!(belief, Belief::Installed);
+}
+
+#[test]
+fn a_new_rate_mints_from_when_it_came_and_a_renewal_brings_no_burst() {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    believe(&mut refill, &slot, &paced(20, Duration::ZERO, false), millis(100));
+    assert!(refill.is_paced());
+    let pace = refill.pace().clone();
+    assert!(pace.take(1, millis(109)).is_err(), "the bucket of a new lease is empty");
+    assert!(pace.take(1, millis(110)).is_ok());
+    believe(&mut refill, &slot, &paced(0, Duration::ZERO, false), millis(112));
+    assert!(pace.take(1, millis(119)).is_err());
+    assert!(pace.take(1, millis(120)).is_ok());
+}
+
+#[test]
+fn a_turn_is_handed_over_with_what_the_bucket_holds() {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let short = Grant { horizon: Duration::from_millis(100), ..paced(20, INTERVAL, true) };
+    believe(&mut refill, &slot, &short, millis(0));
+    let waiting = Seen { waiting: 50, ..Seen::default() };
+    assert_eq!(refill.due(&slot, waiting, millis(1), RTT), millis(100), "not before the turn is over");
+    assert!(refill.pace().take(1, millis(94)).is_ok());
+    let ask = refill.write(&slot, waiting, millis(100), RTT);
+    // One was taken 6 ms ago.
+    let let_go = RateClaim::LetGo { number: 7, credit: Duration::from_millis(6) };
+    assert_eq!((ask.rate, ask.held), (let_go, 0));
+    assert!(refill.pace().take(1, millis(900)).is_err(), "it mints no more");
+    // The answer was lost: the next ask says the same.
+    assert_eq!(refill.write(&slot, waiting, millis(200), RTT).rate, let_go);
+}
+
+#[test]
+fn a_rate_that_nobody_wants_is_let_go() {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    believe(&mut refill, &slot, &paced(0, Duration::ZERO, false), millis(0));
+    let ask = refill.write(&slot, Seen::default(), millis(1_500), RTT);
+    assert_eq!(ask.rate, RateClaim::LetGo { number: 7, credit: INTERVAL });
+}
+
+#[test]
+fn a_rate_that_cannot_be_is_not_believed() {
+    for (cap, interval, credit) in
+        [(0, INTERVAL, Duration::ZERO), (1, Duration::ZERO, Duration::ZERO), (1, INTERVAL, 2 * INTERVAL)]
+    {
+        let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+        refill.write(&slot, Seen { waiting: 5, ..Seen::default() }, millis(0), RTT);
+        let rate = Rate::Lent { lease: RateLease { number: 7, cap, interval }, credit, turn: false };
+        let grant = Grant { rate, ..grant(0, 5) };
+        assert_eq!(refill.believe(&slot, &grant, exact(), millis(0), millis(1), 0), Belief::Rubbish);
+    }
 }
 
 #[test]

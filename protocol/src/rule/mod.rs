@@ -57,6 +57,11 @@ impl Rule {
         }
     }
 
+    /// The steady flow, if it is one. A limit has one at most.
+    pub fn flow(&self) -> Option<&LeakyBucket> {
+        if let Rule::LeakyBucket(rule) = self { Some(rule) } else { None }
+    }
+
     /// Its name in configuration, on the wire and in metrics.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -15,7 +15,9 @@ where
 fn the_leases_request_is_pinned() {
     let rate = Ask { demand_milli: 450_000, ..Ask::default() };
     let plain = Ask { spent_total: 4_211, held: 300, want: 900, waiting: 2, ..rate };
-    let slow = Ask { demand_milli: 1, shadow_refused: 6, ..Ask::default() };
+    let lease = RateLease { number: 77, cap: 2, interval: Duration::from_millis(5) };
+    let rate = RateClaim::Holds(lease);
+    let slow = Ask { demand_milli: 1, shadow_refused: 6, largest: 2, rate, ..Ask::default() };
     golden(
         &LeasesRequest {
             node: "checkout-7".to_owned(),
@@ -27,7 +29,8 @@ fn the_leases_request_is_pinned() {
         concat!(
             r#"{"node":"checkout-7","session":9007199254740991,"seq":12,"rtt_ms":3,"asks":["#,
             r#"{"limit":"vendor/rest","spent_total":4211,"held":300,"want":900,"demand":450,"waiting":2},"#,
-            r#"{"limit":"export","key":"user-42","spent_total":0,"held":0,"want":0,"demand":1,"waiting":0,"shadow_refused":6}]}"#
+            r#"{"limit":"export","key":"user-42","spent_total":0,"held":0,"want":0,"demand":1,"waiting":0,"shadow_refused":6,"#,
+            r#""largest":2,"rate":{"number":77,"cap":2,"interval_ns":5000000}}]}"#
         ),
     );
 }
@@ -42,6 +45,11 @@ fn the_leases_response_is_pinned() {
         ceiling: 9_000,
         ask_after: Duration::from_micros(249_001),
         retry_after: Some(Duration::from_nanos(1)),
+        rate: Rate::Lent {
+            lease: RateLease { number: 77, cap: 2, interval: Duration::from_millis(5) },
+            credit: Duration::from_nanos(9),
+            turn: true,
+        },
         in_flight: None,
     };
     let refusal = Refusal { reason: RefusalReason::Quarantine, retry_after: Duration::from_secs(32) };
@@ -64,7 +72,8 @@ fn the_leases_response_is_pinned() {
         concat!(
             r#"{"epoch":7,"session":5,"seq":12,"grants":["#,
             r#"{"limit":"vendor/rest","permits":550,"held":300,"term_ms":1000,"horizon_ms":500,"ceiling":9000,"#,
-            r#""ask_after_ms":250,"retry_after_ms":1},"#,
+            r#""ask_after_ms":250,"retry_after_ms":1,"#,
+            r#""rate":{"number":77,"cap":2,"interval_ns":5000000,"credit_ns":9,"turn":true}},"#,
             r#"{"limit":"export","key":"user-42","permits":0,"held":0,"term_ms":0,"#,
             r#""retry_after_ms":32000,"refused":"quarantine"},"#,
             r#"{"limit":"nope","permits":0,"held":0,"term_ms":0,"#,
@@ -118,6 +127,7 @@ fn an_answer_survives_the_wire() {
         ceiling: 30,
         ask_after: Duration::ZERO,
         retry_after: None,
+        rate: Rate::Nothing,
         in_flight: None,
     };
     let refusal = Refusal { reason: RefusalReason::Stopping, retry_after: Duration::from_millis(5) };
@@ -143,4 +153,14 @@ fn numbers_that_are_no_permits_are_refused() {
     }
     let huge = AskBody { want: 1 << 53, ..AskBody::default() };
     assert_eq!(huge.out_of_range(), Some(("want", 1 << 53)));
+}
+
+#[test]
+fn what_is_said_of_a_rate_survives_the_wire() {
+    let lease = RateLease { number: 77, cap: 2, interval: Duration::from_millis(5) };
+    let let_go = RateClaim::LetGo { number: 77, credit: Duration::from_nanos(9) };
+    for rate in [RateClaim::None, RateClaim::Holds(lease), let_go] {
+        let ask = Ask { rate, ..Ask::default() };
+        assert_eq!(AskBody::of("a", None, ask).ask(), ask);
+    }
 }

@@ -30,12 +30,17 @@ impl Member {
     }
 }
 
+/// The pool that nodes ask, where the last rules of `plan` are kept in `above` pools of their own.
+pub fn lowest(plan: &Plan, above: usize) -> Plan {
+    let own = plan.rules.len() - above.min(plan.rules.len() - 1);
+    Plan { rules: plan.rules[..own].to_vec(), ..plan.clone() }
+}
+
 impl Family {
     /// All rules of `plan`, the last of them in `above` pools of their own, after a loss if there was one.
     pub fn new(plan: &Plan, above: usize, lost: Option<Moment>, now: Moment) -> Self {
-        let own = plan.rules.len() - above.min(plan.rules.len() - 1);
-        let lowest = Plan { rules: plan.rules[..own].to_vec(), ..plan.clone() };
-        let higher = plan.rules[own..].iter().map(|rule| Plan {
+        let lowest = lowest(plan, above);
+        let higher = plan.rules[lowest.rules.len()..].iter().map(|rule| Plan {
             rules: vec![*rule],
             sharing: Sharing::default(),
             ..plan.clone()

@@ -6,7 +6,7 @@ use crate::sim::MILLI;
 use crate::sim::clock::HostClock;
 use lessor::slot::Slot;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease, Terms};
 use std::time::Duration;
 
 /// What it does wrong.
@@ -105,6 +105,10 @@ pub struct Foe {
     said: Ask,
     /// What the last answer told.
     ask_after: Duration,
+    /// Whether the limit has a steady flow. Then it spends nothing: no bucket of its own says when it may.
+    is_paced: bool,
+    /// The rate that it was lent last.
+    rate: RateClaim,
     dice: fastrand::Rng,
 }
 
@@ -122,6 +126,8 @@ impl Foe {
             spent: 0,
             said: Ask::default(),
             ask_after: Duration::ZERO,
+            is_paced: false,
+            rate: RateClaim::None,
             dice,
         }
     }
@@ -130,12 +136,18 @@ impl Foe {
     pub fn begin(&mut self, session: u64) {
         (self.session, self.seq, self.granted, self.spent) = (session, 0, 0, 0);
         self.said = Ask::default();
+        self.rate = RateClaim::None;
         // Not emptied but new: the old one would go by the end of what it was lent before.
         self.slot = Slot::new();
     }
 
     /// Permits that it can still spend.
     pub fn in_hand(&self, real: u64) -> u64 {
+        if self.is_paced { 0 } else { self.has(real) }
+    }
+
+    /// Permits that it has of a live lease.
+    fn has(&self, real: u64) -> u64 {
         if self.clock.show(real) < self.slot.deadline() { self.slot.balance().total() } else { 0 }
     }
 
@@ -166,8 +178,9 @@ impl Foe {
         let jumps = self.lie == Lie::Jump && self.dice.bool();
         let step = if jumps { [1_000, 1 << 40, PERMITS_MAX][self.dice.usize(..3)] } else { 1 };
         self.seq = self.seq.saturating_add(step).min(PERMITS_MAX);
-        let held = self.in_hand(real);
-        let mut truth = Ask { spent_total: self.spent, held, want: self.large(), ..Ask::default() };
+        let held = self.has(real);
+        let rate = self.claim();
+        let mut truth = Ask { spent_total: self.spent, held, want: self.large(), rate, ..Ask::default() };
         // It says nothing of what it has in flight, or too much. Too little is as bad as to spend what it does not hold.
         if self.seq.is_multiple_of(2) {
             (truth.running, truth.busy) = (Some(PERMITS_MAX), self.granted);
@@ -197,6 +210,20 @@ impl Foe {
         (self.seq, ask)
     }
 
+    /// What it says of its rate: that it goes on, that it is none, or anything; never that more came back than could.
+    fn claim(&mut self) -> RateClaim {
+        match (self.lie, self.rate) {
+            (Lie::Hoard | Lie::Flood | Lie::Hurry, rate) => rate,
+            (_, RateClaim::Holds(lease)) if self.dice.bool() => {
+                RateClaim::LetGo { number: lease.number, credit: Duration::ZERO }
+            }
+            (Lie::Forge | Lie::Jump, RateClaim::Holds(lease)) => {
+                RateClaim::Holds(RateLease { cap: self.large(), ..lease })
+            }
+            _ => RateClaim::None,
+        }
+    }
+
     /// The answer to its newest ask. Returns how many permits it spends now, if any.
     pub fn believe(&mut self, real: u64, grant: &Grant, terms: Terms) -> u64 {
         let deadline = terms.holder_end(self.exchange.1, grant.term);
@@ -207,7 +234,11 @@ impl Foe {
             // It may say anything of it, and so can spend none.
             self.slot.shed(0);
         }
-        let spends = if self.lie.spends() { self.in_hand(real) } else { 0 };
+        self.is_paced = grant.rate != Rate::Free;
+        if let Rate::Lent { lease, .. } = grant.rate {
+            self.rate = RateClaim::Holds(lease);
+        }
+        let spends = if self.lie.spends() && !self.is_paced { self.in_hand(real) } else { 0 };
         if spends > 0 {
             self.slot.take(spends, self.clock.show(real)).expect("it is in hand");
             self.spent += spends;
@@ -265,6 +296,7 @@ mod tests {
                     ceiling: 100,
                     ask_after: Duration::ZERO,
                     retry_after: None,
+                    rate: Rate::Free,
                     in_flight: None,
                 };
                 // Every third answer comes when what it grants has ended.

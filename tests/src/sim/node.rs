@@ -31,6 +31,10 @@ pub struct Node {
     pub refill: Refill,
     /// Permits refused so far.
     pub refused: u64,
+    /// The largest call that was refused or had to wait.
+    pub largest: u64,
+    /// When the first in line is called because the next permit of a steady flow is due, in real time.
+    pub due: u64,
     /// Whether the allocator says that nothing can be had, so that calls are refused rather than kept waiting.
     pub is_shut_out: bool,
     /// Callers that wait.
@@ -88,6 +92,8 @@ impl Node {
             slot: Slot::new(),
             refill: Refill::new(clock.show(real), true),
             refused: 0,
+            largest: 0,
+            due: u64::MAX,
             is_shut_out: false,
             line: VecDeque::new(),
             nudged: false,
@@ -114,16 +120,45 @@ impl Node {
 
     /// What its handles have seen.
     pub fn seen(&self) -> Seen {
-        Seen {
-            refused: self.refused,
-            waiting: self.line.iter().map(|waiter| waiter.permits).sum(),
-            shadow_refused: 0,
-        }
+        let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
+        Seen { refused: self.refused, waiting, shadow_refused: 0, largest: self.largest }
     }
 
     /// Permits that it can still spend.
     pub fn in_hand(&self, real: u64) -> u64 {
-        if self.up && self.now(real) < self.slot.deadline() { self.slot.balance().total() } else { 0 }
+        let now = self.now(real);
+        let permits = if self.up && now < self.slot.deadline() { self.slot.balance().total() } else { 0 };
+        if self.refill.is_paced() { permits.min(self.refill.pace().available(now)) } else { permits }
+    }
+
+    /// Spends `permits` if they are there, and says how many are left: as a handle does.
+    pub fn spend(&self, real: u64, permits: u64) -> Option<u64> {
+        let now = self.now(real);
+        if !self.refill.is_paced() {
+            return self.slot.take(permits, now).ok();
+        }
+        self.hold_at_pace(permits, now).then(|| self.slot.spend_held(permits))
+    }
+
+    /// Sets `permits` of a steady flow aside, if they are there and it is time.
+    pub fn hold_at_pace(&self, permits: u64, now: Moment) -> bool {
+        if self.slot.hold(permits, now).is_err() {
+            return false;
+        }
+        let is_time = self.refill.pace().take(permits, now).is_ok();
+        if !is_time {
+            self.slot.put_back(permits);
+        }
+        is_time
+    }
+
+    /// When the next permit of a steady flow is due for the first in line, if that is what it waits for.
+    pub fn next_due(&self, real: u64) -> Option<u64> {
+        let first = self.line.front().filter(|_| self.refill.is_paced())?;
+        let now = self.now(real);
+        let wait = self.refill.pace().check(first.permits, now).err()?.wait?;
+        let has_permits = first.permits <= self.slot.balance().free && now + wait < self.slot.deadline();
+        has_permits.then(|| self.clock.when(now + wait))
     }
 
     /// Permits on their way to it.
@@ -135,7 +170,12 @@ impl Node {
     pub fn passes_over(&self, real: u64) -> bool {
         let is_live = self.now(real) < self.slot.deadline();
         let suffices = |waiter: &Waiter| waiter.permits <= self.slot.balance().free;
-        self.up && is_live && self.line.front().is_some_and(suffices)
+        let is_due = |waiter: &Waiter| {
+            // Whoever waits for the next permit of a steady flow is called when that is due.
+            !self.refill.is_paced()
+                || (self.due == u64::MAX && self.refill.pace().check(waiter.permits, self.now(real)).is_ok())
+        };
+        self.up && is_live && self.line.front().is_some_and(|waiter| suffices(waiter) && is_due(waiter))
     }
 
     /// An exchange took this long.

@@ -4,7 +4,7 @@
 //! | name | what must hold | where |
 //! | --- | --- | --- |
 //! | S1–S3 | no window over its limit, no bucket below empty, in real time | [`Oracle::admitted`] |
-//! | S4 | slots | no such rules yet |
+//! | S4 | a steady flow: no interval sees more than the burst and what flows in it | [`Oracle::admitted`] |
 //! | S5 | no more in flight than the limit, of processes that have died too | [`Oracle::admitted`] |
 //! | S6 | the same where the vendor counts, up to the margin later | [`Oracle::admitted`] |
 //! | S7 | no admission once the allocator takes the lease for over | [`Oracle::admitted`] |
@@ -111,7 +111,7 @@ impl Oracle {
         Oracle {
             promises: rules.iter().map(|rule| Promise::new(rule, less, drift_ppm.into())).collect(),
             measure: Measure { life: 1, remembered, drift_ppm: drift_ppm.into() },
-            ceiling: rules.iter().map(Rule::ceiling).min().unwrap_or(0),
+            ceiling: kept(rules),
             sessions: BTreeMap::new(),
             admitted: 0,
             books: Books::default(),
@@ -288,4 +288,10 @@ impl Oracle {
     fn session(&mut self, session: u64) -> &mut Session {
         self.sessions.get_mut(&session).expect("the world tells of every session when it begins")
     }
+}
+
+/// The most that can be available and out together. Of a steady flow permits are only counted, and S4 sees to it.
+fn kept(rules: &[Rule]) -> u64 {
+    let kept = rules.iter().filter(|rule| rule.flow().is_none());
+    kept.map(Rule::ceiling).min().unwrap_or(u64::MAX)
 }

@@ -1,6 +1,7 @@
 //! What is to be simulated: the limit, the fleet, the load and the trouble. Drawn from a seed, or given on the command
 //! line; the world only reads it.
 
+use crate::sim::family;
 use crate::sim::faults::Faults;
 use crate::sim::foe::Lie;
 use crate::sim::network::Latency;
@@ -75,7 +76,8 @@ impl Setup {
     /// then those that hold nothing make room.
     pub fn remembered(&self) -> Duration {
         let are_scarce = self.plan.lessees_max <= 1_000 || self.foes.contains(&Lie::Crowd);
-        if are_scarce { 3 * self.plan.term() } else { Duration::from_secs(10) }
+        // Of a family it is the pool that nodes ask which forgets, by the rules that it keeps itself.
+        if are_scarce { 3 * family::lowest(&self.plan, self.above).term() } else { Duration::from_secs(10) }
     }
 }
 

@@ -14,7 +14,8 @@ use lessor_allocator::rules::term;
 use lessor_allocator::share::Sharing;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{
-    Concurrency, FixedWindow, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket, WarmUp, Windows,
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
+    WarmUp, Windows,
 };
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
@@ -36,6 +37,11 @@ pub fn draw(seed: u64) -> Setup {
     // A lease that is over before its answer arrives is worth nothing: half a term is left, without faults.
     let round_trip = log_uniform(dice, 200_000, nanos(term(&rules)) / 2);
     let one_way = round_trip / 4;
+    let mut faults = draw_faults(dice);
+    if rules.iter().any(|rule| rule.flow().is_some()) {
+        // A clock that jumps ahead ends leases too soon, which is harmless; one that mints by it, mints too much.
+        faults.every.remove(&Fault::ClockJump);
+    }
     let start = if dice.bool() { dice.u64(0..10 * SECOND) } else { dice.u64(0..1 << 50) };
     let edges = rules.iter().find_map(edges_of);
     let edge = edges.map(|edges| edges[dice.usize(..edges.len())]);
@@ -57,7 +63,7 @@ pub fn draw(seed: u64) -> Setup {
         cost_max: if dice.u32(..3) == 0 { dice.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
         patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
-        faults: draw_faults(dice),
+        faults,
         drifting: true,
         start,
         lasts: dice.u64(3 * SECOND..20 * SECOND),
@@ -98,7 +104,17 @@ fn draw_sharing(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
 
 fn draw_rules(dice: &mut fastrand::Rng) -> Vec<Rule> {
     let count = if dice.u32(..4) == 0 { 2 } else { 1 };
-    (0..count).map(|_| draw_rule(dice)).collect()
+    let mut rules: Vec<Rule> = (0..count).map(|_| draw_rule(dice)).collect();
+    // A steady flow in a quarter of all runs, alone or beside another rule; a limit has one at most. No fixed window as
+    // short as those drawn here may stand beside it.
+    if dice.u32(..4) == 0 {
+        rules[0] = draw_flow(dice);
+        rules.retain(|rule| !matches!(rule, Rule::FixedWindow(_)));
+        if dice.bool() {
+            rules.reverse();
+        }
+    }
+    rules
 }
 
 fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
@@ -122,6 +138,14 @@ fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
         }
     };
     rule.expect("numbers in range")
+}
+
+fn draw_flow(dice: &mut fastrand::Rng) -> Rule {
+    let burst = if dice.bool() { 1 } else { log_uniform(dice, 2, 50) };
+    let refill = dice.u64(1..=50);
+    // From a permit each millisecond to one in two seconds.
+    let per = Duration::from_nanos(refill * log_uniform(dice, MILLI, 2 * SECOND));
+    Rule::LeakyBucket(LeakyBucket::try_new(burst, refill, per).expect("numbers in range"))
 }
 
 /// Of length `per`, or of a calendar.

@@ -286,7 +286,7 @@ impl World {
             self.real = at;
             if generation == self.nodes[node].arrivals {
                 self.arrive(node)?;
-                self.nobody_is_passed_over(node)?;
+                self.attend(node)?;
             }
             return Ok(true);
         }
@@ -302,6 +302,7 @@ impl World {
             Event::Ask(message) => self.reach(message)?,
             Event::Answer(reply) => self.hear(reply)?,
             Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange),
+            Event::Due { node, life } => self.due(node, life)?,
             Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
             Event::Land { permits } => self.oracle.landed(permits),
             Event::HandBack { node, life, permits } => self.hand_back(node, life, permits)?,
@@ -315,7 +316,7 @@ impl World {
             Event::Next(phase) => self.next(phase)?,
             Event::End => return self.end().map(|()| false),
         }
-        touched.map_or(Ok(()), |node| self.nobody_is_passed_over(node))?;
+        touched.map_or(Ok(()), |node| self.attend(node))?;
         Ok(true)
     }
 
@@ -337,6 +338,7 @@ impl World {
         let until = match event {
             Event::Wake { node, .. }
             | Event::TimeOut { node, .. }
+            | Event::Due { node, .. }
             | Event::GiveUp { node, .. }
             | Event::HandBack { node, .. } => self.nodes[*node].paused_until,
             Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),

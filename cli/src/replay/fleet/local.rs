@@ -17,6 +17,8 @@ pub(super) struct Local {
     refill: Refill,
     /// Permits refused so far.
     refused: u64,
+    /// The largest call of a steady flow.
+    largest: u64,
     /// First come, first served.
     pub(super) line: VecDeque<Waiter>,
     /// Whether a caller has said that it is time to ask.
@@ -46,6 +48,7 @@ impl Local {
             slot: Slot::new(),
             refill: Refill::new(now, true),
             refused: 0,
+            largest: 0,
             line: VecDeque::new(),
             is_nudged: false,
             low_water: 0,
@@ -61,9 +64,36 @@ impl Local {
     }
 
     fn spend(&mut self, permits: u64, now: Moment) -> bool {
-        let left = self.slot.take(permits, now);
-        self.is_nudged |= left.is_ok_and(|left| left < self.low_water);
-        left.is_ok()
+        let left = self.left_after(permits, now);
+        self.is_nudged |= left.is_some_and(|left| left < self.low_water);
+        left.is_some()
+    }
+
+    /// Spends as a handle does: of a steady flow, only if the permits are there and it is time. What is left then.
+    fn left_after(&mut self, permits: u64, now: Moment) -> Option<u64> {
+        if !self.refill.is_paced() {
+            return self.slot.take(permits, now).ok();
+        }
+        self.largest = self.largest.max(permits);
+        self.slot.hold(permits, now).ok()?;
+        if self.refill.pace().take(permits, now).is_err() {
+            self.slot.put_back(permits);
+            return None;
+        }
+        Some(self.slot.spend_held(permits))
+    }
+
+    /// When the next permit of a steady flow is due for the first in line, if that is all it waits for.
+    pub(super) fn next_permit(&self, now: Moment) -> Option<Moment> {
+        let first = self.line.front()?;
+        self.early_by(first.permits, now).map(|wait| now + wait)
+    }
+
+    fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
+        if !self.refill.is_paced() || self.slot.balance().free < permits || now >= self.slot.deadline() {
+            return None;
+        }
+        self.refill.pace().check(permits, now).err()?.wait
     }
 
     /// What is said to a call for `permits` that were not there, unless it should wait in line.
@@ -77,7 +107,7 @@ impl Local {
         if permits > self.ceiling {
             return Some(Answer::too_large(permits, self.ceiling, self.remaining(now)));
         }
-        let wait = self.wait(now);
+        let wait = self.wait(permits, now);
         self.is_nudged = true;
         if patience.is_none_or(|patience| wait <= patience) {
             return None;
@@ -91,7 +121,7 @@ impl Local {
     /// What is said to somebody that has waited in vain.
     pub(super) fn too_late(&mut self, permits: u64, now: Moment) -> Answer {
         self.refused += permits;
-        let wait = Some(nanos(self.wait(now)));
+        let wait = Some(nanos(self.wait(permits, now)));
         Answer { ok: false, retry_after_ns: wait, wait_ns: wait, ..Answer::yes(self.remaining(now)) }
     }
 
@@ -104,24 +134,25 @@ impl Local {
         if permits > self.ceiling {
             return Answer::too_large(permits, self.ceiling, remaining);
         }
-        Answer { ok: false, retry_after_ns: Some(nanos(self.wait(now))), ..Answer::yes(remaining) }
+        Answer { ok: false, retry_after_ns: Some(nanos(self.wait(permits, now))), ..Answer::yes(remaining) }
     }
 
     /// How long it takes, as far as this node knows.
-    fn wait(&self, now: Moment) -> Duration {
-        self.chance.since(now).max(self.rtt)
+    fn wait(&self, permits: u64, now: Moment) -> Duration {
+        self.early_by(permits, now).unwrap_or_else(|| self.chance.since(now).max(self.rtt))
     }
 
     /// What a call could take at this node.
     pub(super) fn remaining(&self, now: Moment) -> u64 {
         let is_live = now < self.slot.deadline() && self.line.is_empty();
-        if is_live { self.slot.balance().free } else { 0 }
+        let free = if is_live { self.slot.balance().free } else { 0 };
+        if self.refill.is_paced() { free.min(self.refill.pace().available(now)) } else { free }
     }
 
     fn seen(&self) -> Seen {
         let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
         // A limit in shadow mode is answered as if it were not.
-        Seen { refused: self.refused, waiting, shadow_refused: 0 }
+        Seen { refused: self.refused, waiting, shadow_refused: 0, largest: self.largest }
     }
 
     /// When to ask next.
@@ -159,8 +190,8 @@ impl Local {
     /// Those in line that can be served now, which have been.
     pub(super) fn serve(&mut self, now: Moment) -> Vec<Waiter> {
         let mut served = vec![];
-        while let Some(first) = self.line.front()
-            && self.slot.take(first.permits, now).is_ok()
+        while let Some(permits) = self.line.front().map(|first| first.permits)
+            && self.left_after(permits, now).is_some()
         {
             served.extend(self.line.pop_front());
         }

@@ -10,7 +10,7 @@ use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
 use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
-    Concurrency, FixedWindow, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
 use lessor_protocol::{Rule, Terms};
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub enum Ground {
     Restarts,
     /// The same with a bucket as the only rule.
     BucketRestarts,
+    /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
+    Flow,
     /// A bucket with one of its options, full within a second or two, in bursts with pauses between them.
     OddBucket,
     /// Windows of first use, or of a calendar.
@@ -43,13 +45,14 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 10] = [
+    pub const ALL: [Ground; 11] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
         Ground::LateAsks,
         Ground::Restarts,
         Ground::BucketRestarts,
+        Ground::Flow,
         Ground::OddBucket,
         Ground::OddWindow,
         Ground::Cap,
@@ -58,7 +61,7 @@ impl Ground {
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 19] = [
+        const LED: [(Mutant, Ground); 26] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::EndedIsKept, Ground::LateAsks),
@@ -68,6 +71,13 @@ impl Ground {
             (Mutant::NoWindowOnRestart, Ground::Restarts),
             (Mutant::ClaimsEndQuarantine, Ground::Restarts),
             (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
+            (Mutant::RenewalRefills, Ground::Flow),
+            (Mutant::LetGoIsFull, Ground::Flow),
+            (Mutant::OldRateForgotten, Ground::Flow),
+            (Mutant::MintsFromAsk, Ground::Flow),
+            (Mutant::MintsWithoutDrift, Ground::Flow),
+            (Mutant::CentreMintsAll, Ground::Flow),
+            (Mutant::EndedRateIsFull, Ground::Flow),
             (Mutant::IntervalIsEven, Ground::OddBucket),
             (Mutant::DebtTwice, Ground::OddBucket),
             (Mutant::WarmUpIgnored, Ground::OddBucket),
@@ -97,6 +107,7 @@ impl Ground {
                 let rule = bucket(dice.u64(1..=1_000), dice.u64(1..=5) * SECOND);
                 restarts(alone(setup, rule, 3.0), &mut dice)
             }
+            Ground::Flow => flow(setup, &mut dice),
             Ground::OddBucket => odd_bucket(setup, &mut dice),
             Ground::OddWindow => odd_window(setup, &mut dice),
             Ground::Cap => {
@@ -158,6 +169,22 @@ fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let (every, lasts) = (dice.u64(5..=10) * SECOND, dice.u64(10..=100) * MILLI);
     setup.faults.every.insert(Fault::AllocatorRestart, (every, lasts));
     setup.lasts = 20 * SECOND;
+    setup
+}
+
+fn flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let interval = dice.u64(5 * MILLI..=100 * MILLI);
+    // Everybody has a part of it, or they take turns.
+    let burst = if dice.bool() { 1 } else { dice.u64(2..=20) };
+    let rule = LeakyBucket::try_new(burst, 1, Duration::from_nanos(interval)).expect("numbers in range");
+    let mut setup = alone(setup, Rule::LeakyBucket(rule), 3.0);
+    setup.workload = if dice.bool() { Workload::Steady } else { Workload::ZipfJumps };
+    setup.nodes = dice.usize(2..=6);
+    setup.latency = Latency { one_way: MILLI, jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.2);
+    setup.faults.every.insert(Fault::NodeCrash, (2 * SECOND, 100 * MILLI));
+    setup.lasts = 60 * SECOND;
     setup
 }
 

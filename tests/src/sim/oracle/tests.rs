@@ -42,6 +42,7 @@ const FOUR: Grant = Grant {
     ceiling: 10,
     ask_after: Duration::ZERO,
     retry_after: None,
+    rate: lessor_protocol::Rate::Free,
     in_flight: None,
 };
 
@@ -55,6 +56,8 @@ const ASKED: Asked = Asked {
         waiting: 0,
         demand_milli: 0,
         shadow_refused: 0,
+        largest: 0,
+        rate: lessor_protocol::RateClaim::None,
         running: None,
         unguarded: 0,
         busy: 0,

@@ -2,6 +2,7 @@
 
 use super::World;
 use super::event::{Event, Phase};
+use super::tasks::TIMER_LATE;
 use crate::sim::SECOND;
 use crate::sim::node::Waiter;
 use crate::sim::oracle::Verdict;
@@ -80,6 +81,9 @@ impl World {
 
     fn call(&mut self, node: usize, permits: u64) -> Verdict {
         self.meter.tried(self.real, node, permits);
+        if self.nodes[node].refill.is_paced() {
+            self.nodes[node].largest = self.nodes[node].largest.max(permits);
+        }
         if let Some(rival) = &mut self.rival {
             rival.tried(node, permits);
         }
@@ -163,6 +167,32 @@ impl World {
             self.waited(node, waiter.since)?;
         }
         Ok(())
+    }
+
+    /// After something happened at `node`: its line goes on, or will.
+    pub(super) fn attend(&mut self, node: usize) -> Verdict {
+        self.await_due(node);
+        self.nobody_is_passed_over(node)
+    }
+
+    /// Has the first in line at `node` called when the next permit of a steady flow is due.
+    fn await_due(&mut self, node: usize) {
+        if let Some(due) = self.nodes[node].next_due(self.real) {
+            let at = &mut self.nodes[node];
+            if due < at.due {
+                at.due = due;
+                let (life, late) = (at.life, self.dice.u64(0..=TIMER_LATE));
+                self.push(due + late, Event::Due { node, life });
+            }
+        }
+    }
+
+    pub(super) fn due(&mut self, node: usize, life: u64) -> Verdict {
+        if self.nodes[node].life != life {
+            return Ok(());
+        }
+        self.nodes[node].due = u64::MAX;
+        self.serve_line(node)
     }
 
     pub(super) fn give_up(&mut self, node: usize, life: u64, ticket: u64) -> Verdict {

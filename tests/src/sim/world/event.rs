@@ -30,6 +30,8 @@ pub(super) enum Event {
     Answer(Reply),
     /// A node has waited long enough for an answer.
     TimeOut { node: usize, life: u64, exchange: u64 },
+    /// The next permit of a steady flow is due for the first in line.
+    Due { node: usize, life: u64 },
     /// A caller has waited long enough.
     GiveUp { node: usize, life: u64, ticket: u64 },
     /// A call has ended, as the vendor sees it.
@@ -97,6 +99,7 @@ impl Event {
             Event::Wake { node, .. }
             | Event::TimeOut { node, .. }
             | Event::GiveUp { node, .. }
+            | Event::Due { node, .. }
             | Event::HandBack { node, .. }
             | Event::Start { node, .. }
             | Event::Thaw { node, .. } => Some(*node),

@@ -38,7 +38,11 @@ impl World {
         }
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
-        let left = at.refill.enter(&at.slot, permits, now).ok()?;
+        let left = if at.refill.is_paced() {
+            at.hold_at_pace(permits, now).then(|| at.refill.enter_held(&at.slot, permits, now))?
+        } else {
+            at.refill.enter(&at.slot, permits, now).ok()?
+        };
         if manner == Manner::Lapsing {
             at.refill.lapse(permits, now);
         }

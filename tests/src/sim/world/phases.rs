@@ -130,5 +130,8 @@ fn refresh(setup: &Setup) -> u64 {
 pub(super) fn longest_wait(setup: &Setup) -> u64 {
     let ceiling = setup.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0).max(1);
     let rounds = 4 + 2 * (setup.nodes as u64).div_ceil(ceiling);
-    rounds * memory(&setup.plan.rules) + 10 * nanos(term(&setup.plan.rules)) + SECOND
+    let is_paced = setup.plan.rules.iter().any(|rule| rule.flow().is_some());
+    // Of a steady flow they take turns, of which the longest is most of a term.
+    let turns = if is_paced { 2 * setup.nodes as u64 } else { 0 };
+    rounds * memory(&setup.plan.rules) + (10 + turns) * nanos(term(&setup.plan.rules)) + SECOND
 }

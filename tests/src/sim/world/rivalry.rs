@@ -45,10 +45,7 @@ impl World {
         match &mut self.rival {
             // A node knows when windows begin: its clock is as good as the allocator's.
             Some(rival) if rival.is_split() => rival.take(node, permits, now).then_some(u64::MAX),
-            Some(_) | None => {
-                let at = &self.nodes[node];
-                at.slot.take(permits, at.now(self.real)).ok()
-            }
+            Some(_) | None => self.nodes[node].spend(self.real, permits),
         }
     }
 
@@ -102,6 +99,7 @@ impl World {
             ceiling: self.centre.pool.ceiling(),
             ask_after: Duration::ZERO,
             retry_after: None,
+            rate: lessor_protocol::Rate::Free,
             in_flight: None,
         })
     }

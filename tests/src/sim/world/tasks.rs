@@ -19,7 +19,7 @@ use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
 use std::time::Duration;
 
 /// Timers fire this late at most: tokio's stand on a grid of milliseconds.
-const TIMER_LATE: u64 = MILLI;
+pub(super) const TIMER_LATE: u64 = MILLI;
 
 impl World {
     /// Tells the task of `node` that it is wanted.

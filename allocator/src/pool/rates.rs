@@ -1,0 +1,356 @@
+//! Lending a steady flow: who mints how much of it, and who takes turns with whom. Pools call it at every ask; it sees
+//! to it that what all may go by is never more than the flow, see [`crate::rules::Flow`].
+//!
+//! While the burst is enough for everybody's largest call, everybody has a part of it, and a share of the rate by weighted
+//! max-min. Otherwise they take turns, first come, first served, and hand over what is left in the bucket.
+
+use super::Pool;
+use super::family::Place;
+use super::lessee::Lessee;
+use crate::rules::{Flow, Part, SHARES};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
+use std::time::Duration;
+
+/// A round of turns takes so many terms: more of them mean longer waits, fewer more time lost in handing over.
+const TERMS_PER_ROUND: u32 = 2;
+
+/// A turn lasts for so many intervals and round trips at least, for about one of each is lost in handing over.
+const TURN_MIN: u32 = 4;
+
+/// So many calls at least are to be let through in a turn, if the flow is fast enough for that.
+const TURN_CALLS: u32 = 2;
+
+/// The first in the row asks again when this part of the time until the next turn is over, in percent: each time sooner, so
+/// that it is there when the turn begins.
+const ASK_AGAIN_PERCENT: u32 = 75;
+
+/// Shortest time between two asks of somebody who waits for its turn.
+const POLL_MIN: Duration = Duration::from_millis(10);
+
+/// A share smaller than this part of what is due is not worth a lease: it would keep the rest waiting.
+const WORTH_PART: u64 = 8;
+
+/// A rate as it was told to a session, and what is charged for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    lease: RateLease,
+    part: Part,
+}
+
+/// What a session may go by: what it said that it does, and what it was told last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lent {
+    held: Option<Told>,
+    offered: Option<Told>,
+}
+
+impl Lent {
+    /// What is charged: the larger of all that it may go by.
+    pub(super) fn charged(&self) -> Part {
+        let part = |told: Option<Told>| told.map_or(Part::default(), |told| told.part);
+        match mutant::is(Mutant::OldRateForgotten) {
+            true => part(self.offered.or(self.held)),
+            false => part(self.held).max(part(self.offered)),
+        }
+    }
+
+    /// Those that `fits`, newest first.
+    fn matching(&self, fits: impl Fn(&RateLease) -> bool) -> Option<Told> {
+        [self.offered, self.held].into_iter().flatten().find(|told| fits(&told.lease))
+    }
+}
+
+/// What a pool remembers of a session that wants a part of the flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub(super) lent: Lent,
+    /// Its largest call.
+    largest: u64,
+    /// Since when it has waited for its turn.
+    waits_since: Option<Moment>,
+    /// Until then it is expected to ask again; who does not loses its place.
+    expected: Moment,
+    /// For how long it may go by what it was lent last, if others wait for it.
+    lasts: Option<Duration>,
+    /// When it is expected to hand over.
+    hands_over: Moment,
+}
+
+/// What somebody may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Due {
+    part: Part,
+    /// Others wait: for how long it may have it.
+    turn: Option<Duration>,
+}
+
+impl Pool {
+    /// Believes what a session says of its rate: what it does not go by any more comes back.
+    pub(super) fn settle_rate(&mut self, id: Place, claim: RateClaim) {
+        let (Some(flow), Some(lessee)) = (&mut self.flow, self.lessees.get_mut(&id)) else { return };
+        let lent = &mut lessee.turn.lent;
+        let before = lent.charged();
+        let after = match claim {
+            RateClaim::Holds(lease) => lent.matching(|told| *told == lease),
+            RateClaim::LetGo { .. } | RateClaim::None => None,
+        };
+        match (claim, after) {
+            (_, Some(told)) => {
+                flow.recharge(before, told.part);
+            }
+            (RateClaim::LetGo { number, credit }, None) => {
+                // Told in its own time: at the slowest rate that it may have gone by, or it would be worth more.
+                let named = [lent.held, lent.offered].into_iter().flatten();
+                let slowest =
+                    named.filter(|told| told.lease.number == number).map(|told| told.lease.interval);
+                match slowest.max() {
+                    Some(interval) => flow.give_back(before, credit, interval),
+                    None => flow.lose(before),
+                }
+            }
+            (RateClaim::None | RateClaim::Holds(_), None) => flow.lose(before),
+        }
+        *lent = Lent { held: after, offered: None };
+        if !lessee.is_live() {
+            self.ends.remove(&(lessee.end, id));
+        }
+    }
+
+    /// The lease of `id` ended at `end`, and with it the rate that it held.
+    pub(super) fn end_rate(&mut self, id: Place, end: Moment) {
+        let (Some(flow), Some(lessee)) = (&mut self.flow, self.lessees.get_mut(&id)) else { return };
+        flow.advance(end);
+        flow.lose(lessee.turn.lent.charged());
+        lessee.turn.lent = Lent::default();
+    }
+
+    /// What `id` may mint from now on, until a lease of `term` ends.
+    pub(super) fn lend_rate(&mut self, id: Place, ask: &Ask, term: Duration) -> Rate {
+        if self.flow.is_none() {
+            return Rate::Free;
+        }
+        let own = self.lessees[&id].turn.lent;
+        let wants = ask.want > 0 || ask.waiting > 0 || own.held.is_some();
+        let (now, call_max) = (self.now, self.call_max());
+        let turn = &mut self.lessees.get_mut(&id).expect("it was admitted").turn;
+        turn.largest = ask.largest.clamp(1, call_max.max(1));
+        turn.waits_since = if wants && own.held.is_none() { turn.waits_since.or(Some(now)) } else { None };
+        if !wants || call_max == 0 {
+            return Rate::Nothing;
+        }
+        if term.is_zero() {
+            // No lease fits before the window ends: what is held goes on until then.
+            let told =
+                own.held.map(|told| Rate::Lent { lease: told.lease, credit: Duration::ZERO, turn: false });
+            return told.unwrap_or(Rate::Nothing);
+        }
+        let Some(due) = self.due(id, ask, term) else { return Rate::Nothing };
+        self.tell(id, due, term, ask.waiting > 0)
+    }
+
+    /// `grant`, with what its rate says of waiting: how long a turn is, or when the next one may be.
+    pub(super) fn in_turn(&mut self, id: Place, ask: &Ask, grant: Grant) -> Grant {
+        match grant.rate {
+            Rate::Nothing if ask.want > 0 => {
+                let (ask_after, retry_after) = self.next_turn(id, grant.term);
+                Grant { ask_after, retry_after, ..grant }
+            }
+            Rate::Lent { turn: true, .. } => {
+                let lasts = self.lessees[&id].turn.lasts.unwrap_or(grant.horizon);
+                Grant { horizon: lasts.min(grant.term), ..grant }
+            }
+            Rate::Free | Rate::Nothing | Rate::Lent { .. } => grant,
+        }
+    }
+
+    /// Charges what is due to `id`, and says it.
+    fn tell(&mut self, id: Place, due: Due, term: Duration, is_waiting: bool) -> Rate {
+        // By the instant: whatever is forgotten meanwhile, no other lease of its session has the same.
+        let now = self.now.as_nanos() & PERMITS_MAX;
+        let flow = self.flow.as_mut().expect("the caller looked");
+        let turn = &mut self.lessees.get_mut(&id).expect("it was admitted").turn;
+        let Some(interval) = flow.interval(due.part.share) else { return Rate::Nothing };
+        let held = turn.lent.held;
+        let number = held.map_or(now, |told| told.lease.number);
+        let lease = RateLease { number, cap: due.part.cap, interval };
+        let before = turn.lent.charged();
+        turn.lent.offered = Some(Told { lease, part: due.part });
+        let after = turn.lent.charged();
+        // Whoever has callers in line has an empty bucket: what is here would lie idle, or go with the room for it.
+        let taken = if held.is_none() || is_waiting { flow.take(due.part.cap) } else { 0 };
+        let credit = flow.credit(taken, interval);
+        flow.recharge(before, after);
+        turn.waits_since = None;
+        turn.lasts = due.turn;
+        turn.hands_over = self.now + due.turn.unwrap_or(term);
+        Rate::Lent { lease, credit, turn: due.turn.is_some() }
+    }
+
+    /// What `id` may have now, if anything.
+    fn due(&self, id: Place, ask: &Ask, term: Duration) -> Option<Due> {
+        let flow = self.flow.as_ref()?;
+        let me = &self.lessees[&id];
+        let own = me.turn.lent.charged();
+        // What is kept back is room that nobody has.
+        let burst = flow.burst().saturating_sub(self.plan.sharing.reserve);
+        let mut free = flow.free(own);
+        free.cap = free.cap.saturating_sub(self.plan.sharing.reserve).min(self.plan.sharing.lease_max);
+        if own.cap > 0 && ask.waiting == 0 {
+            // It grows into room that is empty only.
+            free.cap = free.cap.saturating_sub(flow.level_up()).max(own.cap);
+        }
+        let others: Vec<&Lessee> = self.others_in_flow(id).collect();
+        let (need, weight) = (me.turn.largest, me.share.weight);
+        let needs = others.iter().map(|other| other.turn.largest).fold(need, u64::saturating_add);
+        let weights =
+            others.iter().map(|other| u128::from(other.share.weight)).sum::<u128>() + u128::from(weight);
+        if needs <= burst {
+            let even = u128::from(burst) * u128::from(weight) / weights;
+            let share = self.share(flow, me, ask, &others);
+            let part = Part { cap: need.max(even as u64).min(free.cap), share: share.min(free.share) };
+            let is_worth = part.cap >= need && part.share.saturating_mul(WORTH_PART) >= share;
+            return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);
+        }
+        let longest = term * 3 / 4;
+        // No more at a time than can each let a few calls through: parts of permits in many buckets serve nobody.
+        let flows = nanos(longest) / nanos(TURN_CALLS * flow.interval(SHARES)?).max(1);
+        let seats = (burst / need).min(flows).max(1);
+        let share = (SHARES / seats).min(free.share);
+        if own.cap == 0 {
+            let ahead =
+                others.iter().filter(|other| self.is_ahead(other, me)).map(|other| other.turn.largest);
+            let wanted = ahead.fold(need, u64::saturating_add);
+            if wanted > free.cap || share.saturating_mul(WORTH_PART) < SHARES / seats {
+                return None;
+            }
+        }
+        let all = u32::try_from(others.len() + 1).unwrap_or(u32::MAX);
+        let heavier = |span: Duration| {
+            span * u32::try_from(weight).unwrap_or(1) / u32::try_from(weights).unwrap_or(all)
+        };
+        let least = flow.interval(share).unwrap_or_default().max(me.rtt).saturating_mul(TURN_MIN);
+        let least = least.max(TURN_CALLS * calls_apart(ask));
+        let turn = heavier(TERMS_PER_ROUND * term).clamp(least.min(longest), longest);
+        let cap = need.max(burst / seats).min(free.cap);
+        Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
+    }
+
+    /// Those beside `id` who have a part of the flow, or want one.
+    fn others_in_flow(&self, id: Place) -> impl Iterator<Item = &Lessee> {
+        let active = self.active();
+        let is_in = move |lessee: &Lessee| {
+            let wants = lessee.demand_milli > 0 || lessee.waiting > 0 || lessee.turn.waits_since.is_some();
+            lessee.turn.lent.charged().cap > 0 || (wants && self.now.since(lessee.answered) <= active)
+        };
+        self.lessees.iter().filter(move |&(&other, lessee)| other != id && is_in(lessee)).map(|(_, it)| it)
+    }
+
+    /// Whether `other` waits for its turn before `me`, and is still there.
+    fn is_ahead(&self, other: &Lessee, me: &Lessee) -> bool {
+        let earlier =
+            other.turn.waits_since.is_some_and(|since| me.turn.waits_since.is_none_or(|own| since < own));
+        earlier && self.now <= other.turn.expected
+    }
+
+    /// The share of the rate that is due to `me`: what it demands, or the water level of weighted max-min; and of what
+    /// nobody demands, by weight.
+    fn share(&self, flow: &Flow, me: &Lessee, ask: &Ask, others: &[&Lessee]) -> u64 {
+        let demand = |milli: u64| flow.share_of(milli).min(SHARES);
+        let mut claims: Vec<(u64, u64)> =
+            others.iter().map(|other| (demand(other.demand_milli), other.share.weight)).collect();
+        let mine = (demand(ask.demand_milli), me.share.weight);
+        claims.push(mine);
+        water_level(&mut claims, mine)
+    }
+
+    /// When somebody that waits for its turn may have one, and when it should ask again.
+    fn next_turn(&mut self, id: Place, term: Duration) -> (Duration, Option<Duration>) {
+        let me = &self.lessees[&id];
+        let holders = self.lessees.values().filter(|other| other.turn.lent.charged().cap > 0);
+        let soonest =
+            holders.clone().map(|other| other.turn.hands_over + other.rtt).min().unwrap_or(self.now);
+        let seats = holders.count().max(1);
+        let ahead = self.others_in_flow(id).filter(|other| self.is_ahead(other, me)).count();
+        let rounds = u32::try_from(ahead / seats).unwrap_or(u32::MAX);
+        let wait = soonest.since(self.now).max(POLL_MIN);
+        let ask_after = match rounds {
+            0 => wait * ASK_AGAIN_PERCENT / 100,
+            _ => wait,
+        };
+        let ask_after = ask_after.clamp(POLL_MIN, term.max(POLL_MIN));
+        let rtt = me.rtt;
+        let turn = &mut self.lessees.get_mut(&id).expect("it asks").turn;
+        turn.expected = self.now + ask_after * 3 / 2 + rtt * 2 + POLL_MIN;
+        (ask_after, Some(wait.saturating_add(wait.saturating_mul(rounds))))
+    }
+}
+
+/// How far apart the calls of somebody are who only tries: for those in line there is always one. The next comes so long
+/// after the one that asked, and a shorter turn would be over by then.
+fn calls_apart(ask: &Ask) -> Duration {
+    /// Nanoseconds apart at one permit in 1,000 s.
+    const SELDOM: u64 = 1_000_000_000_000;
+    if ask.waiting > 0 {
+        return Duration::ZERO;
+    }
+    Duration::from_nanos(SELDOM.checked_div(ask.demand_milli).unwrap_or(0))
+}
+
+fn is_something(due: &Due) -> bool {
+    due.part.cap > 0 && due.part.share > 0
+}
+
+/// What `mine` of `claims`, each a demand and a weight, gets of [`SHARES`].
+fn water_level(claims: &mut [(u64, u64)], mine: (u64, u64)) -> u64 {
+    claims.sort_unstable_by(|a, b| {
+        (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))
+    });
+    let mut weights: u128 = claims.iter().map(|claim| u128::from(claim.1)).sum();
+    let mut left = u128::from(SHARES);
+    let all = weights.max(1);
+    for &(demand, weight) in claims.iter() {
+        let (demand, weight) = (u128::from(demand), u128::from(weight));
+        if demand * weights > left * weight {
+            // This one and all after it share what is left by weight.
+            let level = (left * u128::from(mine.1) / weights.max(1)) as u64;
+            return if u128::from(mine.0) * weights > left * u128::from(mine.1) {
+                level
+            } else {
+                mine.0.max(1)
+            };
+        }
+        left -= demand;
+        weights -= weight;
+    }
+    mine.0 + (left * u128::from(mine.1) / all) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_those_who_only_try_are_as_far_apart_as_they_say() {
+        let trying = Ask { demand_milli: 10_000, ..Ask::default() };
+        assert_eq!(calls_apart(&trying), Duration::from_millis(100));
+        assert_eq!(calls_apart(&Ask { waiting: 1, ..trying }), Duration::ZERO);
+        assert_eq!(calls_apart(&Ask::default()), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_nobody_demands_is_shared_by_weight() {
+        let mut alone = [(10, 1)];
+        assert_eq!(water_level(&mut alone, (10, 1)), SHARES);
+        let mut two = [(0, 1), (0, 3)];
+        assert_eq!(water_level(&mut two, (0, 3)), SHARES / 4 * 3);
+    }
+
+    #[test]
+    fn the_modest_get_what_they_demand_and_the_others_share_the_rest() {
+        let mut claims = [(SHARES, 1), (SHARES, 1), (SHARES / 10, 1)];
+        assert_eq!(water_level(&mut claims, (SHARES / 10, 1)), SHARES / 10);
+        assert_eq!(water_level(&mut claims, (SHARES, 1)), (SHARES - SHARES / 10) / 2);
+    }
+}

@@ -1,0 +1,80 @@
+//! The books of a steady flow, worked out by hand: what is lent, given back and lost, and the largest numbers.
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn millis(millis: u64) -> Moment {
+    Moment::from_nanos(millis * 1_000_000)
+}
+
+/// `burst`, and `refill` a second, on perfect clocks.
+fn flow(burst: u64, refill: u64) -> Flow {
+    let rule = LeakyBucket::try_new(burst, refill, SECOND).expect("valid");
+    Flow::new(&rule, Terms::try_new(0).expect("no drift"), Moment::ORIGIN)
+}
+
+fn part(cap: u64, share: u64) -> Part {
+    Part { cap, share }
+}
+
+#[test]
+fn what_is_not_lent_is_minted_at_the_centre() {
+    let mut flow = flow(10, 10);
+    assert_eq!(flow.take(10), 10 * flow.permit());
+    flow.recharge(Part::default(), part(4, SHARES / 2));
+    flow.advance(millis(400));
+    assert_eq!(flow.level(), 2, "half of ten a second");
+    flow.advance(millis(60_000));
+    assert_eq!(flow.level(), 6, "the rest of the room is lent");
+}
+
+#[test]
+fn what_is_let_go_takes_its_bucket_along_and_what_is_lost_comes_back_empty() {
+    let mut flow = flow(10, 10);
+    flow.take(10);
+    flow.recharge(Part::default(), part(4, SHARES));
+    let interval = flow.interval(SHARES).expect("it flows");
+    flow.give_back(part(4, SHARES), 2 * interval, interval);
+    assert_eq!(flow.level(), 2);
+    flow.recharge(Part::default(), part(4, SHARES));
+    flow.lose(part(4, SHARES));
+    assert_eq!(flow.level(), 2);
+    // Nobody can have saved up more than its bucket holds.
+    flow.recharge(Part::default(), part(4, SHARES));
+    flow.give_back(part(4, SHARES), 100 * interval, interval);
+    assert_eq!(flow.level(), 6);
+}
+
+#[test]
+fn a_share_mints_no_faster_than_its_part_of_the_rate() {
+    let flow = flow(1, 3);
+    let interval = flow.interval(SHARES).expect("it flows");
+    assert_eq!(interval, Duration::from_nanos(333_333_334));
+    let seventh = nanos(flow.interval(SHARES / 7).expect("it flows"));
+    assert!(u128::from(seventh) * 3 * u128::from(SHARES / 7) >= 1_000_000_000 * u128::from(SHARES));
+    assert_eq!(flow.interval(0), None);
+}
+
+#[test]
+fn the_largest_numbers_do_not_overflow() {
+    let most = LeakyBucket::try_new(PERMITS_MAX, PERMITS_MAX, 366 * 86_400 * SECOND).expect("valid");
+    let terms = Terms::try_new(Terms::DRIFT_PPM_MAX).expect("valid");
+    let mut flow = Flow::new(&most, terms, Moment::ORIGIN);
+    assert_eq!((flow.level(), flow.is_fresh()), (PERMITS_MAX, true));
+    flow.advance(Moment::NEVER);
+    let interval = flow.interval(1).expect("it flows");
+    let taken = flow.take(PERMITS_MAX);
+    flow.recharge(Part::default(), part(PERMITS_MAX, SHARES));
+    flow.give_back(part(PERMITS_MAX, SHARES), flow.credit(taken, interval), interval);
+    assert!(flow.is_sound());
+    assert_eq!(flow.share_of(u64::MAX).min(SHARES), SHARES);
+}
+
+#[test]
+fn a_flow_whose_books_were_lost_starts_empty() {
+    let mut flow = flow(5, 10);
+    flow.advance(millis(2_100));
+    flow.forget(millis(2_000));
+    assert_eq!(flow.level(), 1);
+}

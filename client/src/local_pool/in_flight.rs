@@ -1,0 +1,82 @@
+//! Calls in flight on one pool, for handles that hold a permit until the call is over. Where nobody counts them they are
+//! spends like any other.
+
+use super::{CLOCK, LocalPool};
+use crate::refill::Refill;
+use crate::slot::Short;
+use lessor_protocol::Moment;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl LocalPool {
+    /// Spends `permits` on a call that ends with [`LocalPool::hand_back`] or [`LocalPool::lapse`], if it answers `true`:
+    /// that somebody counts it. Otherwise as [`LocalPool::take`].
+    pub(crate) fn enter(&self, permits: u64, first: bool) -> Result<bool, Short> {
+        if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
+            return self.take(permits, first).map(|()| false);
+        }
+        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
+            return Err(Short::Empty);
+        }
+        let now = CLOCK.now();
+        if self.is_paced() {
+            self.hold_at_pace(permits, now)?;
+            return Ok(self.enter_held(permits));
+        }
+        let mut refill = self.refill();
+        let entered = refill.enter(&self.hot.slot, permits, now);
+        self.mind(refill, now);
+        entered.map(|_| true)
+    }
+
+    /// As [`LocalPool::enter`]; in shadow mode it never fails, and what it lets pass is not counted.
+    pub(crate) fn enter_or_pass(&self, permits: u64, first: bool) -> Result<bool, Short> {
+        match self.enter(permits, first) {
+            Err(_) if self.is_shadow() => {
+                self.let_pass(permits);
+                Ok(false)
+            }
+            entered => entered,
+        }
+    }
+
+    /// The same for what [`LocalPool::hold`] set aside.
+    pub(crate) fn enter_held(&self, permits: u64) -> bool {
+        if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
+            self.spend_held(permits);
+            return false;
+        }
+        let now = CLOCK.now();
+        let mut refill = self.refill();
+        refill.enter_held(&self.hot.slot, permits, now);
+        self.mind(refill, now);
+        true
+    }
+
+    /// A call with `permits` that [`LocalPool::enter`] counted has ended.
+    pub(crate) fn hand_back(&self, permits: u64) {
+        let now = CLOCK.now();
+        let mut refill = self.refill();
+        let reused = refill.hand_back(&self.hot.slot, permits, now);
+        self.mind(refill, now);
+        if reused > 0 && self.hot.queued.load(Ordering::Relaxed) > 0 {
+            self.call_first();
+        }
+    }
+
+    /// Nobody will say when a call with `permits` that was counted ends.
+    pub(crate) fn lapse(&self, permits: u64) {
+        self.refill().lapse(permits, CLOCK.now());
+    }
+
+    /// Wakes the background task if what was done under its lock makes it due.
+    fn mind(&self, refill: MutexGuard<'_, Refill>, now: Moment) {
+        let rtt = Duration::from_micros(u64::from(self.hot.rtt_us.load(Ordering::Relaxed)));
+        let due = refill.due(&self.hot.slot, self.seen(), now, rtt);
+        drop(refill);
+        if due <= now {
+            self.nudge();
+        }
+    }
+}

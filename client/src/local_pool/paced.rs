@@ -1,0 +1,70 @@
+//! The pace of one pool's steady flow, beside its slot: what callers take from both, and give back to both. The pool's
+//! other methods call it where the limit has such a flow; it never waits.
+
+use super::LocalPool;
+use crate::pace::{Early, Taken};
+use crate::slot::Short;
+use lessor_protocol::Moment;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl LocalPool {
+    /// Of a steady flow: sets the permits aside first, for that can be undone without a trace, and then takes from the
+    /// pace, which decides.
+    #[inline(never)]
+    pub(super) fn take_paced(&self, permits: u64, now: Moment) -> Result<(), Short> {
+        self.hold_at_pace(permits, now)?;
+        self.spend_held(permits);
+        Ok(())
+    }
+
+    /// Sets `permits` aside for which it is time; [`LocalPool::spend_held`] or [`LocalPool::enter_held`] must follow.
+    pub(super) fn hold_at_pace(&self, permits: u64, now: Moment) -> Result<(), Short> {
+        self.hot.slot.hold(permits, now)?;
+        self.hold_pace(permits, now).map(|_| ()).inspect_err(|_| self.put_back_quietly(permits))
+    }
+
+    /// Takes from the pace what [`LocalPool::hold`] has set aside; nothing where the limit has no steady flow.
+    pub(crate) fn hold_pace(&self, permits: u64, now: Moment) -> Result<Option<Taken>, Short> {
+        if permits == 0 || !self.is_paced() {
+            return Ok(None);
+        }
+        match self.pace.take(permits, now) {
+            Ok(taken) => Ok(Some(taken)),
+            Err(Early { .. }) => {
+                self.largest.fetch_max(permits, Ordering::Relaxed);
+                Err(Short::Early)
+            }
+        }
+    }
+
+    /// Frees what [`LocalPool::hold`] set aside and calls nobody: whoever is first in line is the one that frees it.
+    pub(crate) fn put_back_quietly(&self, permits: u64) {
+        self.hot.slot.put_back(permits);
+    }
+
+    /// Undoes [`LocalPool::hold_pace`].
+    pub(crate) fn put_back_pace(&self, taken: Option<Taken>) {
+        if let Some(taken) = taken {
+            self.pace.put_back(taken);
+        }
+    }
+
+    /// How long a call of `permits` has to wait for the pace alone: `None` if it has not, or nobody can say.
+    pub(crate) fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
+        let slot = &self.hot.slot;
+        if !self.is_paced() || slot.balance().free < permits || now >= slot.deadline() {
+            return None;
+        }
+        self.pace.check(permits, now).err()?.wait
+    }
+
+    pub(crate) fn is_paced(&self) -> bool {
+        self.hot.is_paced.load(Ordering::Relaxed)
+    }
+
+    /// Whether the limit has a steady flow. Said before the first permits of such a limit are installed.
+    pub(crate) fn set_paced(&self, is_paced: bool) {
+        self.hot.is_paced.store(is_paced, Ordering::Release);
+    }
+}

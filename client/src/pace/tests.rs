@@ -1,0 +1,76 @@
+//! The bucket of a node, worked out by hand: what is let through when, and what an undone call leaves behind.
+
+use super::*;
+
+fn at(nanos: u64) -> Moment {
+    Moment::from_nanos(nanos)
+}
+
+/// A bucket that holds up to `cap`, with a permit each 100 ns, empty at 1,000 ns.
+fn pace(cap: u64) -> Pace {
+    let pace = Pace::new();
+    pace.go(Gait { interval: 100, depth: 100 * cap }, 0, at(1_000));
+    pace
+}
+
+fn early(nanos: u64) -> Early {
+    Early { wait: Some(Duration::from_nanos(nanos)) }
+}
+
+#[test]
+fn permits_come_an_interval_apart_and_not_a_nanosecond_sooner() {
+    let pace = pace(1);
+    assert_eq!(pace.take(1, at(1_099)).map(|_| ()), Err(early(1)));
+    assert!(pace.take(1, at(1_100)).is_ok());
+    assert_eq!(pace.take(1, at(1_100)).map(|_| ()), Err(early(100)));
+    // A late one does not bring the next one forward: the interval counts from the last grant.
+    assert!(pace.take(1, at(1_350)).is_ok());
+    assert_eq!(pace.take(1, at(1_449)).map(|_| ()), Err(early(1)));
+    assert!(pace.take(1, at(1_450)).is_ok());
+}
+
+#[test]
+fn a_silence_saves_up_a_burst_and_no_more() {
+    let pace = pace(3);
+    assert!(pace.take(3, at(9_000)).is_ok());
+    assert_eq!(pace.take(1, at(9_000)).map(|_| ()), Err(early(100)));
+    assert_eq!(pace.take(4, at(99_000)).map(|_| ()), Err(Early { wait: None }), "never");
+}
+
+#[test]
+fn nothing_is_let_through_before_a_rate_is_lent_or_after_it_was_let_go() {
+    assert_eq!(Pace::new().take(1, at(u64::MAX - 1)).map(|_| ()), Err(Early { wait: None }));
+    let pace = pace(1);
+    assert_eq!(pace.stop(at(1_030)), Some(30));
+    assert_eq!(pace.take(1, at(5_000)).map(|_| ()), Err(Early { wait: None }));
+    assert_eq!(pace.stop(at(5_000)), None);
+}
+
+#[test]
+fn an_undone_take_leaves_no_trace() {
+    let pace = pace(1);
+    let taken = pace.take(1, at(1_100)).expect("one is there");
+    pace.put_back(taken);
+    assert!(pace.take(1, at(1_100)).is_ok());
+    assert!(pace.take(1, at(1_100)).is_err());
+}
+
+/// Had it been put back, two would be let through at 1,200: the one that was undone and the one after it.
+#[test]
+fn what_was_undone_too_late_is_lost() {
+    let pace = pace(1);
+    let taken = pace.take(1, at(1_100)).expect("one is there");
+    pace.take(1, at(1_200)).expect("the next one");
+    pace.put_back(taken);
+    assert!(pace.take(1, at(1_200)).is_err());
+}
+
+#[test]
+fn a_slower_rate_takes_nothing_out_of_the_bucket() {
+    let pace = pace(1);
+    let saved = pace.stop(at(1_080)).expect("a rate was lent");
+    // Four fifths of a permit, of which each takes ten times as long from now on.
+    pace.go(Gait { interval: 1_000, depth: 1_000 }, saved * 10, at(1_080));
+    assert_eq!(pace.take(1, at(1_279)).map(|_| ()), Err(early(1)));
+    assert!(pace.take(1, at(1_280)).is_ok());
+}

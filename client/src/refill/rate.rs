@@ -1,0 +1,140 @@
+//! The rate lease of one pool, as its node goes by it: what was lent, when it is let go, and what is said of it. Only
+//! [`super::Refill`] drives it; what callers take from is the [`Pace`].
+
+use crate::pace::{Gait, Pace};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Moment, PERMITS_MAX, Rate, RateClaim, RateLease, Terms};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest credit that is told: no number on the wire is larger.
+const CREDIT_MAX: Duration = Duration::from_nanos(PERMITS_MAX);
+
+/// What a node goes by.
+#[derive(Debug)]
+pub(super) struct RateHeld {
+    pub(super) pace: Arc<Pace>,
+    /// What the next ask says of it.
+    claim: RateClaim,
+    /// What the bucket goes by while a rate is lent.
+    gait: Gait,
+    /// Others wait: it is let go by this instant.
+    turn_ends: Option<Moment>,
+    /// Whether the limit has a steady flow, as the last answer said.
+    pub(super) is_paced: bool,
+}
+
+impl RateHeld {
+    pub(super) fn new() -> Self {
+        RateHeld {
+            pace: Arc::new(Pace::new()),
+            claim: RateClaim::None,
+            gait: Gait { interval: 0, depth: 0 },
+            turn_ends: None,
+            is_paced: false,
+        }
+    }
+
+    /// What the next ask says. It stays true until that is answered.
+    pub(super) fn claim(&self) -> RateClaim {
+        self.claim
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.claim, RateClaim::Holds(_))
+    }
+
+    /// How long an empty bucket takes to fill up; zero while no rate is lent.
+    pub(super) fn fills_in(&self) -> Duration {
+        if self.is_held() { Duration::from_nanos(self.gait.depth) } else { Duration::ZERO }
+    }
+
+    /// When it is to be let go because others wait.
+    pub(super) fn turn_ends(&self) -> Option<Moment> {
+        self.turn_ends.filter(|_| self.is_held())
+    }
+
+    /// Mints no more, and remembers for the next ask what the bucket holds.
+    pub(super) fn let_go(&mut self, now: Moment) {
+        let RateClaim::Holds(lease) = self.claim else { return };
+        let saved = self.pace.stop(now).unwrap_or(0);
+        let credit = scaled(saved, nanos(lease.interval), self.gait.interval).min(CREDIT_MAX);
+        self.claim = RateClaim::LetGo { number: lease.number, credit };
+        self.turn_ends = None;
+    }
+
+    /// Mints no more, and says nothing of it: the allocator knows nothing of it either.
+    pub(super) fn forget(&mut self) {
+        self.pace.stop(Moment::ORIGIN);
+        (self.claim, self.turn_ends) = (RateClaim::None, None);
+    }
+
+    /// Whether `rate` can be an answer to what was claimed.
+    pub(super) fn is_sane(rate: &Rate) -> bool {
+        match rate {
+            Rate::Free | Rate::Nothing => true,
+            Rate::Lent { lease, credit, .. } => {
+                let fills = lease.interval.checked_mul(u32::try_from(lease.cap).unwrap_or(u32::MAX));
+                (1..=PERMITS_MAX).contains(&lease.cap)
+                    && !lease.interval.is_zero()
+                    && fills.is_none_or(|fills| *credit <= fills)
+            }
+        }
+    }
+
+    /// Goes by `rate`, the answer to an ask that was first sent at `first_sent`. A renewal goes on with the bucket as it
+    /// is; a new lease mints from now on, for until it was lent somebody else may have minted in its place.
+    pub(super) fn install(
+        &mut self,
+        rate: &Rate,
+        terms: Terms,
+        first_sent: Moment,
+        now: Moment,
+        turn: Duration,
+    ) {
+        self.is_paced = !matches!(rate, Rate::Free);
+        let Rate::Lent { lease, credit, turn: is_turn } = rate else {
+            match self.claim {
+                RateClaim::Holds(_) => self.let_go(now),
+                RateClaim::LetGo { .. } | RateClaim::None => self.claim = RateClaim::None,
+            }
+            return;
+        };
+        self.turn_ends = is_turn.then(|| now + turn);
+        let gait = gait(lease, terms);
+        let goes_on = matches!(self.claim, RateClaim::Holds(old) if old.number == lease.number);
+        if goes_on && gait == self.gait && credit.is_zero() && !mutant::is(Mutant::RenewalRefills) {
+            return;
+        }
+        let kept = self.pace.stop(now).unwrap_or(0);
+        let put_in = nanos(scaled(nanos(*credit), gait.interval, nanos(lease.interval)));
+        let saved = if mutant::is(Mutant::RenewalRefills) {
+            gait.depth
+        } else if goes_on {
+            // As many permits as before, at the time that each takes now.
+            nanos(scaled(kept, gait.interval, self.gait.interval)).saturating_add(put_in)
+        } else {
+            put_in
+        };
+        let early =
+            if mutant::is(Mutant::MintsFromAsk) && !goes_on { now.since(first_sent) } else { Duration::ZERO };
+        (self.gait, self.claim) = (gait, RateClaim::Holds(*lease));
+        self.pace.go(gait, saved.saturating_add(nanos(early)), now);
+    }
+}
+
+/// What `lease` comes to on a clock that may run fast: it must not mint faster for that.
+fn gait(lease: &RateLease, terms: Terms) -> Gait {
+    let interval = match mutant::is(Mutant::MintsWithoutDrift) {
+        true => nanos(lease.interval),
+        false => nanos(terms.stretched(lease.interval)),
+    };
+    Gait { interval, depth: interval.saturating_mul(lease.cap) }
+}
+
+/// `span · num / den`, rounded down.
+fn scaled(span: u64, num: u64, den: u64) -> Duration {
+    let scaled = u128::from(span) * u128::from(num) / u128::from(den.max(1));
+    Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
+}
