@@ -136,6 +136,16 @@ mutants! {
     NoFlightsOnRestart,
     /// A node spends again what a lease left it in use when it ended, once the call is over.
     OwedIsSpentAgain,
+    /// What is lent is charged to the limit that was asked, and to none above it.
+    AboveNotCharged,
+    /// What is lent is sized by the limit that was asked, whatever those above it have left.
+    AboveNotAsked,
+    /// A lease lasts as long as the limit that was asked allows, whatever window of those above it ends sooner.
+    AboveNotClipped,
+    /// After a loss of books a limit lends as soon as its own quarantine is over, whatever those above it wait for.
+    AboveNotAwaited,
+    /// Limits above take what was spent for given back.
+    AboveTakesBack,
 }
 
 /// Whether `mutant` is switched on: never.

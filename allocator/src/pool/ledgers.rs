@@ -85,9 +85,9 @@ impl Ledgers {
         }
     }
 
-    /// The longest that a call may take, where some rule counts what is in flight.
+    /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.
     pub(super) fn longest(&self) -> Option<Duration> {
-        self.0.iter().filter_map(|ledger| ledger.longest()).max()
+        self.0.iter().filter_map(|ledger| ledger.longest()).min()
     }
 
     /// Whether a permit can be spent again when its call ends: nothing is promised but what is in flight.

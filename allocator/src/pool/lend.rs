@@ -70,15 +70,18 @@ impl Pool {
         let is_reusable = chain.iter().all(|(pool, _)| pool.ledgers.are_reusable());
         let offer = |(pool, id): &mut (&mut Pool, Place)| pool.offer(*id, ask, newcomer, is_reusable);
         let offers: Vec<Offer> = chain.iter_mut().map(offer).collect();
-        let least = offers.iter().map(|offer| offer.permits).min();
+        let asked = if mutant::is(Mutant::AboveNotAsked) { 1 } else { offers.len() };
+        let least = offers.iter().take(asked).map(|offer| offer.permits).min();
         let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
         let permits = least.filter(|_| fits).unwrap_or(0).min(callable);
         let worth = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             pool.term(pool.worth(*id, ask, kept + permits, offer.state))
         };
-        let worth = chain.iter().zip(&offers).map(worth).min().unwrap_or_default();
+        let clipped = if mutant::is(Mutant::AboveNotClipped) { 1 } else { chain.len() };
+        let worth = chain.iter().zip(&offers).take(clipped).map(worth).min().unwrap_or_default();
         let term = flow.map_or(worth, |(_, term)| term);
-        chain.iter_mut().for_each(|(pool, id)| pool.charge(*id, permits, term));
+        let charged = if mutant::is(Mutant::AboveNotCharged) { 1 } else { chain.len() };
+        chain.iter_mut().take(charged).for_each(|(pool, id)| pool.charge(*id, permits, term));
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
             let horizon = pool.horizon(*id, offer).min(term);

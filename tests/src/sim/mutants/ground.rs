@@ -33,6 +33,8 @@ pub enum Ground {
     BucketRestarts,
     /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
     Flow,
+    /// A steady flow of which everybody has a part that changes all the time, and many answers that get lost.
+    FlowParts,
     /// A bucket with one of its options, full within a second or two, in bursts with pauses between them.
     OddBucket,
     /// Windows of first use, or of a calendar.
@@ -41,11 +43,15 @@ pub enum Ground {
     Cap,
     /// The same under an allocator that dies every few seconds, and no other trouble.
     CapRestarts,
+    /// A limit with plenty below one that is scarce, of another length.
+    Above,
+    /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
+    AboveRestarts,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 11] = [
+    pub const ALL: [Ground; 14] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -53,15 +59,18 @@ impl Ground {
         Ground::Restarts,
         Ground::BucketRestarts,
         Ground::Flow,
+        Ground::FlowParts,
         Ground::OddBucket,
         Ground::OddWindow,
         Ground::Cap,
         Ground::CapRestarts,
+        Ground::Above,
+        Ground::AboveRestarts,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 26] = [
+        const LED: [(Mutant, Ground); 31] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::EndedIsKept, Ground::LateAsks),
@@ -73,7 +82,7 @@ impl Ground {
             (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
             (Mutant::RenewalRefills, Ground::Flow),
             (Mutant::LetGoIsFull, Ground::Flow),
-            (Mutant::OldRateForgotten, Ground::Flow),
+            (Mutant::OldRateForgotten, Ground::FlowParts),
             (Mutant::MintsFromAsk, Ground::Flow),
             (Mutant::MintsWithoutDrift, Ground::Flow),
             (Mutant::CentreMintsAll, Ground::Flow),
@@ -88,6 +97,11 @@ impl Ground {
             (Mutant::UnkeptIsFree, Ground::Cap),
             (Mutant::OwedIsSpentAgain, Ground::Cap),
             (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
+            (Mutant::AboveNotCharged, Ground::Above),
+            (Mutant::AboveNotAsked, Ground::Above),
+            (Mutant::AboveNotClipped, Ground::Above),
+            (Mutant::AboveNotAwaited, Ground::AboveRestarts),
+            (Mutant::AboveTakesBack, Ground::Above),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -108,6 +122,7 @@ impl Ground {
                 restarts(alone(setup, rule, 3.0), &mut dice)
             }
             Ground::Flow => flow(setup, &mut dice),
+            Ground::FlowParts => flow_parts(setup, &mut dice),
             Ground::OddBucket => odd_bucket(setup, &mut dice),
             Ground::OddWindow => odd_window(setup, &mut dice),
             Ground::Cap => {
@@ -125,6 +140,8 @@ impl Ground {
                 setup.lasts = 200 * SECOND;
                 setup
             }
+            Ground::Above => above(setup, &mut dice),
+            Ground::AboveRestarts => above_restarts(setup, &mut dice),
         }
     }
 }
@@ -188,6 +205,19 @@ fn flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
+fn flow_parts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (burst, interval) = (dice.u64(10..=40), dice.u64(MILLI..=5 * MILLI));
+    let rule = LeakyBucket::try_new(burst, 1, Duration::from_nanos(interval)).expect("numbers in range");
+    let mut setup = alone(setup, Rule::LeakyBucket(rule), 3.0);
+    setup.workload = Workload::ZipfJumps;
+    setup.nodes = dice.usize(2..=4);
+    setup.latency = Latency { one_way: MILLI, jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.4);
+    setup.lasts = 60 * SECOND;
+    setup
+}
+
 fn odd_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let (capacity, refill) = (dice.u64(20..=200), dice.u64(100..=200));
     let second = Duration::from_secs(1);
@@ -223,6 +253,36 @@ fn odd_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
         let at = if dice.bool() { edge.at } else { midnight };
         setup.start = at * SECOND - dice.u64(5 * SECOND..15 * SECOND);
     }
+    setup
+}
+
+fn above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (limit, per) = (dice.u64(10..=500), Duration::from_millis(dice.u64(200..=5_000)));
+    let scarce = match dice.u32(..4) {
+        0 => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),
+        1 => TokenBucket::try_new(limit, limit, per, limit).map(Rule::TokenBucket),
+        _ => SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow),
+    };
+    let own = if dice.bool() { per / 10 } else { per * 10 };
+    below(setup, own, limit, scarce.expect("numbers in range"))
+}
+
+fn above_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    // Longer than any lease, so that what was spent before the loss counts when those below open again.
+    let (limit, per) = (dice.u64(10..=500), Duration::from_secs(dice.u64(6..=12)));
+    let scarce = SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow);
+    let mut setup = restarts(below(setup, per / 20, limit, scarce.expect("numbers in range")), dice);
+    setup.faults.every.insert(Fault::AllocatorRestart, (40 * SECOND, MILLI));
+    setup.lasts = 200 * SECOND;
+    setup
+}
+
+/// A limit of windows `own` long with far more than the `limit` of the one above it, which is `scarce`.
+fn below(setup: Setup, own: Duration, limit: u64, scarce: Rule) -> Setup {
+    let plenty = SlidingWindow::try_new(100 * limit, own, Duration::ZERO).map(Rule::SlidingWindow);
+    let mut setup = alone(setup, scarce, 3.0);
+    setup.plan.rules.insert(0, plenty.expect("numbers in range"));
+    setup.above = 1;
     setup
 }
 
