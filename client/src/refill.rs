@@ -192,7 +192,10 @@ impl Refill {
 
     fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let margin = low_water_span(rtt).max(self.term * RENEW_PERCENT / 100);
-        let mut renew = slot.deadline().before(margin).max(self.asked_at() + margin);
+        // Not so soon after the last ask, unless the answer would come too late.
+        let once = rtt + GUARD;
+        let next = (self.asked_at() + margin).min(slot.deadline().before(once)).max(self.asked_at() + once);
+        let mut renew = slot.deadline().before(margin).max(next);
         if self.flights.have_ended() {
             renew = renew.min(self.asked_at() + self.term / HAND_BACKS_PER_TERM);
         }
@@ -335,10 +338,8 @@ impl Refill {
         let Some((_, ask)) = self.asked else { return Belief::Rubbish };
         // Nobody has to wait for longer than a term to ask again: who did would be silent for as long as it says.
         let longest = grant.term.max(grant.ask_after);
-        if grant.permits > ask.want || grant.kept > ask.held || longest > Terms::TERM_MAX {
-            return Belief::Rubbish;
-        }
-        if !RateHeld::is_sane(&grant.rate) {
+        let is_sane = longest <= Terms::TERM_MAX && RateHeld::is_sane(&grant.rate);
+        if grant.permits > ask.want || grant.kept > ask.held || !is_sane {
             return Belief::Rubbish;
         }
         self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);

@@ -32,8 +32,12 @@ mutants! {
     ChargeFromGrant,
     /// A sliding window is guessed: what this aligned window holds, and of the one before as much as overlaps.
     WeightedWindow,
-    /// A lease may outlive the fixed window that it was lent in.
+    /// A lease may outlive the fixed window after the one that it was lent in.
     FixedNotClipped,
+    /// A lease that reaches into the next fixed window is charged to the one before alone.
+    AheadIsFree,
+    /// An allocator that lost its books opens fixed windows at the next boundary, as if no lease reached beyond one.
+    AheadForgotten,
     /// Charges are let go at the edge of a sub-window before their end, not after it.
     RoundedDown,
     /// The way to the vendor takes no time, whatever margin is configured.

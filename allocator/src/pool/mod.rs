@@ -107,6 +107,8 @@ impl Pool {
     /// latest. It grants nothing until whatever that life lent has ended and left every window.
     pub fn after_loss(plan: Arc<Plan>, lost: Moment, now: Moment) -> Self {
         let live = if mutant::is(Mutant::NoTermOnRestart) { Duration::ZERO } else { plan.terms.quarantine() };
+        let is_fixed = plan.rules.iter().all(|rule| matches!(rule, Rule::FixedWindow(_)));
+        let live = if mutant::is(Mutant::AheadForgotten) && is_fixed { Duration::ZERO } else { live };
         let quarantined = lost + live;
         let mut pool = Pool::new(plan, now);
         if mutant::is(Mutant::ForgottenOnRestart) {
@@ -316,7 +318,9 @@ impl Pool {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         // All that the session could have in flight, and holds no more.
         let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
+        self.ledgers.release_ahead(lessee.outstanding, lessee.end);
         lessee.settle(settlement);
+        self.ledgers.charge_ahead(lessee.outstanding, lessee.end);
         if !lessee.is_live() {
             self.ends.remove(&(lessee.end, id));
         }
@@ -380,7 +384,8 @@ impl Pool {
             self.books.outstanding,
             self.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>()
         );
-        self.ledgers.audit(self.books.outstanding);
+        let out = || self.lessees.values().map(|lessee| (lessee.end, lessee.outstanding));
+        self.ledgers.audit(self.books.outstanding, out);
         debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
         debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
     }

@@ -27,10 +27,15 @@ pub enum Ground {
     /// Fixed windows that are nearly used up, and messages that take seconds: asks that were written in one window
     /// arrive in the next.
     LateAsks,
+    /// Fixed windows of a tenth of a second, shared over links as slow as that: leases reach over every boundary, and end
+    /// unheard.
+    ShortWindow,
     /// An allocator that dies every few seconds and is back at once, and no other trouble.
     Restarts,
     /// The same with a bucket as the only rule.
     BucketRestarts,
+    /// The same with fixed windows as the only rule, in slow use: leases last long and often reach over a boundary.
+    FixedRestarts,
     /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
     Flow,
     /// A steady flow of which everybody has a part that changes all the time, and many answers that get lost.
@@ -51,13 +56,15 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 14] = [
+    pub const ALL: [Ground; 16] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
         Ground::LateAsks,
+        Ground::ShortWindow,
         Ground::Restarts,
         Ground::BucketRestarts,
+        Ground::FixedRestarts,
         Ground::Flow,
         Ground::FlowParts,
         Ground::OddBucket,
@@ -70,9 +77,11 @@ impl Ground {
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 31] = [
+        const LED: [(Mutant, Ground); 34] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
+            (Mutant::FixedNotClipped, Ground::ShortWindow),
+            (Mutant::AheadIsFree, Ground::ShortWindow),
             (Mutant::EndedIsKept, Ground::LateAsks),
             (Mutant::SpentToOldest, Ground::LateAsks),
             (Mutant::ForgottenOnRestart, Ground::Restarts),
@@ -80,6 +89,7 @@ impl Ground {
             (Mutant::NoWindowOnRestart, Ground::Restarts),
             (Mutant::ClaimsEndQuarantine, Ground::Restarts),
             (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
+            (Mutant::AheadForgotten, Ground::FixedRestarts),
             (Mutant::RenewalRefills, Ground::Flow),
             (Mutant::LetGoIsFull, Ground::Flow),
             (Mutant::OldRateForgotten, Ground::FlowParts),
@@ -116,10 +126,18 @@ impl Ground {
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),
+            Ground::ShortWindow => short_window(setup, &mut dice),
             Ground::Restarts => restarts(setup, &mut dice),
             Ground::BucketRestarts => {
                 let rule = bucket(dice.u64(1..=1_000), dice.u64(1..=5) * SECOND);
                 restarts(alone(setup, rule, 3.0), &mut dice)
+            }
+            Ground::FixedRestarts => {
+                let per = Duration::from_millis(dice.u64(2_000..=5_000));
+                let rule = FixedWindow::try_new(dice.u64(100..=1_000), per).expect("numbers in range");
+                let mut setup = restarts(alone(setup, Rule::FixedWindow(rule), 0.3), &mut dice);
+                setup.lasts = 60 * SECOND;
+                setup
             }
             Ground::Flow => flow(setup, &mut dice),
             Ground::FlowParts => flow_parts(setup, &mut dice),
@@ -176,6 +194,16 @@ fn late_asks(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.faults.chance.clear();
     setup.faults.chance.insert(Fault::LongDelay, 0.1);
     setup.lasts = 300 * SECOND;
+    setup
+}
+
+fn short_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(50..=200));
+    let rule = FixedWindow::try_new(dice.u64(10..=200), per).expect("numbers in range");
+    let mut setup = alone(setup, Rule::FixedWindow(rule), 0.8);
+    setup.latency = Latency { one_way: dice.u64(MILLI..=20 * MILLI), jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.2);
     setup
 }
 

@@ -14,6 +14,10 @@ impl World {
     /// A message arrives.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
         let Message { node, session, seq, exchange, rtt, ask, sent, leaves } = message;
+        let now = self.now().allocator;
+        if let Some(boundary) = &mut self.meter.boundary {
+            boundary.asked(now);
+        }
         let answer = if !self.centre.up {
             None
         } else if self.rival.is_some() {
@@ -21,7 +25,6 @@ impl World {
         } else if leaves {
             return self.leave(message);
         } else {
-            let now = self.centre.clock.show(self.real);
             let holder = Holder { id: LesseeId(session), share: self.setup.share(node), rtt };
             let answer = self.centre.pool.renew(now, holder, seq, ask);
             self.log_answer(&message, &answer);
