@@ -301,8 +301,9 @@ mod tests {
         // The lease ends exactly with the window that it reaches into.
         ledger.advance(millis(400));
         ledger.settle(5, millis(400));
-        ledger.credit(5, millis(400));
         assert_eq!((ledger.available(), ledger.lease_end()), (10, Some(millis(500))));
+        ledger.credit(5, millis(400));
+        assert_eq!(ledger.available(), 10, "it could be spent in the two windows before only");
         ledger.charge(1);
         ledger.settle(1, millis(410));
         ledger.advance(millis(1_234));
