@@ -1,13 +1,14 @@
 //! `lessor replay`: requests in, answers out, in virtual time and without a server, so that a contract can be tried on
 //! real traffic before it is live.
 //!
-//! In reading order: [`request`] and [`answer`] (what the lines say), [`lines`] (where they come from), [`contract`]
-//! (who decides: one exact limiter), [`fleet`] (or nodes that lease), [`out`] (where answers go), [`summary`] and
+//! In reading order: [`request`] and [`answer`] (what the lines say), [`lines`] (where they come from), [`lineage`] (which
+//! limit is above which), [`contract`] (who decides: one exact limiter), [`fleet`] (or nodes that lease), [`out`] (where answers go), [`summary`] and
 //! [`plot`] (what came of it).
 
 mod answer;
 mod contract;
 mod fleet;
+mod lineage;
 mod lines;
 mod out;
 mod plot;

@@ -13,7 +13,6 @@ use crate::demand::Demand;
 use crate::flights::Flights;
 use crate::pace::Pace;
 use crate::slot::Slot;
-use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
@@ -197,14 +196,12 @@ impl Refill {
         }
     }
 
-    fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
-        let unheard = self.due_unheard(slot, seen, now, rtt);
-        self.heard.map_or(unheard, |heard| heard.max(now).min(unheard))
-    }
-
     fn due_unheard(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let margin = low_water_span(rtt).max(self.term * RENEW_PERCENT / 100);
-        let mut renew = slot.deadline().before(margin).max(self.asked_at() + margin);
+        // Not so soon after the last ask, unless the answer would come too late.
+        let once = rtt + GUARD;
+        let next = (self.asked_at() + margin).min(slot.deadline().before(once)).max(self.asked_at() + once);
+        let mut renew = slot.deadline().before(margin).max(next);
         if self.flights.have_ended() {
             renew = renew.min(self.asked_at() + self.term / HAND_BACKS_PER_TERM);
         }
@@ -348,10 +345,8 @@ impl Refill {
         let Some((_, ask)) = self.asked else { return Belief::Rubbish };
         // Nobody has to wait for longer than a term to ask again: who did would be silent for as long as it says.
         let longest = grant.term.max(grant.ask_after);
-        if grant.permits > ask.want || grant.kept > ask.held || longest > Terms::TERM_MAX {
-            return Belief::Rubbish;
-        }
-        if !RateHeld::is_sane(&grant.rate) {
+        let is_sane = longest <= Terms::TERM_MAX && RateHeld::is_sane(&grant.rate);
+        if grant.permits > ask.want || grant.kept > ask.held || !is_sane {
             return Belief::Rubbish;
         }
         self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);
@@ -379,12 +374,6 @@ impl Refill {
         let holds_nothing = slot.balance().total() == 0 && !self.rate.is_held();
         self.phase = if holds_nothing && is_told { Phase::Idle } else { Phase::Active };
         Belief::Installed
-    }
-
-    /// The allocator refused to answer until `retry_after` from now; what is held is as it was.
-    pub fn refused(&mut self, now: Moment, retry_after: Duration, dice: u64) {
-        self.not_before = now + jittered(retry_after, dice);
-        self.phase = Phase::Active;
     }
 
     /// The allocator does not know what this session holds: drop it, and count from zero from now on.

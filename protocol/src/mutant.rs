@@ -32,8 +32,12 @@ mutants! {
     ChargeFromGrant,
     /// A sliding window is guessed: what this aligned window holds, and of the one before as much as overlaps.
     WeightedWindow,
-    /// A lease may outlive the fixed window that it was lent in.
+    /// A lease may outlive the fixed window after the one that it was lent in.
     FixedNotClipped,
+    /// A lease that reaches into the next fixed window is charged to the one before alone.
+    AheadIsFree,
+    /// An allocator that lost its books opens fixed windows at the next boundary, as if no lease reached beyond one.
+    AheadForgotten,
     /// Charges are let go at the edge of a sub-window before their end, not after it.
     RoundedDown,
     /// The way to the vendor takes no time, whatever margin is configured.
@@ -144,6 +148,16 @@ mutants! {
     NoFlightsOnRestart,
     /// A node spends again what a lease left it in use when it ended, once the call is over.
     OwedIsSpentAgain,
+    /// What is lent is charged to the limit that was asked, and to none above it.
+    AboveNotCharged,
+    /// What is lent is sized by the limit that was asked, whatever those above it have left.
+    AboveNotAsked,
+    /// A lease lasts as long as the limit that was asked allows, whatever window of those above it ends sooner.
+    AboveNotClipped,
+    /// After a loss of books a limit lends as soon as its own quarantine is over, whatever those above it wait for.
+    AboveNotAwaited,
+    /// Limits above take what was spent for given back.
+    AboveTakesBack,
 }
 
 /// Whether `mutant` is switched on: never.

@@ -1,7 +1,11 @@
 //! The exchange as JSON over HTTP: the only place of this crate that knows serde. Durations only, never a date.
 //! Fields may be added within a version; an unknown field is ignored, so that old and new can meet.
 
-use crate::exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
+mod refused;
+
+pub use refused::Refused;
+
+use crate::exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal};
 use crate::lease::{millis_up, whole_millis};
 use crate::moment::nanos;
 use crate::sizing::MILLI;
@@ -151,23 +155,6 @@ pub struct GrantBody {
     pub error: Option<ErrorBody>,
 }
 
-/// [`RefusalReason`] on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Refused {
-    /// See [`RefusalReason::Quarantine`].
-    Quarantine,
-    /// See [`RefusalReason::Stopping`].
-    Stopping,
-    /// See [`RefusalReason::Paused`].
-    Paused,
-    /// See [`RefusalReason::Blocked`].
-    Blocked,
-    /// A word that is not known here: it may come from a later allocator.
-    #[serde(other)]
-    Other,
-}
-
 /// What was wrong with one ask.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
@@ -247,30 +234,6 @@ fn is_zero(value: &u64) -> bool {
 
 fn is_false(value: &bool) -> bool {
     !*value
-}
-
-impl From<RefusalReason> for Refused {
-    fn from(reason: RefusalReason) -> Self {
-        match reason {
-            RefusalReason::Quarantine => Refused::Quarantine,
-            RefusalReason::Stopping => Refused::Stopping,
-            RefusalReason::Paused => Refused::Paused,
-            RefusalReason::Blocked => Refused::Blocked,
-            RefusalReason::Other => Refused::Other,
-        }
-    }
-}
-
-impl From<Refused> for RefusalReason {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Quarantine => RefusalReason::Quarantine,
-            Refused::Stopping => RefusalReason::Stopping,
-            Refused::Paused => RefusalReason::Paused,
-            Refused::Blocked => RefusalReason::Blocked,
-            Refused::Other => RefusalReason::Other,
-        }
-    }
 }
 
 impl AskBody {

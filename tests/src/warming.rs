@@ -51,6 +51,12 @@ impl Warming {
         self.coldness = (self.coldness - permits as f64).max(0.0);
     }
 
+    /// Somebody says that it spent `permits`, and did not: whoever counts goes by what is said.
+    pub fn warm(&mut self, permits: u64, at: u64) {
+        self.room(at);
+        self.coldness = (self.coldness - permits as f64).max(0.0);
+    }
+
     /// It was idle for so long that it is cold again.
     pub fn freeze(&mut self) {
         self.coldness = self.coldest;

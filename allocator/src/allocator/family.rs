@@ -2,10 +2,11 @@
 //! The allocator calls it for limits with a parent; what is charged where, the pools decide.
 
 use super::Caller;
+use crate::config::key_above;
 use crate::limits::{Kept, Limit, PoolId};
 use crate::pool::Above;
 use crate::wrong::{Reason, Wrong};
-use lessor_protocol::{Key, Moment};
+use lessor_protocol::Moment;
 use std::collections::BTreeMap;
 
 /// A pool, the limit that it is of, and which of its pools.
@@ -33,15 +34,8 @@ fn parent(
     if !above.is_keyed() {
         return Ok(Some((parent.to_string(), PoolId::default())));
     }
-    let text = id.key.as_ref().map(Key::as_str).unwrap_or_default();
-    let key = text.rsplit_once('/').map_or("", |(above, _)| above);
-    let key = Key::try_new(key).map_err(|error| {
-        let detail = format!(
-            "what is before the last / of a key of {name:?} is the key of {:?}, and {error}",
-            parent.as_str()
-        );
-        Wrong::new(Reason::Invalid, "key", detail)
-    })?;
+    let key = key_above(name, id.key.as_ref(), parent)
+        .map_err(|detail| Wrong::new(Reason::Invalid, "key", detail))?;
     Ok(Some((parent.to_string(), PoolId::from(Some(key)))))
 }
 

@@ -1,12 +1,15 @@
-//! One limit and key as a single omniscient limiter would keep it: no leases, no margin for a vendor far away, no
+//! Limits and keys as a single omniscient limiter would keep them: no leases, no margin for a vendor far away, no
 //! clock drift, no sub-windows, so exact to the nanosecond. `lessor replay` answers with it, and it is what leasing is
 //! measured against. It lends nothing and never runs in a server.
 //!
-//! In reading order: [`limiter`] (several rules, and the line of those that wait), `sliding`, `fixed`, `bucket`,
-//! `in_flight` (one kind of rule each), [`carry`] (what becomes of the books when a rule is changed).
+//! In reading order: [`limiter`] (one pool), [`family`] (pools above each other, and the line of those that wait), `books`
+//! (several rules), `sliding`, `fixed`, `bucket`, `in_flight` (one kind of rule each), [`carry`] (what becomes of the
+//! books when a rule is changed).
 
+mod books;
 mod bucket;
 pub mod carry;
+pub mod family;
 mod fixed;
 mod in_flight;
 pub mod limiter;
@@ -15,6 +18,7 @@ mod sliding;
 mod tests;
 
 pub use carry::Carry;
+pub use family::{Family, Place};
 pub use limiter::{Admission, Limiter, Outcome, Verdict};
 
 use bucket::Bucket;

@@ -1,6 +1,8 @@
 //! The limiter against an oracle that remembers every admission and, asked about an instant, looks through all of
 //! them. It is written without looking at the books, and knows nothing of remainders, levels or lines.
 
+mod family;
+
 use super::*;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;

@@ -3,7 +3,7 @@
 
 use super::check::too_short_for_flow;
 use super::{Keyed, LimitConfig, Names};
-use lessor_protocol::Rule;
+use lessor_protocol::{Key, Rule};
 use std::time::Duration;
 
 /// Limits above each other at most. Each more is another pool that every exchange looks at and charges.
@@ -13,6 +13,18 @@ pub const DEPTH_MAX: usize = 4;
 pub(crate) fn wrong_parent(limits: &[LimitConfig]) -> Option<String> {
     let (index, problem) = check(limits).err()?;
     Some(format!("limit {:?}: {problem}", limits[index].name.as_str()))
+}
+
+/// The key of the pool of `parent`, counted by key, that is above the pool of `key` of `limit`.
+///
+/// # Errors
+/// What is wrong, in words, if there is no such key.
+pub fn key_above(limit: &str, key: Option<&Key>, parent: &str) -> Result<Key, String> {
+    let text = key.map(Key::as_str).unwrap_or_default();
+    let above = text.rsplit_once('/').map_or("", |(above, _)| above);
+    Key::try_new(above).map_err(|error| {
+        format!("what is before the last / of a key of {limit:?} is the key of {parent:?}, and {error}")
+    })
 }
 
 /// What is wrong with the parents of `limits`: with which limit, and in words.

@@ -16,8 +16,8 @@ mod tests;
 
 pub use by_node::ByNode;
 pub use error::ConfigError;
-pub use family::DEPTH_MAX;
 pub(crate) use family::wrong_parent;
+pub use family::{DEPTH_MAX, key_above};
 pub use named::{Named, Names, named_for};
 
 use crate::share::{Share, Sharing};

@@ -29,6 +29,8 @@ impl Pool {
             "a limit begins anew where its flow changes"
         );
         debug_assert_eq!(self.longest, self.ledgers.longest(), "a limit begins anew where that changes");
+        self.outlived = self.outlived.max(until);
+        self.recount_ahead();
         self.term = plan.term();
         let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         self.guarantees = Guarantees::new(&plan.sharing.guaranteed, self.ledgers.span(ceiling), self.now);

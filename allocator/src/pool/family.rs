@@ -70,6 +70,7 @@ impl Pool {
         let opens = above
             .iter()
             .map(|above| above.pool.opens)
+            .filter(|_| !mutant::is(Mutant::AboveNotAwaited))
             .max()
             .map_or(self.opens, |opens| opens.max(self.opens));
         if self.now < opens {
@@ -189,8 +190,13 @@ impl Pool {
     fn mirror(&mut self, place: Place, lessee: &Lessee, ask: &Ask, settlement: &Settlement) {
         let now = self.now;
         let mirror = self.lessees.entry(place).or_insert_with(|| Lessee::new(lessee.share, now));
-        let known = mirror.known_part(settlement);
-        self.settle_by(place, ask, &known);
+        let mut known = mirror.known_part(settlement);
+        if mutant::is(Mutant::AboveTakesBack) {
+            (known.spent, known.returned) = (0, known.spent + known.returned);
+        }
+        if !mutant::is(Mutant::AboveNotCharged) {
+            self.settle_by(place, ask, &known);
+        }
     }
 
     /// The session is a new one to the pool below, which may have forgotten it sooner than what is in flight here ends.

@@ -86,9 +86,9 @@ impl Ledgers {
         }
     }
 
-    /// The longest that a call may take, where some rule counts what is in flight.
+    /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.
     pub(super) fn longest(&self) -> Option<Duration> {
-        self.0.iter().filter_map(|ledger| ledger.longest()).max()
+        self.0.iter().filter_map(|ledger| ledger.longest()).min()
     }
 
     /// Whether a permit can be spent again when its call ends: nothing is promised but what is in flight.
@@ -137,9 +137,31 @@ impl Ledgers {
         self.0.iter().filter_map(|ledger| ledger.pace()).reduce(Pace::slower)
     }
 
-    /// The instant that no lease may outlive.
+    /// The instant that no lease may outlive, unless what it holds is charged ahead.
     pub(super) fn lease_end(&self) -> Option<Moment> {
         self.0.iter().filter_map(|ledger| ledger.lease_end()).min()
+    }
+
+    /// The instant that no lease may outlive at all.
+    pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
+        self.0.iter().filter_map(|ledger| ledger.lease_end_ahead()).min()
+    }
+
+    /// Permits that a lease until `end` may hold, of somebody who holds `own`: permits, and until when.
+    pub(super) fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
+        self.0.iter().map(|ledger| ledger.room_ahead(end, own)).min().unwrap_or(u64::MAX)
+    }
+
+    /// `permits` that are charged may be spent until `end`.
+    pub(super) fn charge_ahead(&mut self, permits: u64, end: Moment) {
+        let is_charged = !mutant::is(Mutant::AheadIsFree);
+        self.0.iter_mut().filter(|_| is_charged).for_each(|ledger| ledger.charge_ahead(permits, end));
+    }
+
+    /// `permits` that might have been spent until `end` are spent by now, or will not be.
+    pub(super) fn release_ahead(&mut self, permits: u64, end: Moment) {
+        let is_charged = !mutant::is(Mutant::AheadIsFree);
+        self.0.iter_mut().filter(|_| is_charged).for_each(|ledger| ledger.release_ahead(permits, end));
     }
 
     /// Whether none can be told from a new one.
@@ -200,9 +222,22 @@ impl Ledgers {
         Ledgers(self.0.iter().map(|ledger| ledger.boxed()).collect())
     }
 
-    /// Every rule is within its limit and knows of all that is `outstanding`, or there is a bug here.
-    pub(super) fn audit(&self, outstanding: u64) {
+    /// Each knows anew what may be spent beyond its window, by the `ends` of what is out.
+    pub(super) fn recount_ahead<Ends: Iterator<Item = (Moment, u64)>>(&mut self, ends: impl Fn() -> Ends) {
+        for ledger in &mut self.0 {
+            ledger.recount_ahead(&mut ends());
+        }
+    }
+
+    /// Every rule is within its limit and knows of all that is `outstanding`, and until when that may be spent, or there is
+    /// a bug here.
+    pub(super) fn audit<Ends: Iterator<Item = (Moment, u64)>>(
+        &self,
+        outstanding: u64,
+        ends: impl Fn() -> Ends,
+    ) {
         for ledger in &self.0 {
+            debug_assert!(ledger.is_ahead_of(&mut ends()), "{ledger:?}");
             debug_assert!(ledger.is_sound(), "{ledger:?}");
             debug_assert_eq!(ledger.outstanding(), outstanding, "{ledger:?}");
         }

@@ -68,22 +68,25 @@ impl Pool {
         // What is out beyond a limit that was lowered ends by itself, at the end of its lease.
         let is_over = chain.iter().any(|(pool, _)| pool.ledgers.excess() > 0);
         let is_over = is_over && !mutant::is(Mutant::OverIsExtended);
-        let fits =
-            chain.iter().all(|(pool, id)| !pool.term(pool.lessees[id].term).is_zero() && !pool.outlives(*id));
+        let fits = !is_over && chain.iter().all(|(pool, id)| !pool.outlives(*id));
         let (rate, flow) = lend_rate(&mut chain, ask);
+        let most = chain.iter().map(|(pool, id)| pool.most(*id, flow.is_some())).min().unwrap_or(0);
         let is_reusable = chain.iter().all(|(pool, _)| pool.ledgers.are_reusable());
         let offer = |(pool, id): &mut (&mut Pool, Place)| pool.offer(*id, ask, newcomer, is_reusable);
         let offers: Vec<Offer> = chain.iter_mut().map(offer).collect();
-        let least = offers.iter().map(|offer| offer.permits).min();
+        let asked = if mutant::is(Mutant::AboveNotAsked) { 1 } else { offers.len() };
+        let least = offers.iter().take(asked).map(|offer| offer.permits).min();
         let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
-        let permits = least.filter(|_| fits && !is_over).unwrap_or(0).min(callable);
+        let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
         let worth = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
-            pool.term(pool.worth(*id, ask, kept + permits, offer.state))
+            pool.reach(*id, kept + permits, pool.worth(*id, ask, kept + permits, offer.state))
         };
-        let worth = chain.iter().zip(&offers).map(worth).min().unwrap_or_default();
+        let clipped = if mutant::is(Mutant::AboveNotClipped) { 1 } else { chain.len() };
+        let worth = chain.iter().zip(&offers).take(clipped).map(worth).min().unwrap_or_default();
         let term = flow.map_or(worth, |(_, term)| term);
         let term = if is_over { Duration::ZERO } else { term };
-        chain.iter_mut().for_each(|(pool, id)| pool.charge(*id, permits, term));
+        let charged = if mutant::is(Mutant::AboveNotCharged) { 1 } else { chain.len() };
+        chain.iter_mut().take(charged).for_each(|(pool, id)| pool.charge(*id, permits, term));
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
             let horizon = pool.horizon(*id, offer).min(term);
@@ -208,6 +211,7 @@ impl Pool {
 
     fn charge(&mut self, id: Place, permits: u64, term: Duration) {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
+        self.ledgers.release_ahead(lessee.outstanding, lessee.end);
         self.ledgers.charge(permits);
         self.pacer.lent(permits);
         self.guarantees.lent(lessee.share.group, permits);
@@ -228,19 +232,50 @@ impl Pool {
                 self.ends.insert((lessee.end, id));
             }
         }
+        self.ledgers.charge_ahead(lessee.outstanding, lessee.end);
     }
 
-    /// How long a lease of `term` that is made now may last: zero if none would end in time.
+    /// How long a lease of `term` that is made now may last where nothing is charged ahead: zero if none would end in
+    /// time.
     fn term(&self, term: Duration) -> Duration {
-        let fits =
-            self.ledgers.lease_end().map_or(Duration::MAX, |end| self.plan.terms.term_until(self.now, end));
-        term.min(fits)
+        self.clipped(term, self.ledgers.lease_end())
+    }
+
+    fn clipped(&self, term: Duration, end: Option<Moment>) -> Duration {
+        term.min(end.map_or(Duration::MAX, |end| self.plan.terms.term_until(self.now, end)))
+    }
+
+    /// The most that `id` may hold: all there is if its lease ends with the window, and what the next window has room for
+    /// if it reaches beyond it, or would have to. A steady flow is never lent ahead.
+    fn most(&self, id: Place, is_paced: bool) -> u64 {
+        let lessee = &self.lessees[&id];
+        let outlives = self.ledgers.lease_end().is_some_and(|end| lessee.end > end);
+        if !outlives && !self.term(lessee.term).is_zero() {
+            return u64::MAX;
+        }
+        let ahead = self.clipped(lessee.term, self.ledgers.lease_end_ahead());
+        if is_paced || ahead.is_zero() { 0 } else { self.room(id, ahead) }
+    }
+
+    /// How long a lease of `term` may last that holds `held`: until the window ends, or into the next one as far as that
+    /// has room for all of it. Then nobody has to ask anew just because a window is over.
+    fn reach(&self, id: Place, held: u64, term: Duration) -> Duration {
+        let ahead = self.clipped(term, self.ledgers.lease_end_ahead());
+        if held <= self.room(id, ahead) { ahead } else { self.term(term) }
+    }
+
+    /// The most that the lease of `id` may hold once it is renewed for `term`, for the sake of the window that it reaches.
+    /// What is kept back in one window is kept back in the next, for whatever is out was lent beside it.
+    fn room(&self, id: Place, term: Duration) -> u64 {
+        let lessee = &self.lessees[&id];
+        let end = self.plan.terms.grantor_end(self.now, term).max(lessee.end);
+        self.ledgers.room_ahead(end, (lessee.outstanding, lessee.end))
     }
 
     /// Whether the lease of `id` ends after the last instant for which a rule may lend: it was lent before there was
     /// that rule. Its node would spend until then what it is lent now.
     fn outlives(&self, id: Place) -> bool {
-        let end = self.ledgers.lease_end();
+        let end = self.ledgers.lease_end_ahead();
         let outlives = end.is_some_and(|end| self.lessees[&id].end > end);
         outlives && !mutant::is(Mutant::NewRuleOutlived)
     }

@@ -77,6 +77,8 @@ pub struct Pool {
     now: Moment,
     /// Nothing is granted before this.
     opens: Moment,
+    /// Until then leases may be out that were lent before there were these rules.
+    outlived: Moment,
 }
 
 impl Pool {
@@ -101,6 +103,7 @@ impl Pool {
             pacer: Pacer::Free,
             now,
             opens: now,
+            outlived: now,
         }
     }
 
@@ -108,6 +111,8 @@ impl Pool {
     /// latest. It grants nothing until whatever that life lent has ended and left every window.
     pub fn after_loss(plan: Arc<Plan>, lost: Moment, now: Moment) -> Self {
         let live = if mutant::is(Mutant::NoTermOnRestart) { Duration::ZERO } else { plan.terms.quarantine() };
+        let is_fixed = plan.rules.iter().all(|rule| matches!(rule, Rule::FixedWindow(_)));
+        let live = if mutant::is(Mutant::AheadForgotten) && is_fixed { Duration::ZERO } else { live };
         let quarantined = lost + live;
         let mut pool = Pool::new(plan, now);
         if mutant::is(Mutant::ForgottenOnRestart) {
@@ -236,6 +241,14 @@ impl Pool {
             flow.advance(self.now);
         }
         self.guarantees.advance(self.now);
+        if self.now < self.outlived {
+            self.recount_ahead();
+        }
+    }
+
+    fn recount_ahead(&mut self) {
+        let lessees = &self.lessees;
+        self.ledgers.recount_ahead(|| lessees.values().map(|lessee| (lessee.end, lessee.outstanding)));
     }
 
     /// What lingered in flight until `now` has landed.
@@ -333,7 +346,9 @@ impl Pool {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         // All that the session could have in flight, and holds no more.
         let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
+        self.ledgers.release_ahead(lessee.outstanding, lessee.end);
         lessee.settle(settlement);
+        self.ledgers.charge_ahead(lessee.outstanding, lessee.end);
         if !lessee.is_live() {
             self.ends.remove(&(lessee.end, id));
         }
@@ -398,7 +413,8 @@ impl Pool {
             self.books.outstanding,
             self.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>()
         );
-        self.ledgers.audit(self.books.outstanding);
+        let out = || self.lessees.values().map(|lessee| (lessee.end, lessee.outstanding));
+        self.ledgers.audit(self.books.outstanding, out);
         debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
         debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
     }

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::share::{Share, Sharing};
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
 use lessor_protocol::{RefusalReason, Terms};
 
+mod ahead;
 mod flow;
 mod in_flight;
 
@@ -139,15 +140,18 @@ fn what_was_held_when_the_lease_ended_is_not_kept() {
 
 #[test]
 fn a_renewal_never_shortens_what_the_node_goes_by() {
-    // The boundary at 1,000 ms clips the second term, and leaves no room for a third.
-    let mut pool = pool(vec![fixed(1_000, SECOND)]);
+    // The window that B opens ends at 1,000 ms: it clips the second term, and leaves no room for a third.
+    let windows = Windows::FirstUse { per: SECOND };
+    let mut pool = pool(vec![Rule::FixedWindow(FixedWindow::of(1_000, windows).expect("valid"))]);
+    grant(pool.renew(millis(0), B, 1, ask(0, 0, 1)));
+    grant(pool.renew(millis(10), B, 2, ask(1, 0, 0)));
     let first = grant(pool.renew(millis(970), A, 1, ask(0, 0, 10)));
     let second = grant(pool.renew(millis(990), A, 2, ask(0, 10, 10)));
     assert!(second.term < Duration::from_millis(10) && first.term > second.term);
     let third = grant(pool.renew(millis(999).before(Duration::from_micros(100)), A, 3, ask(0, 20, 5)));
     assert_eq!((third.kept, third.permits, third.term), (20, 0, Duration::ZERO), "what is held stays held");
     assert_eq!(pool.view(millis(1_000)).books.burned, 20);
-    let next = grant(pool.renew(millis(1_000), B, 1, ask(0, 0, 500)));
+    let next = grant(pool.renew(millis(1_000), B, 3, ask(1, 0, 500)));
     assert_eq!(next.permits, 500, "a new window");
 }
 

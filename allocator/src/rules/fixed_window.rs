@@ -1,8 +1,9 @@
 //! At most N in each of the windows that follow each other without a gap, from an epoch on or by a calendar. A permit is
-//! charged to the window in which it is lent, and no lease outlives its window, so it is spent in that window or never.
-//! Two neighbouring windows may give 2N across their edge: that is what such a contract says.
+//! charged to each window in which it can be spent: the one in which it is lent and, where its lease reaches beyond that,
+//! ahead of time to the next one. Two neighbouring windows may give 2N across their edge: that is what such a contract
+//! says.
 //!
-//! Leases that were out when the rule came to be may outlive a window. They are charged to each that they reach.
+//! Leases that were out when the rule came to be may reach further. They are charged to each window that they reach.
 
 use super::{Ends, Ledger, Pace, scaled_up};
 use lessor_protocol::moment::nanos;
@@ -19,14 +20,17 @@ pub struct FixedLedger {
     /// The most that a window lasts, never zero.
     per: Duration,
     now: Moment,
-    /// Leases that ended until then were lent in windows before the one that holds `now`, or are charged in part only.
+    /// Leases that ended until then could be spent in windows before the one that holds `now` only, or are charged in part
+    /// only.
     since: Moment,
     /// The end of the window that holds `now`.
     ends: Moment,
-    /// Lent and not returned in the window that holds `now`.
+    /// Lent and not returned, of what could be spent in the window that holds `now`.
     charged: u64,
     /// Of those, not yet settled.
     outstanding: u64,
+    /// Of those, what can be spent in the next window too.
+    ahead: u64,
     /// Permits on top of the limit in the window that holds `now`.
     extra: u64,
     /// Permits that were out before there was this rule, and when the last of their leases ends.
@@ -46,6 +50,7 @@ impl FixedLedger {
             ends: end_after(&windows, now),
             charged: 0,
             outstanding: 0,
+            ahead: 0,
             extra: 0,
             adopted: (0, now),
         }
@@ -54,6 +59,21 @@ impl FixedLedger {
     /// What may be charged in this window.
     fn allowed(&self) -> u64 {
         self.limit.saturating_add(self.extra).min(PERMITS_MAX)
+    }
+
+    /// What the next window has left.
+    fn left_ahead(&self) -> u64 {
+        self.limit.saturating_sub(self.ahead)
+    }
+
+    /// The next window begins, or one that nothing was lent for.
+    fn cross(&mut self, next: Moment) {
+        let (adopted, until) = self.adopted;
+        let reaching = if self.ends < until { adopted.min(self.outstanding) } else { 0 };
+        self.charged = std::mem::take(&mut self.ahead).max(reaching);
+        self.extra = 0;
+        self.since = self.ends;
+        self.ends = next;
     }
 }
 
@@ -67,11 +87,10 @@ impl Ledger for FixedLedger {
         self.now = self.now.max(now);
         if self.ends <= self.now {
             // Leases that end exactly at the boundary are settled right after this, and belong to no window.
-            let (adopted, until) = self.adopted;
-            self.charged = if self.now < until { adopted.min(self.outstanding) } else { 0 };
-            self.extra = 0;
-            self.since = self.ends;
-            self.ends = end_after(&self.windows, self.now);
+            self.cross(end_after(&self.windows, self.ends));
+        }
+        if self.ends <= self.now {
+            self.cross(end_after(&self.windows, self.now));
         }
     }
 
@@ -94,7 +113,7 @@ impl Ledger for FixedLedger {
     }
 
     fn credit(&mut self, permits: u64, at: Moment) {
-        // A lease that ended exactly at a boundary was lent in the window before it.
+        // A lease that ended exactly at a boundary could be spent in the window before it only.
         if at > self.since {
             self.charged -= permits;
         } else if mutant::is(Mutant::LateCredit) {
@@ -105,8 +124,11 @@ impl Ledger for FixedLedger {
     fn ready_at(&self, permits: u64, _ends: Ends<'_>) -> Option<Moment> {
         if permits <= self.available() {
             Some(self.now)
-        } else if permits <= self.limit {
+        } else if permits <= self.left_ahead() {
             Some(self.ends)
+        } else if permits <= self.limit {
+            // What is charged ahead stays charged, whenever it is spent.
+            Some(end_after(&self.windows, self.ends))
         } else {
             None
         }
@@ -126,7 +148,36 @@ impl Ledger for FixedLedger {
     }
 
     fn lease_end(&self) -> Option<Moment> {
-        if mutant::is(Mutant::FixedNotClipped) { None } else { Some(self.ends) }
+        Some(self.ends)
+    }
+
+    fn lease_end_ahead(&self) -> Option<Moment> {
+        match mutant::is(Mutant::FixedNotClipped) {
+            true => None,
+            false => Some(end_after(&self.windows, self.ends)),
+        }
+    }
+
+    fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
+        let (permits, until) = own;
+        let mine = if until > self.ends { permits } else { 0 };
+        if end > self.ends { self.left_ahead() + mine } else { u64::MAX }
+    }
+
+    fn charge_ahead(&mut self, permits: u64, end: Moment) {
+        self.ahead += if end > self.ends { permits } else { 0 };
+    }
+
+    fn release_ahead(&mut self, permits: u64, end: Moment) {
+        self.ahead -= if end > self.ends { permits } else { 0 };
+    }
+
+    fn recount_ahead(&mut self, ends: Ends<'_>) {
+        self.ahead = ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum();
+    }
+
+    fn is_ahead_of(&self, ends: Ends<'_>) -> bool {
+        self.ahead == ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum::<u64>()
     }
 
     fn is_fresh(&self) -> bool {
@@ -141,7 +192,8 @@ impl Ledger for FixedLedger {
         self.outstanding
     }
 
-    /// Earlier lives granted in windows up to the one that holds `quarantined`; the next one is clean.
+    /// Whatever earlier lives lent, also ahead, ended by `quarantined`: it was spent in windows up to the one that holds
+    /// that, and the next one is clean. The window after the one in which they died need not be.
     fn forget(&mut self, quarantined: Moment) -> Moment {
         end_after(&self.windows, quarantined)
     }
@@ -170,7 +222,8 @@ impl Ledger for FixedLedger {
     }
 
     fn excess(&self) -> u64 {
-        self.charged.saturating_sub(self.allowed())
+        let now = self.charged.saturating_sub(self.allowed());
+        now.max(self.ahead.saturating_sub(self.limit))
     }
 
     fn boxed(&self) -> Box<dyn Ledger + Send> {
@@ -178,7 +231,7 @@ impl Ledger for FixedLedger {
     }
 
     fn is_sound(&self) -> bool {
-        self.outstanding <= self.charged
+        self.outstanding <= self.charged && self.ahead <= self.outstanding
     }
 }
 
@@ -210,9 +263,61 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_may_not_outlive_its_window() {
-        assert_eq!(ledger(3, 250).lease_end(), Some(millis(300)));
-        assert_eq!(ledger(3, 300).lease_end(), Some(millis(400)));
+    fn a_lease_may_reach_into_the_next_window_and_no_further() {
+        let ends = |now| (ledger(3, now).lease_end(), ledger(3, now).lease_end_ahead());
+        assert_eq!(ends(250), (Some(millis(300)), Some(millis(400))));
+        assert_eq!(ends(300), (Some(millis(400)), Some(millis(500))));
+    }
+
+    #[test]
+    fn what_can_be_spent_in_two_windows_is_charged_to_both() {
+        let mut ledger = ledger(10, 250);
+        ledger.charge(8);
+        ledger.charge_ahead(3, millis(300));
+        ledger.charge_ahead(5, millis(301));
+        assert_eq!(ledger.room_ahead(millis(300), (0, millis(0))), u64::MAX);
+        assert_eq!(ledger.room_ahead(millis(301), (0, millis(0))), 5);
+        assert_eq!(ledger.room_ahead(millis(301), (5, millis(301))), 10, "its own may stay");
+        // One comes back and one was spent, both before the boundary: neither counts beyond it.
+        ledger.release_ahead(2, millis(301));
+        ledger.release(1);
+        ledger.settle(1, millis(290));
+        ledger.advance(millis(300));
+        ledger.settle(3, millis(300));
+        assert_eq!((ledger.available(), ledger.outstanding()), (7, 3));
+        // Spent, it stays charged, whenever that was; unspent, it does not.
+        ledger.settle(2, millis(310));
+        ledger.release(1);
+        assert_eq!((ledger.available(), ledger.outstanding()), (8, 0));
+        ledger.advance(millis(400));
+        assert_eq!(ledger.available(), 10);
+    }
+
+    #[test]
+    fn windows_that_pass_unseen_leave_nothing_charged() {
+        let mut ledger = ledger(10, 250);
+        ledger.charge(5);
+        ledger.charge_ahead(5, millis(400));
+        // The lease ends exactly with the window that it reaches into.
+        ledger.advance(millis(400));
+        ledger.settle(5, millis(400));
+        assert_eq!((ledger.available(), ledger.lease_end()), (10, Some(millis(500))));
+        ledger.credit(5, millis(400));
+        assert_eq!(ledger.available(), 10, "it could be spent in the two windows before only");
+        ledger.charge(1);
+        ledger.settle(1, millis(410));
+        ledger.advance(millis(1_234));
+        assert_eq!((ledger.available(), ledger.lease_end()), (10, Some(millis(1_300))));
+    }
+
+    #[test]
+    fn what_is_charged_ahead_is_not_promised_at_the_boundary() {
+        let mut ledger = ledger(10, 250);
+        ledger.charge(10);
+        ledger.charge_ahead(4, millis(310));
+        assert_eq!(ledger.ready_at(6, &mut std::iter::empty()), Some(millis(300)));
+        assert_eq!(ledger.ready_at(7, &mut std::iter::empty()), Some(millis(400)));
+        assert_eq!(ledger.ready_at(11, &mut std::iter::empty()), None);
     }
 
     #[test]

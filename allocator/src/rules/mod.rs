@@ -24,7 +24,7 @@ use lessor_protocol::{Carry, Moment, Rule, Terms};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// The ends of live leases with the permits that are out on each, soonest first.
+/// The ends of live leases with the permits that are out on each; soonest first, but for assertions.
 pub type Ends<'a> = &'a mut dyn Iterator<Item = (Moment, u64)>;
 
 /// What a pool needs of a rule. Permits are *outstanding* between [`Ledger::charge`] and one of
@@ -73,8 +73,34 @@ pub trait Ledger: Debug {
     /// `None` where the rule does not ease off.
     fn pace(&self) -> Option<Pace>;
 
-    /// The instant that no lease may outlive.
+    /// The instant that no lease may outlive, unless what it holds is charged ahead.
     fn lease_end(&self) -> Option<Moment>;
+
+    /// The instant that no lease may outlive at all.
+    fn lease_end_ahead(&self) -> Option<Moment> {
+        self.lease_end()
+    }
+
+    /// Permits that a lease until `end` may hold, if it is that of somebody who holds `own`: permits, and until when.
+    fn room_ahead(&self, _end: Moment, _own: (u64, Moment)) -> u64 {
+        u64::MAX
+    }
+
+    /// `permits` that are charged may be spent until `end`. What reaches beyond [`Ledger::lease_end`] is charged to what
+    /// comes after that as well, until [`Ledger::release_ahead`] or until that has begun.
+    fn charge_ahead(&mut self, _permits: u64, _end: Moment) {}
+
+    /// `permits` that might have been spent until `end` are spent by now, or will not be.
+    fn release_ahead(&mut self, _permits: u64, _end: Moment) {}
+
+    /// Charges ahead exactly what `ends` says, in any order: leases may reach further than it would have lent for, if they
+    /// were lent before there was this rule.
+    fn recount_ahead(&mut self, _ends: Ends<'_>) {}
+
+    /// Whether what it has charged ahead is what `ends` says, for assertions.
+    fn is_ahead_of(&self, _ends: Ends<'_>) -> bool {
+        true
+    }
 
     /// Whether it cannot be told from a new one.
     fn is_fresh(&self) -> bool;

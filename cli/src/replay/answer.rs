@@ -20,6 +20,9 @@ pub(crate) struct Answer {
     /// What was wrong, or why it can never succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// Whether it would have been refused, or made to wait, if the limit were not in shadow mode.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) shadow: bool,
 }
 
 impl Answer {
@@ -52,7 +55,12 @@ impl Answer {
 
     /// A plain yes.
     pub(crate) fn yes(remaining: u64) -> Self {
-        Answer { ok: true, remaining, retry_after_ns: None, wait_ns: None, error: None }
+        Answer { ok: true, remaining, retry_after_ns: None, wait_ns: None, error: None, shadow: false }
+    }
+
+    /// A call that a limit in shadow mode lets pass; `waits` if it might have waited.
+    pub(crate) fn passed(remaining: u64, waits: bool) -> Self {
+        Answer { wait_ns: waits.then_some(0), shadow: true, ..Answer::yes(remaining) }
     }
 
     /// A line that means nothing, and why.

@@ -1,13 +1,21 @@
-//! The limits of a configuration with the pools of their keys, each kept by one exact limiter. It answers requests in
-//! the order in which they come; it reads and writes nothing.
+//! The limits of a configuration with the pools of their keys, each kept by one exact limiter with all that are above and
+//! below it. It answers requests in the order in which they come; it reads and writes nothing.
+
+mod kin;
+#[cfg(test)]
+mod tests;
 
 use super::answer::Answer;
+use super::lineage::Lineage;
 use super::request::{Call, Request};
+use kin::{Families, Member};
 use lessor_allocator::Config;
-use lessor_allocator::central::{Admission, Carry, Limiter};
-use lessor_allocator::config::{Keyed, LimitConfig, Names, named_for};
+use lessor_allocator::central::{Admission, Carry, Outcome};
+use lessor_allocator::config::{Keyed, LimitConfig, Names};
 use lessor_protocol::{Key, LimitName, Moment, Rule};
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
 
 /// Pools of a limit before the first look for those that can be forgotten; then twice as many as were left. Fewer
 /// would look all the time, more would keep idle keys in memory.
@@ -18,6 +26,8 @@ const POOLS_TO_LOOK: usize = 1024;
 pub(crate) struct Contract {
     /// By name or pattern.
     limits: BTreeMap<String, Limit>,
+    lineage: Lineage,
+    families: Families,
     /// The latest time that a request has said; none before the first.
     now: Option<Moment>,
 }
@@ -29,11 +39,11 @@ struct Limit {
     /// Of single keys, in place of those.
     overrides: BTreeMap<Key, Vec<Rule>>,
     keyed: bool,
-    /// Whether its permits are charged to another limit too.
-    has_parent: bool,
+    /// Whether it refuses nothing.
+    shadow: bool,
     /// Whether it stands for many names, each with pools of its own.
     is_pattern: bool,
-    pools: BTreeMap<PoolId, Limiter>,
+    pools: BTreeMap<Rc<PoolId>, Member>,
     look_at: usize,
 }
 
@@ -47,7 +57,12 @@ impl Contract {
     /// The limits of `config`. They begin with the first request, those of keys and patterns with the first for each.
     pub(crate) fn new(config: &Config) -> Self {
         let limits = config.limits.iter().map(|limit| (limit.name.to_string(), Limit::new(limit)));
-        Contract { limits: limits.collect(), now: None }
+        Contract {
+            limits: limits.collect(),
+            lineage: Lineage::new(config),
+            families: Families::default(),
+            now: None,
+        }
     }
 
     /// Answers `request`, and tells what was admitted since the last one.
@@ -57,49 +72,129 @@ impl Contract {
     pub(crate) fn answer(&mut self, request: &Request, told: Told<'_>) -> Result<Answer, String> {
         // A name that fits a pattern may still be none.
         LimitName::try_new(&request.limit).map_err(|error| format!("limit {:?} {error}", request.limit))?;
-        let name = named_for(&self.limits, &request.limit)
+        let name = self
+            .lineage
+            .limit(&request.limit)
             .ok_or_else(|| format!("limit {:?} is not in the configuration", request.limit))?;
-        // Answered as if it had none it would be answered wrong.
-        if self.limits[&name].has_parent {
-            return Err(format!(
-                "limit {:?} has a parent, which replay knows only with --nodes",
-                request.limit
-            ));
-        }
         let key = self.limits[&name].key(request)?;
+        let chain = self.lineage.chain(&name, (request.limit.clone(), key))?;
         let now = self.begun(request.at);
-        let limit = self.limits.get_mut(&name).expect("it is known");
-        let id = (request.limit.clone(), key);
-        let answer = limit.answer(now, &request.call, id.clone());
-        // New rules may serve somebody in any pool.
-        if let Call::Set(..) = request.call {
-            limit.tell_all(told);
-        } else {
-            limit.tell(&id, told);
+        if let Call::Set(rules, carry) = &request.call {
+            self.set(now, &name, rules, *carry, told);
         }
-        limit.forget(now);
+        let (member, made) = self.open(&name, &chain, now);
+        let answer = self.ask(now, member, &request.call, self.limits[&name].shadow);
+        self.families.tell(member.family, told);
+        // Looking at a pool, or giving back what it does not count, begins none.
+        let begins = matches!(request.call, Call::TryAcquire(_) | Call::Acquire(..) | Call::TopUp(_));
+        if !begins {
+            self.close(&name, &chain[..made]);
+        }
+        self.forget(&name, &chain, now);
         Ok(answer)
     }
 
     /// Lets all that wait be served.
     pub(crate) fn run_out(&mut self, told: Told<'_>) {
-        for limit in self.limits.values_mut() {
-            limit.pools.values_mut().for_each(Limiter::run_out);
-            limit.tell_all(told);
-        }
+        self.families.run_out(told);
     }
 
     /// Time that goes backwards is no time at all. With the first request limits without keys begin.
     fn begun(&mut self, at: Moment) -> Moment {
         if self.now.is_none() {
-            for (name, limit) in self.limits.iter_mut().filter(|(_, limit)| limit.is_single()) {
-                limit.pools.insert((name.clone(), None), Limiter::new(&limit.rules, at));
+            let single = self.limits.iter().filter(|(_, limit)| limit.is_single());
+            for name in single.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+                let chain = self.lineage.chain(&name, (name.clone(), None));
+                self.open(&name, &chain.expect("nothing is counted by key above it"), at);
             }
         }
         let now = self.now.map_or(at, |now| now.max(at));
         self.now = Some(now);
         now
     }
+
+    /// The pool that `chain` begins with, of the limit called `name`. It and those above it begin now, if they are not
+    /// there yet: so many of them.
+    fn open(&mut self, name: &str, chain: &[PoolId], now: Moment) -> (Member, usize) {
+        let (mut above, mut made) = (None, 0);
+        for (index, id) in chain.iter().enumerate().rev() {
+            let limit = self.limits.get_mut(config_name(name, index, id)).expect("it is known");
+            let member = limit.pools.get(id).copied().unwrap_or_else(|| {
+                made += 1;
+                let id = Rc::new(id.clone());
+                let member = self.families.add(above, id.clone(), limit.rules_of(&id), now);
+                limit.pools.insert(id, member);
+                member
+            });
+            above = Some(member);
+        }
+        (above.expect("there is one at least"), made)
+    }
+
+    /// Drops pools that have just begun and hold nothing, the lowest first.
+    fn close(&mut self, name: &str, made: &[PoolId]) {
+        for (index, id) in made.iter().enumerate() {
+            let limit = self.limits.get_mut(config_name(name, index, id)).expect("it is known");
+            self.families.remove(limit.pools.remove(id).expect("it has begun"));
+        }
+    }
+
+    fn ask(&mut self, now: Moment, member: Member, call: &Call, shadow: bool) -> Answer {
+        let (family, place) = (self.families.family(member), member.place);
+        let answer = |outcome: Outcome, permits: u64, waits: bool| match Answer::of(outcome, permits, waits) {
+            refused if shadow && !refused.ok => Answer::passed(outcome.remaining, waits),
+            answer => answer,
+        };
+        match *call {
+            Call::TryAcquire(permits) => {
+                answer(family.acquire(now, place, permits, Some(Duration::ZERO)), permits, false)
+            }
+            Call::Acquire(permits, patience) => {
+                // Nobody is made to wait, either.
+                let patience = if shadow { Some(Duration::ZERO) } else { patience };
+                answer(family.acquire(now, place, permits, patience), permits, true)
+            }
+            Call::Peek(permits) => answer(family.peek(now, place, permits), permits, false),
+            Call::TopUp(permits) => Answer::of(family.top_up(now, place, permits), permits, false),
+            Call::Refund(permits) => Answer::of(family.refund(now, place, permits), permits, false),
+            Call::Set(..) => Answer::of(family.peek(now, place, 0), 0, false),
+        }
+    }
+
+    /// From now on `rules` hold for all pools of the limit called `name` but those of keys that have their own.
+    fn set(&mut self, now: Moment, name: &str, rules: &[Rule], carry: Carry, told: Told<'_>) {
+        let limit = self.limits.get_mut(name).expect("it is known");
+        limit.rules = rules.to_vec();
+        let mut places: BTreeMap<usize, (Member, Vec<_>)> = BTreeMap::new();
+        for (id, &member) in &limit.pools {
+            let is_own = id.1.as_ref().is_some_and(|key| limit.overrides.contains_key(key));
+            if !is_own {
+                places.entry(member.family).or_insert((member, vec![])).1.push(member.place);
+            }
+        }
+        for (member, places) in places.into_values() {
+            self.families.family(member).set(now, &places, rules, carry);
+            // New rules may serve somebody in any pool.
+            self.families.tell(member.family, told);
+        }
+    }
+
+    /// Drops pools that cannot be told from new ones, now and then.
+    fn forget(&mut self, name: &str, chain: &[PoolId], now: Moment) {
+        for (index, id) in chain.iter().enumerate() {
+            let limit = self.limits.get_mut(config_name(name, index, id)).expect("it is known");
+            if !limit.is_single() && limit.pools.len() >= limit.look_at {
+                limit.pools.retain(|_, member| !self.families.forget(*member, now));
+                limit.look_at = POOLS_TO_LOOK.max(limit.pools.len() * 2);
+            }
+        }
+    }
+}
+
+/// The name or pattern of the limit of `id`, which is the pool with this number in a chain that begins at the limit called
+/// `name`: no pattern is above another limit.
+fn config_name<'a>(name: &'a str, index: usize, id: &'a PoolId) -> &'a str {
+    if index == 0 { name } else { &id.0 }
 }
 
 impl Limit {
@@ -108,7 +203,7 @@ impl Limit {
             rules: config.rules.clone(),
             overrides: config.overrides.clone(),
             keyed: config.keyed != Keyed::No,
-            has_parent: config.parent.is_some(),
+            shadow: config.shadow,
             is_pattern: config.name.names() != Names::One,
             pools: BTreeMap::new(),
             look_at: POOLS_TO_LOOK,
@@ -118,6 +213,11 @@ impl Limit {
     /// Whether there is one pool, from the beginning.
     fn is_single(&self) -> bool {
         !self.keyed && !self.is_pattern
+    }
+
+    /// What holds for the pool of `id`.
+    fn rules_of(&self, id: &PoolId) -> &[Rule] {
+        id.1.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.rules)
     }
 
     /// The key of `request`, where one is needed.
@@ -130,74 +230,6 @@ impl Limit {
             (None, Call::Set(..)) => Ok(None),
             (None, _) if self.keyed => Err(format!("key is missing: limit {name:?} is counted by key")),
             (None, _) => Ok(None),
-        }
-    }
-
-    /// Answers a call of the pool of `id`, which begins now if there is none yet and something is taken or added.
-    fn answer(&mut self, now: Moment, call: &Call, id: PoolId) -> Answer {
-        if let Call::Set(rules, carry) = call {
-            self.set(now, rules, *carry);
-        }
-        let Limit { rules, overrides, pools, .. } = self;
-        let own = id.1.as_ref().and_then(|key| overrides.get(key));
-        let begin = || Limiter::new(own.unwrap_or(rules), now);
-        let (outcome, permits) = match *call {
-            Call::TryAcquire(permits) => {
-                (pools.entry(id).or_insert_with(begin).try_acquire(now, permits), permits)
-            }
-            Call::Acquire(permits, patience) => {
-                let outcome = pools.entry(id).or_insert_with(begin).acquire(now, permits, patience);
-                return Answer::of(outcome, permits, true);
-            }
-            Call::TopUp(permits) => (pools.entry(id).or_insert_with(begin).top_up(now, permits), permits),
-            Call::Refund(permits) => match pools.get_mut(&id) {
-                Some(pool) => (pool.refund(now, permits), permits),
-                None => (begin().refund(now, permits), permits),
-            },
-            Call::Peek(permits) => match pools.get_mut(&id) {
-                Some(pool) => (pool.peek(now, permits), permits),
-                None => (begin().peek(now, permits), permits),
-            },
-            Call::Set(..) => match pools.get_mut(&id) {
-                Some(pool) => (pool.peek(now, 0), 0),
-                None => (begin().peek(now, 0), 0),
-            },
-        };
-        Answer::of(outcome, permits, false)
-    }
-
-    /// From now on `rules` hold for all but the keys that have their own.
-    fn set(&mut self, now: Moment, rules: &[Rule], carry: Carry) {
-        self.rules = rules.to_vec();
-        for ((_, key), pool) in &mut self.pools {
-            if !key.as_ref().is_some_and(|key| self.overrides.contains_key(key)) {
-                pool.set(now, rules, carry);
-            }
-        }
-    }
-
-    fn tell(&mut self, id: &PoolId, told: Told<'_>) {
-        if let Some(pool) = self.pools.get_mut(id) {
-            pool.admitted().for_each(|admission| told(id, admission));
-        }
-    }
-
-    fn tell_all(&mut self, told: Told<'_>) {
-        for (id, pool) in &mut self.pools {
-            for admission in pool.admitted() {
-                told(id, admission);
-            }
-        }
-    }
-
-    /// Drops pools that cannot be told from new ones, now and then.
-    fn forget(&mut self, now: Moment) {
-        if !self.is_single() && self.pools.len() >= self.look_at {
-            self.pools.retain(|_, pool| {
-                pool.advance(now);
-                !pool.is_fresh()
-            });
-            self.look_at = POOLS_TO_LOOK.max(self.pools.len() * 2);
         }
     }
 }

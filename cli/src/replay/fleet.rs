@@ -2,26 +2,28 @@
 //! them, and nothing that goes wrong. `lessor replay --nodes` answers with it, so that what leasing costs can be seen
 //! beside the exact limiter. Which node a request lands on is decided here, what it may spend is not.
 //!
-//! In reading order: [`event`] (what happens next), [`local`] (one pool of one node).
+//! In reading order: [`event`] (what happens next), [`local`] (one pool of one node), `in_flight` (calls that end).
 
 mod event;
+mod in_flight;
 mod local;
 
 use super::answer::Answer;
 use super::contract::PoolId;
+use super::lineage::Lineage;
 use super::request::{Call, Request};
 use event::{Event, Queue};
 use lessor::refill::Belief;
 use lessor::timing::TOGETHER;
 use lessor_allocator::allocator::{Caller, Entry};
 use lessor_allocator::central::Admission;
-use lessor_allocator::config::{Keyed, LimitConfig, Names, named_for};
+use lessor_allocator::config::{Keyed, LimitConfig, Names};
 use lessor_allocator::limits::Past;
 use lessor_allocator::{Allocator, Config};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody};
 use lessor_protocol::{Answer as Lent, Key, Moment, NodeName, Rule, Terms};
-use local::{Local, Waiter};
+use local::{Local, Served, Waiter};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ pub(crate) struct Fleet {
     terms: Terms,
     /// By name or pattern.
     limits: BTreeMap<String, LimitConfig>,
+    lineage: Lineage,
     nodes: Vec<Node>,
     /// Which node has which name, in the order in which names were first heard.
     named: HashMap<String, usize>,
@@ -88,6 +91,7 @@ impl Fleet {
             allocator: Allocator::new(config, Past::None, Moment::ORIGIN, 1),
             terms: config.terms,
             limits: config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
+            lineage: Lineage::new(config),
             nodes: (0..shape.nodes).map(node).collect(),
             named: HashMap::new(),
             unnamed: 0,
@@ -109,11 +113,12 @@ impl Fleet {
         let id = self.pool_id(request)?;
         self.begin(request.at);
         self.run_until(request.at);
+        if let Call::Refund(permits) = request.call {
+            return self.refund(request, &id, permits, ticket);
+        }
         let node = self.node(request);
         let now = self.now;
-        let ceiling = self.ceiling(&id);
-        let at = &mut self.nodes[node];
-        let local = at.pools.entry(id.clone()).or_insert_with(|| Local::new(now, self.rtt, ceiling));
+        let local = self.local(node, &id);
         let (permits, patience) = match request.call {
             Call::TryAcquire(permits) => (permits, Some(Duration::ZERO)),
             Call::Acquire(permits, patience) => (permits, patience),
@@ -127,7 +132,10 @@ impl Fleet {
         let waits = matches!(request.call, Call::Acquire(..));
         if local.take(permits, now) {
             let answer = Answer { wait_ns: waits.then_some(0), ..Answer::yes(local.remaining(now)) };
-            self.admit(id.clone(), permits, now);
+            self.admit(node, id.clone(), Admission { at: now, permits, since: now });
+            self.answers.push((request.clone(), ticket, answer));
+        } else if local.let_pass(permits) {
+            let answer = Answer::passed(local.remaining(now), waits);
             self.answers.push((request.clone(), ticket, answer));
         } else if let Some(answer) = local.refuse(permits, patience, now, waits) {
             self.answers.push((request.clone(), ticket, answer));
@@ -170,15 +178,41 @@ impl Fleet {
     }
 
     fn pool_id(&mut self, request: &Request) -> Result<PoolId, String> {
-        if let Call::Refund(_) | Call::TopUp(_) | Call::Set(..) = request.call {
-            return Err("op is one that --nodes cannot replay: use try_acquire, acquire or peek".to_owned());
+        if let Call::TopUp(_) | Call::Set(..) = request.call {
+            return Err(
+                "op is one that --nodes cannot replay: use try_acquire, acquire, peek or refund".to_owned()
+            );
         }
         let name = &request.limit;
         let known = self.allocator.limit_for(name);
         let limit = known.ok_or_else(|| format!("limit {name:?} is not in the configuration"))?;
         let id = limit.pool_id(name, request.key.as_deref());
-        let id = id.map_err(|wrong| format!("key: {}", wrong.detail))?;
-        Ok((name.clone(), id.key))
+        let id = (name.clone(), id.map_err(|wrong| format!("key: {}", wrong.detail))?.key);
+        let known = self.lineage.limit(name).unwrap_or_default();
+        self.lineage.chain(&known, id.clone())?;
+        Ok(id)
+    }
+
+    /// What `node` holds of the pool `id`; nothing yet, if it has never been asked for it.
+    fn local(&mut self, node: usize, id: &PoolId) -> &mut Local {
+        if !self.nodes[node].pools.contains_key(id) {
+            let local = Local::new(self.now, self.rtt, self.ceiling(id));
+            self.nodes[node].pools.insert(id.clone(), local);
+        }
+        self.nodes[node].pools.get_mut(id).expect("it is there now")
+    }
+
+    /// The rules of the pool `id` and of those above it.
+    fn rules(&self, id: &PoolId) -> impl Iterator<Item = &Rule> {
+        let name = self.lineage.limit(&id.0).unwrap_or_default();
+        let chain = self.lineage.chain(&name, id.clone()).unwrap_or_default();
+        chain.into_iter().enumerate().flat_map(move |(index, (above, key))| {
+            let limit = self.limits.get(if index == 0 { &name } else { &above });
+            limit
+                .map(|limit| key.and_then(|key| limit.overrides.get(&key)).unwrap_or(&limit.rules))
+                .into_iter()
+                .flatten()
+        })
     }
 
     /// With the first request; a little before it, nodes hear of the limits that have no keys.
@@ -192,8 +226,7 @@ impl Fleet {
             self.limits.values().filter(is_single).map(|limit| (limit.name.to_string(), None)).collect();
         for node in 0..self.nodes.len() {
             for id in &limits {
-                let local = Local::new(self.now, self.rtt, self.ceiling(id));
-                self.nodes[node].pools.insert(id.clone(), local);
+                self.local(node, id);
             }
             self.look(node);
         }
@@ -225,6 +258,7 @@ impl Fleet {
                 }
                 Event::Asked { node, first_sent, asks } => self.lend(node, first_sent, &asks),
                 Event::Answered { node, first_sent, grants } => self.hear(node, first_sent, &grants),
+                Event::Over { node, id } => self.over(node, &id),
                 Event::GiveUp { node, id, ticket } => self.give_up(node, &id, ticket),
             }
         }
@@ -288,6 +322,7 @@ impl Fleet {
                 Ok(Lent::Grant(grant)) => {
                     let belief = local.believe(&grant, terms, first_sent, now, dice);
                     assert_eq!(belief, Belief::Installed, "our own allocator lends what was asked for");
+                    local.is_shadow = body.shadow;
                 }
                 Ok(Lent::Refusal(refusal)) => local.put_off(refusal.retry_after, now, dice),
                 // No room for a key or a session: it may be there later.
@@ -301,13 +336,14 @@ impl Fleet {
     /// Serves those that wait at `node`, as far as permits are there and it is time.
     fn serve(&mut self, node: usize, id: &PoolId) {
         let now = self.now;
-        let local = self.nodes[node].pools.get_mut(id).expect("somebody asked for it");
-        for waiter in local.serve(now) {
+        while let Some((waiter, served)) = self.local(node, id).serve_first(now) {
             let Waiter { ticket, since, permits, request } = waiter;
             let wait_ns = Some(nanos(now.since(since)));
-            let answer = Answer { wait_ns, ..Answer::yes(local.remaining(now)) };
-            self.answers.push((request, ticket, answer));
-            self.admissions.push((id.clone(), Admission { at: now, permits, since }));
+            let yes = Answer::yes(self.local(node, id).remaining(now));
+            self.answers.push((request, ticket, Answer { wait_ns, shadow: served == Served::Passed, ..yes }));
+            if served == Served::Admitted {
+                self.admit(node, id.clone(), Admission { at: now, permits, since });
+            }
         }
     }
 
@@ -325,16 +361,13 @@ impl Fleet {
 
     /// The most that one call can ever take of the pool `id`.
     fn ceiling(&self, id: &PoolId) -> u64 {
-        let Some(limit) = named_for(&self.limits, &id.0).and_then(|name| self.limits.get(&name)) else {
-            return 0;
-        };
-        let own = id.1.as_ref().and_then(|key| limit.overrides.get(key));
-        own.unwrap_or(&limit.rules).iter().map(Rule::ceiling).min().unwrap_or(0)
+        self.rules(id).map(Rule::ceiling).min().unwrap_or(0)
     }
 
-    fn admit(&mut self, id: PoolId, permits: u64, at: Moment) {
-        if permits > 0 {
-            self.admissions.push((id, Admission { at, permits, since: at }));
+    fn admit(&mut self, node: usize, id: PoolId, admission: Admission) {
+        if admission.permits > 0 {
+            self.flies(node, &id);
+            self.admissions.push((id, admission));
         }
     }
 }

@@ -3,10 +3,10 @@
 
 use super::answer::Answer;
 use super::contract::PoolId;
+use super::lineage::Lineage;
 use super::request::{Call, Request};
 use lessor_allocator::Config;
 use lessor_allocator::central::Admission;
-use lessor_allocator::config::named_for;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Key, Moment, Rule};
 use serde::Serialize;
@@ -19,6 +19,7 @@ use std::time::Duration;
 pub(crate) struct Summary {
     /// Over which spans the most is looked for, for each limit: those of its rules.
     spans: BTreeMap<String, BTreeSet<Duration>>,
+    lineage: Lineage,
     pools: BTreeMap<PoolId, Found>,
     misread: u64,
 }
@@ -30,11 +31,12 @@ struct Found {
     admissions: Vec<Admission>,
     /// What was asked for, and when.
     asked: Vec<(u64, u64)>,
-    /// The same without what was given back.
+    /// What was charged, also for those below, without what was given back.
     kept: Vec<Admission>,
     /// Calls that were told yes, at once or later.
     promised: u64,
     refused: u64,
+    shadow_refused: u64,
     refunded: u64,
 }
 
@@ -55,7 +57,9 @@ struct Row {
     admitted: u64,
     /// Calls, those included that gave up because the limit was changed while they waited.
     refused: u64,
-    /// What was admitted, and what of it came back. The most is without that.
+    /// Calls that would have been refused or made to wait, were the limit not in shadow mode.
+    shadow_refused: u64,
+    /// What was admitted, and what of it came back. The most is without that, and with what limits below admitted.
     permits: u64,
     refunded: u64,
     most: Vec<Most>,
@@ -73,29 +77,51 @@ impl Summary {
     /// Of nothing yet.
     pub(crate) fn new(config: &Config) -> Self {
         let spans = config.limits.iter().map(|limit| (limit.name.to_string(), spans(&limit.rules)));
-        Summary { spans: spans.collect(), pools: BTreeMap::new(), misread: 0 }
+        Summary { spans: spans.collect(), lineage: Lineage::new(config), pools: BTreeMap::new(), misread: 0 }
     }
 
     /// `request` was told `answer`.
     pub(crate) fn answered(&mut self, request: &Request, answer: &Answer) {
         if let Call::Set(rules, _) = &request.call {
-            let name = named_for(&self.spans, &request.limit).unwrap_or_default();
+            let name = self.lineage.limit(&request.limit).unwrap_or_default();
             self.spans.insert(name, spans(rules));
             return;
         }
-        let longest = self.spans(&request.limit).last().copied().unwrap_or_default();
         let key = request.key.as_deref().and_then(|key| Key::try_new(key).ok());
-        let found = self.pools.entry((request.limit.clone(), key)).or_default();
+        let id = (request.limit.clone(), key);
+        if let Call::Refund(permits) = request.call {
+            return self.refunded(id, request.at, permits);
+        }
+        let found = self.pools.entry(id).or_default();
         if let Call::TryAcquire(permits) | Call::Acquire(permits, _) = request.call {
             found.asked.push((request.at.as_nanos(), permits));
         }
         match request.call {
             // A probe admits nothing.
-            Call::TryAcquire(0) | Call::Acquire(0, _) | Call::Peek(_) | Call::TopUp(_) | Call::Set(..) => {}
+            Call::TryAcquire(0) | Call::Acquire(0, _) | Call::Peek(_) | Call::TopUp(_) => {}
+            Call::TryAcquire(_) | Call::Acquire(..) if answer.shadow => found.shadow_refused += 1,
             Call::TryAcquire(_) | Call::Acquire(..) if answer.ok => found.promised += 1,
             Call::TryAcquire(_) | Call::Acquire(..) => found.refused += 1,
-            Call::Refund(permits) => found.refund(request.at, permits, longest),
+            Call::Refund(_) | Call::Set(..) => unreachable!("they are counted above"),
         }
+    }
+
+    /// `permits` came back to the pool `id` and those above it.
+    fn refunded(&mut self, id: PoolId, at: Moment, permits: u64) {
+        for (index, id) in self.chain(id).into_iter().enumerate() {
+            let longest = self.spans(&id.0).last().copied().unwrap_or_default();
+            let found = self.pools.entry(id).or_default();
+            let refunded = found.refund(at, permits, longest);
+            if index == 0 {
+                found.refunded += refunded;
+            }
+        }
+    }
+
+    /// The pool `id` and those above it.
+    fn chain(&self, id: PoolId) -> Vec<PoolId> {
+        let name = self.lineage.limit(&id.0).unwrap_or_default();
+        self.lineage.chain(&name, id.clone()).unwrap_or_else(|_| vec![id])
     }
 
     /// What was asked and admitted over time, for each limit, all its keys together.
@@ -117,9 +143,13 @@ impl Summary {
 
     /// Something was admitted.
     pub(crate) fn admitted(&mut self, id: &PoolId, admission: Admission) {
-        let found = self.pools.entry(id.clone()).or_default();
-        found.admissions.push(admission);
-        found.kept.push(admission);
+        for (index, id) in self.chain(id.clone()).into_iter().enumerate() {
+            let found = self.pools.entry(id).or_default();
+            found.kept.push(admission);
+            if index == 0 {
+                found.admissions.push(admission);
+            }
+        }
     }
 
     /// As one JSON object.
@@ -135,14 +165,15 @@ impl Summary {
 
     /// Those of the limit for `name`, the shortest first.
     fn spans(&self, name: &str) -> BTreeSet<Duration> {
-        let spans = named_for(&self.spans, name).and_then(|name| self.spans.get(&name));
+        let spans = self.lineage.limit(name).and_then(|name| self.spans.get(&name));
         spans.cloned().unwrap_or_default()
     }
 }
 
 impl Found {
-    /// Lets go of what was given back at `at`: as the limiter does, of the oldest that any rule still counts.
-    fn refund(&mut self, at: Moment, permits: u64, longest: Duration) {
+    /// Lets go of what was given back at `at`: as the limiter does, of the oldest that any rule still counts. Returns how
+    /// much that is.
+    fn refund(&mut self, at: Moment, permits: u64, longest: Duration) -> u64 {
         let counts = |admission: &Admission| admission.at + longest > at;
         let mut left = permits;
         let first = self.kept.partition_point(|admission| !counts(admission));
@@ -151,7 +182,7 @@ impl Found {
             admission.permits -= part;
             left -= part;
         }
-        self.refunded += permits - left;
+        permits - left
     }
 
     fn row(&self, limit: &str, key: Option<&Key>, spans: &BTreeSet<Duration>) -> Row {
@@ -163,6 +194,7 @@ impl Found {
             key: key.map(Key::to_string),
             admitted,
             refused: self.refused + self.promised.saturating_sub(admitted),
+            shadow_refused: self.shadow_refused,
             permits: self.admissions.iter().map(|admission| admission.permits).sum(),
             refunded: self.refunded,
             most: spans.iter().map(most).collect(),
@@ -227,16 +259,16 @@ impl Row {
     fn cells(&self) -> [String; TITLES.len()] {
         let span = |nanos: u64| humantime::format_duration(Duration::from_nanos(nanos)).to_string();
         let most = self.most.iter().map(|most| format!("{} in {}", most.permits, span(most.window_ns)));
-        let refunded = match self.refunded {
+        let with = |count: u64, what: &str| match count {
             0 => String::new(),
-            refunded => format!(" ({refunded} refunded)"),
+            count => format!(" ({count} {what})"),
         };
         [
             self.limit.clone(),
             self.key.clone().unwrap_or_else(|| "-".to_owned()),
             self.admitted.to_string(),
-            self.refused.to_string(),
-            format!("{}{refunded}", self.permits),
+            format!("{}{}", self.refused, with(self.shadow_refused, "in shadow")),
+            format!("{}{}", self.permits, with(self.refunded, "refunded")),
             span(self.longest_wait_ns),
             most.collect::<Vec<_>>().join(", "),
         ]

@@ -1,16 +1,19 @@
 //! Requests and the answers to them, worked out by hand in the comments beside them, for every kind of rule. The lines
 //! go the whole way: read, decided, written.
 //!
-//! A request is `<at> <op> <permits> [timeout <span>]`, an answer `ok|no <remaining> [retry <span>] [wait <span>]` or
+//! A request is `[<limit> [<key>]: ]<at> <op> <permits> [timeout <span>]`, of the limit `a` unless it says another; an answer `ok|no|pass <remaining> [retry <span>] [wait <span>]` or
 //! `error <how it begins>`. Instants and spans are sums of numbers with a unit; without one they are nanoseconds.
 
 mod bucket;
 mod change;
 mod concurrency;
+mod family;
 mod fixed_window;
 mod fleet;
 mod leaky_bucket;
 mod lines;
+mod shadow;
+mod sliding_log;
 mod sliding_window;
 
 use super::*;
@@ -37,9 +40,14 @@ fn read(keeper: &mut Keeper, lines: &mut Lines) -> Vec<String> {
 /// Checks what a limit with `rules` answers to each of the requests, in turn.
 #[track_caller]
 fn check(rules: &str, script: &[(&str, &str)]) {
-    let config = format!("[[limit]]\nname = \"a\"\nrules = [{rules}]");
+    check_limits(&format!("[[limit]]\nname = \"a\"\nrules = [{rules}]"), script);
+}
+
+/// Checks what the limits of `config` answer to each of the requests, in turn.
+#[track_caller]
+fn check_limits(config: &str, script: &[(&str, &str)]) {
     let requests: Vec<String> = script.iter().map(|(request, _)| self::request(request)).collect();
-    let answers = answers(&config, &requests.join("\n"));
+    let answers = answers(config, &requests.join("\n"));
     assert_eq!(answers.len(), script.len(), "one line out for one line in");
     for ((request, expected), answer) in script.iter().zip(answers) {
         if let Some(begins) = expected.strip_prefix("error ") {
@@ -58,12 +66,17 @@ fn request(text: &str) -> String {
     if text.starts_with('{') {
         return text.to_owned();
     }
-    let words: Vec<&str> = text.split(' ').collect();
+    let (pool, call) = text.split_once(": ").unwrap_or(("a", text));
+    let words: Vec<&str> = call.split(' ').collect();
     let [at, op, permits, rest @ ..] = &words[..] else {
         panic!("{text}");
     };
     let permits: u64 = permits.parse().expect("a number");
-    let mut request = json!({ "at_ns": span(at), "limit": "a", "op": op, "permits": permits });
+    let (limit, key) = pool.split_once(' ').map_or((pool, None), |(limit, key)| (limit, Some(key)));
+    let mut request = json!({ "at_ns": span(at), "limit": limit, "op": op, "permits": permits });
+    if let Some(key) = key {
+        request["key"] = json!(key);
+    }
     if let ["timeout", timeout] = rest {
         request["timeout_ns"] = json!(span(timeout));
     }
@@ -73,7 +86,8 @@ fn request(text: &str) -> String {
 fn answer(text: &str) -> String {
     let words: Vec<&str> = text.split(' ').collect();
     let mut answer = Answer::yes(words[1].parse().expect("a number"));
-    answer.ok = words[0] == "ok";
+    answer.ok = words[0] != "no";
+    answer.shadow = words[0] == "pass";
     for pair in words[2..].chunks(2) {
         let place = if pair[0] == "retry" { &mut answer.retry_after_ns } else { &mut answer.wait_ns };
         *place = Some(span(pair[1]));

@@ -1,7 +1,7 @@
-//! What is heard of a limit between asks, and how soon it is acted on. The listener tells it; as the rest of a refill, it
-//! reads no clock, and nothing depends on it.
+//! What is heard of a limit between asks, or instead of a grant, and how soon it is acted on. The listener tells it; as
+//! the rest of a refill, it reads no clock, and nothing depends on it.
 
-use super::{Phase, Refill};
+use super::{Phase, Refill, Seen, jittered};
 use crate::slot::Slot;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
@@ -14,6 +14,18 @@ const HEAR_EVERY: Duration = Duration::from_millis(100);
 const HEAR_AT_ONCE: u32 = 3;
 
 impl Refill {
+    /// When an ask is due, sooner for what was heard.
+    pub(super) fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+        let unheard = self.due_unheard(slot, seen, now, rtt);
+        self.heard.map_or(unheard, |heard| heard.max(now).min(unheard))
+    }
+
+    /// The allocator refused to answer until `retry_after` from now; what is held is as it was.
+    pub fn refused(&mut self, now: Moment, retry_after: Duration, dice: u64) {
+        self.not_before = now + jittered(retry_after, dice);
+        self.phase = Phase::Active;
+    }
+
     /// Something was heard of the limit: it is worth asking anew, at once for somebody who `waits`. `dice` is any number:
     /// it spreads the asks of the others, lest a whole fleet asks in the same instant. However much is heard, it is
     /// acted on ten times a second at most.

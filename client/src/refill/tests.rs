@@ -123,6 +123,23 @@ fn it_asks_again_a_few_round_trips_before_it_runs_dry() {
     assert!((millis(now + 5)..=millis(now + 15)).contains(&due), "{due:?}");
 }
 
+/// A lease that lasts for four round trips ended before its renewal was there: each time nobody was served for a while.
+#[test]
+fn a_short_lease_is_renewed_before_it_ends() {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let term = 4 * RTT;
+    let short = |kept, permits| Grant { term, horizon: term, ..grant(kept, permits) };
+    refill.write(&slot, Seen { waiting: 10, ..Seen::default() }, millis(0), RTT);
+    refill.believe(&slot, &short(0, 10), exact(), millis(0), millis(10), 0);
+    // An exchange and the guard before the end at 40 ms.
+    assert_eq!(refill.due(&slot, Seen::default(), millis(10), RTT), millis(20));
+    // Of one that is over before an answer can be there nothing can be saved: no more than an ask each round trip.
+    refill.write(&slot, Seen::default(), millis(20), RTT);
+    let over = Grant { term: RTT, ..short(10, 0) };
+    refill.believe(&slot, &over, exact(), millis(20), millis(30), 0);
+    assert_eq!(refill.due(&slot, Seen::default(), millis(30), RTT), millis(40));
+}
+
 #[test]
 fn it_does_not_ask_sooner_than_it_was_told() {
     let (slot, mut refill) = holding(10);

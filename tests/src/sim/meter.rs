@@ -1,6 +1,7 @@
 //! How well it went: what was used, stranded, refused and exchanged. The world tells it what happens; it judges
 //! nothing.
 
+use crate::sim::boundary::Boundary;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use std::collections::VecDeque;
@@ -16,6 +17,8 @@ pub struct Meter {
     tried: u64,
     refused_while_available: u64,
     fullness: Fullness,
+    /// Where windows have boundaries.
+    pub boundary: Option<Boundary>,
     hot: Option<HotSpot>,
     /// Terms that each hot spot took to get nine tenths of its share.
     catch_up: Vec<f64>,
@@ -74,6 +77,8 @@ pub struct Figures {
     pub worst_wait: f64,
     /// Of what nodes tried that want less than their share, the largest part refused.
     pub modest_refused_share: f64,
+    /// Of the calls just after a boundary, those that found nothing; and the asks that came then, each time.
+    pub after_boundary: Option<(f64, f64)>,
     /// Terms until a node that became hot got nine tenths of its share: the median and the worst.
     pub catch_up_terms: Option<(f64, f64)>,
 }
@@ -88,6 +93,7 @@ impl Meter {
             tried: 0,
             refused_while_available: 0,
             fullness: Fullness::new(rules),
+            boundary: Boundary::new(rules),
             hot: None,
             catch_up: vec![],
         }
@@ -192,6 +198,7 @@ impl Meter {
             modest_refused_share: modest
                 .map(|node| node.refused as f64 / node.tried as f64)
                 .fold(0.0, f64::max),
+            after_boundary: self.boundary.map(|boundary| (boundary.short_share(), boundary.asks_each())),
             catch_up_terms: self
                 .catch_up
                 .last()

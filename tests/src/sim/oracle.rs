@@ -208,6 +208,9 @@ impl Oracle {
             self.session(asked.session).is_disputed(now, error, by)?;
         }
         self.promises.iter_mut().for_each(|promise| promise.lent(now, lent));
+        if !asked.is_honest {
+            self.promises.iter_mut().for_each(|promise| promise.lied(now, spent));
+        }
         self.changed_by(lent, spent, stock.view.books)?;
         self.books(now, stock)?;
         Ok(lent)

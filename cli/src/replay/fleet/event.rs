@@ -16,6 +16,8 @@ pub(super) enum Event {
     Asked { node: usize, first_sent: Moment, asks: Vec<Entry> },
     /// Its answers reach the node.
     Answered { node: usize, first_sent: Moment, grants: Vec<GrantBody> },
+    /// A call has taken for as long as one may.
+    Over { node: usize, id: PoolId },
     /// A caller has waited for as long as it would.
     GiveUp { node: usize, id: PoolId, ticket: u64 },
 }

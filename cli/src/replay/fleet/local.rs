@@ -15,8 +15,13 @@ use std::time::Duration;
 pub(super) struct Local {
     slot: Slot,
     refill: Refill,
-    /// Permits refused so far.
+    /// Permits refused so far, and of these those that passed all the same.
     refused: u64,
+    shadow_refused: u64,
+    /// Whether the limit is in shadow mode, as far as we were told.
+    pub(super) is_shadow: bool,
+    /// Permits in use that somebody counts, and since when, oldest first.
+    flying: VecDeque<(Moment, u64)>,
     /// The largest call of a steady flow.
     largest: u64,
     /// First come, first served.
@@ -41,6 +46,15 @@ pub(super) struct Waiter {
     pub(super) request: Request,
 }
 
+/// How the wait of a caller ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// It got its permits.
+    Admitted,
+    /// It got none: in shadow mode nobody waits.
+    Passed,
+}
+
 impl Local {
     /// Nothing, and about to ask for a first lease.
     pub(super) fn new(now: Moment, rtt: Duration, ceiling: u64) -> Self {
@@ -48,6 +62,9 @@ impl Local {
             slot: Slot::new(),
             refill: Refill::new(now, true),
             refused: 0,
+            shadow_refused: 0,
+            is_shadow: false,
+            flying: VecDeque::new(),
             largest: 0,
             line: VecDeque::new(),
             is_nudged: false,
@@ -69,18 +86,58 @@ impl Local {
         left.is_some()
     }
 
-    /// Spends as a handle does: of a steady flow, only if the permits are there and it is time. What is left then.
+    /// Spends as a handle does, on a call in flight where somebody counts those. What is left then.
     fn left_after(&mut self, permits: u64, now: Moment) -> Option<u64> {
+        let left = self.held_after(permits, now)?;
+        if !self.refill.flights().count() {
+            return Some(self.slot.spend_held(permits));
+        }
+        self.refill.enter_held(&self.slot, permits, now);
+        self.flying.push_back((now, permits));
+        self.is_nudged |= self.due(now, self.rtt) <= now;
+        Some(left)
+    }
+
+    /// Sets aside what is about to be spent: of a steady flow, only if the permits are there and it is time. What is
+    /// free then.
+    fn held_after(&mut self, permits: u64, now: Moment) -> Option<u64> {
         if !self.refill.is_paced() {
-            return self.slot.take(permits, now).ok();
+            return self.slot.hold(permits, now).ok();
         }
         self.largest = self.largest.max(permits);
-        self.slot.hold(permits, now).ok()?;
+        let left = self.slot.hold(permits, now).ok()?;
         if self.refill.pace().take(permits, now).is_err() {
             self.slot.put_back(permits);
             return None;
         }
-        Some(self.slot.spend_held(permits))
+        Some(left)
+    }
+
+    /// Since when the oldest call that is in flight has been.
+    pub(super) fn oldest(&self) -> Option<Moment> {
+        self.flying.front().map(|&(since, _)| since)
+    }
+
+    /// Up to `permits` of the oldest call in flight are handed back. Returns how many.
+    pub(super) fn land(&mut self, permits: u64, now: Moment) -> u64 {
+        let Some((_, oldest)) = self.flying.front_mut() else { return 0 };
+        let landed = permits.min(*oldest);
+        *oldest -= landed;
+        if *oldest == 0 {
+            self.flying.pop_front();
+        }
+        self.refill.hand_back(&self.slot, landed, now);
+        landed
+    }
+
+    /// Whether a call that would be refused or wait passes, which is counted.
+    pub(super) fn let_pass(&mut self, permits: u64) -> bool {
+        if self.is_shadow {
+            self.refused += permits;
+            self.shadow_refused += permits;
+            self.is_nudged = true;
+        }
+        self.is_shadow
     }
 
     /// When the next permit of a steady flow is due for the first in line, if that is all it waits for.
@@ -131,6 +188,9 @@ impl Local {
         if permits <= remaining {
             return Answer::yes(remaining);
         }
+        if self.is_shadow {
+            return Answer::passed(remaining, false);
+        }
         if permits > self.ceiling {
             return Answer::too_large(permits, self.ceiling, remaining);
         }
@@ -151,8 +211,8 @@ impl Local {
 
     fn seen(&self) -> Seen {
         let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
-        // A limit in shadow mode is answered as if it were not.
-        Seen { refused: self.refused, waiting, shadow_refused: 0, largest: self.largest }
+        let Local { refused, shadow_refused, largest, .. } = *self;
+        Seen { refused, waiting, shadow_refused, largest }
     }
 
     /// When to ask next.
@@ -187,14 +247,16 @@ impl Local {
         self.chance = now + wait;
     }
 
-    /// Those in line that can be served now, which have been.
-    pub(super) fn serve(&mut self, now: Moment) -> Vec<Waiter> {
-        let mut served = vec![];
-        while let Some(permits) = self.line.front().map(|first| first.permits)
-            && self.left_after(permits, now).is_some()
-        {
-            served.extend(self.line.pop_front());
-        }
-        served
+    /// Whether the first in line can be served now, which it has been then; or passes in shadow mode.
+    pub(super) fn serve_first(&mut self, now: Moment) -> Option<(Waiter, Served)> {
+        let permits = self.line.front()?.permits;
+        let served = if self.left_after(permits, now).is_some() {
+            Served::Admitted
+        } else if self.let_pass(permits) {
+            Served::Passed
+        } else {
+            return None;
+        };
+        self.line.pop_front().map(|waiter| (waiter, served))
     }
 }

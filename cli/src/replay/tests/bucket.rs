@@ -1,6 +1,6 @@
 //! `token_bucket`: up to 10, and 3 each second, which is one in 333,333,333⅓ ns.
 
-use super::check;
+use super::{check, check_limits};
 
 const RULE: &str = "{ kind = \"token_bucket\", capacity = 10, refill = 3, per = \"1s\" }";
 
@@ -176,6 +176,23 @@ fn a_cold_bucket_refills_slowly_at_first() {
             // Full and idle for half of two seconds, it is half cold: 100 ms · (1 + 2·½), of which one was spent.
             ("2100ms try_acquire 1", "ok 9"),
             ("2100ms peek 10", "no 9 retry 180000001"),
+        ],
+    );
+}
+
+#[test]
+fn looking_at_a_key_begins_no_interval() {
+    let config = "[[limit]]\nname = \"a\"\nkeyed = true\nrules = [{ kind = \"token_bucket\", capacity = 2, \
+                  refill = 1, per = \"1s\", refill_style = \"interval\" }]";
+    check_limits(
+        config,
+        &[
+            ("a k: 0 peek 1", "ok 2"),
+            ("a k: 200ms refund 1", "ok 2"),
+            // It begins now: the next one comes at 1,500 ms.
+            ("a k: 500ms try_acquire 2", "ok 0"),
+            ("a k: 1s peek 1", "no 0 retry 500ms"),
+            ("a k: 1500ms peek 1", "ok 1"),
         ],
     );
 }

@@ -58,9 +58,122 @@ fn one_seed_is_one_run() {
     assert_eq!(leased(WINDOW, 3, &requests), leased(WINDOW, 3, &requests));
 }
 
+/// Two at a time, of calls that take 5 s at most.
+const IN_FLIGHT: &str = "[[limit]]\nname = \"a\"\n\
+                         rules = [{ kind = \"concurrency\", limit = 2, longest = \"5s\" }]";
+
+fn waits(answer: &Value) -> u64 {
+    assert_eq!(answer["ok"], true, "{answer}");
+    answer["wait_ns"].as_u64().expect("it waited")
+}
+
+#[test]
+fn what_comes_back_to_a_node_is_for_whoever_waits_there() {
+    let requests = [
+        request("0 acquire 2 timeout 1s"),
+        request("1s acquire 1 timeout 9s"),
+        request("1s acquire 1 timeout 9s"),
+        // One comes back at 2 s, for the first that waits; the other call is over at 5 s.
+        request("2s refund 1"),
+        request("6s try_acquire 1"),
+        // Since 2 s and since 5 s: all of it comes back, and no more.
+        request("6s refund 9"),
+        request("6s peek 2"),
+    ];
+    let answers = leased(IN_FLIGHT, 1, &requests);
+    assert_eq!(answers[0]["ok"], true);
+    assert_eq!(waits(&answers[1]), 1_000_000_000);
+    // Its node asks once more before it has a second one.
+    assert!((4_000_000_000..4_010_000_000).contains(&waits(&answers[2])), "{answers:?}");
+    assert_eq!((&answers[3]["ok"], &answers[3]["remaining"]), (&Value::from(true), &Value::from(0)));
+    assert_eq!(answers[4]["ok"], false);
+    assert_eq!((&answers[5]["ok"], &answers[5]["remaining"]), (&Value::from(true), &Value::from(2)));
+    assert_eq!(answers[6]["ok"], true);
+}
+
+#[test]
+fn what_comes_back_to_nobody_comes_back_to_whoever_has_had_it_for_longest() {
+    let call = |at: &str, node: &str, op: &str| {
+        let mut request: Value = serde_json::from_str(&request(&format!("{at} {op}"))).expect("JSON");
+        if !node.is_empty() {
+            request["node"] = Value::from(node);
+        }
+        request.to_string()
+    };
+    let requests = [
+        call("0", "one", "acquire 1 timeout 1s"),
+        call("500ms", "two", "acquire 1 timeout 1s"),
+        // Two are in flight. It is the older one that ends: node one has it in hand, and gives it back when it has not
+        // needed it for a second.
+        call("1s", "two", "acquire 1 timeout 4s"),
+        call("1500ms", "", "refund 1"),
+        // Nothing is in flight there any more.
+        call("1600ms", "one", "refund 1"),
+    ];
+    let answers = leased(IN_FLIGHT, 2, &requests);
+    assert!(waits(&answers[0]) < 500_000_000 && waits(&answers[1]) < 500_000_000, "{answers:?}");
+    let wait = waits(&answers[2]);
+    assert!((1_500_000_000..2_000_000_000).contains(&wait), "{wait}");
+    assert_eq!((&answers[3]["remaining"], &answers[4]["remaining"]), (&Value::from(1), &Value::from(1)));
+}
+
+/// Ten a second on four nodes, each of which takes 100 ms and is handed back: one is in flight on average, of two that
+/// may be.
+#[test]
+fn calls_that_come_back_leave_room_for_the_next() {
+    let calls = (0..300).flat_map(|call| {
+        [format!("{}ms acquire 1 timeout 2s", call * 100), format!("{}ms refund 1", call * 100 + 99)]
+    });
+    let requests: Vec<String> = calls.map(|call| request(&call)).collect();
+    let answers = leased(IN_FLIGHT, 4, &requests);
+    let served =
+        answers.iter().filter(|answer| answer.get("wait_ns").is_some() && answer["ok"] == true).count();
+    assert!(served >= 290, "{served} of 300");
+}
+
+#[test]
+fn a_limit_in_shadow_mode_refuses_nothing_on_its_nodes() {
+    let config = WINDOW.replace("100,", "2,") + "\nshadow = true\nease_off = false";
+    let calls = (0..8).map(|call| format!("{}ms try_acquire 1", 1_000 + call * 100));
+    let more = ["2s acquire 1 timeout 20s", "2s peek 3", "2s try_acquire 3"].map(str::to_owned);
+    let requests: Vec<String> = calls.chain(more).map(|text| request(&text)).collect();
+    let answers = leased(&config, 1, &requests);
+    assert!(answers.iter().all(|answer| answer["ok"] == true), "{answers:?}");
+    let passed: Vec<bool> = answers.iter().map(|answer| answer.get("shadow").is_some()).collect();
+    // Two were there, and are not again before 11 s.
+    assert_eq!(passed.iter().filter(|passed| !**passed).count(), 2, "{answers:?}");
+    assert_eq!((passed[0], &passed[8..]), (false, &[true; 3][..]));
+    assert_eq!(answers[8]["wait_ns"], 0);
+}
+
+#[test]
+fn what_is_above_bounds_what_one_call_may_take() {
+    let config =
+        "[[limit]]\nname = \"vendor\"\nrules = [{ kind = \"sliding_window\", limit = 3, per = \"10s\" }]\n"
+            .to_owned()
+            + "[[limit]]\nname = \"tenant\"\nkeyed = true\nparent = \"vendor\"\n\
+           rules = [{ kind = \"sliding_window\", limit = 9, per = \"10s\" }]\n"
+            + "[[limit]]\nname = \"user\"\nkeyed = true\nparent = \"tenant\"\n\
+           rules = [{ kind = \"sliding_window\", limit = 9, per = \"10s\" }]";
+    let requests =
+        ["user acme/al: 0 acquire 4", "user al: 0 acquire 1", "user acme/al: 0 acquire 1 timeout 1s"];
+    let answers = leased(&config, 1, &requests.map(request));
+    let problem = answers[0]["error"].as_str().expect("too large");
+    assert!(problem.ends_with("this limit never holds more than 3"), "{problem}");
+    let problem = answers[1]["error"].as_str().expect("no key");
+    assert!(problem.starts_with("line 2: key: what is before the last /"), "{problem}");
+    assert_eq!(answers[2]["ok"], true);
+}
+
 #[test]
 fn what_nodes_cannot_do_is_said() {
-    let answers = leased(WINDOW, 2, &[request("0 refund 1"), "{}".to_owned()]);
-    assert!(answers[0]["error"].as_str().expect("an error").starts_with("line 1: op is one that --nodes"));
-    assert!(answers[1]["error"].as_str().expect("an error").starts_with("line 2: missing field"));
+    let answers = leased(WINDOW, 2, &[request("0 refund 1"), "{}".to_owned(), request("0 top_up 1")]);
+    let problem = |line: usize| answers[line - 1]["error"].as_str().expect("an error");
+    assert!(
+        problem(1).starts_with("line 1: op is refund, but limit \"a\" has no concurrency"),
+        "{}",
+        problem(1)
+    );
+    assert!(problem(2).starts_with("line 2: missing field"));
+    assert!(problem(3).starts_with("line 3: op is one that --nodes cannot replay"));
 }

@@ -43,17 +43,6 @@ fn a_bad_line_is_answered_with_what_is_wrong_and_changes_nothing() {
 }
 
 #[test]
-fn a_limit_with_a_parent_is_not_answered_as_if_it_had_none() {
-    let config = CONFIG.replace("name = \"b\"", "name = \"b\"\nparent = \"c\"")
-        + "[[limit]]\nname = \"c\"\nrules = [{ kind = \"sliding_window\", limit = 2, per = \"10s\" }]";
-    let answers = answers(&config, "{\"at_ns\":0,\"limit\":\"b\",\"op\":\"peek\"}");
-    assert!(
-        answers[0].contains("line 1: limit \\\"b\\\" has a parent, which replay knows only with --nodes"),
-        "{answers:?}"
-    );
-}
-
-#[test]
 fn keys_do_not_see_each_other_and_new_rules_are_for_all_of_them() {
     let lines = [
         "{\"at_ns\":0,\"limit\":\"a\",\"key\":\"u\",\"op\":\"try_acquire\",\"permits\":2}",

@@ -21,6 +21,7 @@ fn one(run: &Run) -> Value {
     };
     let figures = &report.figures;
     let (median, worst) = figures.catch_up_terms.unzip();
+    let (short, asks) = figures.after_boundary.unzip();
     json!({
         "policy": run.policy.name(),
         "seed": run.seed,
@@ -34,6 +35,8 @@ fn one(run: &Run) -> Value {
         "jain": figures.jain,
         "worst_wait_s": figures.worst_wait,
         "modest_refused_share": figures.modest_refused_share,
+        "short_after_boundary_share": short,
+        "asks_after_boundary": asks,
         "catch_up_terms_median": median,
         "catch_up_terms_worst": worst,
         "over_admissions": report.over_admissions,

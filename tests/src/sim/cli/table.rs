@@ -30,7 +30,7 @@ enum Unit {
     PerNode,
 }
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 15] = [
     Row { name: "permits admitted", unit: Unit::Count, value: |run| Some(run.figures.admitted as f64) },
     Row {
         name: "used of what the limit allowed",
@@ -73,6 +73,16 @@ const ROWS: [Row; 13] = [
         name: "refused of what wants less than its share",
         unit: Unit::Percent,
         value: |run| Some(run.figures.modest_refused_share).filter(|share| *share > 0.0),
+    },
+    Row {
+        name: "found nothing in 50 ms after a boundary",
+        unit: Unit::Percent,
+        value: |run| run.figures.after_boundary.map(|(short, _)| short),
+    },
+    Row {
+        name: "asks in 50 ms after a boundary",
+        unit: Unit::Number(1),
+        value: |run| run.figures.after_boundary.map(|(_, asks)| asks),
     },
     Row {
         name: "hot spot at 90 % of its share after",

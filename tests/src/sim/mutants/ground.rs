@@ -29,6 +29,9 @@ pub enum Ground {
     /// Fixed windows that are nearly used up, and messages that take seconds: asks that were written in one window
     /// arrive in the next.
     LateAsks,
+    /// Fixed windows of a tenth of a second, shared over links as slow as that: leases reach over every boundary, and end
+    /// unheard.
+    ShortWindow,
     /// An allocator that dies every few seconds and is back at once, and no other trouble.
     Restarts,
     /// The same with a bucket as the only rule.
@@ -37,8 +40,12 @@ pub enum Ground {
     Lowered,
     /// Limits of minutes, with leases of seconds, that become short fixed windows again and again.
     NewWindows,
+    /// The same with fixed windows as the only rule, in slow use: leases last long and often reach over a boundary.
+    FixedRestarts,
     /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
     Flow,
+    /// A steady flow of which everybody has a part that changes all the time, and many answers that get lost.
+    FlowParts,
     /// A bucket with one of its options, full within a second or two, in bursts with pauses between them.
     OddBucket,
     /// Windows of first use, or of a calendar.
@@ -47,31 +54,42 @@ pub enum Ground {
     Cap,
     /// The same under an allocator that dies every few seconds, and no other trouble.
     CapRestarts,
+    /// A limit with plenty below one that is scarce, of another length.
+    Above,
+    /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
+    AboveRestarts,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 13] = [
+    pub const ALL: [Ground; 18] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
         Ground::LateAsks,
+        Ground::ShortWindow,
         Ground::Restarts,
         Ground::BucketRestarts,
         Ground::Lowered,
         Ground::NewWindows,
+        Ground::FixedRestarts,
         Ground::Flow,
+        Ground::FlowParts,
         Ground::OddBucket,
         Ground::OddWindow,
         Ground::Cap,
         Ground::CapRestarts,
+        Ground::Above,
+        Ground::AboveRestarts,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 28] = [
+        const LED: [(Mutant, Ground); 36] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
+            (Mutant::FixedNotClipped, Ground::ShortWindow),
+            (Mutant::AheadIsFree, Ground::ShortWindow),
             (Mutant::EndedIsKept, Ground::LateAsks),
             (Mutant::SpentToOldest, Ground::LateAsks),
             (Mutant::ForgottenOnRestart, Ground::Restarts),
@@ -81,9 +99,10 @@ impl Ground {
             (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
             (Mutant::OverIsExtended, Ground::Lowered),
             (Mutant::NewRuleOutlived, Ground::NewWindows),
+            (Mutant::AheadForgotten, Ground::FixedRestarts),
             (Mutant::RenewalRefills, Ground::Flow),
             (Mutant::LetGoIsFull, Ground::Flow),
-            (Mutant::OldRateForgotten, Ground::Flow),
+            (Mutant::OldRateForgotten, Ground::FlowParts),
             (Mutant::MintsFromAsk, Ground::Flow),
             (Mutant::MintsWithoutDrift, Ground::Flow),
             (Mutant::CentreMintsAll, Ground::Flow),
@@ -98,6 +117,11 @@ impl Ground {
             (Mutant::UnkeptIsFree, Ground::Cap),
             (Mutant::OwedIsSpentAgain, Ground::Cap),
             (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
+            (Mutant::AboveNotCharged, Ground::Above),
+            (Mutant::AboveNotAsked, Ground::Above),
+            (Mutant::AboveNotClipped, Ground::Above),
+            (Mutant::AboveNotAwaited, Ground::AboveRestarts),
+            (Mutant::AboveTakesBack, Ground::Above),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -112,6 +136,7 @@ impl Ground {
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),
+            Ground::ShortWindow => short_window(setup, &mut dice),
             Ground::Restarts => restarts(setup, &mut dice),
             Ground::BucketRestarts => {
                 let rule = bucket(dice.u64(1..=1_000), dice.u64(1..=5) * SECOND);
@@ -119,7 +144,15 @@ impl Ground {
             }
             Ground::Lowered => lowered(setup, &mut dice),
             Ground::NewWindows => new_windows(setup, &mut dice),
+            Ground::FixedRestarts => {
+                let per = Duration::from_millis(dice.u64(2_000..=5_000));
+                let rule = FixedWindow::try_new(dice.u64(100..=1_000), per).expect("numbers in range");
+                let mut setup = restarts(alone(setup, Rule::FixedWindow(rule), 0.3), &mut dice);
+                setup.lasts = 60 * SECOND;
+                setup
+            }
             Ground::Flow => flow(setup, &mut dice),
+            Ground::FlowParts => flow_parts(setup, &mut dice),
             Ground::OddBucket => odd_bucket(setup, &mut dice),
             Ground::OddWindow => odd_window(setup, &mut dice),
             Ground::Cap => {
@@ -137,6 +170,8 @@ impl Ground {
                 setup.lasts = 200 * SECOND;
                 setup
             }
+            Ground::Above => above(setup, &mut dice),
+            Ground::AboveRestarts => above_restarts(setup, &mut dice),
         }
     }
 }
@@ -171,6 +206,16 @@ fn late_asks(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.faults.chance.clear();
     setup.faults.chance.insert(Fault::LongDelay, 0.1);
     setup.lasts = 300 * SECOND;
+    setup
+}
+
+fn short_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(50..=200));
+    let rule = FixedWindow::try_new(dice.u64(10..=200), per).expect("numbers in range");
+    let mut setup = alone(setup, Rule::FixedWindow(rule), 0.8);
+    setup.latency = Latency { one_way: dice.u64(MILLI..=20 * MILLI), jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.2);
     setup
 }
 
@@ -227,6 +272,19 @@ fn flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
+fn flow_parts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (burst, interval) = (dice.u64(10..=40), dice.u64(MILLI..=5 * MILLI));
+    let rule = LeakyBucket::try_new(burst, 1, Duration::from_nanos(interval)).expect("numbers in range");
+    let mut setup = alone(setup, Rule::LeakyBucket(rule), 3.0);
+    setup.workload = Workload::ZipfJumps;
+    setup.nodes = dice.usize(2..=4);
+    setup.latency = Latency { one_way: MILLI, jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.4);
+    setup.lasts = 60 * SECOND;
+    setup
+}
+
 fn odd_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let (capacity, refill) = (dice.u64(20..=200), dice.u64(100..=200));
     let second = Duration::from_secs(1);
@@ -267,6 +325,36 @@ fn odd_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 
 fn sliding(limit: u64, per: Duration) -> Rule {
     Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("numbers in range"))
+}
+
+fn above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (limit, per) = (dice.u64(10..=500), Duration::from_millis(dice.u64(200..=5_000)));
+    let scarce = match dice.u32(..4) {
+        0 => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),
+        1 => TokenBucket::try_new(limit, limit, per, limit).map(Rule::TokenBucket),
+        _ => SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow),
+    };
+    let own = if dice.bool() { per / 10 } else { per * 10 };
+    below(setup, own, limit, scarce.expect("numbers in range"))
+}
+
+fn above_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    // Longer than any lease, so that what was spent before the loss counts when those below open again.
+    let (limit, per) = (dice.u64(10..=500), Duration::from_secs(dice.u64(6..=12)));
+    let scarce = SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow);
+    let mut setup = restarts(below(setup, per / 20, limit, scarce.expect("numbers in range")), dice);
+    setup.faults.every.insert(Fault::AllocatorRestart, (40 * SECOND, MILLI));
+    setup.lasts = 200 * SECOND;
+    setup
+}
+
+/// A limit of windows `own` long with far more than the `limit` of the one above it, which is `scarce`.
+fn below(setup: Setup, own: Duration, limit: u64, scarce: Rule) -> Setup {
+    let plenty = SlidingWindow::try_new(100 * limit, own, Duration::ZERO).map(Rule::SlidingWindow);
+    let mut setup = alone(setup, scarce, 3.0);
+    setup.plan.rules.insert(0, plenty.expect("numbers in range"));
+    setup.above = 1;
+    setup
 }
 
 /// `setup` with `rule` alone and steady callers that want `load` times what it gives, one permit a call; without

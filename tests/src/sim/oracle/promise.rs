@@ -198,6 +198,13 @@ impl Promise {
         Ok(())
     }
 
+    /// A liar said that it spent `permits`.
+    pub(super) fn lied(&mut self, now: Instant, permits: u64) {
+        if let Promise::Warming { bucket, .. } = self {
+            bucket.warm(permits, now.real);
+        }
+    }
+
     /// A call of `permits` has ended.
     pub(super) fn land(&mut self, permits: u64) {
         if let Promise::InFlight { in_flight, .. } = self {

@@ -36,6 +36,10 @@ impl World {
     /// A message arrives.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
         let Message { node, session, seq, exchange, rtt, ask, sent, leaves } = message;
+        let now = self.now().allocator;
+        if let Some(boundary) = &mut self.meter.boundary {
+            boundary.asked(now);
+        }
         let answer = if !self.centre.up {
             None
         } else if self.rival.is_some() {
@@ -46,7 +50,6 @@ impl World {
             self.log.note(self.real, "there is no limit any more for node #", &[node as u64]);
             Some(Err(Unanswered::LimitUnknown))
         } else {
-            let now = self.centre.clock.show(self.real);
             let holder = Holder { id: LesseeId(session), share: self.setup.share(node), rtt };
             let limit = self.setup.limit(node);
             let answer = match self.refusal(node) {

@@ -87,7 +87,12 @@ impl World {
         if let Some(rival) = &mut self.rival {
             rival.tried(node, permits);
         }
-        if self.nodes[node].line.is_empty() && self.take(node, permits)? {
+        let is_served = self.nodes[node].line.is_empty() && self.take(node, permits)?;
+        let now = self.now().allocator;
+        if let Some(boundary) = &mut self.meter.boundary {
+            boundary.called(now, !is_served);
+        }
+        if is_served {
             return Ok(());
         }
         if self.nodes[node].is_shut_out {

@@ -55,7 +55,7 @@ fn check(rules: &[Rule], steps: Vec<Step>) {
             }
         }
         pool.advance(now);
-        pool.audit(0);
+        pool.audit(0, std::iter::empty);
         let remains = limiter.peek(now, 0).remaining;
         assert_eq!(pool.available(), remains, "after {shown}: {pool:?} {limiter:?}");
     }

@@ -7,6 +7,9 @@ use lessor_protocol::moment::nanos;
 use lessor_protocol::{Carry, Rule};
 use std::cmp::Reverse;
 
+/// The longest lease, 2 s, on clocks that run as slow as any may.
+const LEASE_MAX: u64 = 2_500_000_000;
+
 impl Promise {
     /// One for a rule that comes to be at `now`, when `out` permits are lent until `until`.
     pub(in crate::sim::oracle) fn amid(
@@ -86,11 +89,12 @@ impl Promise {
         self.room(now);
         match self {
             Promise::Sliding { margin, slack, spends, .. } => {
-                // As long as a spend is charged, on a clock that runs slow, and then until it has left the window.
+                // As long as a spend is charged, on a clock that runs slow; then until the leases that it allowed have
+                // ended; and then until what they were spent for has left the window.
                 let charged =
                     u128::from(spends.per + *margin) * (1_000_000 + drift_ppm) / (1_000_000 - drift_ppm);
                 let charged = charged as u64 / 100 * 101 + 1_000;
-                slack.extra.push((now.real + charged + spends.per + *margin, permits));
+                slack.extra.push((now.real + charged + LEASE_MAX + spends.per + *margin, permits));
                 slack.floor.1 += permits;
             }
             Promise::Fixed(windows) => windows.allows(now, permits),

@@ -1,0 +1,91 @@
+//! The rules of one pool, each with its books. The family keeps two of these for each pool in which somebody waits; they
+//! know no callers and no other pool.
+
+use super::carry::{self, Carry};
+use super::{Exact, exact};
+use lessor_protocol::{Moment, Rule};
+
+/// The rules, each with its books.
+#[derive(Debug)]
+pub(super) struct Books(Vec<(Rule, Box<dyn Exact>)>);
+
+impl Books {
+    /// Fresh at `now`.
+    pub(super) fn new(rules: &[Rule], now: Moment) -> Self {
+        Books(rules.iter().map(|rule| (*rule, exact(rule, now))).collect())
+    }
+
+    fn each(&mut self, mut act: impl FnMut(&mut dyn Exact)) {
+        for (_, books) in &mut self.0 {
+            act(&mut **books);
+        }
+    }
+
+    /// Lets time pass up to `now`.
+    pub(super) fn advance(&mut self, now: Moment) {
+        self.each(|books| books.advance(now));
+    }
+
+    /// Takes `permits` at `at`, from every rule.
+    pub(super) fn take(&mut self, at: Moment, permits: u64) {
+        self.advance(at);
+        self.each(|books| books.take(permits));
+    }
+
+    /// `permits` come back unused: to each rule as many as it still counts.
+    pub(super) fn refund(&mut self, permits: u64) {
+        self.each(|books| books.refund(permits));
+    }
+
+    /// `permits` more, once.
+    pub(super) fn top_up(&mut self, permits: u64) {
+        self.each(|books| books.top_up(permits));
+    }
+
+    /// From `now` on `rules` hold.
+    pub(super) fn set(&mut self, rules: &[Rule], carry: Carry, now: Moment) {
+        self.0 = carry::carried(&self.0, rules, carry, now);
+    }
+
+    /// The most that a call could take now.
+    pub(super) fn available(&self) -> u64 {
+        self.0.iter().map(|(_, books)| books.available()).min().unwrap_or(0)
+    }
+
+    /// The most that a call could ever take.
+    pub(super) fn ceiling(&self) -> u64 {
+        self.0.iter().map(|(rule, _)| rule.ceiling()).min().unwrap_or(0)
+    }
+
+    /// When the last of the rules is ready. Each admits at every instant from its own on, so all of them do from the last
+    /// on; but for one that is topped up, see [`Books::ready_from`].
+    pub(super) fn ready_at(&self, permits: u64) -> Option<Moment> {
+        let mut latest = Moment::ORIGIN;
+        for (_, books) in &self.0 {
+            latest = latest.max(books.ready_at(permits)?);
+        }
+        Some(latest)
+    }
+
+    /// The same from `at` on, when what a top-up allowed may be over.
+    pub(super) fn ready_from(&self, at: Moment, permits: u64) -> Option<Moment> {
+        let mut later = self.copy();
+        later.advance(at);
+        later.ready_at(permits)
+    }
+
+    /// How many rules there are.
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether they cannot be told from new ones.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.0.iter().all(|(_, books)| books.is_fresh())
+    }
+
+    /// A copy.
+    pub(super) fn copy(&self) -> Books {
+        Books(self.0.iter().map(|(rule, books)| (*rule, books.copy())).collect())
+    }
+}

@@ -1,0 +1,326 @@
+//! Pools above each other, and the line of those that wait in any of them. A call names the lowest pool: its permits are
+//! charged to that one and to all above it, or to none. The caller says what time it is; a time before the latest one
+//! that was said is that one.
+//!
+//! An `acquire` that must wait is told at once when its turn comes. Until then its permits are not taken: `served` are
+//! the books of a pool without those that wait, `booked` those in which all of them have been served, so whoever comes
+//! next is decided behind them. All share the pool above all others, so there is one line. When something changes (a
+//! refund, a top-up, other rules), all that wait are decided anew.
+
+use super::books::Books;
+use super::{Admission, Carry, Outcome, Verdict};
+use lessor_protocol::{Moment, Rule};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// All pools that have one above them all.
+#[derive(Debug)]
+pub struct Family {
+    now: Moment,
+    /// By place; the places of those that went are `free`.
+    pools: Vec<Option<Pool>>,
+    free: Vec<Place>,
+    /// First come, first served, in the order of `turn`.
+    line: VecDeque<Waiter>,
+    admitted: Vec<(Place, Admission)>,
+    gave_up: u64,
+}
+
+/// Where a pool of a family is; it stays there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(usize);
+
+/// One pool.
+#[derive(Debug)]
+struct Pool {
+    above: Option<Place>,
+    /// Pools right below it.
+    below: usize,
+    /// As if all that wait had been served.
+    booked: Books,
+    /// Without those that wait; `None` if nobody does.
+    served: Option<Books>,
+    /// How many wait.
+    waiting: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    place: Place,
+    since: Moment,
+    permits: u64,
+    /// When it is served, as things are.
+    turn: Moment,
+    /// When it gives up unless it has been served by then.
+    patience: Moment,
+}
+
+impl Place {
+    /// The pool that a family begins with, above all others.
+    pub const FIRST: Place = Place(0);
+
+    /// Counted from 0: no two pools of a family have the same.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+impl Family {
+    /// One pool with `rules`, fresh at `now`, at [`Place::FIRST`].
+    pub fn new(rules: &[Rule], now: Moment) -> Self {
+        let first = Some(Pool::new(rules, None, now));
+        Family { now, pools: vec![first], free: vec![], line: VecDeque::new(), admitted: vec![], gave_up: 0 }
+    }
+
+    /// One more, right below that at `above`.
+    pub fn add(&mut self, above: Place, rules: &[Rule], now: Moment) -> Place {
+        self.pool_mut(above).below += 1;
+        let pool = Some(Pool::new(rules, Some(above), now.max(self.now)));
+        let place = self.free.pop().unwrap_or(Place(self.pools.len()));
+        match self.pools.get_mut(place.0) {
+            Some(free) => *free = pool,
+            None => self.pools.push(pool),
+        }
+        place
+    }
+
+    /// The pool at `place` is no more. Nothing may be below it, and nobody wait in it.
+    pub fn remove(&mut self, place: Place) {
+        let pool = self.pools[place.0].take().expect("it is there");
+        assert!(pool.below == 0 && pool.waiting == 0, "somebody needs it");
+        self.free.push(place);
+        if let Some(above) = pool.above {
+            self.pool_mut(above).below -= 1;
+        }
+    }
+
+    /// Whether no pool is left.
+    pub fn is_empty(&self) -> bool {
+        self.free.len() == self.pools.len()
+    }
+
+    /// What [`Family::acquire`] without patience would say; nothing is taken.
+    pub fn peek(&mut self, now: Moment, place: Place, permits: u64) -> Outcome {
+        self.advance(now, place);
+        let verdict = match self.turn(place, permits) {
+            Ok(turn) if turn == self.now => Verdict::Served(Duration::ZERO),
+            Ok(turn) => Verdict::NotFor(turn.since(self.now)),
+            Err(never) => never,
+        };
+        self.outcome(place, verdict)
+    }
+
+    /// Takes `permits` as soon as its turn comes, if that is within `patience`; without one it waits for as long as
+    /// it takes. Otherwise nothing is booked. None at all is a probe, and succeeds.
+    pub fn acquire(
+        &mut self,
+        now: Moment,
+        place: Place,
+        permits: u64,
+        patience: Option<Duration>,
+    ) -> Outcome {
+        self.advance(now, place);
+        let turn = match self.turn(place, permits) {
+            Ok(turn) => turn,
+            Err(never) => return self.outcome(place, never),
+        };
+        let wait = turn.since(self.now);
+        if patience.is_some_and(|patience| wait > patience) {
+            return self.outcome(place, Verdict::NotFor(wait));
+        }
+        if permits > 0 {
+            let patience = patience.map_or(Moment::NEVER, |patience| self.now + patience);
+            self.enter(Waiter { place, since: self.now, permits, turn, patience });
+        }
+        self.outcome(place, Verdict::Served(wait))
+    }
+
+    /// `permits` that were taken come back unused, to the pool at `place` and all above it: to each as many as it still
+    /// counts.
+    pub fn refund(&mut self, now: Moment, place: Place, permits: u64) -> Outcome {
+        self.change(now, |family| {
+            family.advance(now, place);
+            family.each_up(place, |pool| pool.booked.refund(permits));
+        });
+        self.outcome(place, Verdict::Served(Duration::ZERO))
+    }
+
+    /// Adds `permits` once, to the pool at `place` alone.
+    pub fn top_up(&mut self, now: Moment, place: Place, permits: u64) -> Outcome {
+        self.change(now, |family| {
+            family.advance(now, place);
+            family.pool_mut(place).booked.top_up(permits);
+        });
+        self.outcome(place, Verdict::Served(Duration::ZERO))
+    }
+
+    /// From now on `rules` hold for the pools at `places`.
+    pub fn set(&mut self, now: Moment, places: &[Place], rules: &[Rule], carry: Carry) {
+        self.change(now, |family| {
+            for &place in places {
+                family.advance(now, place);
+                let now = family.now;
+                family.pool_mut(place).booked.set(rules, carry, now);
+            }
+        });
+    }
+
+    /// Lets time pass up to `now`: whoever's turn comes is served.
+    pub fn pass(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+        while let Some(first) = self.line.front().copied()
+            && first.turn <= self.now
+        {
+            self.line.pop_front();
+            self.each_up(first.place, |pool| pool.serve(first.turn, first.permits));
+            self.admit(first);
+        }
+    }
+
+    /// Lets time pass until nobody waits any more.
+    pub fn run_out(&mut self) {
+        if let Some(last) = self.line.back() {
+            self.pass(last.turn);
+        }
+    }
+
+    /// What was admitted since this was last asked, in order, and of which pool.
+    pub fn admitted(&mut self) -> std::vec::Drain<'_, (Place, Admission)> {
+        self.admitted.drain(..)
+    }
+
+    /// Those that were told to wait and, after a change, would have had to wait for too long.
+    pub fn gave_up(&self) -> u64 {
+        self.gave_up
+    }
+
+    /// Whether the pool at `place` can go at `now`: it cannot be told from a new one, and nobody needs it.
+    pub fn is_fresh(&mut self, now: Moment, place: Place) -> bool {
+        self.advance(now, place);
+        let pool = self.pool(place);
+        let is_told = self.admitted.iter().all(|(other, _)| *other != place);
+        is_told && pool.below == 0 && pool.waiting == 0 && pool.booked.is_fresh()
+    }
+
+    /// Lets time pass for all, and looks at the pool at `place` and those above it.
+    fn advance(&mut self, now: Moment, place: Place) {
+        self.pass(now);
+        let now = self.now;
+        self.each_up(place, |pool| pool.booked.advance(now));
+    }
+
+    fn outcome(&self, place: Place, verdict: Verdict) -> Outcome {
+        let left = self.up(place).map(|pool| pool.booked.available()).min();
+        Outcome { verdict, remaining: if self.line.is_empty() { left.unwrap_or(0) } else { 0 } }
+    }
+
+    /// When a call for `permits` that comes now is served. Where somebody waits the pools are not ready before them.
+    fn turn(&self, place: Place, permits: u64) -> Result<Moment, Verdict> {
+        if permits == 0 {
+            return Ok(self.now);
+        }
+        let ceiling = self.up(place).map(|pool| pool.booked.ceiling()).min().unwrap_or(0);
+        if permits > ceiling {
+            return Err(Verdict::TooLarge(ceiling));
+        }
+        let mut latest = self.now;
+        for pool in self.up(place) {
+            latest = latest.max(pool.booked.ready_at(permits).ok_or(Verdict::Never)?);
+        }
+        // One rule alone is ready from then on.
+        while self.up(place).map(|pool| pool.booked.count()).sum::<usize>() > 1 {
+            let at = latest;
+            for pool in self.up(place) {
+                latest = latest.max(pool.booked.ready_from(at, permits).ok_or(Verdict::Never)?);
+            }
+            if latest == at {
+                break;
+            }
+        }
+        Ok(latest)
+    }
+
+    /// Serves `waiter` if its turn has come, or lets it wait.
+    fn enter(&mut self, waiter: Waiter) {
+        if waiter.turn <= self.now {
+            self.admit(waiter);
+        } else {
+            self.each_up(waiter.place, Pool::queue);
+            self.line.push_back(waiter);
+        }
+        self.each_up(waiter.place, |pool| pool.booked.take(waiter.turn, waiter.permits));
+    }
+
+    fn admit(&mut self, waiter: Waiter) {
+        let Waiter { place, turn: at, permits, since, .. } = waiter;
+        self.admitted.push((place, Admission { at, permits, since }));
+    }
+
+    /// Changes the books as they are now, and decides anew about all that wait.
+    fn change(&mut self, now: Moment, change: impl FnOnce(&mut Family)) {
+        self.pass(now);
+        let line = std::mem::take(&mut self.line);
+        for waiter in &line {
+            self.each_up(waiter.place, Pool::clear);
+        }
+        change(self);
+        for waiter in line {
+            self.advance(now, waiter.place);
+            match self.turn(waiter.place, waiter.permits) {
+                Ok(turn) if turn <= waiter.patience => self.enter(Waiter { turn, ..waiter }),
+                Ok(_) | Err(_) => self.gave_up += 1,
+            }
+        }
+    }
+
+    fn pool(&self, place: Place) -> &Pool {
+        self.pools[place.0].as_ref().expect("it is there")
+    }
+
+    fn pool_mut(&mut self, place: Place) -> &mut Pool {
+        self.pools[place.0].as_mut().expect("it is there")
+    }
+
+    /// The pool at `place` and those above it.
+    fn up(&self, place: Place) -> impl Iterator<Item = &Pool> {
+        std::iter::successors(Some(self.pool(place)), |pool| pool.above.map(|above| self.pool(above)))
+    }
+
+    fn each_up(&mut self, place: Place, mut act: impl FnMut(&mut Pool)) {
+        let mut next = Some(place);
+        while let Some(place) = next {
+            let pool = self.pool_mut(place);
+            act(pool);
+            next = pool.above;
+        }
+    }
+}
+
+impl Pool {
+    fn new(rules: &[Rule], above: Option<Place>, now: Moment) -> Self {
+        Pool { above, below: 0, booked: Books::new(rules, now), served: None, waiting: 0 }
+    }
+
+    /// One more waits.
+    fn queue(&mut self) {
+        self.waiting += 1;
+        self.served.get_or_insert_with(|| self.booked.copy());
+    }
+
+    /// One of those that wait has been served.
+    fn serve(&mut self, turn: Moment, permits: u64) {
+        self.waiting -= 1;
+        self.served.as_mut().expect("somebody waits").take(turn, permits);
+        if self.waiting == 0 {
+            self.served = None;
+        }
+    }
+
+    /// As if nobody waited.
+    fn clear(&mut self) {
+        self.waiting = 0;
+        if let Some(served) = self.served.take() {
+            self.booked = served;
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Leases that reach from one fixed window into the next, worked out by hand. Windows are of a second; a term is 33 ms.
+
+use super::*;
+
+/// What a new session is lent of `pool` at `at`, once it has a history.
+fn lent_at(pool: &mut Pool, at: u64, who: Holder, permits: u64) -> Grant {
+    grant(pool.renew(millis(at), who, 1, ask(0, 0, permits)))
+}
+
+#[test]
+fn a_lease_goes_on_over_the_boundary_and_counts_on_both_sides() {
+    let mut pool = pool(vec![fixed(100, SECOND)]);
+    let first = lent_at(&mut pool, 990, A, 20);
+    assert_eq!((first.permits, first.term), (20, Duration::from_millis(33)), "as long as any");
+    assert_eq!(pool.view(millis(999)).available, 80);
+    let view = pool.view(millis(1_000));
+    assert_eq!((view.available, view.books.outstanding, view.books.burned), (80, 20, 0));
+    // 5 spent, nobody knows in which window: they count in this one too. 10 come back.
+    let second = grant(pool.renew(millis(1_010), A, 2, ask(5, 5, 0)));
+    assert_eq!((second.kept, pool.view(millis(1_010)).available), (5, 90));
+    // Of a pool in slow use its lease lasts long, but no further than the window after this one.
+    assert_eq!(pool.view(millis(2_000)).available, 95);
+    assert_eq!(pool.view(millis(3_000)).available, 100);
+}
+
+#[test]
+fn what_was_spent_and_told_before_the_boundary_does_not_count_after_it() {
+    let mut pool = pool(vec![fixed(100, SECOND)]);
+    lent_at(&mut pool, 980, A, 20);
+    grant(pool.renew(millis(995), A, 2, ask(12, 3, 0)));
+    assert_eq!(pool.view(millis(999)).available, 85);
+    assert_eq!(pool.view(millis(1_000)).available, 97);
+}
+
+#[test]
+fn a_lease_that_ends_unheard_beyond_the_boundary_is_spent_there_too() {
+    let mut pool = pool(vec![fixed(100, SECOND)]);
+    lent_at(&mut pool, 990, A, 20);
+    let view = pool.view(millis(1_100));
+    assert_eq!((view.available, view.books.burned), (80, 20));
+    // Its report comes late: 15 were never spent.
+    grant(pool.renew(millis(1_110), A, 2, ask(5, 0, 0)));
+    assert_eq!(pool.view(millis(1_110)).available, 95);
+}
+
+#[test]
+fn no_report_of_the_window_before_frees_anything_twice() {
+    let mut pool = pool(vec![fixed(100, SECOND)]);
+    lent_at(&mut pool, 950, A, 20);
+    // It ended with its window still open, and is heard of in the next one: nothing of it is charged there.
+    lent_at(&mut pool, 995, B, 30);
+    assert_eq!(pool.view(millis(1_000)).available, 70);
+    grant(pool.renew(millis(1_001), A, 2, ask(0, 0, 0)));
+    assert_eq!(pool.view(millis(1_001)).available, 70);
+}
+
+#[test]
+fn of_two_windows_only_the_one_that_ends_is_charged_ahead() {
+    let mut pool = pool(vec![fixed(100, SECOND), fixed(150, 10 * SECOND)]);
+    lent_at(&mut pool, 990, A, 20);
+    assert_eq!(pool.view(millis(1_000)).available, 80);
+    grant(pool.renew(millis(1_010), A, 2, ask(20, 0, 0)));
+    lent_at(&mut pool, 1_010, B, 40);
+    grant(pool.renew(millis(1_020), B, 2, ask(40, 0, 0)));
+    // Of the 150 for ten seconds 60 are spent.
+    assert_eq!(pool.view(millis(2_000)).available, 90);
+}
+
+#[test]
+fn a_pool_that_lost_its_books_waits_for_leases_that_reached_beyond_a_boundary() {
+    // Whoever was lent something just before the end may spend it two seconds later, in the third window from here.
+    let mut pool = Pool::after_loss(plan(vec![fixed(100, SECOND)]), millis(999), millis(999));
+    let view = pool.view(millis(999));
+    assert_eq!(
+        view.quarantine,
+        Duration::from_millis(3_001),
+        "the window that holds 999 + 2,005 ms ends at 4,000 ms"
+    );
+}

@@ -1,0 +1,113 @@
+//! The families of a contract, each with the names of its pools. It finds them again by number; what is charged where,
+//! they decide themselves.
+
+use crate::replay::contract::{PoolId, Told};
+use lessor_allocator::central::{Family, Place};
+use lessor_protocol::{Moment, Rule};
+use std::rc::Rc;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Families {
+    /// Those that went are `free`.
+    all: Vec<Option<Kin>>,
+    free: Vec<usize>,
+}
+
+/// Where a pool is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) family: usize,
+    pub(super) place: Place,
+}
+
+/// One family.
+#[derive(Debug)]
+struct Kin {
+    family: Family,
+    /// By place.
+    names: Vec<Rc<PoolId>>,
+}
+
+impl Families {
+    /// A new pool with `rules`, right below `above`, or in a family of its own.
+    pub(super) fn add(
+        &mut self,
+        above: Option<Member>,
+        id: Rc<PoolId>,
+        rules: &[Rule],
+        now: Moment,
+    ) -> Member {
+        let Some(Member { family, place }) = above else {
+            return self.found(Kin { family: Family::new(rules, now), names: vec![id] });
+        };
+        let kin = self.kin(family);
+        let place = kin.family.add(place, rules, now);
+        match kin.names.get_mut(place.index()) {
+            Some(name) => *name = id,
+            None => kin.names.push(id),
+        }
+        Member { family, place }
+    }
+
+    fn found(&mut self, kin: Kin) -> Member {
+        let family = self.free.pop().unwrap_or(self.all.len());
+        match self.all.get_mut(family) {
+            Some(free) => *free = Some(kin),
+            None => self.all.push(Some(kin)),
+        }
+        Member { family, place: Place::FIRST }
+    }
+
+    /// The pool is no more. Nothing may be below it, and nobody wait in it.
+    pub(super) fn remove(&mut self, member: Member) {
+        let family = self.family(member);
+        family.remove(member.place);
+        if family.is_empty() {
+            self.all[member.family] = None;
+            self.free.push(member.family);
+        }
+    }
+
+    /// Removes the pool if it cannot be told from a new one and nobody needs it. Whether it did.
+    pub(super) fn forget(&mut self, member: Member, now: Moment) -> bool {
+        let is_fresh = self.family(member).is_fresh(now, member.place);
+        if is_fresh {
+            self.remove(member);
+        }
+        is_fresh
+    }
+
+    /// The family of `member`.
+    pub(super) fn family(&mut self, member: Member) -> &mut Family {
+        &mut self.kin(member.family).family
+    }
+
+    /// Tells what the family with this number has admitted since it was last asked.
+    pub(super) fn tell(&mut self, family: usize, told: Told<'_>) {
+        let Kin { family, names } = self.kin(family);
+        for (place, admission) in family.admitted() {
+            told(&names[place.index()], admission);
+        }
+    }
+
+    /// Lets all that wait be served, and tells.
+    pub(super) fn run_out(&mut self, told: Told<'_>) {
+        for family in 0..self.all.len() {
+            if self.all[family].is_some() {
+                self.kin(family).family.run_out();
+                self.tell(family, told);
+            }
+        }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    fn kin(&mut self, family: usize) -> &mut Kin {
+        self.all[family].as_mut().expect("one of its pools is there")
+    }
+}

@@ -1,0 +1,91 @@
+//! Calls in flight on the nodes of a fleet: a `refund` hands one back, and after as long as a call may take the node takes
+//! it for ended. What becomes of the permits then, the refill that ships decides.
+
+use super::{Event, Fleet};
+use crate::replay::answer::Answer;
+use crate::replay::contract::PoolId;
+use crate::replay::request::Request;
+use lessor_protocol::{Moment, Rule};
+use std::time::Duration;
+
+impl Fleet {
+    /// `permits` come back to the pool `id`: of the node that `request` names or, if it names none, of whichever has had
+    /// them for longest.
+    ///
+    /// # Errors
+    /// If nobody counts what is in flight of it.
+    pub(super) fn refund(
+        &mut self,
+        request: &Request,
+        id: &PoolId,
+        permits: u64,
+        ticket: u64,
+    ) -> Result<(), String> {
+        if self.longest(id).is_none() {
+            return Err(format!(
+                "op is refund, but limit {:?} has no concurrency: with --nodes, what a node has spent of a rate is spent",
+                id.0
+            ));
+        }
+        let named = request.node.is_some().then(|| self.node(request));
+        let now = self.now;
+        let (mut left, mut asked) = (permits, named.unwrap_or(0));
+        while left > 0
+            && let Some(node) = named.or_else(|| self.oldest(id))
+        {
+            let landed = self.local(node, id).land(left, now);
+            if landed == 0 {
+                break;
+            }
+            (left, asked) = (left - landed, node);
+            self.landed(node, id);
+        }
+        let remaining = self.local(asked, id).remaining(now);
+        self.answers.push((request.clone(), ticket, Answer::yes(remaining)));
+        Ok(())
+    }
+
+    /// Calls that were begun at `node` so long ago that they cannot be in flight any more have ended.
+    pub(super) fn over(&mut self, node: usize, id: &PoolId) {
+        let Some(longest) = self.longest(id) else { return };
+        let now = self.now;
+        let local = self.local(node, id);
+        while local.oldest().is_some_and(|since| since + longest <= now) {
+            local.land(u64::MAX, now);
+        }
+        self.landed(node, id);
+    }
+
+    /// A call that was let in at `node` ends after the longest time that one may take, if nobody hands it back.
+    pub(super) fn flies(&mut self, node: usize, id: &PoolId) {
+        if let Some(longest) = self.longest(id) {
+            let over = self.now + longest;
+            self.queue.push(over, Event::Over { node, id: id.clone() });
+        }
+    }
+
+    fn landed(&mut self, node: usize, id: &PoolId) {
+        self.serve(node, id);
+        self.look(node);
+    }
+
+    /// The node that has had a permit of the pool `id` in use for longest.
+    fn oldest(&self, id: &PoolId) -> Option<usize> {
+        let oldest = |(node, at): (usize, &super::Node)| Some((at.pools.get(id)?.oldest()?, node));
+        let since: Option<(Moment, usize)> = self.nodes.iter().enumerate().filter_map(oldest).min();
+        since.map(|(_, node)| node)
+    }
+
+    /// How long a call of the pool `id` may take, by its own rules or those of a limit above; `None` if none says so.
+    fn longest(&self, id: &PoolId) -> Option<Duration> {
+        let longest = self.rules(id).filter_map(|rule| match rule {
+            Rule::Concurrency(rule) => Some(rule.longest()),
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::FixedWindow(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_) => None,
+        });
+        longest.min()
+    }
+}

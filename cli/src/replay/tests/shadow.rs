@@ -1,0 +1,51 @@
+//! `shadow`: nothing is refused, and what would have been is marked.
+
+use super::check_limits;
+
+const LIMIT: &str = "[[limit]]\nname = \"a\"\nshadow = true\n\
+                     rules = [{ kind = \"sliding_window\", limit = 3, per = \"10s\" }]\n";
+
+#[test]
+fn what_would_be_refused_passes_and_takes_nothing() {
+    check_limits(
+        LIMIT,
+        &[
+            ("0 try_acquire 2", "ok 1"),
+            // Two are not there: they pass, and one is left.
+            ("1s try_acquire 2", "pass 1"),
+            ("1s peek 2", "pass 1"),
+            ("1s try_acquire 1", "ok 0"),
+            ("1s try_acquire 4", "pass 0"),
+            ("1s try_acquire 0", "ok 0"),
+            // The two of 0 are gone, and nothing else was charged.
+            ("10s peek 0", "ok 2"),
+        ],
+    );
+}
+
+#[test]
+fn who_would_have_to_wait_passes_at_once_and_nobody_is_behind() {
+    check_limits(
+        LIMIT,
+        &[
+            ("0 acquire 3", "ok 0 wait 0"),
+            ("1s acquire 1", "pass 0 wait 0"),
+            ("1s acquire 1 timeout 20s", "pass 0 wait 0"),
+            ("10s peek 0", "ok 3"),
+        ],
+    );
+}
+
+#[test]
+fn only_the_limit_that_is_asked_says_whether_it_refuses() {
+    let below = "[[limit]]\nname = \"b\"\nparent = \"a\"\n\
+                 rules = [{ kind = \"sliding_window\", limit = 9, per = \"10s\" }]\n";
+    check_limits(
+        &format!("{LIMIT}{below}"),
+        &[
+            ("b: 0 try_acquire 3", "ok 0"),
+            ("b: 1s try_acquire 1", "no 0 retry 9s"),
+            ("a: 1s try_acquire 1", "pass 0"),
+        ],
+    );
+}
