@@ -101,20 +101,21 @@ fn what_comes_back_to_nobody_comes_back_to_whoever_has_had_it_for_longest() {
         request.to_string()
     };
     let requests = [
-        call("0", "one", "acquire 1 timeout 1s"),
-        call("500ms", "two", "acquire 1 timeout 1s"),
-        // Two are in flight. It is the older one that ends: node one has it in hand, and gives it back when it has not
+        call("0", "one", "peek 0"),
+        call("0", "two", "acquire 1 timeout 1s"),
+        call("500ms", "one", "acquire 1 timeout 1s"),
+        // Two are in flight. It is the older one that ends: node two has it in hand, and gives it back when it has not
         // needed it for a second.
-        call("1s", "two", "acquire 1 timeout 4s"),
+        call("1s", "one", "acquire 1 timeout 4s"),
         call("1500ms", "", "refund 1"),
         // Nothing is in flight there any more.
-        call("1600ms", "one", "refund 1"),
+        call("1600ms", "two", "refund 1"),
     ];
     let answers = leased(IN_FLIGHT, 2, &requests);
-    assert!(waits(&answers[0]) < 500_000_000 && waits(&answers[1]) < 500_000_000, "{answers:?}");
-    let wait = waits(&answers[2]);
+    assert!(waits(&answers[1]) < 500_000_000 && waits(&answers[2]) < 500_000_000, "{answers:?}");
+    let wait = waits(&answers[3]);
     assert!((1_500_000_000..2_000_000_000).contains(&wait), "{wait}");
-    assert_eq!((&answers[3]["remaining"], &answers[4]["remaining"]), (&Value::from(1), &Value::from(1)));
+    assert_eq!((&answers[4]["remaining"], &answers[5]["remaining"]), (&Value::from(1), &Value::from(1)));
 }
 
 /// Ten a second on four nodes, each of which takes 100 ms and is handed back: one is in flight on average, of two that
