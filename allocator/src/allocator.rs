@@ -2,8 +2,11 @@
 //! with the time as an argument; it does no IO, reads no clock and rolls no dice.
 
 mod family;
+mod live;
 #[cfg(test)]
 mod tests;
+
+pub use live::{LIMITS_MAX, LimitsFull, Put, Unfit};
 
 use crate::config::{Config, LimitConfig, named_for};
 use crate::limits::{Figures, Limit, Past, PoolId};
@@ -47,6 +50,11 @@ pub enum Entry {
 #[derive(Debug)]
 pub struct Allocator {
     limits: BTreeMap<String, Limit>,
+    /// Limits that went, and may still be lent from or counted.
+    retired: BTreeMap<String, Limit>,
+    terms: Terms,
+    /// What an earlier life may have left, for limits that are new.
+    past: Past,
     sessions: Sessions,
     epoch: u64,
     is_stopping: bool,
@@ -68,6 +76,9 @@ impl Allocator {
         Allocator {
             sessions: Sessions::new(keep(config.terms, &limits)),
             limits,
+            retired: BTreeMap::new(),
+            terms: config.terms,
+            past,
             epoch,
             is_stopping: false,
             wrong: Reason::ALL.into_iter().map(|reason| (reason, 0)).collect(),
@@ -138,6 +149,7 @@ impl Allocator {
         for limit in self.limits.values_mut() {
             limit.sweep(now, steps);
         }
+        self.sweep_retired(now, steps);
     }
 
     /// Limits that lend nothing yet, and for how long.
@@ -199,13 +211,19 @@ impl Allocator {
         };
         let share = limit.config().share(&caller.node);
         let holder = Holder { id, share, rtt: caller.rtt };
+        let refusal = self.refusal(now, &ask.limit, caller);
+        let (limit, _) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
         if limit.config().parent.is_none() {
-            return limit.renew(now, pool, holder, caller.seq, ask.ask());
+            return match refusal {
+                Some(refusal) => limit.refuse(now, &pool, holder, caller.seq, ask.ask(), refusal),
+                None => limit.renew(now, pool, holder, caller.seq, ask.ask()),
+            };
         }
         let name = limit.config().name.to_string();
         let mut family = Family::open(&mut self.limits, now, &name, pool)?;
-        let answer = family.with(&self.limits, caller, |pool, above| {
-            pool.renew_below(above, now, holder, caller.seq, ask.ask())
+        let answer = family.with(&self.limits, caller, |pool, above| match refusal {
+            Some(refusal) => pool.settle_below(above, now, holder, caller.seq, ask.ask(), refusal),
+            None => pool.renew_below(above, now, holder, caller.seq, ask.ask()),
         });
         family.close(&mut self.limits, now);
         let answer = answer?;
@@ -216,7 +234,9 @@ impl Allocator {
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
-        let (limit, pool) = find(&mut self.limits, &spent.limit, spent.key.as_deref())?;
+        let went = !self.limits.contains_key(&spent.limit) && self.retired.contains_key(&spent.limit);
+        let limits = if went { &mut self.retired } else { &mut self.limits };
+        let (limit, pool) = find(limits, &spent.limit, spent.key.as_deref())?;
         for (field, value) in [("spent_total", spent.spent_total), ("running", spent.running.unwrap_or(0))] {
             if value > PERMITS_MAX {
                 return Err(too_large(field, value));
@@ -225,6 +245,10 @@ impl Allocator {
         let Some(id) = self.sessions.find(&caller.node, caller.session) else {
             return Ok(0);
         };
+        // What a limit that went has out ends by itself, here and above.
+        if went && limit.config().parent.is_some() {
+            return Ok(0);
+        }
         let (total, running) = (spent.spent_total, spent.running);
         if limit.config().parent.is_none() || !limit.has(&pool) {
             return Ok(limit.leave(now, &pool, id, caller.seq, total, running)?);

@@ -22,16 +22,18 @@
 //! big a lease is), [`pool`] (the books of one limit and key), [`limits`] (a limit and its pools), [`sessions`] (who asks),
 //! [`wrong`] (why an ask is refused), [`allocator`] (all of it); beside it [`central`] (the same promises kept in one
 //! place, to compare). Around it: [`config`] (what an operator decides),
-//! `shared` (a lock and a clock), `http` (the routes), `metrics`, and [`server`] (a function of a listener).
+//! `shared` (a lock and a clock), `events` (who listens), [`reload`], `http` (the routes), `metrics`, and [`server`] (a function of a listener).
 
 pub mod allocator;
 pub mod central;
 pub mod config;
+mod events;
 mod http;
 pub mod limits;
 mod metrics;
 pub mod pacing;
 pub mod pool;
+pub mod reload;
 pub mod rules;
 pub mod server;
 pub mod sessions;

@@ -1,12 +1,16 @@
-//! One limit: what was configured, and a pool for each key, and each name of a pattern, that is in use. The allocator drives it with the time
-//! as an argument. It never holds more pools than configured, and never forgets one that still matters.
+//! One limit: what was configured, and a pool for each key, and each name of a pattern, that is in use. The allocator
+//! drives it with the time as an argument. It never holds more pools than configured, and never forgets one that still matters.
 
 mod figures;
+mod gate;
+mod live;
 mod pool_id;
 #[cfg(test)]
 mod tests;
 
 pub use figures::{Answered, Figures};
+pub use gate::{BLOCKED_MAX, Gate};
+pub use live::{Effect, Preview};
 pub use pool_id::PoolId;
 
 use crate::config::{Keyed, LimitConfig, Names};
@@ -15,6 +19,7 @@ use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
 use figures::Sums;
 use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Rule, Terms};
+use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -52,6 +57,10 @@ pub struct Limit {
     names: usize,
     sweep: Sweep<PoolId>,
     sums: Sums,
+    /// To whom nothing is lent, whatever is left.
+    gate: Gate,
+    /// What it was topped up with.
+    top_ups: TopUps,
 }
 
 /// A pool, and its part of the sums.
@@ -65,18 +74,7 @@ pub(crate) struct Kept {
 impl Limit {
     /// The limit, with its pool if it is not keyed.
     pub fn new(config: LimitConfig, terms: Terms, past: Past, now: Moment) -> Self {
-        let plan = |rules: &Vec<Rule>| {
-            Arc::new(Plan {
-                rules: rules.clone(),
-                terms,
-                ease_off: config.ease_off,
-                lessees_max: config.lessees_max,
-                sharing: config.sharing.clone(),
-            })
-        };
-        let overrides: BTreeMap<Key, Arc<Plan>> =
-            config.overrides.iter().map(|(key, rules)| (key.clone(), plan(rules))).collect();
-        let plan = plan(&config.rules);
+        let (plan, overrides) = plans(&config, terms);
         let mut probe = pool(&plan, past, now);
         let memories = overrides.values().map(|plan| pool(plan, past, now).memory());
         let mut limit = Limit {
@@ -90,6 +88,8 @@ impl Limit {
             names: 0,
             sweep: Sweep::default(),
             sums: Sums::default(),
+            gate: Gate::default(),
+            top_ups: TopUps::default(),
             config,
         };
         if !limit.makes_pools() {
@@ -213,7 +213,8 @@ impl Limit {
         self.sums.answered.stopping += 1;
     }
 
-    /// The session `id` ends with a total of `spent_total`, and with calls for `running` in flight. Returns what came back unspent.
+    /// The session `id` ends with a total of `spent_total`, and with calls for `running` in flight. Returns what came
+    /// back unspent.
     ///
     /// # Errors
     /// If the total cannot be true or is out of order.
@@ -255,6 +256,9 @@ impl Limit {
             pools: self.pools.len() as u64,
             names: self.names as u64,
             quarantine: self.quarantine(now),
+            paused: self.gate.pause(now).is_some(),
+            blocked: self.gate.blocked().len() as u64,
+            topped_up: self.top_ups.permits,
             sums: self.sums,
         }
     }
@@ -309,11 +313,31 @@ impl Limit {
         self.pools.insert(id, kept);
     }
 
+    /// Whether it is a pattern that has a pool of `name`.
+    pub(crate) fn stands_for(&self, name: &str) -> bool {
+        LimitName::try_new(name).is_ok_and(|name| self.has_name(&name))
+    }
+
     /// Whether a pool of `name` is there.
     fn has_name(&self, name: &LimitName) -> bool {
         let first = PoolId { name: Some(name.clone()), key: None };
         self.pools.range(first..).next().is_some_and(|(id, _)| id.name.as_ref() == Some(name))
     }
+}
+
+/// What the pools of `config` are made of, and those of keys that have rules of their own.
+fn plans(config: &LimitConfig, terms: Terms) -> (Arc<Plan>, BTreeMap<Key, Arc<Plan>>) {
+    let plan = |rules: &Vec<Rule>| {
+        Arc::new(Plan {
+            rules: rules.clone(),
+            terms,
+            ease_off: config.ease_off,
+            lessees_max: config.lessees_max,
+            sharing: config.sharing.clone(),
+        })
+    };
+    let overrides = config.overrides.iter().map(|(key, rules)| (key.clone(), plan(rules)));
+    (plan(&config.rules), overrides.collect())
 }
 
 fn pool(plan: &Arc<Plan>, past: Past, now: Moment) -> Pool {

@@ -13,7 +13,8 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often samples of histograms are folded into their buckets; until then each takes memory of its own.
@@ -32,6 +33,8 @@ const OUTCOMES: [&str; 7] =
 
 /// The metrics of one server.
 pub(crate) struct Metrics {
+    /// For limits that come later.
+    recorder: Arc<PrometheusRecorder>,
     handle: PrometheusHandle,
     exchanges: Outcomes,
     leaves: Outcomes,
@@ -42,7 +45,11 @@ pub(crate) struct Metrics {
     ready: Gauge,
     sessions: Gauge,
     wrong: BTreeMap<Reason, Counter>,
-    limits: BTreeMap<String, LimitMetrics>,
+    listeners: Gauge,
+    events: Counter,
+    reloads: [Counter; 2],
+    /// By name; a limit that went shows zeros.
+    limits: Mutex<BTreeMap<String, LimitMetrics>>,
 }
 
 /// Requests of one kind, by how they ended.
@@ -52,17 +59,21 @@ impl Metrics {
     /// All of them, at zero, for a server that begins at `now`.
     pub(crate) fn new(config: &Config, now: Moment) -> Self {
         let recorder = recorder().expect("the buckets are not empty");
-        metrics::with_local_recorder(&recorder, || Self::registered(recorder.handle(), config, now))
+        let recorder = Arc::new(recorder);
+        metrics::with_local_recorder(&*recorder, || Self::registered(recorder.clone(), config, now))
     }
 
-    fn registered(handle: PrometheusHandle, config: &Config, now: Moment) -> Self {
+    fn registered(recorder: Arc<PrometheusRecorder>, config: &Config, now: Moment) -> Self {
         describe();
         gauge!("lessor_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         gauge!("lessor_start_time_seconds").set(now.as_nanos() as f64 / 1e9);
         let limits = config.limits.iter().map(|limit| limit.name.to_string());
         let wrong = Reason::ALL.into_iter();
+        let reloads =
+            ["ok", "refused"].map(|result| counter!("lessor_config_reloads_total", "result" => result));
         Metrics {
-            handle,
+            handle: recorder.handle(),
+            recorder: recorder.clone(),
             exchanges: Outcomes::new("lessor_exchanges_total"),
             leaves: Outcomes::new("lessor_leaves_total"),
             exchange_seconds: histogram!("lessor_exchange_seconds"),
@@ -74,7 +85,10 @@ impl Metrics {
             wrong: wrong
                 .map(|reason| (reason, counter!("lessor_asks_wrong_total", "reason" => reason.code())))
                 .collect(),
-            limits: limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect(),
+            listeners: gauge!("lessor_event_listeners"),
+            events: counter!("lessor_events_total"),
+            reloads,
+            limits: Mutex::new(limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect()),
         }
     }
 
@@ -108,9 +122,29 @@ impl Metrics {
         for (reason, count) in allocator.wrong() {
             self.wrong[reason].absolute(*count);
         }
+        // A map of counters: no panic elsewhere can have left it half changed.
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut went: BTreeSet<String> = limits.keys().cloned().collect();
         for (config, figures) in allocator.limits(now) {
-            self.limits[config.name.as_str()].publish(&figures);
+            let name = config.name.to_string();
+            went.remove(&name);
+            let made = || metrics::with_local_recorder(&*self.recorder, || LimitMetrics::new(name.clone()));
+            limits.entry(name.clone()).or_insert_with(made).publish(&figures);
         }
+        for name in went {
+            limits[&name].clear();
+        }
+    }
+
+    /// So many listen, and anybody was told so often.
+    pub(crate) fn events(&self, listeners: usize, told: usize) {
+        self.listeners.set(listeners as f64);
+        self.events.absolute(told as u64);
+    }
+
+    /// The configuration was read again, and is in force or was refused.
+    pub(crate) fn reloaded(&self, is_good: bool) {
+        self.reloads[usize::from(!is_good)].increment(1);
     }
 
     /// As text.
@@ -162,6 +196,12 @@ fn describe() {
     describe_gauge!("lessor_ready", "1 if every limit lends, 0 in quarantine and while stopping");
     describe_gauge!("lessor_connections", "Connections that are open");
     describe_gauge!("lessor_sessions", "Sessions of nodes that are remembered");
+    describe_gauge!("lessor_event_listeners", "Nodes that listen to what happens to limits");
+    describe_counter!("lessor_events_total", "What happened to limits and was told");
+    describe_counter!(
+        "lessor_config_reloads_total",
+        "Times that the configuration was read again, by whether it was taken over"
+    );
     describe_counter!("lessor_exchanges_total", "Exchanges of leases, by how the request ended");
     describe_counter!("lessor_leaves_total", "Goodbyes of sessions, by how the request ended");
     describe_histogram!(

@@ -8,6 +8,7 @@ mod tests;
 
 use crate::config::Config;
 use crate::metrics::UPKEEP_EVERY;
+use crate::reload::Reloads;
 use crate::shared::Shared;
 use peers::Peers;
 use std::io;
@@ -38,6 +39,11 @@ impl Server {
         Server { shared: Arc::new(Shared::new(config, fresh)) }
     }
 
+    /// The way to it for whoever watches its file.
+    pub fn reloads(&self) -> Reloads {
+        Reloads::new(self.shared.clone())
+    }
+
     /// Serves on `listener` until `shutdown`. Then it lends no more, finishes what is in flight, and returns
     /// within five seconds, whatever its peers do.
     ///
@@ -53,7 +59,7 @@ impl Server {
         tracing::info!(%address, limits = self.shared.config().limits.len(), quarantined, "listening");
         let mut peers = Peers::new(&self.shared);
         self.serve(&listener, &mut peers, shutdown).await;
-        self.shared.with(|allocator, _| allocator.stop());
+        self.shared.stop();
         tracing::info!(connections = peers.count(), "stopping: nothing is lent any more");
         drop(listener);
         peers.finish().await;

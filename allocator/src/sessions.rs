@@ -48,6 +48,12 @@ impl Sessions {
         Sessions { known: BTreeMap::new(), sweep: Sweep::default(), next: 0, keep }
     }
 
+    /// Remembers for as long as `keep` from now on, if that is longer.
+    pub fn keep(&mut self, keep: Keep) {
+        self.keep.roomy = self.keep.roomy.max(keep.roomy);
+        self.keep.full = self.keep.full.max(keep.full);
+    }
+
     /// The lessee that `session` of `node` is, new if need be; `None` if there is no room.
     pub fn enter(&mut self, now: Moment, node: &NodeName, session: u64) -> Option<LesseeId> {
         let who = (node.clone(), session);

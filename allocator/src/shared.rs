@@ -2,12 +2,15 @@
 //! the lock is let go before anything waits.
 
 use crate::allocator::Allocator;
-use crate::config::Config;
+use crate::config::{Config, LimitConfig};
+use crate::events::Events;
 use crate::limits::Past;
 use crate::metrics::Metrics;
 use lessor_protocol::{Clock, Moment, PERMITS_MAX};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
 
 /// The allocator, its clock and its metrics.
 #[derive(Debug)]
@@ -15,6 +18,10 @@ pub(crate) struct Shared {
     config: Config,
     clock: Clock,
     metrics: Metrics,
+    events: Events,
+    stop: watch::Sender<bool>,
+    /// The limits as they are configured now, for a new life after a panic.
+    limits: Mutex<BTreeMap<String, LimitConfig>>,
     allocator: Mutex<Allocator>,
 }
 
@@ -27,6 +34,11 @@ impl Shared {
         Shared {
             allocator: Mutex::new(Allocator::new(&config, past, now, epoch(now))),
             metrics: Metrics::new(&config, now),
+            events: Events::new(config.server.connections_max),
+            stop: watch::Sender::new(false),
+            limits: Mutex::new(
+                config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
+            ),
             clock,
             config,
         }
@@ -38,6 +50,38 @@ impl Shared {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Those who listen.
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// From now on nothing is lent, and nobody is told anything.
+    pub(crate) fn stop(&self) {
+        self.with(|allocator, _| allocator.stop());
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until it stops. Cancel-safe.
+    pub(crate) async fn stopped(&self) {
+        // An error says that there is nobody left to stop it.
+        let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
+    }
+
+    /// A limit goes on as `config`.
+    pub(crate) fn limit_was_put(&self, config: &LimitConfig) {
+        self.limits().insert(config.name.to_string(), config.clone());
+    }
+
+    /// The limit called `name` is no more.
+    pub(crate) fn limit_was_removed(&self, name: &str) {
+        self.limits().remove(name);
+    }
+
+    fn limits(&self) -> MutexGuard<'_, BTreeMap<String, LimitConfig>> {
+        // A map of what was configured: no panic elsewhere can have left it half changed.
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This instant, on the allocator's clock.
@@ -63,7 +107,9 @@ impl Shared {
         let mut allocator = poisoned.into_inner();
         let now = self.clock.now();
         let was_stopping = allocator.is_stopping();
-        *allocator = Allocator::new(&self.config, Past::Lost(now), now, epoch(now));
+        let limits = self.limits().values().cloned().collect();
+        let config = Config { limits, ..self.config.clone() };
+        *allocator = Allocator::new(&config, Past::Lost(now), now, epoch(now));
         if was_stopping {
             allocator.stop();
         }

@@ -1,6 +1,7 @@
 //! The command line, and the environment where an operator expects it. Parsing only: a bad command line is one
 //! message and exit code 2, before anything is opened.
 
+use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
 use clap::{Args, Parser, Subcommand, value_parser};
 use std::net::SocketAddr;
@@ -24,6 +25,9 @@ pub(crate) enum Command {
     /// Check a configuration and print what was understood, every default included.
     #[command(after_help = CHECK_EXAMPLE)]
     Check(CheckArgs),
+    /// Look at the limits of an allocator that runs, change them, top them up, pause them.
+    #[command(after_help = LIMITS_EXAMPLE)]
+    Limits(LimitsArgs),
     /// Watch a fleet of processes share a vendor's contract, or replay real traffic.
     #[command(after_help = DEMO_EXAMPLE)]
     Demo(DemoArgs),
@@ -39,7 +43,8 @@ const SERVE_EXAMPLE: &str = "\
 Example:
   lessor serve --config lessor.toml --listen 0.0.0.0:7400 --log json
 
-Prints one line with the address once it listens. SIGTERM and SIGINT stop it: what is in flight is finished.
+Prints one line with the address once it listens. The file is read again when it changes and on SIGHUP: limits whose
+entry changed go on by what it says, one that is wrong is refused whole. SIGTERM and SIGINT stop it: what is in flight is finished.
 Exit codes: 0 stopped, 1 broken, 2 bad command line or configuration.";
 
 const CHECK_EXAMPLE: &str = "\
@@ -47,6 +52,16 @@ Example:
   lessor check lessor.toml
 
 Exit codes: 0 good, 2 bad, with one line that names the key and the value.";
+
+const LIMITS_EXAMPLE: &str = "\
+Examples:
+  lessor limits list
+  lessor limits set vendor/rest --rules '[{ kind = \"sliding_window\", limit = 50, per = \"1s\" }]' --dry-run
+  lessor limits top-up vendor/rest 500 --id ticket-1234
+  lessor limits pause vendor/rest --for 10m
+
+What is changed here lasts until the allocator restarts, or the entry of the limit in its file changes.
+Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line, or the allocator refuses.";
 
 const DEMO_EXAMPLE: &str = "\
 Examples:
@@ -167,6 +182,10 @@ pub(crate) struct DemoArgs {
     /// How many seconds of the trace pass in one; windows shrink with it.
     #[arg(long, default_value_t = 60.0, requires = "trace", value_parser = parse_speed)]
     pub(crate) speed: f64,
+    /// Where its allocator listens, which is then said on stderr: `lessor limits` can look at its limits and change them
+    /// meanwhile. Any free port of loopback if it is not given.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
     /// Show progress on stderr although it is not a terminal.
     #[arg(long)]
     pub(crate) progress: bool,

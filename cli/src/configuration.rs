@@ -20,8 +20,27 @@ pub(crate) fn read_as(
     file: &Path,
     parse: impl FnOnce(&str) -> Result<Config, ConfigError>,
 ) -> Result<Config, Failure> {
+    parse(&text(file)?).map_err(|error| wrong(file, &error))
+}
+
+/// What `file` holds.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn text(file: &Path) -> Result<String, Failure> {
     let name = file.display();
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))?;
-    parse(&text).map_err(|error| Failure::Input(format!("{name}: {error}")))
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))
+}
+
+/// The configuration that `text`, of `file`, is.
+///
+/// # Errors
+/// If it is none: names file, key and value.
+pub(crate) fn parse(file: &Path, text: &str) -> Result<Config, Failure> {
+    Config::parse(text).map_err(|error| wrong(file, &error))
+}
+
+fn wrong(file: &Path, error: &ConfigError) -> Failure {
+    Failure::Input(format!("{}: {error}", file.display()))
 }

@@ -5,10 +5,12 @@ mod check;
 mod configuration;
 mod demo;
 mod failure;
+mod limits;
 mod logging;
 mod replay;
 mod serve;
 mod stop;
+mod watch;
 
 use args::{Cli, Command};
 use clap::Parser as _;
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Limits(args) => limits::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::DemoNode => demo::run_node(),

@@ -5,6 +5,7 @@ use crate::configuration;
 use crate::failure::Failure;
 use crate::logging;
 use crate::stop::Stop;
+use crate::watch::Watch;
 use lessor_allocator::Server;
 use std::io::Write as _;
 use tokio::net::TcpListener;
@@ -13,7 +14,8 @@ use tracing_subscriber::EnvFilter;
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     logging::install(args.log, EnvFilter::new(&args.log_level));
-    let config = configuration::read(&args.config)?;
+    let text = configuration::text(&args.config)?;
+    let config = configuration::parse(&args.config, &text)?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     runtime.block_on(async {
@@ -21,9 +23,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let listen = args.listen.unwrap_or(config.server.listen);
         let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
         let listener = TcpListener::bind(listen).await.map_err(cannot)?;
-        announce(&listener).map_err(cannot)?;
         let server = Server::new(config, args.fresh);
-        let ran = server.run(listener, async move { stop.asked().await }).await;
+        let watch = Watch::install(args.config.clone(), text, server.reloads())?;
+        // A signal that comes once it has said so must not be lost, nor kill.
+        announce(&listener).map_err(cannot)?;
+        // It ends with the server, whatever it is waiting for.
+        let ran = tokio::select! {
+            ran = server.run(listener, async move { stop.asked().await }) => ran,
+            () = watch.run() => Ok(()),
+        };
         ran.map_err(|error| Failure::Run(format!("the allocator broke: {error}")))
     })
 }

@@ -1,6 +1,7 @@
 //! The client: where handles come from and the background task is owned.
 
 use crate::limit::Limit;
+use crate::listener::Listener;
 use crate::refiller::Refiller;
 use crate::shared::Shared;
 use crate::timing::EXCHANGE_TIMEOUT;
@@ -46,6 +47,8 @@ pub struct Stats {
     pub exchanges: u64,
     /// Of those, the ones that failed.
     pub failed_exchanges: u64,
+    /// How often it began to listen to what the allocator says by itself.
+    pub listening: u64,
 }
 
 impl Client {
@@ -82,6 +85,7 @@ impl Client {
         Stats {
             exchanges: self.shared.exchanges.load(Ordering::Relaxed),
             failed_exchanges: self.shared.failed_exchanges.load(Ordering::Relaxed),
+            listening: self.shared.listening.load(Ordering::Relaxed),
         }
     }
 
@@ -136,8 +140,8 @@ impl Builder {
     /// # Errors
     /// If the address or the node's name is no good, or no tokio runtime is running.
     pub fn build(self) -> Result<Client, ExchangeError> {
-        let (refiller, shared) = self.prepare()?;
-        Ok(start(refiller, shared))
+        let (refiller, listener, shared) = self.prepare()?;
+        Ok(start(refiller, listener, shared))
     }
 
     /// Starts the client once the allocator has answered.
@@ -145,12 +149,12 @@ impl Builder {
     /// # Errors
     /// As [`Builder::build`], and if there is no good answer.
     pub async fn connect(self) -> Result<Client, ExchangeError> {
-        let (mut refiller, shared) = self.prepare()?;
+        let (mut refiller, listener, shared) = self.prepare()?;
         refiller.greet().await?;
-        Ok(start(refiller, shared))
+        Ok(start(refiller, listener, shared))
     }
 
-    fn prepare(self) -> Result<(Refiller, Arc<Shared>), ExchangeError> {
+    fn prepare(self) -> Result<(Refiller, Listener, Arc<Shared>), ExchangeError> {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(ExchangeError::NoRuntime);
         }
@@ -160,18 +164,25 @@ impl Builder {
             return Err(ExchangeError::Address { url: self.url, reason });
         }
         let transport = Transport::try_new(&self.url, self.timeout)?;
-        let dice = match self.seed {
+        let mut dice = match self.seed {
             Some(seed) => fastrand::Rng::with_seed(seed),
             None => unseeded(),
         };
         let shared = Arc::new(Shared::new());
-        Ok((Refiller::new(shared.clone(), transport, node, self.terms, dice), shared))
+        let listener = Listener::new(shared.clone(), transport.clone(), node.clone(), dice.fork());
+        Ok((Refiller::new(shared.clone(), transport, node, self.terms, dice), listener, shared))
     }
 }
 
-fn start(refiller: Refiller, shared: Arc<Shared>) -> Client {
+fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client {
     let (stop, stopped) = oneshot::channel();
-    tokio::spawn(refiller.run(stopped));
+    tokio::spawn(async move {
+        // The one that refills says when it is over; nobody listens for longer.
+        tokio::select! {
+            () = refiller.run(stopped) => {}
+            () = listener.run() => {}
+        }
+    });
     Client { shared, task: Arc::new(Task { stop: Mutex::new(Some(stop)) }) }
 }
 

@@ -3,8 +3,9 @@
 
 use crate::refill::Refill;
 use crate::slot::Slot;
-use lessor_protocol::Moment;
+use crate::timing::LOOK_AGAIN;
 use lessor_protocol::wire::code;
+use lessor_protocol::{Moment, Refusal, RefusalReason};
 use std::time::Duration;
 
 /// How long to leave a pool alone whose answer was no use: the allocator says what cannot be, or does not know a lease
@@ -41,6 +42,16 @@ pub fn pause_from_zero(refill: &Refill) -> Duration {
     if refill.is_known() { Duration::ZERO } else { DISPUTE_PAUSE }
 }
 
+/// How long to wait after a refusal: as long as it says, within reason. What somebody decided lasts for [`DISPUTE_PAUSE`]
+/// at least, and so does what only a later allocator could explain; whoever ends it sooner says so.
+pub fn pause_refused(refusal: Refusal) -> Duration {
+    let least = match refusal.reason {
+        RefusalReason::Quarantine | RefusalReason::Stopping => Duration::ZERO,
+        RefusalReason::Paused | RefusalReason::Blocked | RefusalReason::Other => DISPUTE_PAUSE,
+    };
+    refusal.retry_after.clamp(least, LOOK_AGAIN)
+}
+
 /// Drops what is held of a pool and counts from zero, after a `pause`. `dice` is any number: it spreads the next ask.
 pub fn start_over(refill: &mut Refill, slot: &Slot, now: Moment, pause: Duration, dice: u64) {
     refill.forget(slot);
@@ -59,5 +70,19 @@ mod tests {
         assert_eq!(refill.not_before(), now + SESSION_PAUSE);
         assert_eq!(pause_from_zero(&refill), DISPUTE_PAUSE);
         assert_eq!(remedy("of a later version"), Remedy::LookAgain);
+    }
+
+    /// The bug: a word that is not known came without a time, and was asked about again at network speed.
+    #[test]
+    fn nothing_that_somebody_decided_is_asked_about_at_network_speed() {
+        use RefusalReason::{Blocked, Other, Paused, Quarantine};
+        let pause =
+            |reason, millis| pause_refused(Refusal { reason, retry_after: Duration::from_millis(millis) });
+        assert_eq!([Other, Paused, Blocked].map(|reason| pause(reason, 0)), [DISPUTE_PAUSE; 3]);
+        assert_eq!(
+            (pause(Quarantine, 1), pause(Paused, 70)),
+            (Duration::from_millis(1), Duration::from_millis(70))
+        );
+        assert_eq!(pause(Paused, u64::MAX / 2), LOOK_AGAIN);
     }
 }

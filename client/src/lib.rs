@@ -26,8 +26,8 @@
 //!
 //! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`
-//! and `guard` (what callers use),
-//! `refiller`, `timing`, `dispute`, `backoff` and `transport` (the background task), `shared` and `client` (who owns
+//! and `guard` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
+//! tasks), `shared` and `client` (who owns
 //! it all).
 
 mod all;
@@ -39,6 +39,7 @@ pub mod flights;
 mod guard;
 mod limit;
 mod line;
+mod listener;
 mod local_pool;
 pub mod pace;
 pub mod refill;

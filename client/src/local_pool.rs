@@ -48,6 +48,8 @@ pub(crate) enum Condition {
     Good,
     /// The last exchange failed, or its answer was no use. What is leased goes on.
     Unreachable,
+    /// Somebody has paused the limit, or blocked this node.
+    Paused,
     /// The allocator says that there is no such pool.
     Unknown,
     /// The client was shut down.
@@ -56,8 +58,13 @@ pub(crate) enum Condition {
 
 impl Condition {
     fn from_u8(condition: u8) -> Self {
-        const ALL: [Condition; 4] =
-            [Condition::Good, Condition::Unreachable, Condition::Unknown, Condition::Closed];
+        const ALL: [Condition; 5] = [
+            Condition::Good,
+            Condition::Unreachable,
+            Condition::Paused,
+            Condition::Unknown,
+            Condition::Closed,
+        ];
         ALL[usize::from(condition)]
     }
 }
@@ -258,10 +265,10 @@ impl LocalPool {
         match self.condition() {
             Condition::Closed => Some(Refusal::Closed),
             Condition::Unknown => Some(Refusal::Unavailable),
-            Condition::Good | Condition::Unreachable if permits > ceiling => {
+            Condition::Good | Condition::Unreachable | Condition::Paused if permits > ceiling => {
                 Some(Refusal::TooLarge { limit: ceiling })
             }
-            Condition::Good | Condition::Unreachable => None,
+            Condition::Good | Condition::Unreachable | Condition::Paused => None,
         }
     }
 
@@ -281,12 +288,19 @@ impl LocalPool {
         if let Some(retry_after) = self.early_by(permits, now) {
             return Refusal::Empty { retry_after };
         }
-        if self.condition() == Condition::Unreachable && now >= self.hot.slot.deadline() {
+        let condition = self.condition();
+        if condition == Condition::Unreachable && now >= self.hot.slot.deadline() {
             return Refusal::Unavailable;
         }
         let chance = Moment::from_nanos(self.hot.chance.load(Ordering::Relaxed)).since(now);
         let rtt = Duration::from_micros(u64::from(self.hot.rtt_us.load(Ordering::Relaxed)));
-        Refusal::Empty { retry_after: chance.max(rtt) }
+        let retry_after = chance.max(rtt);
+        match condition {
+            Condition::Paused => Refusal::Paused { retry_after },
+            Condition::Good | Condition::Unreachable | Condition::Unknown | Condition::Closed => {
+                Refusal::Empty { retry_after }
+            }
+        }
     }
 
     /// Tells the background task that it is wanted, unless it knows. At most once until it has looked: this is

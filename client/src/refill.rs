@@ -5,6 +5,7 @@
 //! back what its demand does not need, and all of it after a term without any: rare calls are for those who wait a
 //! round trip, not for a permit that sits idle. It always says totals.
 
+mod heard;
 mod in_flight;
 mod rate;
 
@@ -93,6 +94,9 @@ pub struct Refill {
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
     is_known: bool,
     phase: Phase,
+    /// When to ask anew because something was heard, and when anything may be acted on next.
+    heard: Option<Moment>,
+    acted: Moment,
     /// What it mints by, where the limit has a steady flow.
     rate: RateHeld,
 }
@@ -160,6 +164,8 @@ impl Refill {
             asked: None,
             is_known: false,
             phase: Phase::New { eager },
+            heard: None,
+            acted: Moment::ORIGIN,
             rate: RateHeld::new(),
         }
     }
@@ -190,7 +196,7 @@ impl Refill {
         }
     }
 
-    fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+    fn due_unheard(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let margin = low_water_span(rtt).max(self.term * RENEW_PERCENT / 100);
         // Not so soon after the last ask, unless the answer would come too late.
         let once = rtt + GUARD;
@@ -294,6 +300,7 @@ impl Refill {
             unguarded: self.flights.unguarded(),
             busy,
         };
+        self.acts(now);
         self.asked = Some((now, ask));
         if mutant::is(Mutant::SpentAsDelta) {
             self.forgotten += ask.spent_total;
@@ -367,12 +374,6 @@ impl Refill {
         let holds_nothing = slot.balance().total() == 0 && !self.rate.is_held();
         self.phase = if holds_nothing && is_told { Phase::Idle } else { Phase::Active };
         Belief::Installed
-    }
-
-    /// The allocator refused to answer until `retry_after` from now; what is held is as it was.
-    pub fn refused(&mut self, now: Moment, retry_after: Duration, dice: u64) {
-        self.not_before = now + jittered(retry_after, dice);
-        self.phase = Phase::Active;
     }
 
     /// The allocator does not know what this session holds: drop it, and count from zero from now on.

@@ -2,7 +2,9 @@
 //! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
 
 use crate::backoff::Backoff;
-use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, pause_from_zero, remedy, start_over};
+use crate::dispute::{
+    DISPUTE_PAUSE, Remedy, SESSION_PAUSE, pause_from_zero, pause_refused, remedy, start_over,
+};
 use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
 use crate::shared::Shared;
@@ -209,8 +211,15 @@ impl Refiller {
 
     fn refused(&mut self, pool: &Arc<LocalPool>, refusal: Refusal) {
         let now = CLOCK.now();
-        pool.refill().refused(now, refusal.retry_after.min(LOOK_AGAIN), self.dice.u64(..));
-        self.stand(pool, Condition::Good, pool.ceiling(), now + refusal.retry_after);
+        let mut refill = pool.refill();
+        refill.refused(now, pause_refused(refusal), self.dice.u64(..));
+        let stops = refusal.reason.stops();
+        if stops {
+            refill.stop(pool.slot());
+        }
+        drop(refill);
+        let condition = if stops { Condition::Paused } else { Condition::Good };
+        self.stand(pool, condition, pool.ceiling(), now + refusal.retry_after);
     }
 
     /// The allocator found something wrong with our ask. True if the whole session should begin again.
@@ -248,7 +257,7 @@ impl Refiller {
             tracing::warn!(%error, "no exchange with the allocator; spending what is leased");
         }
         for pool in pools {
-            if pool.condition() == Condition::Good {
+            if [Condition::Good, Condition::Paused].contains(&pool.condition()) {
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), self.quiet_until);
             }
         }

@@ -18,6 +18,11 @@ pub enum Refusal {
         /// The most one call can take.
         limit: u64,
     },
+    /// Somebody has paused the limit, or blocked this node.
+    Paused {
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// There is no live lease, and the allocator cannot be reached or does not know this limit.
     Unavailable,
     /// The client was shut down.
@@ -28,7 +33,7 @@ impl Refusal {
     /// When to try again, where trying again can help.
     pub fn retry_after(&self) -> Option<Duration> {
         match *self {
-            Refusal::Empty { retry_after } => Some(retry_after),
+            Refusal::Empty { retry_after } | Refusal::Paused { retry_after } => Some(retry_after),
             Refusal::TooLarge { .. } | Refusal::Unavailable | Refusal::Closed => None,
         }
     }
@@ -38,6 +43,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Empty { retry_after } => write!(f, "no permit left, try again in {retry_after:?}"),
+            Refusal::Paused { retry_after } => {
+                write!(f, "paused by an operator, try again in {retry_after:?}")
+            }
             Refusal::TooLarge { limit } => {
                 write!(f, "more than the {limit} permits that one call can ever take")
             }

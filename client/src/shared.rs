@@ -14,6 +14,7 @@ pub(crate) struct Shared {
     pub(crate) wake: Arc<Notify>,
     pub(crate) exchanges: AtomicU64,
     pub(crate) failed_exchanges: AtomicU64,
+    pub(crate) listening: AtomicU64,
     unreachable: AtomicBool,
     /// The limits without a key: few, never forgotten, and looked up by whoever keeps no handle.
     limits: ArcSwap<HashMap<String, Arc<LocalPool>>>,
@@ -33,6 +34,7 @@ impl Shared {
             wake: Arc::new(Notify::new()),
             exchanges: AtomicU64::new(0),
             failed_exchanges: AtomicU64::new(0),
+            listening: AtomicU64::new(0),
             unreachable: AtomicBool::new(false),
             limits: ArcSwap::default(),
             pools: Mutex::new(Pools::default()),

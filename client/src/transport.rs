@@ -1,11 +1,15 @@
 //! HTTP to the allocator. It sends one body and reads one bounded body back; it never retries: what to do about a
 //! failure is the background task's to say.
 
+use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveRequest};
 use std::time::Duration;
 
 /// Largest answer that is read. A thousand grants take a third of a megabyte.
 const BODY_MAX: usize = 4 << 20;
+
+/// Longest that one stream of events is listened to, before another is begun.
+const STREAM_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What of a foreign text is worth showing.
 const EXCERPT_MAX: usize = 200;
@@ -77,6 +81,19 @@ impl Transport {
         let mut path = reqwest::Url::parse("http://x/v1/nodes").expect("a constant");
         path.path_segments_mut().expect("http has a path").push(node).push("leave");
         self.post(path.path(), request).await.map(|_| ())
+    }
+
+    /// What the allocator says by itself, without end.
+    pub(crate) async fn events(&self) -> Result<reqwest::Response, ExchangeError> {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{EVENTS_PATH}", self.base.path().trim_end_matches('/')));
+        let request = self.http.get(url).timeout(STREAM_MAX);
+        let response = request.send().await.map_err(|error| ExchangeError::Unreachable(chain(&error)))?;
+        match response.status() {
+            reqwest::StatusCode::OK => Ok(response),
+            // What it says is of no use, however long it is.
+            status => Err(ExchangeError::Status { status: status.as_u16(), excerpt: String::new() }),
+        }
     }
 
     async fn post<T: serde::Serialize>(&self, path: &str, body: &T) -> Result<Vec<u8>, ExchangeError> {

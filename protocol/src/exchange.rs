@@ -85,7 +85,7 @@ pub enum Rate {
 pub enum Answer {
     /// What the session holds from now on.
     Grant(Grant),
-    /// Nothing changes: what is held is neither extended nor taken.
+    /// Nothing is lent: what is held is neither extended nor taken. What was reported and given back counts.
     Refusal(Refusal),
 }
 
@@ -141,6 +141,22 @@ pub enum RefusalReason {
     Quarantine,
     /// The allocator is stopping. Its successor will answer.
     Stopping,
+    /// Somebody has paused the limit.
+    Paused,
+    /// Somebody has blocked this node.
+    Blocked,
+    /// One that this side does not know: wait, as for any.
+    Other,
+}
+
+impl RefusalReason {
+    /// Whether nobody is to spend even what is leased, as soon as it is heard.
+    pub fn stops(self) -> bool {
+        match self {
+            RefusalReason::Paused | RefusalReason::Blocked => true,
+            RefusalReason::Quarantine | RefusalReason::Stopping | RefusalReason::Other => false,
+        }
+    }
 }
 
 impl Answer {

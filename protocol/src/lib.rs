@@ -17,9 +17,10 @@
 //! ```
 //!
 //! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`rule`]
-//! (one promise of a contract), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`sizing`] (how much a
-//! demand needs), [`wire`] (all of it as JSON).
+//! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`sizing`] (how much a
+//! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself).
 
+pub mod carry;
 pub mod clock;
 pub mod exchange;
 pub mod lease;
@@ -27,10 +28,12 @@ pub mod moment;
 #[doc(hidden)]
 pub mod mutant;
 pub mod names;
+pub mod push;
 pub mod rule;
 pub mod sizing;
 pub mod wire;
 
+pub use carry::Carry;
 pub use clock::Clock;
 pub use exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
 pub use lease::Terms;

@@ -128,6 +128,14 @@ mutants! {
     EndedRateIsFull,
     /// A bucket whose books were lost starts full.
     BucketFullOnRestart,
+    /// A limit that is changed forgets what is out.
+    ChangeForgetsOut,
+    /// Leases are extended although a limit that was lowered is exceeded by what is out.
+    OverIsExtended,
+    /// A rule that is new lends to leases that end after its window.
+    NewRuleOutlived,
+    /// A paused pool still lends.
+    PausedLends,
     /// An allocator that lost its books lends as soon as one node has told what it holds.
     ClaimsEndQuarantine,
     /// What a silent session had in flight is free as soon as its lease has ended.

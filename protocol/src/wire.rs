@@ -1,7 +1,11 @@
 //! The exchange as JSON over HTTP: the only place of this crate that knows serde. Durations only, never a date.
 //! Fields may be added within a version; an unknown field is ignored, so that old and new can meet.
 
-use crate::exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
+mod refused;
+
+pub use refused::Refused;
+
+use crate::exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal};
 use crate::lease::{millis_up, whole_millis};
 use crate::moment::nanos;
 use crate::sizing::MILLI;
@@ -149,16 +153,6 @@ pub struct GrantBody {
     /// Set if this ask was not understood or not believed. Nothing changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
-}
-
-/// [`RefusalReason`] on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Refused {
-    /// See [`RefusalReason::Quarantine`].
-    Quarantine,
-    /// See [`RefusalReason::Stopping`].
-    Stopping,
 }
 
 /// What was wrong with one ask.
@@ -373,10 +367,7 @@ impl GrantBody {
             },
             Answer::Refusal(refusal) => GrantBody {
                 retry_after_ms: Some(millis_up(refusal.retry_after)),
-                refused: Some(match refusal.reason {
-                    RefusalReason::Quarantine => Refused::Quarantine,
-                    RefusalReason::Stopping => Refused::Stopping,
-                }),
+                refused: Some(refusal.reason.into()),
                 ..body
             },
         }
@@ -416,10 +407,7 @@ impl GrantBody {
                     .map(|longest| InFlight { longest: Duration::from_millis(longest), hold: self.hold }),
             }),
             Some(refused) => Answer::Refusal(Refusal {
-                reason: match refused {
-                    Refused::Quarantine => RefusalReason::Quarantine,
-                    Refused::Stopping => RefusalReason::Stopping,
-                },
+                reason: refused.into(),
                 retry_after: retry_after.unwrap_or_default(),
             }),
         })

@@ -82,7 +82,7 @@ pub struct Allocator {
     pub running: Running,
     /// `http://127.0.0.1:…`
     pub url: String,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Allocator {
@@ -99,7 +99,12 @@ impl Allocator {
         let mut running = Running::start(&mut command);
         let line = running.line();
         let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
-        Allocator { running, url, _folder: folder }
+        Allocator { running, url, folder }
+    }
+
+    /// Writes another configuration into its file.
+    pub fn rewrite(&self, config: &str) {
+        std::fs::write(self.folder.path().join("lessor.toml"), config).expect("its folder is there");
     }
 
     /// The address without the scheme.

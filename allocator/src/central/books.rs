@@ -57,13 +57,26 @@ impl Books {
         self.0.iter().map(|(rule, _)| rule.ceiling()).min().unwrap_or(0)
     }
 
-    /// Each rule admits at every instant from its own on, so all of them do from the last on.
+    /// When the last of the rules is ready. Each admits at every instant from its own on, so all of them do from the last
+    /// on; but for one that is topped up, see [`Books::ready_from`].
     pub(super) fn ready_at(&self, permits: u64) -> Option<Moment> {
         let mut latest = Moment::ORIGIN;
         for (_, books) in &self.0 {
             latest = latest.max(books.ready_at(permits)?);
         }
         Some(latest)
+    }
+
+    /// The same from `at` on, when what a top-up allowed may be over.
+    pub(super) fn ready_from(&self, at: Moment, permits: u64) -> Option<Moment> {
+        let mut later = self.copy();
+        later.advance(at);
+        later.ready_at(permits)
+    }
+
+    /// How many rules there are.
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// Whether they cannot be told from new ones.

@@ -1,12 +1,13 @@
 //! A bucket of permits. Levels are whole permits and an exact remainder, so that no permit is ever a nanosecond early or
-//! late, however often it is looked at; nothing is kept beyond the brim. With a debt the level may be below zero.
+//! late, however often it is looked at; nothing is kept beyond the brim but what it was topped up with. With a debt the
+//! level may be below zero.
 
 use super::Exact;
 use super::carry::Carry;
 use crate::rules::token_bucket::refill::Refill;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{LeakyBucket, RefillStyle, TokenBucket};
-use lessor_protocol::{Moment, Rule, Terms};
+use lessor_protocol::{Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
 /// What is in a bucket.
@@ -18,6 +19,10 @@ pub(super) struct Bucket {
     now: Moment,
     /// Below 2^53 either way.
     level: i64,
+    /// Whether it keeps a steady flow.
+    is_steady: bool,
+    /// By how much the level may exceed the capacity, since it was topped up.
+    surplus: u64,
     gain: Gain,
     /// Taken since it was last full and not given back. Time has made good what was taken before.
     taken: u64,
@@ -49,7 +54,16 @@ impl Bucket {
             (None, RefillStyle::Greedy) => Gain::Even { fraction: 0 },
             (None, RefillStyle::Interval) => Gain::Interval { next: now + rule.per() },
         };
-        Bucket { rule: *rule, per, now, level: rule.initial().cast_signed(), gain, taken: 0 }
+        Bucket {
+            rule: *rule,
+            per,
+            now,
+            level: rule.initial().cast_signed(),
+            surplus: 0,
+            is_steady: false,
+            gain,
+            taken: 0,
+        }
     }
 
     /// A steady flow: a bucket that holds the burst. With a burst of 1 it is full whenever one is there, and keeps no
@@ -58,7 +72,7 @@ impl Bucket {
         // A flow of nothing lets not even its burst through.
         let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
         let bucket = TokenBucket::try_new(burst, rule.refill(), rule.per(), burst);
-        Bucket::new(&bucket.expect("numbers that were checked"), now)
+        Bucket { is_steady: true, ..Bucket::new(&bucket.expect("numbers that were checked"), now) }
     }
 
     /// A new one for `rule`, which is one of the two.
@@ -84,10 +98,15 @@ impl Bucket {
     /// Lets flow over what is beyond the brim.
     fn brim(&mut self) {
         if self.level >= self.capacity() {
-            self.level = self.capacity();
+            self.level = self.level.min(self.capacity().saturating_add_unsigned(self.surplus));
             self.taken = 0;
             self.drop_fraction();
         }
+    }
+
+    /// What is in it beyond its capacity.
+    fn beyond(&self) -> u64 {
+        u64::try_from(self.level - self.capacity()).unwrap_or(0)
     }
 
     fn drop_fraction(&mut self) {
@@ -173,6 +192,7 @@ impl Exact for Bucket {
 
     fn take(&mut self, permits: u64) {
         self.level -= permits.cast_signed();
+        self.surplus = self.surplus.min(self.beyond());
         self.taken = self.taken.saturating_add(permits);
         if let Gain::Warming(refill) = &mut self.gain {
             refill.spent(permits);
@@ -186,7 +206,10 @@ impl Exact for Bucket {
     }
 
     fn top_up(&mut self, permits: u64) {
-        self.add(permits);
+        self.level = self.level.saturating_add_unsigned(permits).min(PERMITS_MAX.cast_signed());
+        // A flow stays as even as it is.
+        self.surplus = if self.is_steady { 0 } else { self.beyond() };
+        self.brim();
     }
 
     fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
@@ -206,17 +229,17 @@ impl Exact for Bucket {
             (Gain::Even { .. } | Gain::Interval { .. } | Gain::Warming(_), _) => {}
         }
         match carry {
-            Carry::Proportional => next.scale(self.capacity()),
+            // What is owed is owed.
+            Carry::Proportional if self.level > 0 => next.scale(self.capacity()),
             Carry::Additive => {
-                next.level = self.level + next.capacity() - self.capacity();
-                if next.level < 0 && self.level >= 0 {
-                    next.level = 0;
+                let (level, least) = (self.level + next.capacity() - self.capacity(), self.level.min(0));
+                next.level = level.max(least);
+                if level < least {
                     next.drop_fraction();
                 }
             }
-            Carry::AsIs | Carry::Reset => {}
+            Carry::AsIs | Carry::Proportional | Carry::Reset => {}
         }
-        next.level = next.level.max(-next.rule.debt().cast_signed());
         next.brim();
         Box::new(next)
     }

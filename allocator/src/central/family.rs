@@ -227,6 +227,16 @@ impl Family {
         for pool in self.up(place) {
             latest = latest.max(pool.booked.ready_at(permits).ok_or(Verdict::Never)?);
         }
+        // One rule alone is ready from then on.
+        while self.up(place).map(|pool| pool.booked.count()).sum::<usize>() > 1 {
+            let at = latest;
+            for pool in self.up(place) {
+                latest = latest.max(pool.booked.ready_from(at, permits).ok_or(Verdict::Never)?);
+            }
+            if latest == at {
+                break;
+            }
+        }
         Ok(latest)
     }
 

@@ -4,7 +4,7 @@
 use super::Exact;
 use super::carry::{Carry, scaled_up};
 use lessor_protocol::rule::FixedWindow;
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::{Moment, PERMITS_MAX, Rule};
 
 /// The window that holds the present.
 #[derive(Clone, Debug)]
@@ -15,12 +15,14 @@ pub(super) struct Fixed {
     end: Option<Moment>,
     /// Taken in it. Above the limit only after a change.
     counted: u64,
+    /// Permits on top of the limit in it, or in the next one if none is open.
+    extra: u64,
 }
 
 impl Fixed {
     /// An empty window at `now`.
     pub(super) fn new(rule: &FixedWindow, now: Moment) -> Self {
-        Fixed { rule: *rule, now, end: rule.windows().end_after(now), counted: 0 }
+        Fixed { rule: *rule, now, end: rule.windows().end_after(now), counted: 0, extra: 0 }
     }
 }
 
@@ -29,12 +31,12 @@ impl Exact for Fixed {
         self.now = self.now.max(now);
         if self.end.is_some_and(|end| end <= self.now) {
             self.end = self.rule.windows().end_after(self.now);
-            self.counted = 0;
+            (self.counted, self.extra) = (0, 0);
         }
     }
 
     fn available(&self) -> u64 {
-        self.rule.limit().saturating_sub(self.counted)
+        self.rule.limit().saturating_add(self.extra).min(PERMITS_MAX).saturating_sub(self.counted)
     }
 
     fn ready_at(&self, permits: u64) -> Option<Moment> {
@@ -59,7 +61,7 @@ impl Exact for Fixed {
     }
 
     fn top_up(&mut self, permits: u64) {
-        self.refund(permits);
+        self.extra = self.extra.saturating_add(permits);
     }
 
     fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
@@ -71,15 +73,18 @@ impl Exact for Fixed {
             Carry::Proportional => scaled_up(self.counted, rule.limit(), self.rule.limit()),
             Carry::AsIs | Carry::Additive => self.counted,
         };
-        // A window that was opened goes on, if it is as long.
-        let opened = self.end.filter(|_| carry != Carry::Reset && rule.windows() == self.rule.windows());
         let next = Fixed::new(rule, self.now);
-        Box::new(Fixed { counted, end: next.end.or(opened), ..next })
+        if carry == Carry::Reset {
+            return Box::new(next);
+        }
+        // A window that was opened goes on, if it is as long.
+        let opened = self.end.filter(|_| rule.windows() == self.rule.windows());
+        Box::new(Fixed { counted, end: next.end.or(opened), extra: self.extra, ..next })
     }
 
     fn is_fresh(&self) -> bool {
         // One that was opened ends when it ends, whatever is counted in it.
-        self.counted == 0 && self.end == self.rule.windows().end_after(self.now)
+        self.counted == 0 && self.extra == 0 && self.end == self.rule.windows().end_after(self.now)
     }
 
     fn copy(&self) -> Box<dyn Exact> {

@@ -68,7 +68,7 @@ impl Limiter {
         self.0.refund(now, Place::FIRST, permits)
     }
 
-    /// Adds `permits` once, as far as there is room.
+    /// Lets `permits` more be taken, once, beyond what the rules say.
     pub fn top_up(&mut self, now: Moment, permits: u64) -> Outcome {
         self.0.top_up(now, Place::FIRST, permits)
     }

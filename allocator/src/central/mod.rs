@@ -28,7 +28,8 @@ use lessor_protocol::{Moment, Rule};
 use sliding::Sliding;
 use std::fmt::Debug;
 
-/// What a limiter needs of a rule. What can be taken only grows while time passes and nobody calls.
+/// What a limiter needs of a rule. What can be taken only grows while time passes and nobody calls, but for what a
+/// top-up allowed and is over.
 trait Exact: Debug + Send {
     /// Lets time pass up to `now`.
     fn advance(&mut self, now: Moment);
@@ -45,7 +46,7 @@ trait Exact: Debug + Send {
     /// `permits` come back unused: those that still count, and no more.
     fn refund(&mut self, permits: u64);
 
-    /// `permits` more, once, as far as there is room for them.
+    /// `permits` more, once, beyond what the rule says.
     fn top_up(&mut self, permits: u64);
 
     /// These books under `rule`, which is of the same kind and period.

@@ -4,7 +4,7 @@
 use super::Exact;
 use super::carry::{Carry, scaled_up};
 use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::{Moment, PERMITS_MAX, Rule};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -17,8 +17,10 @@ pub(super) struct Sliding {
     now: Moment,
     /// Those that still count, oldest first, no two of the same instant.
     admitted: VecDeque<(Moment, u64)>,
-    /// Their sum. Above `limit` only after a change.
+    /// Their sum. Above what is allowed only after a change, or when a top-up is over.
     counted: u64,
+    /// Permits on top of the limit, and until when each counts, soonest first.
+    extra: VecDeque<(Moment, u64)>,
 }
 
 impl Sliding {
@@ -29,7 +31,7 @@ impl Sliding {
 
     /// Up to `limit`, each of which counts for `window`; none yet at `now`.
     pub(super) fn of(limit: u64, window: Duration, now: Moment) -> Self {
-        Sliding { limit, window, now, admitted: VecDeque::new(), counted: 0 }
+        Sliding { limit, window, now, admitted: VecDeque::new(), counted: 0, extra: VecDeque::new() }
     }
 
     /// The same under other numbers: what counts for a shorter time may be gone at once.
@@ -37,6 +39,11 @@ impl Sliding {
         let mut next = Sliding { limit, window, ..self.clone() };
         next.advance(self.now);
         next
+    }
+
+    /// What may be counted now.
+    fn allowed(&self) -> u64 {
+        self.extra.iter().fold(self.limit, |sum, (_, permits)| sum.saturating_add(*permits)).min(PERMITS_MAX)
     }
 
     /// Forgets the oldest `permits`. Which of them came back nobody says: the oldest would have left first, so
@@ -80,24 +87,30 @@ impl Exact for Sliding {
             self.counted -= permits;
             self.admitted.pop_front();
         }
+        while self.extra.front().is_some_and(|&(until, _)| until <= self.now) {
+            self.extra.pop_front();
+        }
     }
 
     fn available(&self) -> u64 {
-        self.limit.saturating_sub(self.counted)
+        self.allowed().saturating_sub(self.counted)
     }
 
     fn ready_at(&self, permits: u64) -> Option<Moment> {
         if permits > self.limit {
             return None;
         }
-        let mut counted = self.counted;
-        let mut ready = self.now;
+        let (mut allowed, mut counted, mut ready) = (self.allowed(), self.counted, self.now);
+        let mut extra = self.extra.iter().peekable();
         for &(at, oldest) in &self.admitted {
-            if counted <= self.limit - permits {
+            if counted + permits <= allowed {
                 break;
             }
             counted -= oldest;
             ready = at + self.window;
+            while let Some(&(_, permits)) = extra.next_if(|&&(until, _)| until <= ready) {
+                allowed -= permits;
+            }
         }
         Some(ready)
     }
@@ -115,7 +128,9 @@ impl Exact for Sliding {
     }
 
     fn top_up(&mut self, permits: u64) {
-        self.forget(permits);
+        let until = self.now + self.window;
+        let place = self.extra.partition_point(|&(other, _)| other <= until);
+        self.extra.insert(place, (until, permits));
     }
 
     fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
@@ -137,7 +152,7 @@ impl Exact for Sliding {
     }
 
     fn is_fresh(&self) -> bool {
-        self.counted == 0
+        self.counted == 0 && self.extra.is_empty()
     }
 
     fn copy(&self) -> Box<dyn Exact> {

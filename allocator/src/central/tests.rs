@@ -387,13 +387,50 @@ fn rules_are_matched_by_kind_and_period() {
 }
 
 #[test]
-fn a_top_up_fills_up_to_the_limit_and_no_further() {
+fn a_top_up_is_lent_once_and_beyond_the_limit() {
     for rule in [window(10), token_bucket(10)] {
         let mut limiter = Limiter::new(&[rule], at(0));
         limiter.try_acquire(at(0), 6);
         assert_eq!(limiter.top_up(at(1), 3).remaining, 7, "{rule:?}");
-        assert_eq!(limiter.top_up(at(1), 30).remaining, 10, "{rule:?}");
+        assert_eq!(limiter.top_up(at(1), 30).remaining, 37, "{rule:?}");
+        assert_eq!(limiter.peek(at(1), 11).verdict, Verdict::TooLarge(10), "{rule:?}");
     }
+}
+
+#[test]
+fn a_topped_up_window_allows_more_for_as_long_as_a_spend_counts() {
+    let mut limiter = Limiter::new(&[window(10)], at(0));
+    limiter.try_acquire(at(0), 6);
+    limiter.top_up(at(1), 30);
+    for remaining in [24, 14, 4] {
+        assert_eq!(limiter.try_acquire(at(1), 10).remaining, remaining);
+    }
+    // At 100 the six of 0 count no more, at 101 the thirty of 1 do not, and no more is allowed.
+    assert_eq!(limiter.try_acquire(at(100), 10).remaining, 0);
+    assert_eq!(limiter.peek(at(101), 1).verdict, Verdict::NotFor(ns(99)));
+    assert_eq!(limiter.peek(at(200), 0).remaining, 10);
+}
+
+#[test]
+fn a_topped_up_bucket_gains_nothing_until_it_has_room() {
+    let mut limiter = Limiter::new(&[token_bucket(10)], at(0));
+    assert_eq!(limiter.top_up(at(0), 5).remaining, 15);
+    assert_eq!(limiter.try_acquire(at(1_000), 5).remaining, 10);
+    assert_eq!(limiter.try_acquire(at(2_000), 4).remaining, 6);
+    assert_eq!(limiter.peek(at(2_100), 0).remaining, 7);
+    assert_eq!(limiter.peek(at(9_000), 0).remaining, 10, "what it was topped up with was spent");
+}
+
+/// The bug: each rule was asked on its own, and one of them was ready by a top-up that was over when the other was.
+#[test]
+fn rules_are_ready_when_all_of_them_are_at_one_instant() {
+    let bucket = TokenBucket::try_new(10, 1, ns(13), 10).expect("valid");
+    let mut limiter = Limiter::new(&[window(10), Rule::TokenBucket(bucket)], at(0));
+    limiter.try_acquire(at(0), 10);
+    limiter.top_up(at(1), 3);
+    limiter.try_acquire(at(50), 3);
+    // At 100 the window has room for ten, but only until 101. The bucket has eight at 104, and the window at 150.
+    assert_eq!(limiter.peek(at(60), 8).verdict, Verdict::NotFor(ns(90)));
 }
 
 #[test]

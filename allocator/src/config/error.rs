@@ -16,6 +16,20 @@ impl ConfigError {
         ConfigError { line: before.matches('\n').count() + 1, problem: problem.into().replace('\n', " ") }
     }
 
+    /// What is wrong, for a text that has no lines of its own.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// The key that is wrong, as far as it can be told: `rules[0].per`.
+    pub fn key(&self) -> Option<&str> {
+        let (_, rest) = self.problem.split_once("\": ").unwrap_or(("", &self.problem));
+        let rest = rest.strip_prefix("limit[0].").unwrap_or(rest);
+        let end = rest.find([' ', ':']).unwrap_or(rest.len());
+        let is_key = |c: char| c.is_ascii_alphanumeric() || "_.[]".contains(c);
+        rest.get(..end).filter(|key| !key.is_empty() && key.chars().all(is_key))
+    }
+
     /// The line it is on, counted from one.
     pub fn line(&self) -> usize {
         self.line

@@ -9,6 +9,12 @@ use std::time::Duration;
 /// Limits above each other at most. Each more is another pool that every exchange looks at and charges.
 pub const DEPTH_MAX: usize = 4;
 
+/// What is wrong with the parents of `limits`, in words.
+pub(crate) fn wrong_parent(limits: &[LimitConfig]) -> Option<String> {
+    let (index, problem) = check(limits).err()?;
+    Some(format!("limit {:?}: {problem}", limits[index].name.as_str()))
+}
+
 /// The key of the pool of `parent`, counted by key, that is above the pool of `key` of `limit`.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ mod check;
 mod error;
 mod family;
 mod named;
+mod one;
 mod raw;
 mod rules;
 mod sharing;
@@ -15,6 +16,7 @@ mod tests;
 
 pub use by_node::ByNode;
 pub use error::ConfigError;
+pub(crate) use family::wrong_parent;
 pub use family::{DEPTH_MAX, key_above};
 pub use named::{Named, Names, named_for};
 

@@ -1,8 +1,10 @@
 //! The allocator over HTTP: decode, ask the core, encode. The server calls [`router`]; nothing here keeps state,
 //! and nothing that was sent is trusted or shown unescaped.
 
+mod admin;
 mod body;
 mod decode;
+mod events;
 mod exchange;
 mod explain;
 mod health;
@@ -16,6 +18,7 @@ use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::wire::LEASES_PATH;
 use problem::Problem;
 use std::sync::Arc;
@@ -27,7 +30,11 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         // Names may hold slashes, written as such or as %2F: what follows the name is cut off by the handler.
         .route("/v1/nodes/{*rest}", post(exchange::leave))
         .route("/v1/limits", get(show::limits))
-        .route("/v1/limits/{*rest}", get(show::pools))
+        .route(
+            "/v1/limits/{*rest}",
+            get(show::of_limit).put(admin::put).post(admin::act).delete(admin::delete),
+        )
+        .route(EVENTS_PATH, get(events::listen))
         .route("/livez", get(health::livez))
         .route("/healthz", get(health::livez))
         .route("/readyz", get(health::readyz))

@@ -1,7 +1,7 @@
 //! What operators look at: limits and their pools. It changes nothing.
 
-use super::json;
 use super::problem::Problem;
+use super::{admin, json};
 use crate::allocator::Allocator;
 use crate::config::{LimitConfig, Names};
 use crate::limits::{Figures, PoolId};
@@ -34,18 +34,24 @@ pub(super) async fn limits(State(shared): State<Arc<Shared>>) -> Response {
     json(json!({ "limits": limits }).to_string())
 }
 
-/// `GET /v1/limits/{name}/pools`, with `?key=` for one of them, or `?after=` a key and `?count=` for a page; the
+/// `GET /v1/limits/{name}`, and `GET /v1/limits/{name}/pools`, with `?key=` for one of them, or `?after=` a key and `?count=` for a page; the
 /// pages of a pattern go on `?after_limit=` a name, and a key.
-pub(super) async fn pools(
+pub(super) async fn of_limit(
     State(shared): State<Arc<Shared>>,
     path: Result<Path<String>, PathRejection>,
     query: Result<Query<BTreeMap<String, String>>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let name = path.ok().and_then(|Path(rest)| rest.strip_suffix("/pools").map(str::to_owned));
-    let name = name.ok_or_else(|| Problem::not_found("a limit has nothing but /pools"))?;
+    let rest = path.map(|Path(rest)| rest).map_err(|_| Problem::malformed("the path cannot be read"))?;
     let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
-    let page = Page::of(&query)?;
-    let (pools, next) = shared.with(|allocator, now| page.of_limit(allocator, now, &name))?;
+    match rest.strip_suffix("/pools") {
+        Some(name) => pools(&shared, name, &query),
+        None => admin::one(&shared, &rest),
+    }
+}
+
+fn pools(shared: &Shared, name: &str, query: &BTreeMap<String, String>) -> Result<Response, Problem> {
+    let page = Page::of(query)?;
+    let (pools, next) = shared.with(|allocator, now| page.of_limit(allocator, now, name))?;
     let pools: Vec<Value> = pools.iter().map(|(id, view)| pool(id, view)).collect();
     let mut body = json!({ "limit": name, "pools": pools });
     if let Some(PoolId { name, key }) = next {
@@ -63,13 +69,13 @@ type Pools = (Vec<(PoolId, PoolView)>, Option<PoolId>);
 
 /// Which pools to show.
 #[derive(Debug)]
-enum Page {
+pub(super) enum Page {
     One(String),
     After(PoolId, usize),
 }
 
 impl Page {
-    fn of(query: &BTreeMap<String, String>) -> Result<Self, Problem> {
+    pub(super) fn of(query: &BTreeMap<String, String>) -> Result<Self, Problem> {
         const KNOWN: [&str; 4] = ["key", "after", "after_limit", "count"];
         if let Some(stray) = query.keys().find(|name| !KNOWN.contains(&name.as_str())) {
             let detail =
@@ -86,6 +92,22 @@ impl Page {
         let name = name.map_err(|error| wrong("after_limit", error))?;
         let count = query.get("count").map_or(Ok(PAGE), |count| page_size(count))?;
         Ok(Page::After(PoolId { name, key }, count))
+    }
+
+    /// Where it begins.
+    pub(super) fn from(&self) -> Bound<PoolId> {
+        match self {
+            Page::After(after, _) if *after != PoolId::default() => Bound::Excluded(after.clone()),
+            Page::One(_) | Page::After(..) => Bound::Unbounded,
+        }
+    }
+
+    /// How many there are on it.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Page::One(_) => PAGE,
+            Page::After(_, count) => *count,
+        }
     }
 
     /// The pools of the limit, pattern, or name of a pattern that is called `name`, and the last of them if there may
@@ -137,8 +159,15 @@ fn page_size(count: &str) -> Result<usize, Problem> {
     }
 }
 
-fn limit_unknown(name: &str) -> Wrong {
+pub(super) fn limit_unknown(name: &str) -> Wrong {
     Wrong::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
+}
+
+/// The limit called `name`, if there is one.
+pub(super) fn one(allocator: &mut Allocator, now: Moment, name: &str) -> Option<Value> {
+    let shown = allocator.limit(name)?;
+    let figures = shown.figures(now);
+    Some(limit(shown.config(), &figures))
 }
 
 /// A limit: as it was configured, and its figures.
@@ -151,6 +180,9 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
         body["names"] = json!(figures.names);
     }
     body["quarantine_ms"] = json!(millis_up(figures.quarantine));
+    body["paused"] = json!(figures.paused);
+    body["blocked_nodes"] = json!(figures.blocked);
+    body["topped_up"] = json!(figures.topped_up);
     // A sum over many pools can be more than anybody can count; nobody needs to know by how much.
     body["available"] = json!(sums.available.min(u128::from(PERMITS_MAX)) as u64);
     body["outstanding"] = json!(sums.outstanding);

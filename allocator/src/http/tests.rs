@@ -1,6 +1,7 @@
 //! Every bad input we could think of, against the routes and a real allocator: the right problem, books
 //! untouched, allocator alive. No sockets: those are in the server's tests.
 
+mod admin;
 mod entries;
 mod looks;
 mod requests;

@@ -16,6 +16,12 @@ pub struct Figures {
     pub names: u64,
     /// How long until the first pool lends.
     pub quarantine: Duration,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Nodes that are blocked.
+    pub blocked: u64,
+    /// Permits that it was ever topped up with.
+    pub topped_up: u64,
     /// Sums over all pools, dropped ones included.
     pub sums: Sums,
 }
@@ -60,6 +66,10 @@ pub struct Answered {
     pub quarantine: u64,
     /// Refused because the allocator is stopping.
     pub stopping: u64,
+    /// Refused because the limit is paused.
+    pub paused: u64,
+    /// Refused because the node is blocked.
+    pub blocked: u64,
 }
 
 impl Sums {
@@ -101,20 +111,25 @@ impl Answered {
             Answer::Grant(_) => &mut self.settled,
             Answer::Refusal(refusal) => match refusal.reason {
                 RefusalReason::Quarantine => &mut self.quarantine,
-                RefusalReason::Stopping => &mut self.stopping,
+                RefusalReason::Paused => &mut self.paused,
+                RefusalReason::Blocked => &mut self.blocked,
+                // No pool gives a reason that it does not know.
+                RefusalReason::Stopping | RefusalReason::Other => &mut self.stopping,
             },
         };
         *counter += 1;
     }
 
     /// Each with its stable word.
-    pub fn by_outcome(&self) -> [(&'static str, u64); 5] {
+    pub fn by_outcome(&self) -> [(&'static str, u64); 7] {
         [
             ("granted", self.granted),
             ("empty", self.empty),
             ("settled", self.settled),
             ("quarantine", self.quarantine),
             ("stopping", self.stopping),
+            ("paused", self.paused),
+            ("blocked", self.blocked),
         ]
     }
 }

@@ -12,6 +12,9 @@ pub(super) struct LimitMetrics {
     pools: Gauge,
     lessees: Gauge,
     quarantine: Gauge,
+    paused: Gauge,
+    blocked: Gauge,
+    topped_up: Counter,
     granted: Counter,
     spent: Counter,
     returned: Counter,
@@ -37,12 +40,23 @@ impl LimitMetrics {
             pools: gauge!("lessor_pools", "limit" => name.clone()),
             lessees: gauge!("lessor_lessees", "limit" => name.clone()),
             quarantine: gauge!("lessor_quarantine_seconds", "limit" => name.clone()),
+            paused: gauge!("lessor_paused", "limit" => name.clone()),
+            blocked: gauge!("lessor_blocked_nodes", "limit" => name.clone()),
+            topped_up: counter!("lessor_topped_up_permits_total", "limit" => name.clone()),
             granted: counter!("lessor_granted_permits_total", "limit" => name.clone()),
             spent: counter!("lessor_spent_permits_total", "limit" => name.clone()),
             returned: counter!("lessor_returned_permits_total", "limit" => name.clone()),
             burned: counter!("lessor_burned_permits_total", "limit" => name.clone()),
             reported_late: counter!("lessor_reported_late_permits_total", "limit" => name.clone()),
             shadow_refused: counter!("lessor_shadow_refused_permits_total", "limit" => name),
+        }
+    }
+
+    /// The limit is no more. What was counted stays counted.
+    pub(super) fn clear(&self) {
+        let gauges = [&self.ceiling, &self.available, &self.outstanding, &self.pools, &self.lessees];
+        for gauge in gauges.into_iter().chain([&self.quarantine, &self.paused, &self.blocked]) {
+            gauge.set(0.0);
         }
     }
 
@@ -56,6 +70,9 @@ impl LimitMetrics {
         self.pools.set(figures.pools as f64);
         self.lessees.set(sums.lessees as f64);
         self.quarantine.set(figures.quarantine.as_secs_f64());
+        self.paused.set(f64::from(u8::from(figures.paused)));
+        self.blocked.set(figures.blocked as f64);
+        self.topped_up.absolute(figures.topped_up);
         self.granted.absolute(sums.granted);
         self.spent.absolute(sums.spent);
         self.returned.absolute(sums.returned);
@@ -69,6 +86,9 @@ impl LimitMetrics {
 }
 
 pub(super) fn describe() {
+    describe_gauge!("lessor_paused", "1 while nobody is lent anything because somebody paused the limit");
+    describe_gauge!("lessor_blocked_nodes", "Nodes that are lent nothing because somebody blocked them");
+    describe_counter!("lessor_topped_up_permits_total", "Permits that were added once, beyond the rules");
     describe_gauge!("lessor_ceiling_permits", "The most that one call can ever take");
     describe_gauge!("lessor_available_permits", "Permits that can be lent now, over all keys");
     describe_gauge!("lessor_outstanding_permits", "Permits that are lent, and neither settled nor returned");
@@ -99,6 +119,6 @@ pub(super) fn describe() {
     );
     describe_counter!(
         "lessor_asks_total",
-        "Asks that a limit answered: granted, empty, settled (nothing wanted), quarantine, stopping"
+        "Asks that a limit answered: granted, empty, settled (nothing wanted), quarantine, stopping, paused, blocked"
     );
 }

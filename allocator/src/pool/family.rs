@@ -98,13 +98,50 @@ impl Pool {
             pool.meet(mirror, Holder { share: *share, ..holder });
         }
         let grant = self.lend(place, above, mirror, &ask, newcomer);
-        self.record(place, seq, &ask, grant);
+        let answer = Answer::Grant(grant);
+        self.record(place, seq, &ask, answer);
         self.audit();
         for Above { pool, .. } in above.iter_mut() {
-            pool.record(mirror, seq, &ask, grant);
+            pool.record(mirror, seq, &ask, answer);
             pool.audit();
         }
-        Ok(Answer::Grant(grant))
+        Ok(answer)
+    }
+
+    /// [`Pool::settle_only`] of a pool that has others `above` it.
+    ///
+    /// # Errors
+    /// As [`Pool::settle_only`].
+    pub fn settle_below(
+        &mut self,
+        above: &mut [Above<'_>],
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        refusal: Refusal,
+    ) -> Result<Answer, AskError> {
+        self.advance_all(above, now);
+        let (answer, place) = (Answer::Refusal(refusal), Place::own(holder.id));
+        // In doubt, what is said of leases of lost books changes nothing; and an old grant is not told again.
+        let is_open = self.now >= self.opens && above.iter().all(|above| self.now >= above.pool.opens);
+        if !is_open || !self.lessees.contains_key(&place) || self.replay(place, seq)?.is_some() {
+            return Ok(answer);
+        }
+        let settlement = self.settle(place, &ask)?;
+        self.settle_rate(place, ask.rate);
+        self.meet(place, holder);
+        self.record(place, seq, &ask, answer);
+        self.audit();
+        let mirror = Place { below: self.number, session: holder.id };
+        for Above { pool, share } in above.iter_mut() {
+            pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
+            pool.settle_rate(mirror, ask.rate);
+            pool.meet(mirror, Holder { share: *share, ..holder });
+            pool.record(mirror, seq, &ask, answer);
+            pool.audit();
+        }
+        Ok(answer)
     }
 
     /// [`Pool::leave`] of a pool that has others `above` it.

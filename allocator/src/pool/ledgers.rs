@@ -3,7 +3,7 @@
 
 use crate::rules::{self, Ledger, Pace};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Moment, Rule, Terms};
+use lessor_protocol::{Carry, Moment, Rule, Terms};
 use std::time::Duration;
 
 /// The ledgers of a pool, one for each rule.
@@ -52,6 +52,7 @@ impl Ledgers {
     /// Lends `permits`, at most what is available.
     pub(super) fn charge(&mut self, permits: u64) {
         for ledger in &mut self.0 {
+            debug_assert!(permits <= ledger.available(), "{permits} of {ledger:?}");
             ledger.charge(permits);
         }
     }
@@ -171,6 +172,61 @@ impl Ledgers {
     /// How long after its settlement a permit may still matter.
     pub(super) fn memory(&self) -> Duration {
         self.0.iter().map(|ledger| ledger.memory()).max().unwrap_or_default()
+    }
+
+    /// Goes on by `rules`, each of which takes over the balance of the first one of its kind and period as `carry` says.
+    /// One that finds none is new, with the `out` permits charged to it whose leases end at `until`.
+    pub(super) fn change(
+        &mut self,
+        rules: &[Rule],
+        (terms, now): (Terms, Moment),
+        carry: Carry,
+        (out, until): (u64, Moment),
+    ) {
+        let mut before = std::mem::take(&mut self.0);
+        for rule in rules {
+            let place = match carry {
+                // What is in flight nobody can forget.
+                Carry::Reset => before
+                    .iter_mut()
+                    .position(|ledger| ledger.longest().is_some() && ledger.change(rule, terms, carry)),
+                Carry::AsIs | Carry::Proportional | Carry::Additive => {
+                    before.iter_mut().position(|ledger| ledger.change(rule, terms, carry))
+                }
+            };
+            self.0.push(match place {
+                Some(place) => before.remove(place),
+                None => {
+                    let mut ledger = rules::ledger(rule, terms, now);
+                    ledger.adopt(out, until);
+                    ledger
+                }
+            });
+        }
+    }
+
+    /// Lets `permits` more be lent, once.
+    pub(super) fn top_up(&mut self, permits: u64) {
+        for ledger in &mut self.0 {
+            ledger.top_up(permits);
+        }
+    }
+
+    /// Permits that are charged beyond what a rule allows, the most of any.
+    pub(super) fn excess(&self) -> u64 {
+        self.0.iter().map(|ledger| ledger.excess()).max().unwrap_or(0)
+    }
+
+    /// The same books again.
+    pub(super) fn copy(&self) -> Ledgers {
+        Ledgers(self.0.iter().map(|ledger| ledger.boxed()).collect())
+    }
+
+    /// Each knows anew what may be spent beyond its window, by the `ends` of what is out.
+    pub(super) fn recount_ahead<Ends: Iterator<Item = (Moment, u64)>>(&mut self, ends: impl Fn() -> Ends) {
+        for ledger in &mut self.0 {
+            ledger.recount_ahead(&mut ends());
+        }
     }
 
     /// Every rule is within its limit and knows of all that is `outstanding`, and until when that may be spent, or there is

@@ -65,6 +65,10 @@ impl Pool {
         let kept = if mutant::is(Mutant::RenewalAsFresh) { ask.held } else { self.lessees[&id].outstanding };
         let above = above.iter_mut().map(|above| (&mut *above.pool, mirror));
         let mut chain: Vec<(&mut Pool, Place)> = std::iter::once((self, id)).chain(above).collect();
+        // What is out beyond a limit that was lowered ends by itself, at the end of its lease.
+        let is_over = chain.iter().any(|(pool, _)| pool.ledgers.excess() > 0);
+        let is_over = is_over && !mutant::is(Mutant::OverIsExtended);
+        let fits = !is_over && chain.iter().all(|(pool, id)| !pool.outlives(*id));
         let (rate, flow) = lend_rate(&mut chain, ask);
         let most = chain.iter().map(|(pool, id)| pool.most(*id, flow.is_some())).min().unwrap_or(0);
         let is_reusable = chain.iter().all(|(pool, _)| pool.ledgers.are_reusable());
@@ -73,13 +77,14 @@ impl Pool {
         let asked = if mutant::is(Mutant::AboveNotAsked) { 1 } else { offers.len() };
         let least = offers.iter().take(asked).map(|offer| offer.permits).min();
         let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
-        let permits = least.unwrap_or(0).min(callable).min(most.saturating_sub(kept));
+        let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
         let worth = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             pool.reach(*id, kept + permits, pool.worth(*id, ask, kept + permits, offer.state))
         };
         let clipped = if mutant::is(Mutant::AboveNotClipped) { 1 } else { chain.len() };
         let worth = chain.iter().zip(&offers).take(clipped).map(worth).min().unwrap_or_default();
         let term = flow.map_or(worth, |(_, term)| term);
+        let term = if is_over { Duration::ZERO } else { term };
         let charged = if mutant::is(Mutant::AboveNotCharged) { 1 } else { chain.len() };
         chain.iter_mut().take(charged).for_each(|(pool, id)| pool.charge(*id, permits, term));
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
@@ -265,6 +270,14 @@ impl Pool {
         let lessee = &self.lessees[&id];
         let end = self.plan.terms.grantor_end(self.now, term).max(lessee.end);
         self.ledgers.room_ahead(end, (lessee.outstanding, lessee.end))
+    }
+
+    /// Whether the lease of `id` ends after the last instant for which a rule may lend: it was lent before there was
+    /// that rule. Its node would spend until then what it is lent now.
+    fn outlives(&self, id: Place) -> bool {
+        let end = self.ledgers.lease_end_ahead();
+        let outlives = end.is_some_and(|end| self.lessees[&id].end > end);
+        outlives && !mutant::is(Mutant::NewRuleOutlived)
     }
 
     /// With whom somebody with `share` shares what, and what is owed to it in any case.

@@ -5,6 +5,7 @@
 //! more. What is lent is charged to every rule of the limit at once, or to none.
 
 mod books;
+mod change;
 mod family;
 mod flights;
 mod ledgers;
@@ -31,7 +32,7 @@ use ledgers::Ledgers;
 use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Grant, Moment, Rule};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +77,8 @@ pub struct Pool {
     now: Moment,
     /// Nothing is granted before this.
     opens: Moment,
+    /// Until then leases may be out that were lent before there were these rules.
+    outlived: Moment,
 }
 
 impl Pool {
@@ -100,6 +103,7 @@ impl Pool {
             pacer: Pacer::Free,
             now,
             opens: now,
+            outlived: now,
         }
     }
 
@@ -131,6 +135,21 @@ impl Pool {
         self.renew_below(&mut [], now, holder, seq, ask)
     }
 
+    /// The same while nothing is lent: settles what `ask` reports and takes what it gives back, and extends nothing.
+    ///
+    /// # Errors
+    /// As [`Pool::renew`]; but a session that is not known is refused whatever it says, and not admitted.
+    pub fn settle_only(
+        &mut self,
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        refusal: Refusal,
+    ) -> Result<Answer, AskError> {
+        self.settle_below(&mut [], now, holder, seq, ask, refusal)
+    }
+
     /// The session ends with a total of `spent_total` and holds nothing; calls for `running` permits go on, if it says
     /// so. Returns what came back unspent.
     ///
@@ -152,6 +171,7 @@ impl Pool {
         self.advance(now);
         PoolView {
             available: if self.now < self.opens { 0 } else { self.available() },
+            over: self.ledgers.excess(),
             books: self.books,
             in_flight: self.in_flight,
             shadow_refused: self.shadow_refused,
@@ -221,6 +241,14 @@ impl Pool {
             flow.advance(self.now);
         }
         self.guarantees.advance(self.now);
+        if self.now < self.outlived {
+            self.recount_ahead();
+        }
+    }
+
+    fn recount_ahead(&mut self) {
+        let lessees = &self.lessees;
+        self.ledgers.recount_ahead(|| lessees.values().map(|lessee| (lessee.end, lessee.outstanding)));
     }
 
     /// What lingered in flight until `now` has landed.
@@ -346,14 +374,15 @@ impl Pool {
         (lessee.share, lessee.term, lessee.rtt) = (holder.share, whole_millis(term), holder.rtt);
     }
 
-    fn record(&mut self, id: Place, seq: u64, ask: &Ask, grant: Grant) {
+    fn record(&mut self, id: Place, seq: u64, ask: &Ask, answer: Answer) {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         lessee.seq = seq;
-        lessee.answer = Answer::Grant(grant);
+        lessee.answer = answer;
         lessee.answered = self.now;
         lessee.demand_milli = ask.demand_milli;
         lessee.waiting = ask.waiting;
-        lessee.wanted = grant.kept.saturating_add(ask.want);
+        let kept = answer.grant().map_or(ask.held, |grant| grant.kept);
+        lessee.wanted = kept.saturating_add(ask.want);
     }
 
     /// How long after its last ask a lessee counts among those who share.

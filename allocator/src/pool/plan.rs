@@ -87,6 +87,8 @@ pub struct Holder {
 pub struct PoolView {
     /// Permits that can be lent now.
     pub available: u64,
+    /// Permits that are charged beyond a limit that was lowered.
+    pub over: u64,
     /// The totals.
     pub books: Books,
     /// Permits whose calls are in flight, said or presumed; only of limits that cap that.

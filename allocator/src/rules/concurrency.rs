@@ -9,7 +9,7 @@ use super::{Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::Concurrency;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{Carry, Moment, Rule, Terms};
 use std::time::Duration;
 
 /// The books of a cap on what is in flight.
@@ -106,8 +106,34 @@ impl Ledger for FlightLedger {
         if mutant::is(Mutant::NoFlightsOnRestart) { quarantined } else { quarantined + self.longest }
     }
 
+    /// What is in flight is in flight, however a balance is carried over.
+    fn change(&mut self, rule: &Rule, terms: Terms, _carry: Carry) -> bool {
+        let Rule::Concurrency(rule) = rule else { return false };
+        let is_same = terms.stretched(rule.longest()) == self.longest;
+        if is_same {
+            self.limit = rule.limit();
+        }
+        is_same
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+    }
+
+    /// Calls come back by themselves: there is nothing to add once.
+    fn top_up(&mut self, _permits: u64) {}
+
+    fn excess(&self) -> u64 {
+        (self.outstanding + self.in_flight).saturating_sub(self.limit)
+    }
+
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
+    }
+
+    /// Only a limit that was lowered may be exceeded: whoever lends asks what is available.
     fn is_sound(&self) -> bool {
-        self.outstanding + self.in_flight <= self.limit
+        true
     }
 }
 
@@ -131,6 +157,23 @@ mod tests {
         ledger.land(2);
         assert!(ledger.is_fresh() && ledger.is_sound());
         assert_eq!(ledger.memory(), Terms::default().stretched(minute));
+    }
+
+    #[test]
+    fn what_is_in_flight_stays_so_when_the_cap_is_lowered() {
+        let rule = |limit| Concurrency::try_new(limit, Duration::from_secs(60)).expect("valid");
+        let mut ledger = FlightLedger::new(&rule(10), Terms::default(), Moment::ORIGIN);
+        ledger.charge(8);
+        ledger.settle(5, Moment::ORIGIN);
+        ledger.fly(5);
+        for carry in Carry::ALL {
+            assert!(ledger.change(&Rule::Concurrency(rule(6)), Terms::default(), carry));
+            assert_eq!((ledger.available(), ledger.excess()), (0, 2), "{carry:?}");
+        }
+        ledger.land(4);
+        assert_eq!((ledger.available(), ledger.excess()), (2, 0));
+        let longer = Concurrency::try_new(6, Duration::from_secs(61)).expect("valid");
+        assert!(!ledger.change(&Rule::Concurrency(longer), Terms::default(), Carry::AsIs));
     }
 
     #[test]

@@ -5,11 +5,11 @@
 //! Whoever counts from the first *call* that he sees begins his windows later than these begin, and may see 2N in one of
 //! his: such a vendor's contract is a sliding window.
 
-use super::{Ends, Ledger, Pace};
-use lessor_protocol::Moment;
+use super::{Ends, Ledger, Pace, scaled_up};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::FixedWindow;
+use lessor_protocol::rule::{FixedWindow, Windows};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
 /// The books of a fixed window that its first use opens.
@@ -20,6 +20,10 @@ pub struct FirstUseLedger {
     now: Moment,
     open: Option<Open>,
     outstanding: u64,
+    /// Permits on top of the limit in the window that is open, or else in the next.
+    extra: u64,
+    /// Permits that were out before there was this rule, and when the last of their leases ends.
+    adopted: (u64, Moment),
 }
 
 /// A window that holds `now`.
@@ -34,7 +38,20 @@ struct Open {
 impl FirstUseLedger {
     /// No window is open at `now`.
     pub fn new(rule: &FixedWindow, now: Moment) -> Self {
-        FirstUseLedger { limit: rule.limit(), per: rule.per(), now, open: None, outstanding: 0 }
+        FirstUseLedger {
+            limit: rule.limit(),
+            per: rule.per(),
+            now,
+            open: None,
+            outstanding: 0,
+            extra: 0,
+            adopted: (0, now),
+        }
+    }
+
+    /// What may be charged in a window.
+    fn allowed(&self) -> u64 {
+        self.limit.saturating_add(self.extra).min(PERMITS_MAX)
     }
 }
 
@@ -42,11 +59,18 @@ impl Ledger for FirstUseLedger {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
         // Leases that end exactly with the window are settled right after this, and belong to none.
-        self.open = self.open.filter(|open| open.ends > self.now);
+        if let Some(open) = self.open.filter(|open| open.ends <= self.now) {
+            let (adopted, until) = self.adopted;
+            let charged = adopted.min(self.outstanding);
+            // Leases that reach beyond it are charged to another one, which begins where it ended.
+            let next = Open { since: open.ends, ends: self.now + self.per, charged };
+            self.open = (self.now < until && charged > 0).then_some(next);
+            self.extra = 0;
+        }
     }
 
     fn available(&self) -> u64 {
-        self.limit.saturating_sub(self.open.map_or(0, |open| open.charged))
+        self.allowed().saturating_sub(self.open.map_or(0, |open| open.charged))
     }
 
     fn charge(&mut self, permits: u64) {
@@ -111,7 +135,7 @@ impl Ledger for FirstUseLedger {
 
     /// A window that is open is remembered, also if nothing is charged to it: a new one would end later.
     fn is_fresh(&self) -> bool {
-        self.open.is_none() && self.outstanding == 0
+        self.open.is_none() && self.outstanding == 0 && self.extra == 0
     }
 
     fn memory(&self) -> Duration {
@@ -127,9 +151,38 @@ impl Ledger for FirstUseLedger {
         quarantined + self.per
     }
 
+    fn change(&mut self, rule: &Rule, _terms: Terms, carry: Carry) -> bool {
+        let Rule::FixedWindow(rule) = rule else { return false };
+        if rule.windows() != (Windows::FirstUse { per: self.per }) {
+            return false;
+        }
+        if let Some(open) = self.open.as_mut().filter(|_| carry == Carry::Proportional) {
+            let settled = scaled_up(open.charged - self.outstanding, self.limit, rule.limit());
+            (open.charged, open.since) = (self.outstanding + settled, self.now);
+        }
+        self.limit = rule.limit();
+        true
+    }
+
+    fn adopt(&mut self, permits: u64, until: Moment) {
+        self.charge(permits);
+        self.adopted = (permits, until);
+    }
+
+    fn top_up(&mut self, permits: u64) {
+        self.extra = self.extra.saturating_add(permits);
+    }
+
+    fn excess(&self) -> u64 {
+        self.open.map_or(0, |open| open.charged.saturating_sub(self.allowed()))
+    }
+
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
+    }
+
     fn is_sound(&self) -> bool {
-        let charged = self.open.map_or(0, |open| open.charged);
-        charged <= self.limit && self.outstanding <= charged
+        self.outstanding <= self.open.map_or(0, |open| open.charged)
     }
 }
 
@@ -198,5 +251,40 @@ mod tests {
     #[test]
     fn after_a_loss_it_waits_for_a_window_that_may_be_open() {
         assert_eq!(ledger(3, 0).forget(millis(70)), millis(170));
+    }
+
+    /// Ten are out for 250 ms when the rule comes to be: each window that they reach is charged for them.
+    #[test]
+    fn leases_that_outlive_a_new_window_are_charged_to_the_next() {
+        let mut ledger = ledger(12, 1_000);
+        ledger.adopt(10, millis(1_250));
+        assert_eq!((ledger.available(), ledger.lease_end()), (2, Some(millis(1_100))));
+        for (at, available) in [(1_100, 2), (1_200, 2)] {
+            ledger.advance(millis(at));
+            assert_eq!(ledger.available(), available, "after {at} ms");
+        }
+        ledger.advance(millis(1_250));
+        ledger.settle(10, millis(1_250));
+        ledger.advance(millis(1_300));
+        assert_eq!((ledger.available(), ledger.is_fresh()), (12, true));
+    }
+
+    #[test]
+    fn a_window_that_is_changed_stays_open_and_a_top_up_ends_with_it() {
+        let mut ledger = ledger(10, 0);
+        ledger.charge(6);
+        let of = |limit, per| {
+            let per = Duration::from_millis(per);
+            Rule::FixedWindow(FixedWindow::of(limit, Windows::FirstUse { per }).expect("valid"))
+        };
+        let terms = Terms::try_new(0).expect("no drift");
+        assert!(!ledger.change(&of(5, 200), terms, Carry::AsIs), "another period");
+        assert!(ledger.change(&of(4, 100), terms, Carry::AsIs));
+        assert_eq!((ledger.available(), ledger.excess()), (0, 2));
+        ledger.top_up(3);
+        assert_eq!((ledger.available(), ledger.lease_end()), (1, Some(millis(100))));
+        ledger.settle(6, millis(50));
+        ledger.advance(millis(100));
+        assert_eq!((ledger.available(), ledger.is_fresh()), (4, true));
     }
 }

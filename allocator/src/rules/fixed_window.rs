@@ -2,12 +2,14 @@
 //! charged to each window in which it can be spent: the one in which it is lent and, where its lease reaches beyond that,
 //! ahead of time to the next one. Two neighbouring windows may give 2N across their edge: that is what such a contract
 //! says.
+//!
+//! Leases that were out when the rule came to be may reach further. They are charged to each window that they reach.
 
-use super::{Ends, Ledger, Pace};
-use lessor_protocol::Moment;
+use super::{Ends, Ledger, Pace, scaled_up};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{FixedWindow, Windows};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
 /// The books of a fixed window whose boundaries are known ahead.
@@ -18,7 +20,8 @@ pub struct FixedLedger {
     /// The most that a window lasts, never zero.
     per: Duration,
     now: Moment,
-    /// Leases that ended until then could be spent in windows before the one that holds `now` only.
+    /// Leases that ended until then could be spent in windows before the one that holds `now` only, or are charged in part
+    /// only.
     since: Moment,
     /// The end of the window that holds `now`.
     ends: Moment,
@@ -28,6 +31,10 @@ pub struct FixedLedger {
     outstanding: u64,
     /// Of those, what can be spent in the next window too.
     ahead: u64,
+    /// Permits on top of the limit in the window that holds `now`.
+    extra: u64,
+    /// Permits that were out before there was this rule, and when the last of their leases ends.
+    adopted: (u64, Moment),
 }
 
 impl FixedLedger {
@@ -44,7 +51,14 @@ impl FixedLedger {
             charged: 0,
             outstanding: 0,
             ahead: 0,
+            extra: 0,
+            adopted: (0, now),
         }
+    }
+
+    /// What may be charged in this window.
+    fn allowed(&self) -> u64 {
+        self.limit.saturating_add(self.extra).min(PERMITS_MAX)
     }
 
     /// What the next window has left.
@@ -54,7 +68,10 @@ impl FixedLedger {
 
     /// The next window begins, or one that nothing was lent for.
     fn cross(&mut self, next: Moment) {
-        self.charged = std::mem::take(&mut self.ahead);
+        let (adopted, until) = self.adopted;
+        let reaching = if self.ends < until { adopted.min(self.outstanding) } else { 0 };
+        self.charged = std::mem::take(&mut self.ahead).max(reaching);
+        self.extra = 0;
         self.since = self.ends;
         self.ends = next;
     }
@@ -78,7 +95,7 @@ impl Ledger for FixedLedger {
     }
 
     fn available(&self) -> u64 {
-        self.limit.saturating_sub(self.charged)
+        self.allowed().saturating_sub(self.charged)
     }
 
     fn charge(&mut self, permits: u64) {
@@ -155,12 +172,16 @@ impl Ledger for FixedLedger {
         self.ahead -= if end > self.ends { permits } else { 0 };
     }
 
+    fn recount_ahead(&mut self, ends: Ends<'_>) {
+        self.ahead = ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum();
+    }
+
     fn is_ahead_of(&self, ends: Ends<'_>) -> bool {
         self.ahead == ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum::<u64>()
     }
 
     fn is_fresh(&self) -> bool {
-        self.charged == 0 && self.outstanding == 0
+        self.charged == 0 && self.outstanding == 0 && self.extra == 0
     }
 
     fn memory(&self) -> Duration {
@@ -177,8 +198,40 @@ impl Ledger for FixedLedger {
         end_after(&self.windows, quarantined)
     }
 
+    fn change(&mut self, rule: &Rule, _terms: Terms, carry: Carry) -> bool {
+        let Rule::FixedWindow(rule) = rule else { return false };
+        if rule.windows() != self.windows {
+            return false;
+        }
+        if carry == Carry::Proportional {
+            let settled = scaled_up(self.charged - self.outstanding, self.limit, rule.limit());
+            self.charged = self.outstanding + settled;
+            self.since = self.now;
+        }
+        self.limit = rule.limit();
+        true
+    }
+
+    fn adopt(&mut self, permits: u64, until: Moment) {
+        (self.charged, self.outstanding) = (permits, permits);
+        self.adopted = (permits, until);
+    }
+
+    fn top_up(&mut self, permits: u64) {
+        self.extra = self.extra.saturating_add(permits);
+    }
+
+    fn excess(&self) -> u64 {
+        let now = self.charged.saturating_sub(self.allowed());
+        now.max(self.ahead.saturating_sub(self.limit))
+    }
+
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
+    }
+
     fn is_sound(&self) -> bool {
-        self.charged <= self.limit && self.outstanding <= self.charged && self.ahead <= self.outstanding
+        self.outstanding <= self.charged && self.ahead <= self.outstanding
     }
 }
 
@@ -248,8 +301,9 @@ mod tests {
         // The lease ends exactly with the window that it reaches into.
         ledger.advance(millis(400));
         ledger.settle(5, millis(400));
-        ledger.credit(5, millis(400));
         assert_eq!((ledger.available(), ledger.lease_end()), (10, Some(millis(500))));
+        ledger.credit(5, millis(400));
+        assert_eq!(ledger.available(), 10, "it could be spent in the two windows before only");
         ledger.charge(1);
         ledger.settle(1, millis(410));
         ledger.advance(millis(1_234));

@@ -11,7 +11,7 @@ use super::{Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::LeakyBucket;
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
 /// Parts that a flow is lent in. Ten thousand lessees still get several each; with more of them a permit, counted in
@@ -124,6 +124,11 @@ impl Flow {
         if mutant::is(Mutant::EndedRateIsFull) {
             self.level = (self.level + u128::from(part.cap) * self.permit()).min(self.room());
         }
+    }
+
+    /// Fills the central bucket by `permits`, as far as it has room.
+    pub fn top_up(&mut self, permits: u64) {
+        self.level = self.level.saturating_add(u128::from(permits) * self.permit()).min(self.room());
     }
 
     /// The time for one permit at `share`, rounded up; `None` if it is too long to be told.
@@ -259,6 +264,25 @@ impl Ledger for FlowLedger {
 
     fn forget(&mut self, quarantined: Moment) -> Moment {
         quarantined
+    }
+
+    /// What keeps the flow goes on as it is: a limit whose flow is another begins anew.
+    fn change(&mut self, rule: &Rule, _terms: Terms, _carry: Carry) -> bool {
+        matches!(rule, Rule::LeakyBucket(_))
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+    }
+
+    fn top_up(&mut self, _permits: u64) {}
+
+    fn excess(&self) -> u64 {
+        0
+    }
+
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
     }
 
     fn is_sound(&self) -> bool {

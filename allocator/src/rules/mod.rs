@@ -20,7 +20,7 @@ pub use token_bucket::BucketLedger;
 
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::rule::Windows;
-use lessor_protocol::{Moment, Rule, Terms};
+use lessor_protocol::{Carry, Moment, Rule, Terms};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -93,6 +93,10 @@ pub trait Ledger: Debug {
     /// `permits` that might have been spent until `end` are spent by now, or will not be.
     fn release_ahead(&mut self, _permits: u64, _end: Moment) {}
 
+    /// Charges ahead exactly what `ends` says, in any order: leases may reach further than it would have lent for, if they
+    /// were lent before there was this rule.
+    fn recount_ahead(&mut self, _ends: Ends<'_>) {}
+
     /// Whether what it has charged ahead is what `ends` says, for assertions.
     fn is_ahead_of(&self, _ends: Ends<'_>) -> bool {
         true
@@ -123,8 +127,36 @@ pub trait Ledger: Debug {
     /// can be spending it from then on) may lend again; it is emptied accordingly.
     fn forget(&mut self, quarantined: Moment) -> Moment;
 
+    /// Goes on by `rule`, which was changed just now, if it is of the same kind and period; `false` if it is not, and
+    /// nothing changes then. [`Carry::Reset`] never comes here: that is a new ledger.
+    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool;
+
+    /// Takes over `permits` that were lent before there was such a rule, the last lease of which ends at `until`. The
+    /// ledger is new: whatever was settled before, it knows nothing of.
+    fn adopt(&mut self, permits: u64, until: Moment);
+
+    /// Lets `permits` more be lent, once, beyond what the rule says.
+    fn top_up(&mut self, permits: u64);
+
+    /// Permits that are charged beyond what it allows, as there may be once it was changed. While there are, nothing
+    /// that is out is extended: a lease's length later every window holds what it may.
+    fn excess(&self) -> u64;
+
+    /// Another one with the same books, to try something on.
+    fn boxed(&self) -> Box<dyn Ledger + Send>;
+
     /// Its own invariant, for assertions.
     fn is_sound(&self) -> bool;
+}
+
+/// `part` of `whole`, so many of `of`: rounded up, for it is a charge. Of a limit of 0 nothing says how much a part is:
+/// it stays what it is.
+fn scaled_up(part: u64, whole: u64, of: u64) -> u64 {
+    if whole == 0 {
+        return part;
+    }
+    let scaled = (u128::from(part) * u128::from(of)).div_ceil(u128::from(whole));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// A rate, as permits over a span of nanoseconds. The span is never zero.

@@ -9,7 +9,7 @@ use super::{Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{SlidingLog, SlidingWindow};
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{Carry, Moment, Rule, Terms};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -21,6 +21,10 @@ const SUB_WINDOWS: u64 = 512;
 /// long: further ahead it would sit unused where permits come back all the time, nearer it would not ease.
 const PLAN_PARTS: u64 = 30;
 
+/// Top-ups that count at a time. More than an operator makes in a window by hand; one too many ends the oldest.
+const EXTRA_MAX: usize = 64;
+
+mod change;
 #[cfg(lessor_mutants)]
 mod weighted;
 
@@ -28,6 +32,10 @@ mod weighted;
 #[derive(Clone, Debug)]
 pub struct SlidingLedger {
     limit: u64,
+    /// W in nanoseconds, as the contract says it.
+    per: u64,
+    /// Whether it keeps every settlement apart.
+    is_log: bool,
     /// W' in nanoseconds.
     window: u64,
     /// Length of a sub-window in nanoseconds, at least 1.
@@ -38,6 +46,10 @@ pub struct SlidingLedger {
     /// Sum of `settled`.
     settled_sum: u64,
     outstanding: u64,
+    /// Permits on top of the limit, and until when each counts, soonest first.
+    extra: VecDeque<(Moment, u64)>,
+    /// What was settled until then is charged elsewhere than its instant says, or not at all, and proves nothing later.
+    since: Moment,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,26 +62,33 @@ struct Slot {
 impl SlidingLedger {
     /// An empty window at `now`.
     pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
-        Self::in_parts(SUB_WINDOWS, rule.limit(), rule.per() + margin(rule.margin()), terms, now)
+        let per = rule.per() + margin(rule.margin());
+        let ledger = Self::in_parts(SUB_WINDOWS, rule.limit(), per, terms, now);
+        SlidingLedger { per: nanos(rule.per()), ..ledger }
     }
 
     /// The same for a log: its sub-windows are nanoseconds, so that every settlement is kept apart, but for those of one
     /// instant. Each is of a permit at least: there are never more of them than the limit. They take 16 bytes each, and
     /// an ask looks at those that will end within the next term or thirtieth of the window.
     pub fn log(rule: &SlidingLog, terms: Terms, now: Moment) -> Self {
-        Self::in_parts(u64::MAX, rule.limit(), rule.per() + margin(rule.margin()), terms, now)
+        let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + margin(rule.margin()), terms, now);
+        SlidingLedger { per: nanos(rule.per()), is_log: true, ..ledger }
     }
 
     fn in_parts(parts: u64, limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
         let window = nanos(terms.stretched(per));
         SlidingLedger {
             limit,
+            per: nanos(per),
+            is_log: false,
             window,
             width: (window / parts).max(1),
             now,
             settled: VecDeque::new(),
             settled_sum: 0,
             outstanding: 0,
+            extra: VecDeque::new(),
+            since: now,
         }
     }
 
@@ -91,6 +110,7 @@ fn margin(margin: Duration) -> Duration {
 impl Ledger for SlidingLedger {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
+        self.end_extra();
         while let Some(slot) = self.settled.front().copied()
             && self.end_of(slot.index) <= self.now
         {
@@ -108,7 +128,7 @@ impl Ledger for SlidingLedger {
         if mutant::is(Mutant::WeightedWindow) {
             return self.limit.saturating_sub(self.outstanding + weighted::estimate(self));
         }
-        self.limit.saturating_sub(self.outstanding + self.settled_sum)
+        self.allowed().saturating_sub(self.outstanding + self.settled_sum)
     }
 
     fn charge(&mut self, permits: u64) {
@@ -133,6 +153,9 @@ impl Ledger for SlidingLedger {
     }
 
     fn credit(&mut self, permits: u64, at: Moment) {
+        if at <= self.since {
+            return;
+        }
         let index = self.slot_of(at);
         let mut place = self.settled.binary_search_by_key(&index, |slot| slot.index);
         if mutant::is(Mutant::LateCredit) && !self.settled.is_empty() {
@@ -150,24 +173,8 @@ impl Ledger for SlidingLedger {
     }
 
     fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment> {
-        if permits > self.limit {
-            return None;
-        }
-        let mut free = self.available();
-        let mut ready = self.now;
-        let mut settled = self.settled.iter().copied().peekable();
-        let mut leases =
-            ends.map(|(end, permits)| Slot { index: self.slot_of(end.max(self.now)), permits }).peekable();
-        while free < permits {
-            let settled_first = match (settled.peek(), leases.peek()) {
-                (Some(slot), Some(lease)) => slot.index <= lease.index,
-                (slot, _) => slot.is_some(),
-            };
-            let next = if settled_first { settled.next() } else { leases.next() }?;
-            free += next.permits;
-            ready = self.end_of(next.index);
-        }
-        Some(ready)
+        let leases = ends.map(|(end, permits)| Slot { index: self.slot_of(end.max(self.now)), permits });
+        self.free_at(permits, leases)
     }
 
     fn arriving(&self, span: Duration) -> u64 {
@@ -205,7 +212,7 @@ impl Ledger for SlidingLedger {
     }
 
     fn is_fresh(&self) -> bool {
-        self.outstanding == 0 && self.settled_sum == 0
+        self.outstanding == 0 && self.settled_sum == 0 && self.extra.is_empty()
     }
 
     fn memory(&self) -> Duration {
@@ -220,9 +227,42 @@ impl Ledger for SlidingLedger {
         self.end_of(self.slot_of(quarantined))
     }
 
+    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
+        match rule {
+            Rule::SlidingWindow(rule) if !self.is_log && nanos(rule.per()) == self.per => {
+                self.goes_on_by(SlidingLedger::new(rule, terms, self.now), carry);
+            }
+            Rule::SlidingLog(rule) if self.is_log && nanos(rule.per()) == self.per => {
+                self.goes_on_by(SlidingLedger::log(rule, terms, self.now), carry);
+            }
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::FixedWindow(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => return false,
+        }
+        true
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+    }
+
+    fn top_up(&mut self, permits: u64) {
+        self.allow_more(permits);
+    }
+
+    fn excess(&self) -> u64 {
+        (self.outstanding + self.settled_sum).saturating_sub(self.allowed())
+    }
+
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
+    }
+
     fn is_sound(&self) -> bool {
-        self.outstanding + self.settled_sum <= self.limit
-            && self.settled_sum == self.settled.iter().map(|slot| slot.permits).sum::<u64>()
+        self.settled_sum == self.settled.iter().map(|slot| slot.permits).sum::<u64>()
     }
 }
 

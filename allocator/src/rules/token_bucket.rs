@@ -7,11 +7,13 @@
 
 mod coldness;
 pub(crate) mod refill;
+#[cfg(test)]
+mod tests;
 
 use super::{Ends, Ledger};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::TokenBucket;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use refill::Refill;
 use std::time::Duration;
 
@@ -27,6 +29,8 @@ pub struct BucketLedger {
     level: i64,
     refill: Refill,
     outstanding: u64,
+    /// By how much level and outstanding may exceed the capacity, since it was topped up.
+    surplus: u64,
 }
 
 impl BucketLedger {
@@ -40,6 +44,7 @@ impl BucketLedger {
             level: rule.initial().cast_signed(),
             refill: Refill::new(rule, terms, now),
             outstanding: 0,
+            surplus: 0,
         }
     }
 
@@ -47,6 +52,23 @@ impl BucketLedger {
     fn room(&self) -> u64 {
         let out = if mutant::is(Mutant::FullBucket) { 0 } else { self.outstanding.cast_signed() };
         u64::try_from(self.capacity.cast_signed() - self.level - out).unwrap_or(0)
+    }
+
+    /// Cuts the level to what there is room for besides what is out: to nothing, or as far into the red as it may be.
+    fn cut(&mut self) {
+        let most = (self.capacity + self.surplus).cast_signed() - self.outstanding.cast_signed();
+        self.level = self.level.min(most.max(-self.debt));
+        if self.room() == 0 {
+            self.refill.begin_permit();
+        }
+    }
+
+    /// `permits` are out no more, and gone: that makes room, but not for what the bucket was topped up with.
+    fn gone(&mut self, permits: u64) {
+        self.outstanding -= permits;
+        let sum = self.level + self.outstanding.cast_signed();
+        let surplus = u64::try_from(sum - self.capacity.cast_signed()).unwrap_or(0);
+        self.surplus = self.surplus.min(surplus);
     }
 
     /// What a bucket with `level` lends: all of it and its debt, but nothing at all while it holds no permit.
@@ -83,17 +105,19 @@ impl Ledger for BucketLedger {
     }
 
     fn settle(&mut self, permits: u64, _at: Moment) {
-        self.outstanding -= permits;
+        self.gone(permits);
         self.refill.spent(permits);
     }
 
     fn burn(&mut self, permits: u64, _at: Moment) {
-        self.outstanding -= permits;
+        self.gone(permits);
     }
 
     fn release(&mut self, permits: u64) {
         self.outstanding -= permits;
         self.level += permits.cast_signed();
+        // More may have been out than it can hold now.
+        self.cut();
     }
 
     fn credit(&mut self, permits: u64, _at: Moment) {
@@ -128,7 +152,7 @@ impl Ledger for BucketLedger {
 
     fn arriving(&self, span: Duration) -> u64 {
         let minted = self.refill.within(self.now, span).min(self.capacity).cast_signed();
-        let level = (self.level + minted).min(self.capacity.cast_signed());
+        let level = (self.level + minted).min(self.capacity.cast_signed().max(self.level));
         self.lends(level) - self.available()
     }
 
@@ -170,209 +194,58 @@ impl Ledger for BucketLedger {
         quarantined
     }
 
-    fn is_sound(&self) -> bool {
-        self.level >= -self.debt
-            && self.level + self.outstanding.cast_signed() <= self.capacity.cast_signed()
-            && self.refill.is_sound()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lessor_protocol::rule::{RefillStyle, RuleError, WarmUp};
-
-    fn bucket(capacity: u64, refill: u64, per_ms: u64, initial: u64) -> BucketLedger {
-        let rule = TokenBucket::try_new(capacity, refill, Duration::from_millis(per_ms), initial);
-        let terms = Terms::try_new(0).expect("no drift");
-        BucketLedger::new(&rule.expect("valid"), terms, Moment::ORIGIN)
-    }
-
-    fn millis(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
-    }
-
-    #[test]
-    fn refill_pauses_while_the_bucket_is_out() {
-        let mut bucket = bucket(10, 10, 1_000, 10);
-        bucket.charge(10);
-        bucket.advance(millis(5_000));
-        assert_eq!(bucket.available(), 0, "ten are out: there is no room");
-        bucket.settle(10, millis(5_000));
-        bucket.advance(millis(5_099));
-        assert_eq!(bucket.available(), 0);
-        bucket.advance(millis(5_100));
-        assert_eq!(bucket.available(), 1);
-    }
-
-    #[test]
-    fn fractions_survive_takes_but_never_exceed_the_cap() {
-        let mut bucket = bucket(2, 3, 1_000, 0);
-        for step in 1..=100 {
-            bucket.advance(millis(step * 10));
-            if bucket.available() > 0 {
-                bucket.charge(1);
-                bucket.settle(1, millis(step * 10));
+    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
+        let Rule::TokenBucket(rule) = rule else { return false };
+        if !self.refill.goes_on_by(Refill::new(rule, terms, self.now)) {
+            return false;
+        }
+        let (from, to) = (self.capacity, rule.capacity());
+        match carry {
+            // What is owed is owed.
+            Carry::Proportional if from > 0 && self.level > 0 => {
+                self.level = self.refill.scale(self.level, from, to);
             }
+            Carry::Additive => {
+                let (level, least) = (self.level + to.cast_signed() - from.cast_signed(), self.level.min(0));
+                self.level = level.max(least);
+                if level < least {
+                    self.refill.begin_permit();
+                }
+            }
+            Carry::AsIs | Carry::Proportional | Carry::Reset => {}
         }
-        // 3 a second for a second, looked at every 10 ms: the third falls due at exactly 1,000 ms.
-        assert_eq!((bucket.available(), bucket.outstanding()), (0, 0));
-        bucket.advance(millis(10_100));
-        assert_eq!(bucket.available(), 2);
-        // A full bucket has no part of another permit: the next takes all of its third of a second.
-        bucket.charge(1);
-        bucket.settle(1, millis(10_100));
-        bucket.advance(millis(10_433));
-        assert_eq!(bucket.available(), 1);
-        bucket.advance(millis(10_434));
-        assert_eq!(bucket.available(), 2);
+        (self.capacity, self.initial, self.debt) = (to, rule.initial(), rule.debt().cast_signed());
+        self.surplus = 0;
+        self.cut();
+        true
     }
 
-    #[test]
-    fn ready_is_the_first_instant_at_which_it_is_there() {
-        let mut bucket = bucket(10, 3, 1_000, 0);
-        for permits in 1..=10 {
-            let ready = bucket.ready_at(permits, &mut std::iter::empty()).expect("it refills");
-            let mut early = bucket.clone();
-            early.advance(Moment::from_nanos(ready.as_nanos() - 1));
-            assert!(early.available() < permits);
-            early.advance(ready);
-            assert!(early.available() >= permits);
-        }
-        bucket.advance(millis(60_000));
-        bucket.charge(10);
-        // Nine come back spent at 61 s; from then on there is room.
-        let mut ends = vec![(millis(61_000), 9), (millis(90_000), 1)].into_iter();
-        assert_eq!(bucket.ready_at(3, &mut ends), Some(millis(62_000)));
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+        self.cut();
     }
 
-    #[test]
-    fn a_bucket_that_never_refills_is_never_ready() {
-        assert_eq!(bucket(10, 0, 1_000, 4).ready_at(5, &mut std::iter::empty()), None);
-        assert_eq!(bucket(10, 0, 1_000, 4).ready_at(4, &mut std::iter::empty()), Some(Moment::ORIGIN));
-    }
-
-    /// `rule` on clocks without drift, from the origin on.
-    fn ledger(rule: Result<TokenBucket, RuleError>) -> BucketLedger {
-        BucketLedger::new(&rule.expect("valid"), Terms::try_new(0).expect("no drift"), Moment::ORIGIN)
-    }
-
-    fn rule(capacity: u64, refill: u64) -> TokenBucket {
-        TokenBucket::try_new(capacity, refill, Duration::from_secs(1), capacity).expect("valid")
-    }
-
-    /// What is lent now, spent and reported at once.
-    fn spend(bucket: &mut BucketLedger, permits: u64) {
-        let now = bucket.now;
-        bucket.charge(permits);
-        bucket.settle(permits, now);
-    }
-
-    #[test]
-    fn what_comes_at_intervals_comes_all_at_once_as_far_as_there_is_room() {
-        // Four a second, in a bucket of ten that was emptied at half a second.
-        let mut bucket = ledger(rule(10, 4).with_refill_style(RefillStyle::Interval));
-        bucket.advance(millis(500));
-        spend(&mut bucket, 10);
-        assert_eq!(bucket.ready_at(5, &mut std::iter::empty()), Some(millis(2_000)));
-        for (at, level) in [(999, 0), (1_000, 4), (1_999, 4), (2_000, 8), (3_000, 10), (9_500, 10)] {
-            bucket.advance(millis(at));
-            assert_eq!(bucket.available(), level, "after {at} ms");
-        }
-        // A second is over since the last refill, not since the permit was taken.
-        spend(&mut bucket, 1);
-        bucket.advance(millis(10_000));
-        assert_eq!(bucket.available(), 10);
-        // What is out takes its room at that instant, and nothing comes later for it.
-        bucket.charge(10);
-        bucket.advance(millis(11_500));
-        bucket.settle(10, millis(11_500));
-        assert_eq!((bucket.available(), bucket.arriving(Duration::from_millis(499))), (0, 0));
-        assert_eq!(bucket.arriving(Duration::from_millis(500)), 4);
-        bucket.advance(millis(12_000));
-        assert_eq!(bucket.available(), 4);
-    }
-
-    #[test]
-    fn an_interval_begins_anew_where_books_were_lost() {
-        let mut bucket = ledger(rule(10, 4).with_refill_style(RefillStyle::Interval));
-        bucket.forget(millis(700));
-        for (at, level) in [(1_699, 0), (1_700, 4), (2_700, 8)] {
-            bucket.advance(millis(at));
-            assert_eq!(bucket.available(), level, "after {at} ms");
+    fn top_up(&mut self, permits: u64) {
+        self.level = (self.level + permits.cast_signed()).min(PERMITS_MAX.cast_signed());
+        let sum = self.level + self.outstanding.cast_signed();
+        self.surplus = u64::try_from(sum - self.capacity.cast_signed()).unwrap_or(0);
+        if self.room() == 0 {
+            self.refill.begin_permit();
         }
     }
 
-    #[test]
-    fn a_bucket_goes_into_the_red_as_far_as_it_may_and_lends_nothing_until_it_is_out() {
-        let mut bucket = ledger(rule(5, 1).with_debt(3));
-        assert_eq!(bucket.available(), 8);
-        spend(&mut bucket, 8);
-        let ready = |bucket: &BucketLedger, permits| bucket.ready_at(permits, &mut std::iter::empty());
-        assert_eq!(
-            [1, 4, 5, 8].map(|permits| ready(&bucket, permits)),
-            [4, 4, 5, 8].map(|s| Some(millis(s * 1_000)))
-        );
-        assert_eq!(ready(&bucket, 9), None);
-        bucket.advance(millis(3_999));
-        assert_eq!((bucket.available(), bucket.level), (0, 0), "out of the red, and empty");
-        bucket.advance(millis(4_000));
-        assert_eq!((bucket.available(), bucket.arriving(Duration::from_secs(1))), (4, 1));
-        // Half of it: what comes back unspent lowers the debt.
-        bucket.charge(4);
-        assert_eq!((bucket.available(), bucket.level), (0, -3));
-        bucket.release(3);
-        assert_eq!((bucket.available(), bucket.level), (0, 0));
-        assert!(bucket.is_sound());
-        assert_eq!(
-            (bucket.forget(millis(4_000)), bucket.level),
-            (millis(4_000), -3),
-            "it may have been taken"
-        );
+    fn excess(&self) -> u64 {
+        let most = self.capacity + self.surplus + self.debt.cast_unsigned();
+        self.outstanding.saturating_sub(most)
     }
 
-    #[test]
-    fn a_cold_bucket_is_three_times_slower_and_half_the_permits_make_it_twice() {
-        // 100 a second over 10 s: 500 permits of coldness, 30 ms a permit while it is cold, 10 ms while it is warm.
-        let warm_up = WarmUp::try_new(Duration::from_secs(10), 3).expect("valid");
-        let mut bucket = ledger(rule(1_000, 100).with_warm_up(warm_up));
-        let next = |bucket: &BucketLedger| {
-            let ready = bucket.ready_at(bucket.available() + 1, &mut std::iter::empty());
-            ready.expect("it refills").since(bucket.now).as_millis()
-        };
-        bucket.charge(1_000);
-        assert_eq!(bucket.ready_at(1, &mut [(millis(5), 1_000)].into_iter()), Some(millis(35)), "burned");
-        bucket.settle(250, millis(0));
-        assert_eq!(next(&bucket), 20, "half of the coldness was spent");
-        // What burns makes room, and nothing warmer.
-        bucket.burn(500, millis(0));
-        assert_eq!(next(&bucket), 20);
-        bucket.settle(250, millis(0));
-        assert_eq!(next(&bucket), 10);
-        // Full again after 10 s, and half as cold as it can be 5 s later.
-        bucket.advance(millis(10_000));
-        assert_eq!((bucket.available(), bucket.is_fresh()), (1_000, false));
-        bucket.advance(millis(15_000));
-        spend(&mut bucket, 0);
-        bucket.charge(1);
-        bucket.burn(1, millis(15_000));
-        assert_eq!(next(&bucket), 20);
-        bucket.advance(millis(15_020));
-        bucket.charge(1_000);
-        bucket.advance(millis(60_000));
-        bucket.release(1_000);
-        bucket.charge(1);
-        bucket.burn(1, millis(60_000));
-        assert_eq!(next(&bucket), 20, "while something is out it does not cool");
-        bucket.advance(millis(75_100));
-        assert!(bucket.is_fresh(), "{bucket:?}");
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
     }
 
-    #[test]
-    fn a_bucket_that_may_have_been_emptied_starts_empty() {
-        let mut bucket = bucket(10, 10, 1_000, 10);
-        assert_eq!(bucket.forget(millis(2_000)), millis(2_000));
-        bucket.advance(millis(2_100));
-        assert_eq!(bucket.available(), 1);
+    fn is_sound(&self) -> bool {
+        let sum = self.level + self.outstanding.cast_signed();
+        // Of a bucket that holds no permit nothing is lent, however much is out.
+        (self.level <= 0 || sum <= (self.capacity + self.surplus).cast_signed()) && self.refill.is_sound()
     }
 }

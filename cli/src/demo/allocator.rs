@@ -4,7 +4,8 @@
 use crate::failure::Failure;
 use lessor_allocator::{Config, Server};
 use serde::Deserialize;
-use std::net::Ipv4Addr;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -38,13 +39,18 @@ struct Pools {
 }
 
 impl Hosted {
-    /// Starts one with the configuration `text`.
-    pub(crate) async fn open(text: &str) -> Result<Self, Failure> {
+    /// Starts one with the configuration `text`, at `listen` if somebody wants to find it there.
+    pub(crate) async fn open(text: &str, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let config = Config::parse(text)
             .map_err(|error| Failure::Input(format!("the demo's own configuration: {error}")))?;
-        let cannot = |error| Failure::Run(format!("the allocator cannot listen on loopback: {error}"));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(cannot)?;
+        let address = listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
+        let cannot = |error| Failure::Run(format!("the allocator cannot listen on {address}: {error}"));
+        let listener = TcpListener::bind(address).await.map_err(cannot)?;
         let url = format!("http://{}", listener.local_addr().map_err(cannot)?);
+        if listen.is_some() {
+            // Nobody has to read it.
+            let _ = writeln!(std::io::stderr(), "listening on {url}");
+        }
         let (stop, stopped) = oneshot::channel::<()>();
         let server = Server::new(config, true);
         let server = tokio::spawn(server.run(listener, async {

@@ -48,7 +48,7 @@ const MEASURED_MIN: Duration = Duration::from_secs(5);
 /// Runs it for as long as `args` say, or until somebody stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
     let names = [REST.name, MESSAGES.name];
-    let allocator = Hosted::open(CONFIG).await?;
+    let allocator = Hosted::open(CONFIG, args.listen).await?;
     let vendor =
         Vendor::open(Judge::new((REST.limit, REST.window), (MESSAGES.limit, MESSAGES.window))).await?;
     let mut fleet = Fleet::launch(jobs(args, allocator.url(), vendor.url())).await?;

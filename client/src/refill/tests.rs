@@ -244,6 +244,44 @@ fn what_was_let_pass_is_told_in_totals_and_never_twice() {
     assert_eq!(refill.write(&slot, seen(7), millis(300), RTT).shadow_refused, 3);
 }
 
+/// Whoever waits asks at once when it hears something; however much it hears, it asks ten times a second.
+#[test]
+fn what_is_heard_is_acted_on_at_once_and_never_in_a_storm() {
+    let (slot, rtt) = (Slot::new(), Duration::from_millis(1));
+    let waits = Seen { waiting: 5, ..Seen::default() };
+    let at = |millis: u64| Moment::from_nanos((1_000 + millis) * 1_000_000);
+    let mut refill = Refill::new(at(0), false);
+    refill.write(&slot, waits, at(0), rtt);
+    refill.refused(at(0), Duration::from_secs(60), 0);
+    assert!(refill.due(&slot, waits, at(1), rtt) > at(50_000), "told to wait");
+    let mut asked = 0;
+    for millis in 1..=2_000 {
+        refill.hear(at(millis), true, 0);
+        if refill.due(&slot, waits, at(millis), rtt) <= at(millis) {
+            asked += 1;
+            assert_eq!(asked == 1, millis == 1, "at once");
+            refill.write(&slot, waits, at(millis), rtt);
+            refill.refused(at(millis), Duration::from_secs(60), 0);
+        }
+    }
+    assert!((20..=24).contains(&asked), "{asked} asks in two seconds");
+}
+
+/// A node that is told to stop has nothing left to spend, and says with its next ask that it holds nothing.
+#[test]
+fn who_is_told_to_stop_gives_everything_back() {
+    let (slot, rtt, now) = (Slot::new(), Duration::from_millis(1), Moment::from_nanos(1_000_000_000));
+    let mut refill = Refill::new(now, true);
+    refill.write(&slot, Seen::default(), now, rtt);
+    let grant = grant(0, 5);
+    assert_eq!(refill.believe(&slot, &grant, Terms::default(), now, now, 0), Belief::Installed);
+    slot.take(2, now).expect("five are there");
+    refill.stop(&slot);
+    assert_eq!((slot.take(1, now).is_ok(), refill.spent(&slot)), (false, 2));
+    let ask = refill.write(&slot, Seen::default(), now, rtt);
+    assert_eq!((ask.spent_total, ask.held), (2, 0));
+}
+
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// A grant of `permits` and of a rate of one each 10 ms, under the number 7, with a bucket of one.

@@ -1,6 +1,7 @@
 //! Golden bodies: what these tests pin, a node of one version and an allocator of another rely on.
 
 use super::*;
+use crate::exchange::RefusalReason;
 
 /// A body in the crate's own types and the same body as text, both ways.
 fn golden<T>(value: &T, text: &str)

@@ -75,6 +75,8 @@ pub enum Verdict {
     Disbelieved,
     /// The allocator does not believe the client, which begins a new session.
     Disputed,
+    /// It is refused for a reason that only a later allocator could explain, and waits.
+    Refused,
 }
 
 impl Garbage {
@@ -116,6 +118,8 @@ impl Garbage {
             Verdict::Disbelieved
         } else if [TotalsWrong, Stale].contains(&self) {
             Verdict::Disputed
+        } else if self == Garbage::Forgery {
+            Verdict::Refused
         } else {
             Verdict::Failed
         }

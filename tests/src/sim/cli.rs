@@ -213,6 +213,7 @@ impl Args {
             patience: nanos(self.patience),
             latency: Latency { one_way, jitter: one_way / 10 },
             faults: Faults::default(),
+            live: vec![],
             drifting: false,
             start: fixed.max().map_or(SECOND, |per| 100 * per),
             lasts: self.seconds * SECOND,

@@ -4,7 +4,7 @@
 
 use lessor_allocator::pool::{Above, AskError, Holder, LesseeId, Plan, Pool, PoolView};
 use lessor_allocator::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Moment};
+use lessor_protocol::{Answer, Ask, Carry, Moment, Refusal};
 use std::sync::Arc;
 
 /// The pool that nodes ask, and those above it.
@@ -39,14 +39,19 @@ pub fn lowest(plan: &Plan, above: usize) -> Plan {
 impl Family {
     /// All rules of `plan`, the last of them in `above` pools of their own, after a loss if there was one.
     pub fn new(plan: &Plan, above: usize, lost: Option<Moment>, now: Moment) -> Self {
+        let plans = Family::plans(plan, above).into_iter();
+        Family { members: plans.map(|plan| Member::new(Arc::new(plan), lost, now)).collect() }
+    }
+
+    /// What each of them keeps of `plan`, the lowest first.
+    fn plans(plan: &Plan, above: usize) -> Vec<Plan> {
         let lowest = lowest(plan, above);
         let higher = plan.rules[lowest.rules.len()..].iter().map(|rule| Plan {
             rules: vec![*rule],
             sharing: Sharing::default(),
             ..plan.clone()
         });
-        let plans = std::iter::once(lowest).chain(higher);
-        Family { members: plans.map(|plan| Member::new(Arc::new(plan), lost, now)).collect() }
+        std::iter::once(lowest).chain(higher).collect()
     }
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Pool, &mut [Above<'_>]) -> T) -> T {
@@ -61,6 +66,35 @@ impl Family {
     /// The same.
     pub fn renew(&mut self, now: Moment, holder: Holder, seq: u64, ask: Ask) -> Result<Answer, AskError> {
         self.with(|pool, above| pool.renew_below(above, now, holder, seq, ask))
+    }
+
+    /// See [`Pool::settle_only`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn settle_only(
+        &mut self,
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        refusal: Refusal,
+    ) -> Result<Answer, AskError> {
+        self.with(|pool, above| pool.settle_below(above, now, holder, seq, ask, refusal))
+    }
+
+    /// See [`Pool::change`]: each of them goes on by its own of the rules of `plan`.
+    pub fn change(&mut self, plan: &Plan, carry: Carry, now: Moment) {
+        let plans = Family::plans(plan, self.members.len() - 1);
+        for (member, plan) in self.members.iter_mut().zip(plans) {
+            member.plan = Arc::new(plan);
+            member.pool.change(member.plan.clone(), carry, now);
+        }
+    }
+
+    /// See [`Pool::top_up`]: all of them are.
+    pub fn top_up(&mut self, permits: u64, now: Moment) {
+        self.members.iter_mut().for_each(|member| member.pool.top_up(permits, now));
     }
 
     /// See [`Pool::leave`].
@@ -84,6 +118,7 @@ impl Family {
         let least = views.reduce(|lowest, view| PoolView {
             available: lowest.available.min(view.available),
             lessees: lowest.lessees.max(view.lessees),
+            over: lowest.over.max(view.over),
             quarantine: lowest.quarantine.max(view.quarantine),
             ..lowest
         });

@@ -6,7 +6,7 @@ use crate::sim::MILLI;
 use crate::sim::clock::HostClock;
 use lessor::slot::Slot;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease, Terms};
+use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease, Terms};
 use std::time::Duration;
 
 /// What it does wrong.
@@ -246,9 +246,9 @@ impl Foe {
         spends
     }
 
-    /// Whether it begins another session after this answer.
-    pub fn gives_up(&mut self, answer: &Result<Answer, lessor_allocator::pool::AskError>) -> bool {
-        answer.is_err() && self.dice.bool()
+    /// Whether it begins another session after an answer that `is_error`.
+    pub fn gives_up(&mut self, is_error: bool) -> bool {
+        is_error && self.dice.bool()
     }
 
     /// How far away it says that it is.

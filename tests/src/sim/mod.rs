@@ -2,9 +2,10 @@
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
 //! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed) with
-//! [`edges`] (of calendars), [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`], [`node`], [`foe`]
-//! (one that does not play by the rules), [`policy`] and
-//! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`]), [`curve`], [`log`]
+//! [`edges`] (of calendars), [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`],
+//! [`live`] (what operators do), [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
+//! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`]),
+//! [`curve`], [`log`]
 //! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), `mutants` (mistakes that must be
 //! noticed), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader), [`plot`], [`cli`] (the
 //! `simulate` tool).
@@ -17,6 +18,7 @@ pub mod edges;
 pub mod family;
 pub mod faults;
 pub mod foe;
+pub mod live;
 pub mod log;
 pub mod meter;
 #[cfg(lessor_mutants)]

@@ -12,9 +12,10 @@
 //! | S9 | all that could be spent at this instant would be within the limit | [`Oracle::exposed`] |
 //! | K1 | books balance, and change by exactly what was granted and said | [`Oracle::answered`] |
 //! | K2 | the books know of every permit that is gone; the honest are believed | [`Oracle::answered`] |
-//! | K3 | what is available and outstanding is within the ceiling | [`Oracle::books`] |
+//! | K3 | what is available and outstanding is within the ceiling, and what it was topped up with | [`Oracle::books`] |
 //! | K4 | no count falls: granted, spent, returned, and all that is not out any more | [`Oracle::books`] |
 //! | K5 | what a node saw is on disk | not yet: books live in memory, S1–S9 judge the quarantine |
+//! | K7 | nothing is lent while the limit is paused | [`Oracle::answered`] |
 //! | K6 F3 | shares by principal | no principals yet |
 //! | V1 V6 | after silence all can be granted, and nobody is remembered | `world/phases.rs` |
 //! | V2 | in calm, callers are served within a bound | there too |
@@ -25,6 +26,7 @@
 //! | P3 | a new process is a new session | [`Oracle::begins`] |
 //! | P4 | a replay is the same to the last event | `tests/simulation/main.rs` |
 
+mod live;
 mod promise;
 mod session;
 #[cfg(test)]
@@ -102,6 +104,10 @@ pub struct Oracle {
     books: Books,
     /// Until then, on the allocator's clock, leases of lost books may be spent.
     opens: Moment,
+    /// Permits that it was ever topped up with.
+    topped_up: u64,
+    /// Nothing may be lent before this, on the allocator's clock.
+    paused_until: Moment,
 }
 
 impl Oracle {
@@ -116,6 +122,8 @@ impl Oracle {
             admitted: 0,
             books: Books::default(),
             opens: Moment::ORIGIN,
+            topped_up: 0,
+            paused_until: Moment::ORIGIN,
         }
     }
 
@@ -176,15 +184,21 @@ impl Oracle {
         let (mut lent, mut spent) = (0, 0);
         if let Ok(Answer::Grant(grant)) = answer {
             let Asked { seq, ask, .. } = *asked;
-            let by = self.measure;
+            let (by, paused_until) = (self.measure, self.paused_until);
             let session = self.session(asked.session);
             if !session.is_replay(now, seq, grant, by) {
                 spent = session.is_lent(now, seq, &ask, asked.is_awaited, grant, by)?;
                 lent = grant.permits;
+                must("K7", now.allocator >= paused_until, || {
+                    format!("{grant:?} while the limit is paused until {paused_until:?}")
+                })?;
                 must("K2", ask.spent_total <= session.spent || !asked.is_honest, || {
                     format!("an honest session says more than it spent: {ask:?}, {session:?}")
                 })?;
             }
+        }
+        if let Ok(Answer::Refusal(_)) = answer {
+            spent = self.refused(asked, stock)?;
         }
         if let Err(error) = answer
             && asked.is_honest
@@ -238,9 +252,10 @@ impl Oracle {
             && gone(books) >= gone(before);
         must("K4", rises, || format!("a count fell: {before:?} became {books:?}"))?;
         self.books = books;
-        must("K3", view.available + books.outstanding <= self.ceiling, || {
-            format!("{} available and {books:?} of {}", view.available, self.ceiling)
-        })?;
+        // A limit that was lowered may be exceeded by what is out: then nothing is available.
+        let within =
+            view.available == 0 || view.available + books.outstanding <= self.ceiling + self.topped_up;
+        must("K3", within, || format!("{} available and {books:?} of {}", view.available, self.ceiling))?;
         for promise in &mut self.promises {
             promise.seen(now, view.available, books.outstanding == 0);
         }

@@ -4,9 +4,11 @@
 use crate::sim::family;
 use crate::sim::faults::Faults;
 use crate::sim::foe::Lie;
+use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::traffic::Workload;
 use lessor_allocator::pool::Plan;
+use lessor_allocator::rules::term;
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
@@ -43,6 +45,8 @@ pub struct Setup {
     pub latency: Latency,
     /// The trouble.
     pub faults: Faults,
+    /// What operators do meanwhile.
+    pub live: Vec<Live>,
     /// Whether clocks run at different rates, up to the drift of the plan.
     pub drifting: bool,
     /// What the allocator's clock shows at first.
@@ -58,6 +62,27 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// All sets of rules that are in force at some time.
+    pub fn rule_sets(&self) -> impl Iterator<Item = &[Rule]> {
+        let changed = self.live.iter().filter_map(|live| match &live.act {
+            Act::Change(_, rules) => Some(rules.as_slice()),
+            Act::Remove | Act::TopUp(_) | Act::Pause(_) | Act::Resume | Act::Block(_) | Act::Unblock(_) => {
+                None
+            }
+        });
+        std::iter::once(self.plan.rules.as_slice()).chain(changed)
+    }
+
+    /// How long a lease lasts by `rules`.
+    fn term_of(&self, rules: &[Rule]) -> Duration {
+        term(rules).clamp(self.plan.sharing.term_min, self.plan.sharing.term_max)
+    }
+
+    /// The longest that a lease lasts by any of them.
+    pub fn term(&self) -> Duration {
+        self.rule_sets().map(|rules| self.term_of(rules)).max().unwrap_or_default()
+    }
+
     /// What `node` counts for: ranks and guaranteed groups go round.
     pub fn share(&self, node: usize) -> Share {
         let groups = self.plan.sharing.guaranteed.len();
@@ -77,7 +102,11 @@ impl Setup {
     pub fn remembered(&self) -> Duration {
         let are_scarce = self.plan.lessees_max <= 1_000 || self.foes.contains(&Lie::Crowd);
         // Of a family it is the pool that nodes ask which forgets, by the rules that it keeps itself.
-        if are_scarce { 3 * family::lowest(&self.plan, self.above).term() } else { Duration::from_secs(10) }
+        let shortest = self.rule_sets().map(|rules| {
+            let plan = Plan { rules: rules.to_vec(), ..self.plan.clone() };
+            family::lowest(&plan, self.above).term()
+        });
+        if are_scarce { 3 * shortest.min().unwrap_or_default() } else { Duration::from_secs(10) }
     }
 }
 

@@ -66,8 +66,17 @@ fn fails(setup: Setup, failure: &Failure, runs: &mut usize, budget: usize) -> Op
 type Cut = fn(&Shrunk) -> Vec<Setup>;
 
 /// What shortens a run comes late: it leaves a single chance to fail, at which any other cut would miss.
-const CUTS: [Cut; 8] =
-    [without_calm, fewer_faults, fewer_foes, fewer_rules, plainer, fewer_nodes, shorter, weaker_faults];
+const CUTS: [Cut; 9] = [
+    without_calm,
+    fewer_faults,
+    fewer_live,
+    fewer_foes,
+    fewer_rules,
+    plainer,
+    fewer_nodes,
+    shorter,
+    weaker_faults,
+];
 
 /// `setup` changed by `change`.
 fn with(setup: &Setup, change: impl FnOnce(&mut Setup)) -> Setup {
@@ -101,6 +110,16 @@ fn fewer_faults(from: &Shrunk) -> Vec<Setup> {
         })
     });
     chances.chain(timed).collect()
+}
+
+fn fewer_live(from: &Shrunk) -> Vec<Setup> {
+    let acts = 0..from.setup.live.len();
+    acts.map(|index| {
+        with(&from.setup, |setup| {
+            setup.live.remove(index);
+        })
+    })
+    .collect()
 }
 
 fn fewer_foes(from: &Shrunk) -> Vec<Setup> {

@@ -4,6 +4,7 @@
 use crate::sim::edges::{EDGES, Edge};
 use crate::sim::faults::{Fault, Faults};
 use crate::sim::foe::{LIES, Lie};
+use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::WORKLOADS;
@@ -17,7 +18,7 @@ use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
     WarmUp, Windows,
 };
-use lessor_protocol::{Rule, Terms};
+use lessor_protocol::{Carry, Rule, Terms};
 use std::time::Duration;
 
 /// Calls a second at most: more would say nothing new and take longer.
@@ -30,9 +31,8 @@ pub fn draw(seed: u64) -> Setup {
     let dice = &mut dice;
     let drift_ppm = if dice.bool() { Terms::DRIFT_PPM } else { 50_000 };
     let rules = draw_rules(dice);
-    let ceiling = rules.iter().map(Rule::ceiling).min().unwrap_or(0);
     let nodes = if dice.u32(..10) == 0 { dice.usize(20..=60) } else { dice.usize(1..=10) };
-    let sustained = sustained(&rules);
+    let (ceiling, sustained) = (ceiling(&rules), sustained(&rules));
     let load = [0.3, 0.9, 1.5, 4.0, 20.0][dice.usize(..5)];
     // A lease that is over before its answer arrives is worth nothing: half a term is left, without faults.
     let round_trip = log_uniform(dice, 200_000, nanos(term(&rules)) / 2);
@@ -64,6 +64,7 @@ pub fn draw(seed: u64) -> Setup {
         patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
         faults,
+        live: vec![],
         drifting: true,
         start,
         lasts: dice.u64(3 * SECOND..20 * SECOND),
@@ -79,7 +80,110 @@ pub fn draw(seed: u64) -> Setup {
     if dice.u32(..4) == 0 {
         draw_sharing(dice, ceiling, &mut setup);
     }
+    // From dice of their own, so that the rest is as it would be without them.
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x11fe_0000_0000_0000);
+    // What is kept back may be more than a limit that is lowered allows: a configuration like that is refused.
+    let can_change = setup.plan.sharing == Sharing::default() && setup.plan.rules.iter().all(is_plain);
+    if dice.u32(..3) == 0 && can_change {
+        setup.live = draw_live(&mut dice, &setup);
+    }
     setup
+}
+
+/// A few things that operators do, each at a moment while there is trouble.
+pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
+    let mut rules = setup.plan.rules.clone();
+    let mut live: Vec<Live> = vec![];
+    for _ in 0..dice.u32(1..=4) {
+        let at = dice.u64(0..setup.lasts);
+        let until = at + log_uniform(dice, 10 * MILLI, 2 * SECOND);
+        match dice.u32(..9) {
+            8 => {
+                // It comes back as it was, or as something else.
+                let rules = resized(dice, &rules);
+                live.push(Live { at, act: Act::Remove });
+                live.push(Live { at: until, act: Act::Change(Carry::ALL[dice.usize(..4)], rules) });
+            }
+            0 => live.push(Live { at, act: Act::TopUp(dice.u64(1..=ceiling(&rules).max(1))) }),
+            1 => {
+                live.push(Live { at, act: Act::Pause(log_uniform(dice, 10 * MILLI, 5 * SECOND)) });
+                live.push(Live { at: until, act: Act::Resume });
+            }
+            2 => {
+                let node = dice.usize(..setup.nodes);
+                live.push(Live { at, act: Act::Block(node) });
+                live.push(Live { at: until, act: Act::Unblock(node) });
+            }
+            _ => {
+                // A family keeps as many rules as it has, and a cap on what is in flight cannot come or go: a limit
+                // begins anew then, which is what a restart is.
+                let is_cap = |rule: &Rule| matches!(rule, Rule::Concurrency(_));
+                let is_other = dice.u32(..4) == 0 && setup.above == 0 && !rules.iter().any(is_cap);
+                rules = if is_other { draw_plain(dice) } else { resized(dice, &rules) };
+                let carry = if dice.bool() { Carry::AsIs } else { Carry::ALL[dice.usize(..4)] };
+                live.push(Live { at, act: Act::Change(carry, rules.clone()) });
+            }
+        }
+    }
+    live
+}
+
+/// Whether the oracle knows what a change does to `rule`: those of calendars, of first use and of odd buckets are changed
+/// in the tests of their ledgers only.
+fn is_plain(rule: &Rule) -> bool {
+    match rule {
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => true,
+        // A limit begins anew where its flow changes, which is what a restart is.
+        Rule::LeakyBucket(_) => false,
+        Rule::FixedWindow(rule) => matches!(rule.windows(), Windows::Epoch { .. }),
+        Rule::TokenBucket(rule) => {
+            rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none() && rule.debt() == 0
+        }
+    }
+}
+
+fn draw_plain(dice: &mut fastrand::Rng) -> Vec<Rule> {
+    loop {
+        let rules = draw_rules(dice);
+        if rules.iter().all(|rule| is_plain(rule) && !matches!(rule, Rule::Concurrency(_))) {
+            return rules;
+        }
+    }
+}
+
+/// `rules` with other numbers and the same periods.
+fn resized(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
+    let percent = log_uniform(dice, 5, 1_000);
+    let part = |limit: u64| (limit * percent / 100).max(1);
+    let resized = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => {
+            let margin = if dice.bool() { rule.margin() } else { rule.per() / dice.u32(2..=20) };
+            SlidingWindow::try_new(part(rule.limit()), rule.per(), margin).map(Rule::SlidingWindow)
+        }
+        Rule::SlidingLog(rule) => {
+            SlidingLog::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
+        }
+        Rule::FixedWindow(rule) => {
+            FixedWindow::try_new(part(rule.limit()), rule.per()).map(Rule::FixedWindow)
+        }
+        Rule::LeakyBucket(rule) => {
+            let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
+            LeakyBucket::try_new(part(rule.burst()), refill, rule.per()).map(Rule::LeakyBucket)
+        }
+        Rule::Concurrency(rule) => {
+            Concurrency::try_new(part(rule.limit()), rule.longest()).map(Rule::Concurrency)
+        }
+        Rule::TokenBucket(rule) => {
+            let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
+            let capacity = part(rule.capacity());
+            TokenBucket::try_new(capacity, refill, rule.per(), capacity).map(Rule::TokenBucket)
+        }
+    });
+    resized.collect::<Result<_, _>>().expect("numbers in range")
+}
+
+fn ceiling(rules: &[Rule]) -> u64 {
+    rules.iter().map(Rule::ceiling).min().unwrap_or(0)
 }
 
 /// Some of what an operator may say of how a limit with `ceiling` is shared.

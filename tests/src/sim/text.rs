@@ -8,6 +8,7 @@
 use crate::sim::SECOND;
 use crate::sim::faults::{Fault, Faults};
 use crate::sim::foe::LIES;
+use crate::sim::live;
 use crate::sim::network::Latency;
 use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
 use crate::sim::traffic::{WORKLOADS, Workload};
@@ -33,6 +34,7 @@ pub fn bare() -> Setup {
         patience: 0,
         latency: Latency { one_way: 0, jitter: 0 },
         faults: Faults::default(),
+        live: vec![],
         drifting: false,
         start: SECOND,
         lasts: SECOND,
@@ -47,7 +49,7 @@ pub fn write(setup: &Setup) -> String {
     let mut words = vec![];
     let mut say = |name: &str, value: &dyn Display| words.push(format!("{name}={value}"));
     say("seed", &setup.seed);
-    say("rules", &setup.plan.rules.iter().map(rule).collect::<Vec<_>>().join("+"));
+    say("rules", &rules_text(&setup.plan.rules));
     say("drift", &setup.plan.terms.drift_ppm());
     say("ease_off", &setup.plan.ease_off);
     say("lessees_max", &setup.plan.lessees_max);
@@ -77,6 +79,9 @@ pub fn write(setup: &Setup) -> String {
     say("then_calm", &setup.then_calm);
     if setup.sabotage != Sabotage::None {
         say("sabotage", &setup.sabotage.name());
+    }
+    if !setup.live.is_empty() {
+        say("live", &setup.live.iter().map(ToString::to_string).collect::<Vec<_>>().join("|"));
     }
     for (fault, chance) in &setup.faults.chance {
         say(fault.name(), chance);
@@ -133,6 +138,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
             let foes = value.split(',').map(|name| one_of(name, LIES.into_iter()));
             setup.foes = foes.collect::<Result<_, _>>()?;
         }
+        "live" => setup.live = value.split('|').map(live::parse).collect::<Result<_, _>>()?,
         "workload" => setup.workload = one_of(value, WORKLOADS.into_iter())?,
         "demand" => setup.demand = number(value)?,
         "cost_max" => setup.cost_max = number(value)?,
@@ -168,7 +174,11 @@ fn one_of<T>(name: &str, known: impl Iterator<Item = (&'static str, T)>) -> Resu
     known.find(|(other, _)| *other == name).map(|(_, it)| it).ok_or(format!("{name:?} is not known"))
 }
 
-/// As [`parse_rules`] reads it, with commas for spaces.
+/// `rules` as [`parse_rules`] reads them, with commas for spaces.
+pub fn rules_text(rules: &[Rule]) -> String {
+    rules.iter().map(rule).collect::<Vec<_>>().join("+")
+}
+
 fn rule(rule: &Rule) -> String {
     match rule {
         Rule::SlidingWindow(rule) => format!(

@@ -6,6 +6,7 @@ mod calls;
 mod event;
 mod flights;
 mod foes;
+mod live;
 mod phases;
 mod rivalry;
 mod tasks;
@@ -27,9 +28,9 @@ use crate::sim::policy::Policy;
 use crate::sim::rival::Rival;
 use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::Traffic;
+use allocator::Centre;
 use event::{Event, Message, Phase, Queued};
-use lessor_allocator::pool::Plan;
-use lessor_allocator::rules::term;
+use lessor_allocator::limits::Gate;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{RefillStyle, TokenBucket};
@@ -90,21 +91,6 @@ impl fmt::Display for Failure {
         }
         write!(out, "replay: {}", self.replay)
     }
-}
-
-/// The allocator's host.
-#[derive(Debug)]
-struct Centre {
-    clock: HostClock,
-    plan: Arc<Plan>,
-    pool: Family,
-    up: bool,
-    life: u64,
-    paused_until: u64,
-    /// The loss that pools made now must wait for.
-    lost: Option<lessor_protocol::Moment>,
-    /// When the process died, on its clock.
-    died: lessor_protocol::Moment,
 }
 
 /// The whole fleet.
@@ -211,6 +197,8 @@ impl World {
                 clock: centre_clock,
                 pool: Family::new(&plan, setup.above, None, now),
                 plan: plan.clone(),
+                gate: Gate::default(),
+                is_removed: false,
                 up: true,
                 life: 0,
                 paused_until: 0,
@@ -258,8 +246,11 @@ impl World {
         for fault in Fault::TIMED {
             self.strike_again(fault);
         }
+        for index in 0..self.setup.live.len() {
+            self.push(self.setup.live[index].at, Event::Operate(index));
+        }
         let end = self.setup.lasts;
-        let memory = memory(&self.setup.plan.rules);
+        let memory = self.setup.rule_sets().map(memory).max().unwrap_or(0);
         if self.setup.then_calm {
             // Quarantine, the wait after an answer that was a refusal, and the last backoff.
             let settled = end + 2 * memory + 11 * SECOND;
@@ -267,7 +258,7 @@ impl World {
             self.push(end, Event::Next(Phase::Settling));
             self.push(settled, Event::Next(Phase::Calm));
             self.push(silent, Event::Next(Phase::Silence));
-            let term = nanos(term(&self.setup.plan.rules));
+            let term = nanos(self.setup.term());
             // Sessions are remembered for ten seconds at least, on the allocator's clock, after the end of their last
             // lease, which may take three: a spare permit is kept for one, and its lease lasts for two.
             self.push(silent + 4 * term + 2 * memory + 17 * SECOND, Event::End);
@@ -309,6 +300,7 @@ impl World {
             Event::Scheme(index) => self.scheme(index),
             Event::Traffic { generation } => self.change_traffic(generation),
             Event::Strike(fault) => self.strike(fault),
+            Event::Operate(index) => self.operate(index)?,
             Event::Start { node, life } => self.start(node, life),
             Event::Thaw { node, ppm } => self.nodes[node].clock.set_rate(self.real, ppm),
             Event::Reopen { life } => self.reopen(life),
@@ -347,6 +339,7 @@ impl World {
             | Event::Land { .. }
             | Event::Traffic { .. }
             | Event::Strike(_)
+            | Event::Operate(_)
             | Event::Start { .. }
             | Event::Thaw { .. }
             | Event::Reopen { .. }

@@ -45,6 +45,7 @@ fn setup(limit: &str) -> Setup {
         patience: 0,
         latency: Latency { one_way: MILLI, jitter: MILLI },
         faults: Faults::default(),
+        live: vec![],
         drifting: true,
         start: SECOND,
         lasts: 20 * SECOND,

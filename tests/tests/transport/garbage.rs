@@ -63,18 +63,20 @@ fn requests_max(verdict: Verdict, span: Duration) -> u128 {
         // Pauses that double from 25 ms to half a second, at the least.
         Verdict::Failed => 6 + span.as_millis() / 500,
         // 50 ms.
-        Verdict::Disbelieved => 1 + span.as_millis() / 50,
+        Verdict::Disbelieved | Verdict::Refused => 1 + span.as_millis() / 50,
         // A second.
         Verdict::Disputed => 1 + span.as_millis() / 1_000,
     }
 }
 
-/// What it says in its log, and how often at most in `span`: once that things are wrong, or at each new session.
-fn lines_max(verdict: Verdict, span: Duration) -> (&'static str, u128) {
+/// What it says in its log, and how often in `span`: once that things are wrong, or at each new session, and never that it
+/// is refused.
+fn lines_of(verdict: Verdict, span: Duration) -> (&'static str, std::ops::RangeInclusive<u128>) {
     match verdict {
-        Verdict::Failed => ("no exchange with the allocator", 1),
-        Verdict::Disbelieved => ("ignored a grant that cannot be", 1),
-        Verdict::Disputed => ("the allocator disputes our totals", 1 + span.as_millis() / 1_000),
+        Verdict::Failed => ("no exchange with the allocator", 1..=1),
+        Verdict::Disbelieved => ("ignored a grant that cannot be", 1..=1),
+        Verdict::Disputed => ("the allocator disputes our totals", 1..=1 + span.as_millis() / 1_000),
+        Verdict::Refused => ("", 0..=0),
     }
 }
 
@@ -120,8 +122,8 @@ fn garbage_lends_nothing_takes_nothing_and_is_not_asked_for_again_at_once() {
 fn check_lines(lines: &[String], verdict: Verdict, span: Duration) {
     let longest = lines.iter().map(String::len).max().unwrap_or_default();
     let told = format!("{} lines of up to {longest} bytes, such as {:.300?}", lines.len(), lines.last());
-    let (words, most) = lines_max(verdict, span);
-    assert!((1..=most).contains(&(lines.len() as u128)), "{told}, at most {most}");
+    let (words, count) = lines_of(verdict, span);
+    assert!(count.contains(&(lines.len() as u128)), "{told}, not {count:?}");
     assert!(longest <= LINE_MAX, "{told}");
     let is_ours = |line: &String| line.contains(words) && !line.contains('\u{1b}');
     assert!(lines.iter().all(is_ours), "{told}");

@@ -39,6 +39,11 @@ impl Coldness {
         }
     }
 
+    /// Whether `other` warms up along the same curve.
+    pub(super) fn is_of_same_curve(&self, other: &Coldness) -> bool {
+        (self.coldest, self.over, self.slower) == (other.coldest, other.over, other.slower)
+    }
+
     /// Nothing was used for `span`, and nothing is out.
     pub(super) fn idle(&mut self, span: Duration) {
         if mutant::is(Mutant::NeverCools) {

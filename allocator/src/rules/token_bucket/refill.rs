@@ -67,6 +67,57 @@ impl Refill {
         }
     }
 
+    /// Goes on as `other` does, which began just now, if that gains its permits in the same time; `false` if not. A part
+    /// of a permit that was minted stays, unless they come in another way from now on; another curve of warming up begins
+    /// cold.
+    pub(super) fn goes_on_by(&mut self, other: Refill) -> bool {
+        if self.per() != other.per() {
+            return false;
+        }
+        match (&mut *self, other) {
+            (Refill::Even(even), Refill::Even(other)) => {
+                even.refill = other.refill;
+                even.cold = match (even.cold.take(), other.cold) {
+                    (Some(cold), Some(other)) if cold.is_of_same_curve(&other) => Some(cold),
+                    (_, other) => other,
+                };
+            }
+            (Refill::Interval(interval), Refill::Interval(other)) => interval.refill = other.refill,
+            (_, other) => *self = other,
+        }
+        true
+    }
+
+    fn per(&self) -> u64 {
+        match self {
+            Refill::Even(even) => even.per,
+            Refill::Interval(interval) => interval.per,
+        }
+    }
+
+    /// `level`, and the part of a permit that was minted since, in proportion: of what held `from`, now of what holds
+    /// `to`. The part is rounded down.
+    pub(super) fn scale(&mut self, level: i64, from: u64, to: u64) -> i64 {
+        // Permits stay below 2^53 and `per` below 2^56: no product leaves 127 bits.
+        let (from, to) = (i128::from(from), i128::from(to));
+        let whole = i128::from(level) * to;
+        let mut level = whole.div_euclid(from);
+        if let Refill::Even(even) = self {
+            let per = i128::from(even.per);
+            let parts = (whole.rem_euclid(from) * per + even.fraction.cast_signed() * to) / from;
+            level += parts / per;
+            even.fraction = (parts % per).cast_unsigned();
+        }
+        i64::try_from(level).unwrap_or(i64::MAX)
+    }
+
+    /// No part of a permit is minted: the bucket is full, or was counted anew.
+    pub(super) fn begin_permit(&mut self) {
+        if let Refill::Even(even) = self {
+            even.fraction = 0;
+        }
+    }
+
     /// `permits` were spent, for sure.
     pub(crate) fn spent(&mut self, permits: u64) {
         if let Refill::Even(Even { cold: Some(cold), .. }) = self {

@@ -81,22 +81,53 @@ fn those_that_wait_are_decided_anew() {
 }
 
 #[test]
-fn a_top_up_is_there_at_once_and_never_above_the_limit() {
+fn a_top_up_is_there_at_once_and_beyond_the_limit() {
     check(
         WINDOW,
         &[
             ("0 try_acquire 8", "ok 2"),
-            ("1s top_up 5", "ok 7"),
-            ("1s top_up 5", "ok 10"),
-            ("2s try_acquire 10", "ok 0"),
-            ("3s acquire 4", "ok 0 wait 9s"),
-            // Three more are too few for the one that waits, and four are enough.
+            // Twelve may count until 11 s, and fifteen between.
+            ("1s top_up 2", "ok 4"),
+            ("1s top_up 3", "ok 7"),
+            ("2s try_acquire 7", "ok 0"),
+            ("3s acquire 4", "ok 0 wait 7s"),
+            // Three more are too few for the one that waits, and four are enough: one of five is left.
             ("4s top_up 3", "ok 0"),
-            ("5s top_up 1", "ok 0"),
-            ("6s top_up 1", "ok 1"),
+            ("5s top_up 2", "ok 1"),
+            // The eight of 0 are gone. At 11 s five less are allowed, 10 + 3 + 2, of which 7 + 4 count.
+            ("10s peek 0", "ok 9"),
+            ("11s peek 0", "ok 4"),
+            // The seven of 2 s are gone; at 14 s three less are allowed, and at 15 s two, when the four of 5 s go.
+            ("12s peek 0", "ok 11"),
+            ("14s peek 0", "ok 8"),
+            ("15s peek 0", "ok 10"),
         ],
     );
-    check(BUCKET, &[("0 try_acquire 8", "ok 2"), ("0 top_up 5", "ok 7"), ("0 top_up 5", "ok 10")]);
+    check(
+        BUCKET,
+        &[
+            ("0 try_acquire 8", "ok 2"),
+            ("0 top_up 5", "ok 7"),
+            ("0 top_up 5", "ok 12"),
+            // It gains nothing while it is full.
+            ("9s try_acquire 3", "ok 9"),
+            ("10s peek 0", "ok 10"),
+            ("20s peek 0", "ok 10"),
+        ],
+    );
+}
+
+#[test]
+fn a_topped_up_day_has_so_many_more_until_it_ends() {
+    check(
+        "{ kind = \"fixed_window\", limit = 10, per = \"10s\" }",
+        &[
+            ("1s try_acquire 3", "ok 7"),
+            ("1s top_up 5", "ok 12"),
+            ("9s try_acquire 9", "ok 3"),
+            ("10s peek 0", "ok 10"),
+        ],
+    );
 }
 
 #[test]

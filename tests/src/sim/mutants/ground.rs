@@ -3,6 +3,8 @@
 
 use crate::sim::edges::EDGES;
 use crate::sim::faults::Fault;
+use crate::sim::foe::Lie;
+use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
@@ -12,7 +14,7 @@ use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
-use lessor_protocol::{Rule, Terms};
+use lessor_protocol::{Carry, Rule, Terms};
 use std::time::Duration;
 
 /// A kind of fleet.
@@ -34,6 +36,10 @@ pub enum Ground {
     Restarts,
     /// The same with a bucket as the only rule.
     BucketRestarts,
+    /// A limit that is lowered to a trifle while somebody sits on a good part of it, and gives nothing back.
+    Lowered,
+    /// Limits of minutes, with leases of seconds, that become short fixed windows again and again.
+    NewWindows,
     /// The same with fixed windows as the only rule, in slow use: leases last long and often reach over a boundary.
     FixedRestarts,
     /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
@@ -56,7 +62,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 16] = [
+    pub const ALL: [Ground; 18] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -64,6 +70,8 @@ impl Ground {
         Ground::ShortWindow,
         Ground::Restarts,
         Ground::BucketRestarts,
+        Ground::Lowered,
+        Ground::NewWindows,
         Ground::FixedRestarts,
         Ground::Flow,
         Ground::FlowParts,
@@ -77,7 +85,7 @@ impl Ground {
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 34] = [
+        const LED: [(Mutant, Ground); 36] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -89,6 +97,8 @@ impl Ground {
             (Mutant::NoWindowOnRestart, Ground::Restarts),
             (Mutant::ClaimsEndQuarantine, Ground::Restarts),
             (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
+            (Mutant::OverIsExtended, Ground::Lowered),
+            (Mutant::NewRuleOutlived, Ground::NewWindows),
             (Mutant::AheadForgotten, Ground::FixedRestarts),
             (Mutant::RenewalRefills, Ground::Flow),
             (Mutant::LetGoIsFull, Ground::Flow),
@@ -132,6 +142,8 @@ impl Ground {
                 let rule = bucket(dice.u64(1..=1_000), dice.u64(1..=5) * SECOND);
                 restarts(alone(setup, rule, 3.0), &mut dice)
             }
+            Ground::Lowered => lowered(setup, &mut dice),
+            Ground::NewWindows => new_windows(setup, &mut dice),
             Ground::FixedRestarts => {
                 let per = Duration::from_millis(dice.u64(2_000..=5_000));
                 let rule = FixedWindow::try_new(dice.u64(100..=1_000), per).expect("numbers in range");
@@ -217,6 +229,33 @@ fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
+fn lowered(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(600..=1_500));
+    let mut setup = alone(setup, sliding(dice.u64(500..=2_000), per), 0.3);
+    setup.latency = Latency { one_way: MILLI / 10, jitter: MILLI / 10 };
+    setup.foes = vec![Lie::Hoard];
+    let rules = vec![sliding(dice.u64(1..=5), per)];
+    setup.live = vec![Live { at: 3 * SECOND, act: Act::Change(Carry::AsIs, rules) }];
+    setup
+}
+
+fn new_windows(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let long = sliding(dice.u64(500..=2_000), Duration::from_secs(dice.u64(30..=60)));
+    let mut setup = alone(setup, long, 5.0);
+    setup.latency = Latency { one_way: MILLI, jitter: MILLI };
+    let edge = |limit, per| {
+        let rule = FixedWindow::try_new(limit, Duration::from_millis(per));
+        Rule::FixedWindow(rule.expect("numbers in range"))
+    };
+    for second in 1..10 {
+        let short = edge(dice.u64(100..=500), dice.u64(100..=400));
+        let change = |at, rule| Live { at, act: Act::Change(Carry::AsIs, vec![rule]) };
+        setup.live.push(change(2 * second * SECOND, short));
+        setup.live.push(change(2 * second * SECOND + SECOND, long));
+    }
+    setup
+}
+
 fn flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let interval = dice.u64(5 * MILLI..=100 * MILLI);
     // Everybody has a part of it, or they take turns.
@@ -284,6 +323,10 @@ fn odd_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
+fn sliding(limit: u64, per: Duration) -> Rule {
+    Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("numbers in range"))
+}
+
 fn above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let (limit, per) = (dice.u64(10..=500), Duration::from_millis(dice.u64(200..=5_000)));
     let scarce = match dice.u32(..4) {
@@ -322,6 +365,7 @@ fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     setup.workload = Workload::Steady;
     setup.cost_max = 1;
     setup.foes.clear();
+    setup.live.clear();
     setup.faults.every.clear();
     setup.then_calm = false;
     setup.lasts = 20 * SECOND;

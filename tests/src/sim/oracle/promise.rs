@@ -1,10 +1,12 @@
 //! What each rule promises, kept by remembering every admission that still counts. The oracle asks it; it knows neither
 //! leases nor sessions.
 
+mod change;
 mod windows;
 
 use super::{Instant, Verdict, Wrong};
 use crate::warming::Warming;
+use change::Slack;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{RefillStyle, TokenBucket, WarmUp};
@@ -16,7 +18,10 @@ use windows::Windows;
 #[derive(Clone, Debug)]
 pub(super) enum Promise {
     Sliding {
+        kind: &'static str,
         limit: u64,
+        margin: u64,
+        slack: Slack,
         spends: Window,
         vendor: Window,
         on_the_way: BinaryHeap<Reverse<(u64, u64)>>,
@@ -35,6 +40,7 @@ pub(super) enum Promise {
     InFlight {
         limit: u64,
         in_flight: u64,
+        slack: Slack,
     },
     /// One that is refilled at instants of the allocator's clock, `per` nanoseconds apart.
     Interval {
@@ -56,9 +62,15 @@ impl Promise {
     /// What `rule` promises, but for `less`, on clocks within `drift_ppm`.
     pub(super) fn new(rule: &Rule, less: u64, drift_ppm: u64) -> Self {
         match rule {
-            Rule::SlidingWindow(rule) => Promise::sliding(rule.limit() - less, nanos(rule.per())),
-            Rule::SlidingLog(rule) => Promise::sliding(rule.limit() - less, nanos(rule.per())),
-            Rule::Concurrency(rule) => Promise::InFlight { limit: rule.limit() - less, in_flight: 0 },
+            Rule::SlidingWindow(it) => {
+                Promise::sliding(rule.kind(), it.limit() - less, nanos(it.per()), nanos(it.margin()))
+            }
+            Rule::SlidingLog(it) => {
+                Promise::sliding(rule.kind(), it.limit() - less, nanos(it.per()), nanos(it.margin()))
+            }
+            Rule::Concurrency(rule) => {
+                Promise::InFlight { limit: rule.limit() - less, in_flight: 0, slack: Slack::default() }
+            }
             Rule::FixedWindow(rule) => Promise::Fixed(Windows::new(rule, less)),
             Rule::TokenBucket(rule) => Promise::bucket(rule, less, drift_ppm),
             Rule::LeakyBucket(rule) => {
@@ -70,9 +82,10 @@ impl Promise {
         }
     }
 
-    fn sliding(limit: u64, per: u64) -> Self {
+    fn sliding(kind: &'static str, limit: u64, per: u64, margin: u64) -> Self {
         let window = Window { per, spends: VecDeque::new(), used: 0 };
-        Promise::Sliding { limit, spends: window.clone(), vendor: window, on_the_way: BinaryHeap::new() }
+        let (spends, vendor, slack) = (window.clone(), window, Slack::default());
+        Promise::Sliding { kind, limit, margin, slack, spends, vendor, on_the_way: BinaryHeap::new() }
     }
 
     fn bucket(rule: &TokenBucket, less: u64, drift_ppm: u64) -> Self {
@@ -156,7 +169,7 @@ impl Promise {
             return over(name, format!("{permits} admitted where {room} were left"));
         }
         match self {
-            Promise::Sliding { limit, spends, vendor, on_the_way } => {
+            Promise::Sliding { limit, slack, spends, vendor, on_the_way, .. } => {
                 spends.add(now.real, permits);
                 on_the_way.push(Reverse((now.real + way, permits)));
                 while let Some(&Reverse((real, permits))) = on_the_way.peek()
@@ -164,7 +177,7 @@ impl Promise {
                 {
                     on_the_way.pop();
                     vendor.add(real, permits);
-                    if vendor.used > *limit {
+                    if vendor.used > slack.allows(real, *limit) {
                         return over("S6", format!("the vendor counts {} at {real} ns", vendor.used));
                     }
                 }
@@ -201,17 +214,21 @@ impl Promise {
 
     pub(super) fn room(&mut self, now: Instant) -> u64 {
         match self {
-            Promise::Sliding { limit, spends, .. } => {
+            Promise::Sliding { limit, slack, spends, .. } => {
                 spends.advance(now.real);
-                limit.saturating_sub(spends.used)
+                slack.allows(now.real, *limit).saturating_sub(spends.used)
             }
             Promise::Fixed(windows) => windows.room(now.allocator.as_nanos()),
             Promise::Bucket { capacity, refill, per, level, real, .. } => {
-                *level = (*level + u128::from(now.real - *real) * *refill).min(*capacity);
+                // What it was topped up with stays, and so does what was out when it was made smaller.
+                let full = (*level).max(*capacity);
+                *level = (*level + u128::from(now.real - *real) * *refill).min(full);
                 *real = now.real;
                 u64::try_from(*level / *per).unwrap_or(u64::MAX)
             }
-            Promise::InFlight { limit, in_flight } => limit.saturating_sub(*in_flight),
+            Promise::InFlight { limit, in_flight, slack } => {
+                slack.allows(now.real, *limit).saturating_sub(*in_flight)
+            }
             Promise::Interval { capacity, refill, per, level, next } => {
                 while *next <= now.allocator.as_nanos() {
                     *level = (*level + *refill).min(*capacity);

@@ -1,14 +1,35 @@
 //! The allocator's host: the shipping pool, one exchange at a time, and what becomes of it when its process dies.
 
 use super::World;
-use super::event::{Event, Message, Reply};
+use super::event::{Event, Message, Reply, Unanswered};
 use crate::sim::SECOND;
+use crate::sim::clock::HostClock;
 use crate::sim::family::Family;
 use crate::sim::network::Way;
 use crate::sim::node::Node;
 use crate::sim::oracle::{Asked, Verdict};
-use lessor_allocator::pool::{AskError, Holder, LesseeId};
-use lessor_protocol::Answer;
+use lessor_allocator::limits::Gate;
+use lessor_allocator::pool::{AskError, Holder, LesseeId, Plan};
+use lessor_protocol::{Answer, Moment};
+use std::sync::Arc;
+
+/// The allocator's host.
+#[derive(Debug)]
+pub(super) struct Centre {
+    pub(super) clock: HostClock,
+    pub(super) plan: Arc<Plan>,
+    pub(super) pool: Family,
+    pub(super) gate: Gate,
+    /// Whether the limit went, and asks are told that there is none.
+    pub(super) is_removed: bool,
+    pub(super) up: bool,
+    pub(super) life: u64,
+    pub(super) paused_until: u64,
+    /// The loss that pools made now must wait for.
+    pub(super) lost: Option<Moment>,
+    /// When the process died, on its clock.
+    pub(super) died: Moment,
+}
 
 impl World {
     /// A message arrives.
@@ -24,12 +45,18 @@ impl World {
             Some(Ok(self.lend_as_rival(&message)))
         } else if leaves {
             return self.leave(message);
+        } else if self.centre.is_removed {
+            self.log.note(self.real, "there is no limit any more for node #", &[node as u64]);
+            Some(Err(Unanswered::LimitUnknown))
         } else {
             let holder = Holder { id: LesseeId(session), share: self.setup.share(node), rtt };
-            let answer = self.centre.pool.renew(now, holder, seq, ask);
+            let answer = match self.refusal(node) {
+                Some(refusal) => self.centre.pool.settle_only(now, holder, seq, ask, refusal),
+                None => self.centre.pool.renew(now, holder, seq, ask),
+            };
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;
-            Some(answer)
+            Some(answer.map_err(Unanswered::Wrong))
         };
         let Self { network, setup, struck, dice, .. } = self;
         for at in network.send(self.real, node, Way::Back, &setup.faults, struck, dice) {
@@ -46,9 +73,7 @@ impl World {
                 "the pool grants node # (session #, ask #) # new, # kept",
                 &[node, session, message.seq, grant.permits, grant.kept],
             ),
-            Ok(Answer::Refusal(_)) => {
-                self.log.note(self.real, "the pool refuses node #: quarantine", &[node])
-            }
+            Ok(Answer::Refusal(_)) => self.log.note(self.real, "the pool refuses node #", &[node]),
             Err(_) => {
                 let numbers = [node, session, message.seq, message.ask.spent_total, message.ask.held];
                 self.log.note(
@@ -105,6 +130,10 @@ impl World {
     }
 
     fn leave(&mut self, message: Message) -> Verdict {
+        // What one that went has out ends by itself, where others are above it.
+        if self.centre.is_removed && self.setup.above > 0 {
+            return Ok(());
+        }
         let now = self.now();
         let id = LesseeId(message.session);
         let left = self.centre.pool.leave(
@@ -135,7 +164,7 @@ impl World {
         self.quarantine_is_over_in_time()
     }
 
-    fn new_pool(&mut self) {
+    pub(super) fn new_pool(&mut self) {
         let now = self.centre.clock.show(self.real);
         self.centre.pool = Family::new(&self.centre.plan, self.setup.above, self.centre.lost, now);
         self.books_are_new(&vec![true; self.setup.plan.rules.len()]);
@@ -166,6 +195,9 @@ impl World {
         }
         self.log.note(self.real, "the allocator is back without its books", &[]);
         let now = self.centre.clock.show(self.real);
+        // What was decided over the API is gone with the process.
+        (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
+        self.oracle.shut(Moment::ORIGIN);
         self.centre.lost = Some(if self.dice.bool() { now } else { self.centre.died });
         self.centre.up = true;
         self.new_pool();

@@ -154,7 +154,7 @@ impl World {
 
     /// The longest way to the vendor that every rule reckons with.
     fn margin(&self) -> u64 {
-        let margins = self.setup.plan.rules.iter().filter_map(|rule| match rule {
+        let margins = self.centre.plan.rules.iter().filter_map(|rule| match rule {
             Rule::SlidingWindow(rule) => Some(nanos(rule.margin())),
             Rule::SlidingLog(rule) => Some(nanos(rule.margin())),
             Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,

@@ -3,6 +3,7 @@
 
 use crate::sim::faults::Fault;
 use lessor_allocator::pool::AskError;
+use lessor_allocator::wrong::{Reason, Wrong};
 use lessor_protocol::{Answer, Ask};
 use std::cmp::Ordering;
 
@@ -44,6 +45,8 @@ pub(super) enum Event {
     Traffic { generation: u64 },
     /// A timed fault strikes.
     Strike(Fault),
+    /// An operator does something, by its place in the setup.
+    Operate(usize),
     /// A node's process starts.
     Start { node: usize, life: u64 },
     /// A frozen clock goes on.
@@ -81,7 +84,26 @@ pub(super) struct Reply {
     /// When the ask that it answers was sent.
     pub(super) sent: u64,
     /// `None` if nobody is there.
-    pub(super) answer: Option<Result<Answer, AskError>>,
+    pub(super) answer: Option<Result<Answer, Unanswered>>,
+}
+
+/// An error instead of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unanswered {
+    /// The ask was wrong.
+    Wrong(AskError),
+    /// The limit is gone.
+    LimitUnknown,
+}
+
+impl Unanswered {
+    /// Its word on the wire.
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Unanswered::Wrong(error) => Wrong::from(error).reason.code(),
+            Unanswered::LimitUnknown => Reason::LimitUnknown.code(),
+        }
+    }
 }
 
 /// An event in the queue. The soonest is the greatest; of two at the same time, the one that was queued first.
@@ -109,6 +131,7 @@ impl Event {
             | Event::Land { .. }
             | Event::Traffic { .. }
             | Event::Strike(_)
+            | Event::Operate(_)
             | Event::Reopen { .. }
             | Event::Sweep
             | Event::Next(_)

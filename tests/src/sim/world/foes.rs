@@ -68,7 +68,7 @@ impl World {
                 self.oracle.admitted(self.now(), reply.node, session, spends, 0)?;
                 self.takes_time(reply.node, spends, Manner::Plain);
             }
-        } else if foe.gives_up(&answer) {
+        } else if foe.gives_up(answer.is_err()) {
             self.foe_begins(index);
         }
         Ok(())

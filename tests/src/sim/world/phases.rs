@@ -8,7 +8,6 @@ use crate::sim::oracle::{Verdict, must};
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
-use lessor_allocator::rules::term;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::RefillStyle;
@@ -23,10 +22,10 @@ impl World {
             Phase::Settling => {
                 self.mend_all();
                 // All that a limit holds goes out and comes back in a few terms at best, however fast it refills.
-                let turn = 4.0 * term(&self.setup.plan.rules).as_secs_f64();
+                let turn = 4.0 * self.setup.term().as_secs_f64();
                 let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.nodes.len() as u64);
                 let out = self.centre.pool.ceiling().min(lent);
-                let sustained = sustained(&self.setup.plan.rules).min(out as f64 / turn);
+                let sustained = sustained(&self.centre.plan.rules).min(out as f64 / turn);
                 let sustained = sustained.min(self.leases_allow());
                 self.setup.cost_max = 1;
                 self.traffic.turn_into(Workload::Steady, (sustained / 5.0).min(2_000.0));
@@ -89,7 +88,8 @@ impl World {
         }
         let view = self.centre.pool.view(self.centre.clock.show(self.real));
         let ceiling = self.centre.pool.ceiling();
-        let is_back = view.available == ceiling || self.setup.plan.rules.iter().any(never_refills);
+        // What a bucket was topped up with is still in it.
+        let is_back = view.available >= ceiling || self.centre.plan.rules.iter().any(never_refills);
         must("V1", is_back && view.books.outstanding == 0, || {
             format!("{} of {ceiling} can be granted after a long silence: {view:?}", view.available)
         })?;
@@ -109,7 +109,7 @@ fn never_refills(rule: &Rule) -> bool {
 /// back.
 fn refresh(setup: &Setup) -> u64 {
     let kept_back = setup.plan.sharing.reserve;
-    let permit = setup.plan.rules.iter().map(|rule| match rule {
+    let permit = setup.rule_sets().flatten().map(|rule| match rule {
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => 0,
         Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
             nanos(rule.per()) * (kept_back + rule.debt() + 1).div_ceil(rule.refill().max(1)) / 10 * 11
@@ -128,10 +128,11 @@ fn refresh(setup: &Setup) -> u64 {
 
 /// How long a caller may wait once it is calm: a few windows, and more where one window does not serve all nodes.
 pub(super) fn longest_wait(setup: &Setup) -> u64 {
-    let ceiling = setup.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0).max(1);
+    let ceiling = setup.rule_sets().flatten().map(Rule::ceiling).min().unwrap_or(0).max(1);
     let rounds = 4 + 2 * (setup.nodes as u64).div_ceil(ceiling);
     let is_paced = setup.plan.rules.iter().any(|rule| rule.flow().is_some());
     // Of a steady flow they take turns, of which the longest is most of a term.
     let turns = if is_paced { 2 * setup.nodes as u64 } else { 0 };
-    rounds * memory(&setup.plan.rules) + (10 + turns) * nanos(term(&setup.plan.rules)) + SECOND
+    let memory = setup.rule_sets().map(memory).max().unwrap_or(0);
+    rounds * memory + (10 + turns) * nanos(setup.term()) + SECOND
 }

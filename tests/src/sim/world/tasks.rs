@@ -2,18 +2,16 @@
 //! in flight at a time, backing off when it fails.
 
 use super::World;
-use super::event::{Event, Message, Phase, Reply};
+use super::event::{Event, Message, Phase, Reply, Unanswered};
 use crate::sim::MILLI;
 use crate::sim::faults::Fault;
 use crate::sim::network::Way;
 use crate::sim::node::Exchange;
 use crate::sim::oracle::{Verdict, Wrong, must};
 use crate::sim::setup::Sabotage;
-use lessor::dispute::{Remedy, SESSION_PAUSE, pause_from_zero, remedy, start_over};
+use lessor::dispute::{Remedy, SESSION_PAUSE, pause_from_zero, pause_refused, remedy, start_over};
 use lessor::refill::Belief;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN, TOGETHER};
-use lessor_allocator::pool::AskError;
-use lessor_allocator::wrong::Wrong as Sent;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
 use std::time::Duration;
@@ -154,8 +152,11 @@ impl World {
             Ok(Answer::Refusal(refusal)) => {
                 self.log.note(self.real, "node # is told to wait", &[node as u64]);
                 let dice = self.dice.u64(..);
-                at.refill.refused(now, refusal.retry_after.min(LOOK_AGAIN), dice);
+                at.refill.refused(now, pause_refused(refusal), dice);
                 at.is_shut_out = false;
+                if refusal.reason.stops() {
+                    at.refill.stop(&at.slot);
+                }
             }
             Err(error) => self.disputed(node, error)?,
         }
@@ -193,9 +194,9 @@ impl World {
         self.serve_line(node)
     }
 
-    fn disputed(&mut self, node: usize, error: AskError) -> Verdict {
+    fn disputed(&mut self, node: usize, error: Unanswered) -> Verdict {
         let dice = self.dice.u64(..);
-        match remedy(Sent::from(error).reason.code()) {
+        match remedy(error.code()) {
             Remedy::StartOver => {
                 self.log.note(self.real, "node # is not known: it starts from zero", &[node as u64]);
                 let pause = pause_from_zero(&self.nodes[node].refill);
@@ -216,7 +217,7 @@ impl World {
                     self.meter.short(self.real, node, waiter.permits, true, false);
                 }
                 let is_calm = self.phase >= Phase::Calm;
-                must("V2", !is_calm, || format!("node {node} is shut out when it is calm: {error}"))?;
+                must("V2", !is_calm, || format!("node {node} is shut out when it is calm: {error:?}"))?;
             }
         }
         Ok(())

@@ -4,7 +4,8 @@ use super::World;
 use super::event::{Event, Message, Phase};
 use crate::sim::SECOND;
 use crate::sim::faults::Fault;
-use lessor_protocol::Ask;
+use lessor_allocator::limits::Gate;
+use lessor_protocol::{Ask, Moment};
 
 /// The rate of a clock that is frozen, in parts per million from a good one.
 const STANDS_STILL: i64 = -1_000_000;
@@ -150,6 +151,8 @@ impl World {
         self.setup.faults.chance.clear();
         self.reopen(self.centre.life);
         self.centre.paused_until = self.centre.paused_until.min(self.real);
+        (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
+        self.oracle.shut(Moment::ORIGIN);
         for node in 0..self.nodes.len() {
             self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.real);
             self.nodes[node].line.clear();

@@ -1,15 +1,20 @@
 //! Fixed windows as the oracle sees them: which one an instant lies in, told from the clock or the date that it shows, or
 //! from the grants that opened it. It looks for no boundary.
 
+use super::change::{Slack, edge_after};
 use crate::civil::{Civil, Label};
+use crate::sim::oracle::Instant;
+use lessor_protocol::Carry;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{self, FixedWindow};
+use std::time::Duration;
 
 /// Windows of one rule, on the allocator's clock.
 #[derive(Clone, Debug)]
 pub(in crate::sim::oracle) struct Windows {
     limit: u64,
     used: u64,
+    slack: Slack,
     kind: Kind,
 }
 
@@ -29,7 +34,7 @@ impl Windows {
                 Kind::Calendar { civil: Box::new(Civil::new(&calendar)), label: None }
             }
         };
-        Windows { limit: rule.limit() - less, used: 0, kind }
+        Windows { limit: rule.limit() - less, used: 0, slack: Slack::default(), kind }
     }
 
     /// Permits that may be spent at `at`. Where no window is open, as many as one holds: a grant would open it.
@@ -45,7 +50,34 @@ impl Windows {
         if is_another {
             self.used = 0;
         }
-        self.limit.saturating_sub(self.used)
+        self.slack.allows(at, self.limit).saturating_sub(self.used)
+    }
+
+    /// They come to be when `out` permits are lent until `until`.
+    pub(super) fn amid(&mut self, now: Instant, out: u64, until: Instant) {
+        self.room(now.allocator.as_nanos());
+        if let Kind::Epoch { per, .. } = self.kind {
+            self.slack.floor = (edge_after(until, per), out);
+        }
+    }
+
+    /// Goes on by `rule` if it is of the same period; `out` permits are lent until `until`.
+    pub(super) fn changes(&mut self, rule: &FixedWindow, carry: Carry, out: u64, until: Instant) -> bool {
+        let Kind::Epoch { per, .. } = self.kind else { return false };
+        if (rule.windows() != rule::Windows::Epoch { per: Duration::from_nanos(per) }) {
+            return false;
+        }
+        self.slack.carries(edge_after(until, per), self.used, out, (self.limit, rule.limit()), carry);
+        self.limit = rule.limit();
+        true
+    }
+
+    /// `permits` more in the window of `now`, once.
+    pub(super) fn allows(&mut self, now: Instant, permits: u64) {
+        if let Kind::Epoch { per, .. } = self.kind {
+            self.slack.extra.push((edge_after(now, per), permits));
+            self.slack.floor.1 += permits;
+        }
     }
 
     /// `permits` were lent at `at`.

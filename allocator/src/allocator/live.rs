@@ -1,0 +1,158 @@
+//! Limits that come, change and go while the allocator runs. Handlers and the reload of a file call it; what nodes hold
+//! is never taken back, and a limit that goes is remembered for as long as what it lent matters.
+
+use super::{Allocator, Caller, keep};
+use crate::config::{LimitConfig, named_for};
+use crate::limits::{Limit, Past};
+use lessor_protocol::{Carry, Moment, Refusal};
+
+/// Limits there may be at a time, those that went and still matter included. Each takes metrics of its own: more would
+/// be a list that nobody reads. Whoever counts users apart wants keys.
+pub const LIMITS_MAX: usize = 10_000;
+
+/// There are as many limits as may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are {LIMITS_MAX} limits, as many as may be, those that went lately included")]
+pub struct LimitsFull;
+
+/// Why several changes at once are refused, all of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// There would be too many limits.
+    #[error(transparent)]
+    Full(#[from] LimitsFull),
+    /// With what was put over the API, a limit would have no parent, or a wrong one.
+    #[error("{0}")]
+    Parent(String),
+}
+
+/// What became of a limit that was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// There was none of that name.
+    Created,
+    /// There was one, and it goes on.
+    Changed,
+    /// There was one of that name, and what it had lent still mattered: it goes on from there.
+    Revived,
+}
+
+impl Allocator {
+    /// Makes a limit of `config`, or changes the one of that name. Unless it is `fresh`, one that is new here may have
+    /// been lent from by an earlier life, or as one of many that a pattern stands for, and waits as it would have at a
+    /// start.
+    ///
+    /// # Errors
+    /// If there are as many limits as may be.
+    pub fn put(
+        &mut self,
+        now: Moment,
+        config: &LimitConfig,
+        carry: Carry,
+        fresh: bool,
+    ) -> Result<Put, LimitsFull> {
+        let name = config.name.as_str();
+        let put = if let Some(limit) = self.limits.get_mut(name) {
+            limit.change(config.clone(), carry, now);
+            Put::Changed
+        } else if let Some(mut limit) = self.retired.remove(name) {
+            limit.change(config.clone(), carry, now);
+            *limit.gate() = Default::default();
+            self.limits.insert(name.to_owned(), limit);
+            Put::Revived
+        } else {
+            self.check_room()?;
+            let past = if fresh { Past::None } else { self.past_of(now, name) };
+            let limit = Limit::new(config.clone(), self.terms, past, now);
+            self.limits.insert(name.to_owned(), limit);
+            Put::Created
+        };
+        self.sessions.keep(keep(self.terms, &self.limits));
+        Ok(put)
+    }
+
+    /// The limit called `name` is no more: asks are told that there is none. What is out ends by itself. Whether there
+    /// was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let limit = self.limits.remove(name);
+        let was_there = limit.is_some();
+        self.retired.extend(limit.map(|limit| (name.to_owned(), limit)));
+        was_there
+    }
+
+    /// Limits that went and still matter.
+    pub fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// What `caller` is to be told instead of a grant of the limit that asks for `name` are for, because that one is
+    /// closed to it or one above.
+    pub(super) fn refusal(&mut self, now: Moment, name: &str, caller: &Caller) -> Option<Refusal> {
+        let mut limit = self.limit_for(name)?;
+        loop {
+            if let Some(refusal) = limit.gate().refusal(now, &caller.node) {
+                return Some(refusal);
+            }
+            let parent = limit.config().parent.clone()?;
+            limit = self.limits.get_mut(&parent)?;
+        }
+    }
+
+    /// A limit that is below the one called `name`.
+    pub fn below(&self, name: &str) -> Option<&str> {
+        let is_below = |limit: &&Limit| limit.config().parent.as_deref() == Some(name);
+        self.limits.values().find(is_below).map(|limit| limit.config().name.as_str())
+    }
+
+    /// What would be wrong with who is above whom, if `config` were put.
+    pub fn wrong_parent(&self, config: &LimitConfig) -> Option<String> {
+        self.wrong_family(&[], &[config])
+    }
+
+    /// Whether those called `removed` may go and all of `put` may come, in this order.
+    ///
+    /// # Errors
+    /// What would be wrong then.
+    pub fn check(&self, removed: &[&str], put: &[&LimitConfig]) -> Result<(), Unfit> {
+        let is_new = |config: &&&LimitConfig| {
+            let name = config.name.as_str();
+            !self.limits.contains_key(name) && !self.retired.contains_key(name)
+        };
+        // Those that go are remembered, and take room.
+        if self.limits.len() + self.retired.len() + put.iter().filter(is_new).count() > LIMITS_MAX {
+            return Err(LimitsFull.into());
+        }
+        self.wrong_family(removed, put).map_or(Ok(()), |problem| Err(Unfit::Parent(problem)))
+    }
+
+    fn wrong_family(&self, removed: &[&str], put: &[&LimitConfig]) -> Option<String> {
+        let stays = |config: &&LimitConfig| {
+            !removed.contains(&config.name.as_str()) && put.iter().all(|put| put.name != config.name)
+        };
+        let stay = self.limits.values().map(Limit::config).filter(stays);
+        let all: Vec<LimitConfig> = stay.chain(put.iter().copied()).cloned().collect();
+        crate::config::wrong_parent(&all)
+    }
+
+    /// What may be out of a limit that is new here. If a pattern stood for its name, that lent from a pool of its own,
+    /// which this one knows nothing of.
+    fn past_of(&self, now: Moment, name: &str) -> Past {
+        let pattern = named_for(&self.limits, name).and_then(|pattern| self.limits.get(&pattern));
+        match pattern.is_some_and(|limit| limit.stands_for(name)) {
+            true => Past::Lost(now),
+            false => self.past,
+        }
+    }
+
+    /// Forgets, of the limits that went, those that cannot be told from new ones.
+    pub(super) fn sweep_retired(&mut self, now: Moment, steps: usize) {
+        self.retired.retain(|_, limit| {
+            limit.sweep(now, steps);
+            !limit.is_forgettable(now)
+        });
+    }
+
+    fn check_room(&self) -> Result<(), LimitsFull> {
+        if self.limits.len() + self.retired.len() < LIMITS_MAX { Ok(()) } else { Err(LimitsFull) }
+    }
+}

@@ -1,0 +1,78 @@
+//! One limit as JSON: what the admin API is sent, in the same shape and by the same checks as in the file. Handlers call
+//! it; a name that is in the body must be the one in the path.
+
+use super::{Config, ConfigError, LimitConfig};
+use serde_json::Value;
+
+impl LimitConfig {
+    /// The limit called `name` that `body` says, which is shaped as a `[[limit]]` is in the file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn from_json(name: &str, body: &Value) -> Result<Self, ConfigError> {
+        let wrong = |problem: String| ConfigError::at("", 0, problem);
+        let Value::Object(members) = body else {
+            return Err(wrong("the body is no object: send what a [[limit]] holds".to_owned()));
+        };
+        let mut members = members.clone();
+        let said = members.insert("name".to_owned(), Value::String(name.to_owned()));
+        if said.as_ref().is_some_and(|said| *said != Value::String(name.to_owned())) {
+            return Err(wrong(format!("limit {name:?}: name is another one in the body: leave it out")));
+        }
+        // Whether there is such a limit, the allocator knows.
+        let parent = match members.remove("parent") {
+            None => None,
+            Some(Value::String(parent)) => Some(parent),
+            Some(other) => {
+                return Err(wrong(format!("limit {name:?}: parent is {other}: use the name of a limit")));
+            }
+        };
+        let mut document = toml::Table::new();
+        let limit = toml::Value::try_from(Value::Object(members))
+            .map_err(|error| wrong(format!("limit {name:?}: {error}")))?;
+        document.insert("limit".to_owned(), toml::Value::Array(vec![limit]));
+        let mut config = Config::parse(&document.to_string())?;
+        Ok(LimitConfig { parent, ..config.limits.remove(0) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn wrong(body: Value) -> (Option<String>, String) {
+        let error = LimitConfig::from_json("vendor/rest", &body).expect_err("it is wrong");
+        (error.key().map(str::to_owned), error.problem().to_owned())
+    }
+
+    #[test]
+    fn json_means_what_the_file_means() {
+        let text = r#"[[limit]]
+name = "vendor/rest"
+ease_off = false
+weights = { "a*" = 3 }
+rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
+        let body = json!({ "ease_off": false, "weights": { "a*": 3 },
+            "rules": [{ "kind": "sliding_window", "limit": 9000, "per": "30s" }] });
+        let limits = Config::parse(text).expect("valid").limits;
+        assert_eq!(LimitConfig::from_json("vendor/rest", &body), Ok(limits[0].clone()));
+        // What is shown can be sent back.
+        let shown = serde_json::to_value(limits[0].raw()).expect("plain data");
+        assert_eq!(LimitConfig::from_json("vendor/rest", &shown), Ok(limits[0].clone()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_value() {
+        let rule = |per: Value| json!({ "rules": [{ "kind": "fixed_window", "limit": 1, "per": per }] });
+        let (key, problem) = wrong(rule(json!("1ms")));
+        assert_eq!(key.as_deref(), Some("rules[0].per"), "{problem}");
+        assert!(problem.contains("1ms"), "{problem}");
+        let (key, problem) = wrong(rule(json!(7)));
+        assert_eq!(key.as_deref(), Some("rules[0].per"), "{problem}");
+        let (key, problem) = wrong(json!({ "rules": [], "colour": "red" }));
+        assert!(problem.contains("colour"), "{key:?} {problem}");
+        assert!(wrong(json!({ "name": "other", "rules": [] })).1.contains("name"));
+        assert!(wrong(json!([1])).1.contains("no object"));
+    }
+}

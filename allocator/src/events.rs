@@ -1,0 +1,95 @@
+//! Telling those who listen that something happened to a limit. Handlers and reloads tell, each listener hears at its
+//! own pace; one that does not keep up is told that it lags, and nobody ever waits for it.
+
+use lessor_protocol::push::{Event, Kind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::broadcast;
+
+/// Events that wait for the slowest listener. What operators do is rare; a script that changes more limits at once has
+/// every node look at all of them, which costs no more.
+const QUEUE_MAX: usize = 256;
+
+/// Of the connections that may be open, at most this part listens: the others are for asks, which matter.
+const LISTENER_PART: usize = 2;
+
+/// Those who listen.
+#[derive(Debug)]
+pub(crate) struct Events {
+    sender: broadcast::Sender<Event>,
+    told: AtomicUsize,
+    listeners_max: usize,
+}
+
+/// One who listens.
+#[derive(Debug)]
+pub(crate) struct Listener(broadcast::Receiver<Event>);
+
+impl Events {
+    /// Nobody listens yet; of `connections_max` connections some may.
+    pub(crate) fn new(connections_max: usize) -> Self {
+        Events {
+            sender: broadcast::Sender::new(QUEUE_MAX),
+            told: AtomicUsize::new(0),
+            listeners_max: (connections_max / LISTENER_PART).max(1),
+        }
+    }
+
+    /// Tells everybody who listens.
+    pub(crate) fn tell(&self, event: &Event) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        // An error says that nobody listens.
+        let _ = self.sender.send(event.clone());
+    }
+
+    /// Listens from now on; `None` if as many do as may.
+    pub(crate) fn listen(&self) -> Option<Listener> {
+        (self.listeners() < self.listeners_max).then(|| Listener(self.sender.subscribe()))
+    }
+
+    /// How many listen.
+    pub(crate) fn listeners(&self) -> usize {
+        self.sender.receiver_count()
+    }
+
+    /// How often anybody was told.
+    pub(crate) fn told(&self) -> usize {
+        self.told.load(Ordering::Relaxed)
+    }
+}
+
+impl Listener {
+    /// The next event; `None` if there will be none. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        match self.0.recv().await {
+            Ok(event) => Some(event),
+            Err(broadcast::error::RecvError::Lagged(_)) => {
+                Some(Event { kind: Kind::Lagged, limit: None, node: None })
+            }
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_listener_that_does_not_keep_up_is_told_that_it_lags() {
+        let events = Events::new(4);
+        let mut slow = events.listen().expect("room");
+        let event = Event::of(Kind::ToppedUp, "a");
+        (0..=QUEUE_MAX).for_each(|_| events.tell(&event));
+        assert_eq!(slow.next().await.map(|event| event.kind), Some(Kind::Lagged));
+        assert_eq!(slow.next().await, Some(event), "and goes on with what is left");
+    }
+
+    #[tokio::test]
+    async fn half_of_all_connections_may_listen() {
+        let events = Events::new(4);
+        let (_one, two) = (events.listen().expect("room"), events.listen().expect("room"));
+        assert!(events.listen().is_none());
+        drop(two);
+        assert!(events.listen().is_some());
+    }
+}

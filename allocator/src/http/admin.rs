@@ -1,0 +1,366 @@
+//! What operators do to limits while they are in use: put, take away, top up, pause, resume, block. Each is decoded,
+//! handed to the allocator, told to those who listen, and answered.
+//!
+//! There is no authentication yet: whoever reaches the server may do all of it.
+
+use super::problem::Problem;
+use super::show::{self, Page};
+use super::{body, json};
+use crate::allocator::{Allocator, Put};
+use crate::config::{Keyed, LimitConfig};
+use crate::limits::{BLOCKED_MAX, Limit, Preview};
+use crate::shared::Shared;
+use crate::wrong::quoted;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::header::{ETAG, IF_MATCH};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use lessor_protocol::lease::millis_up;
+use lessor_protocol::push::{Event, Kind};
+use lessor_protocol::{Carry, Moment, NodeName, PERMITS_MAX};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+type Parameters = Result<Query<BTreeMap<String, String>>, QueryRejection>;
+type Rest = Result<Path<String>, PathRejection>;
+
+/// Longest name of a top-up.
+const TOP_UP_NAME_MAX: usize = 128;
+
+/// `PUT /v1/limits/{name}`: makes the limit, or changes it. `?carry=` says what becomes of its balances, `?dry_run=true`
+/// what would happen, `?fresh=true` that no earlier life of this allocator can have lent from it.
+pub(super) async fn put(
+    State(shared): State<Arc<Shared>>,
+    path: Rest,
+    query: Parameters,
+    request: Request,
+) -> Result<Response, Problem> {
+    let name = name(path)?;
+    let query = parameters(query, &["carry", "dry_run", "fresh", "after", "after_limit", "count"])?;
+    let (carry, dry_run, fresh) = (carry(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
+    let condition = condition(request.headers())?;
+    let config = config(&name, &body::read(request).await?)?;
+    if dry_run {
+        let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
+        let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
+        let preview = shared.with(|allocator, now| {
+            check_condition(allocator, &name, condition.as_deref())?;
+            check_parent(allocator, &config)?;
+            let limit = allocator.limit(&name);
+            Ok::<_, Problem>(limit.map(|limit| limit.preview(&config, carry, now, page.from(), page.count())))
+        })?;
+        return Ok(json(shown_preview(&config, preview).to_string()));
+    }
+    let put = shared.with(|allocator, now| {
+        check_condition(allocator, &name, condition.as_deref())?;
+        check_parent(allocator, &config)?;
+        let put = allocator.put(now, &config, carry, fresh);
+        put.map_err(|full| Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string()))
+    })?;
+    shared.limit_was_put(&config);
+    shared.events().tell(&Event::of(Kind::Changed, &name));
+    tracing::info!(limit = %name, ?put, carry = carry.name(), "a limit was put");
+    let status = if put == Put::Changed { StatusCode::OK } else { StatusCode::CREATED };
+    let body = shared.with(|allocator, now| show::one(allocator, now, &name));
+    Ok((status, tagged(&config), json(body.unwrap_or_default().to_string())).into_response())
+}
+
+/// `GET /v1/limits/{name}`, with its etag.
+pub(super) fn one(shared: &Shared, name: &str) -> Result<Response, Problem> {
+    let shown = shared.with(|allocator, now| {
+        let body = show::one(allocator, now, name)?;
+        Some((tagged(allocator.limit(name)?.config()), body))
+    });
+    let (tag, body) = shown.ok_or_else(|| show::limit_unknown(name))?;
+    Ok((tag, json(body.to_string())).into_response())
+}
+
+/// `DELETE /v1/limits/{name}`, and `DELETE /v1/limits/{name}/nodes/{node}/block`.
+pub(super) async fn delete(
+    State(shared): State<Arc<Shared>>,
+    path: Rest,
+    query: Parameters,
+    request: Request,
+) -> Result<Response, Problem> {
+    let rest = name(path)?;
+    parameters(query, &[])?;
+    if let Some((name, node)) = blocking(&rest) {
+        let node = node_name(node)?;
+        let was_blocked = act_on(&shared, name, |limit, _| Ok(limit.gate().unblock(&node)))?;
+        shared.events().tell(&Event::of(Kind::Resumed, name));
+        return Ok(json(
+            json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
+        ));
+    }
+    let condition = condition(request.headers())?;
+    shared.with(|allocator, _| {
+        allocator.limit(&rest).ok_or_else(|| show::limit_unknown(&rest))?;
+        check_condition(allocator, &rest, condition.as_deref())?;
+        if let Some(below) = allocator.below(&rest) {
+            let detail = format!("{} is below it: take that away first, or put it elsewhere", quoted(below));
+            return Err(Problem::new(StatusCode::CONFLICT, "has_children", detail));
+        }
+        allocator.remove(&rest);
+        Ok::<_, Problem>(())
+    })?;
+    shared.limit_was_removed(&rest);
+    shared.events().tell(&Event::of(Kind::Changed, &rest));
+    tracing::info!(limit = %rest, "a limit was removed; what is out ends by itself");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /v1/limits/{name}/top-up`, `/pause`, `/resume` and `/nodes/{node}/block`.
+pub(super) async fn act(
+    State(shared): State<Arc<Shared>>,
+    path: Rest,
+    query: Parameters,
+    request: Request,
+) -> Result<Response, Problem> {
+    let rest = name(path)?;
+    parameters(query, &[])?;
+    if let Some((name, node)) = blocking(&rest) {
+        return block(&shared, name, &node_name(node)?);
+    }
+    if let Some(name) = rest.strip_suffix("/resume") {
+        let was_paused = act_on(&shared, name, |limit, now| Ok(limit.gate().open(now)))?;
+        shared.events().tell(&Event::of(Kind::Resumed, name));
+        return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
+    }
+    if let Some(name) = rest.strip_suffix("/pause") {
+        return pause(&shared, name, &object(&body::read(request).await?)?);
+    }
+    if let Some(name) = rest.strip_suffix("/top-up") {
+        return top_up(&shared, name, &object(&body::read(request).await?)?);
+    }
+    Err(Problem::not_found("a limit can be sent to /top-up, /pause, /resume and /nodes/{node}/block"))
+}
+
+fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem> {
+    only(body, &["permits", "key", "id"])?;
+    let shown =
+        |field: &str| body.get(field).map_or("missing".to_owned(), |value| quoted(&value.to_string()));
+    let permits = body.get("permits").and_then(Value::as_u64).filter(|permits| *permits <= PERMITS_MAX);
+    let permits = permits.filter(|permits| *permits > 0).ok_or_else(|| {
+        let detail =
+            format!("permits is {}: expected a whole number from 1 to {PERMITS_MAX}", shown("permits"));
+        Problem::invalid("permits", detail)
+    })?;
+    let (key, id) = (text(body, "key")?, text(body, "id")?);
+    if id.is_some_and(|id| id.len() > TOP_UP_NAME_MAX) {
+        return Err(Problem::invalid("id", format!("id is longer than {TOP_UP_NAME_MAX} bytes")));
+    }
+    // The pool of a pattern's name is topped up by that name.
+    let (was_made, available) = shared.with(|allocator, now| {
+        let limit = allocator.limit_for(name).ok_or_else(|| show::limit_unknown(name))?;
+        let pool = limit.pool_id(name, key)?;
+        let was_made = limit.top_up(now, pool.clone(), permits, id)?;
+        Ok::<_, Problem>((was_made, limit.view(now, &pool).map_or(0, |view| view.available)))
+    })?;
+    shared.events().tell(&Event::of(Kind::ToppedUp, name));
+    tracing::info!(limit = %name, permits, was_made, "a limit was topped up");
+    let topped_up = if was_made { permits } else { 0 };
+    Ok(json(json!({ "limit": name, "topped_up": topped_up, "available": available }).to_string()))
+}
+
+fn pause(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem> {
+    only(body, &["for"])?;
+    let span = text(body, "for")?.map(|text| {
+        humantime::parse_duration(text).map_err(|_| {
+            let detail = format!("for is {}: use a number with a unit, for example \"10m\"", quoted(text));
+            Problem::invalid("for", detail)
+        })
+    });
+    let span = span.transpose()?;
+    act_on(shared, name, |limit, now| {
+        limit.gate().close(span.map_or(Moment::NEVER, |span| now + span));
+        Ok(())
+    })?;
+    shared.events().tell(&Event::of(Kind::Paused, name));
+    tracing::info!(limit = %name, ?span, "a limit was paused");
+    Ok(json(json!({ "limit": name, "paused_ms": span.map(millis_up) }).to_string()))
+}
+
+fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response, Problem> {
+    act_on(shared, name, |limit, _| match limit.gate().block(node.clone()) {
+        true => Ok(()),
+        false => {
+            let detail = format!("{BLOCKED_MAX} nodes are blocked, as many as may be: lift one first");
+            Err(Problem::new(StatusCode::CONFLICT, "blocked_full", detail))
+        }
+    })?;
+    shared.events().tell(&Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) });
+    tracing::info!(limit = %name, %node, "a node was blocked");
+    Ok(json(json!({ "limit": name, "blocked": node.as_str() }).to_string()))
+}
+
+/// Does something to the limit called `name`, now.
+fn act_on<T>(
+    shared: &Shared,
+    name: &str,
+    act: impl FnOnce(&mut Limit, Moment) -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    shared.with(|allocator, now| {
+        let limit = allocator.limit(name).ok_or_else(|| show::limit_unknown(name))?;
+        act(limit, now)
+    })
+}
+
+/// The limit and the node in `{name}/nodes/{node}/block`.
+fn blocking(rest: &str) -> Option<(&str, &str)> {
+    rest.strip_suffix("/block")?.split_once("/nodes/")
+}
+
+fn name(path: Rest) -> Result<String, Problem> {
+    path.map(|Path(rest)| rest).map_err(|_| Problem::malformed("the path cannot be read"))
+}
+
+fn node_name(node: &str) -> Result<NodeName, Problem> {
+    NodeName::try_new(node).map_err(|error| Problem::invalid("node", format!("node {error}")))
+}
+
+fn parameters(query: Parameters, known: &[&str]) -> Result<BTreeMap<String, String>, Problem> {
+    let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
+    match query.keys().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(query),
+        Some(stray) => {
+            let known = if known.is_empty() {
+                "there is none".to_owned()
+            } else {
+                format!("use {}", known.join(", "))
+            };
+            Err(Problem::invalid("query", format!("there is no parameter {}: {known}", quoted(stray))))
+        }
+    }
+}
+
+fn flag(query: &BTreeMap<String, String>, name: &str) -> Result<bool, Problem> {
+    match query.get(name).map(String::as_str) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => Err(Problem::invalid(name, format!("{name} is {}: use true or false", quoted(other)))),
+    }
+}
+
+fn carry(query: &BTreeMap<String, String>) -> Result<Carry, Problem> {
+    let Some(text) = query.get("carry") else { return Ok(Carry::default()) };
+    Carry::named(text).ok_or_else(|| {
+        let names = Carry::ALL.map(Carry::name).join(", ");
+        Problem::invalid("carry", format!("carry is {}: use one of {names}", quoted(text)))
+    })
+}
+
+fn config(name: &str, body: &[u8]) -> Result<LimitConfig, Problem> {
+    let body = object(body)?;
+    LimitConfig::from_json(name, &body).map_err(|error| {
+        let key = error.key().unwrap_or("body").to_owned();
+        Problem::invalid(&key, error.problem())
+    })
+}
+
+fn object(body: &[u8]) -> Result<Value, Problem> {
+    if body.is_empty() {
+        return Ok(json!({}));
+    }
+    let value: Value = serde_json::from_slice(body).map_err(|error| Problem::malformed(error.to_string()))?;
+    if value.is_object() { Ok(value) } else { Err(Problem::malformed("the body must be an object")) }
+}
+
+/// Refuses members that mean nothing: they would be taken for something that is done.
+fn only(body: &Value, known: &[&str]) -> Result<(), Problem> {
+    let stray = body.as_object().and_then(|body| body.keys().find(|name| !known.contains(&name.as_str())));
+    match stray {
+        None => Ok(()),
+        Some(stray) => {
+            let detail = format!("{} means nothing here: use {}", quoted(stray), known.join(", "));
+            Err(Problem::invalid("body", detail))
+        }
+    }
+}
+
+fn text<'a>(body: &'a Value, field: &str) -> Result<Option<&'a str>, Problem> {
+    match body.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => {
+            let detail = format!("{field} is {}: expected a string", quoted(&other.to_string()));
+            Err(Problem::invalid(field, detail))
+        }
+    }
+}
+
+/// What the header `if-match` says, if it is there.
+fn condition(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| Problem::malformed("if-match is no text"))?;
+    Ok(Some(text.trim().to_owned()))
+}
+
+/// A limit that is there is changed only by somebody who has seen it as it is: `if-match` has its etag, or is `*`.
+fn check_condition(allocator: &mut Allocator, name: &str, condition: Option<&str>) -> Result<(), Problem> {
+    match (allocator.limit(name), condition) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => {
+            let detail = format!("there is no limit {}, so if-match cannot hold", quoted(name));
+            Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", detail))
+        }
+        (Some(_), None) => {
+            let detail =
+                "the limit is there: say if-match with the etag that you saw, or with * to change it anyhow";
+            Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, "if_match_missing", detail))
+        }
+        (Some(limit), Some(condition)) => {
+            let etag = etag(limit.config());
+            if condition == "*" || condition == etag {
+                return Ok(());
+            }
+            let detail = format!("the limit is not what you saw: its etag is {etag}");
+            Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", detail))
+        }
+    }
+}
+
+fn check_parent(allocator: &Allocator, config: &LimitConfig) -> Result<(), Problem> {
+    allocator.wrong_parent(config).map_or(Ok(()), |detail| Err(Problem::invalid("parent", detail)))
+}
+
+/// Of what was configured: the same before and after a restart, and for whoever puts back what was there.
+fn etag(config: &LimitConfig) -> String {
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_string(&config.raw()).expect("a configuration is plain data").hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+fn tagged(config: &LimitConfig) -> [(axum::http::HeaderName, HeaderValue); 1] {
+    [(ETAG, HeaderValue::from_str(&etag(config)).expect("hexadecimal digits"))]
+}
+
+fn shown_preview(config: &LimitConfig, preview: Option<Preview>) -> Value {
+    let Some(preview) = preview else {
+        return json!({ "limit": config.name.as_str(), "is_new": true, "keyed": config.keyed != Keyed::No });
+    };
+    let pools = preview.effects.iter().map(|effect| {
+        let mut body = json!({
+            "available_before": effect.before.available,
+            "available_after": effect.after.available,
+            "over": effect.after.over,
+            "outstanding": effect.before.books.outstanding,
+            "lessees": effect.before.lessees,
+        });
+        if let Some(key) = &effect.pool.key {
+            body["key"] = json!(key.as_str());
+        }
+        if let Some(name) = &effect.pool.name {
+            body["limit"] = json!(name.as_str());
+        }
+        body
+    });
+    json!({
+        "limit": config.name.as_str(),
+        "is_new": false,
+        "begins_anew_ms": preview.begins_anew.map(millis_up),
+        "pools": pools.collect::<Vec<Value>>(),
+    })
+}

@@ -1,0 +1,89 @@
+//! `GET /v1/events`: what happens to limits, as server-sent events, until the listener goes or the server stops. One
+//! event at a time is on its way to a listener; what it has not taken yet waits in [`crate::events`], as far as it fits.
+
+use super::problem::Problem;
+use crate::events::Listener;
+use crate::shared::Shared;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A listener that hears nothing for so long is told that somebody is still there. Longer, and things between us take
+/// the connection for dead; shorter only costs.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// `GET /v1/events`
+pub(super) async fn listen(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    let Some(listener) = shared.events().listen() else {
+        let detail = "as many listen as may: ask as usual, everything is heard that way too";
+        return Err(Problem::unavailable("listeners_full", detail));
+    };
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+    let body = Body::new(Told { next: Some(Box::pin(next(listener, shared, ": listening\n\n"))) });
+    Ok((headers, body).into_response())
+}
+
+type Next = Pin<Box<dyn Future<Output = Option<(Listener, Arc<Shared>, String)>> + Send>>;
+
+/// What a listener is told.
+struct Told {
+    /// The next piece; `None` at the end.
+    next: Option<Next>,
+}
+
+impl HttpBody for Told {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(next_piece) = &mut self.next else { return Poll::Ready(None) };
+        let Some((listener, shared, text)) = ready!(next_piece.as_mut().poll(cx)) else {
+            self.next = None;
+            return Poll::Ready(None);
+        };
+        self.next = Some(Box::pin(next(listener, shared, "")));
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(text)))))
+    }
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Told").finish_non_exhaustive()
+    }
+}
+
+/// `first`, or else the next event, or a sign of life. `None` when the server stops: a stream must not hold it up.
+async fn next(
+    mut listener: Listener,
+    shared: Arc<Shared>,
+    first: &'static str,
+) -> Option<(Listener, Arc<Shared>, String)> {
+    if !first.is_empty() {
+        return Some((listener, shared, first.to_owned()));
+    }
+    let heard = tokio::select! {
+        heard = timeout(HEARTBEAT, listener.next()) => heard,
+        () = shared.stopped() => return None,
+    };
+    let text = match heard {
+        Ok(Some(event)) => {
+            let data = serde_json::to_string(&event).expect("an event is plain data");
+            format!("event: limit\ndata: {data}\n\n")
+        }
+        Ok(None) => return None,
+        Err(_) => ":\n\n".to_owned(),
+    };
+    Some((listener, shared, text))
+}

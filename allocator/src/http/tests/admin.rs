@@ -1,0 +1,214 @@
+//! What operators do over HTTP, and what they are told when it is wrong.
+
+use super::*;
+
+const RULES: &str = r#"{"rules":[{"kind":"sliding_window","limit":LIMIT,"per":"30s"}]}"#;
+
+fn limit(permits: u64) -> String {
+    RULES.replace("LIMIT", &permits.to_string())
+}
+
+impl App {
+    async fn request(&self, method: &str, path: &str, condition: Option<&str>, body: &str) -> Reply {
+        let mut request =
+            Request::builder().method(method).uri(path).header("content-type", "application/json");
+        if let Some(condition) = condition {
+            request = request.header("if-match", condition);
+        }
+        self.send(request.body(Body::from(body.to_owned())).expect("a request")).await
+    }
+
+    async fn etag(&self, path: &str) -> String {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let response = self.router.clone().oneshot(request).await.expect("routes do not fail");
+        response.headers()["etag"].to_str().expect("text").to_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_limit_is_made_changed_and_taken_away() {
+    let app = App::new(true);
+    let path = "/v1/limits/new/one";
+    let made = app.request("PUT", path, None, &limit(10)).await;
+    assert_eq!(
+        (made.status, made.json()["available"].as_u64()),
+        (StatusCode::CREATED, Some(10)),
+        "{}",
+        made.text
+    );
+    let etag = app.etag(path).await;
+    let ask = json!([{ "limit": "new/one", "spent_total": 0, "held": 0, "want": 4, "waiting": 4 }]);
+    assert_eq!(app.lease(1, 1, ask.clone()).await[0]["permits"], json!(4));
+    // Nobody changes what he has not seen.
+    assert_eq!(app.request("PUT", path, None, &limit(20)).await.problem(428).0, "if_match_missing");
+    assert_eq!(
+        app.request("PUT", path, Some("\"other\""), &limit(20)).await.problem(412).0,
+        "changed_meanwhile"
+    );
+    let changed = app.request("PUT", path, Some(&etag), &limit(20)).await;
+    assert_eq!((changed.status, changed.json()["available"].as_u64()), (StatusCode::OK, Some(16)));
+    assert_eq!(app.request("PUT", path, Some(&etag), &limit(30)).await.problem(412).0, "changed_meanwhile");
+    assert_eq!(app.request("DELETE", path, None, "").await.problem(428).0, "if_match_missing");
+    assert_eq!(app.request("DELETE", path, Some("*"), "").await.status, StatusCode::NO_CONTENT);
+    assert_eq!(app.get(path).await.problem(404).0, "limit_unknown");
+    assert_eq!(app.lease(1, 2, ask.clone()).await[0]["error"]["code"], json!("limit_unknown"));
+    assert_eq!(app.request("DELETE", path, Some("*"), "").await.problem(404).0, "limit_unknown");
+    // What the old one lent is still out: the new one has not all of it.
+    let again = app.request("PUT", path, None, &limit(20)).await;
+    assert_eq!((again.status, again.json()["available"].as_u64()), (StatusCode::CREATED, Some(16)));
+}
+
+/// What a pattern lent by a name is out when that name becomes a limit of its own, which knows nothing of it.
+#[tokio::test]
+async fn a_limit_that_a_pattern_stood_for_waits_for_what_is_out() {
+    let app = App::new(true);
+    let put = async |name: &str, limit: u64| {
+        let reply = app.request("PUT", &format!("/v1/limits/{name}"), None, &self::limit(limit)).await;
+        assert_eq!(reply.status, StatusCode::CREATED, "{}", reply.text);
+        reply.json()["available"].as_u64()
+    };
+    put("api/*", 10).await;
+    let ask = json!([{ "limit": "api/orders", "spent_total": 0, "held": 0, "want": 4, "waiting": 4 }]);
+    assert_eq!(app.lease(1, 1, ask).await[0]["permits"], json!(4));
+    assert_eq!(put("api/orders", 10).await, Some(0));
+    assert_eq!(put("api/users", 10).await, Some(10), "nobody used that name");
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_every_pool_and_changes_none() {
+    let app = App::new(true);
+    app.lease(1, 1, json!([ask(100)])).await;
+    let before = app.books().await;
+    let body = r#"{"rules":[{"kind":"sliding_window","limit":60,"per":"30s"}]}"#;
+    let path = "/v1/limits/vendor/rest?dry_run=true&carry=reset";
+    let preview = app.request("PUT", path, Some("*"), body).await;
+    assert_eq!(preview.status, StatusCode::OK, "{}", preview.text);
+    let pool = &preview.json()["pools"][0];
+    assert_eq!((&pool["available_after"], &pool["outstanding"]), (&json!(0), &json!(100)), "{pool}");
+    assert_eq!((&pool["over"], &pool["lessees"]), (&json!(40), &json!(1)));
+    assert_eq!(app.books().await, before);
+}
+
+#[tokio::test]
+async fn a_top_up_is_made_once_however_often_it_is_sent() {
+    let app = App::new(true);
+    let path = "/v1/limits/vendor/rest/top-up";
+    let before = app.get("/v1/limits/vendor/rest").await.json()["available"].as_u64().expect("a number");
+    for topped_up in [50, 0] {
+        let reply = app.post(path, r#"{"permits":50,"id":"ticket-7"}"#).await;
+        assert_eq!(reply.json()["topped_up"], json!(topped_up), "{}", reply.text);
+        assert_eq!(reply.json()["available"], json!(before + 50));
+    }
+    let check = async |body: &str, field: &str| {
+        let (code, wrong, detail) = app.post(path, body.to_owned()).await.problem(422);
+        assert_eq!((code.as_str(), wrong.as_str()), ("invalid", field), "{detail}");
+    };
+    check(r#"{"permits":0}"#, "permits").await;
+    check(r#"{"permits":-5}"#, "permits").await;
+    check(r#"{"permits":9007199254740992}"#, "permits").await;
+    check("{}", "permits").await;
+    check(r#"{"permits":1,"permit":1}"#, "body").await;
+    assert_eq!(app.post("/v1/limits/export/top-up", r#"{"permits":1}"#).await.problem(422).0, "key_mismatch");
+    assert_eq!(app.post("/v1/limits/none/top-up", r#"{"permits":1}"#).await.problem(404).0, "limit_unknown");
+}
+
+#[tokio::test]
+async fn a_paused_limit_and_a_blocked_node_are_lent_nothing() {
+    let app = App::new(true);
+    let paused = app.post("/v1/limits/vendor/rest/pause", r#"{"for":"10m"}"#).await;
+    assert_eq!((paused.status, &paused.json()["paused_ms"]), (StatusCode::OK, &json!(600_000)));
+    let grant = app.lease(1, 1, json!([ask(5)])).await[0].clone();
+    assert_eq!((&grant["refused"], &grant["permits"]), (&json!("paused"), &json!(0)));
+    assert!(grant["retry_after_ms"].as_u64().expect("a number") > 590_000);
+    assert_eq!(app.post("/v1/limits/vendor/rest/resume", "").await.json()["was_paused"], json!(true));
+    let block = "/v1/limits/vendor/rest/nodes/node-1/block";
+    assert_eq!(app.post(block, "").await.status, StatusCode::OK);
+    assert_eq!(app.lease(1, 2, json!([ask(5)])).await[0]["refused"], json!("blocked"));
+    assert_eq!(app.request("DELETE", block, None, "").await.json()["was_blocked"], json!(true));
+    assert_eq!(app.lease(1, 3, json!([ask(5)])).await[0]["permits"], json!(5));
+    assert_eq!(app.post("/v1/limits/vendor/rest/pause", r#"{"for":"soon"}"#).await.problem(422).1, "for");
+    assert_eq!(
+        app.post("/v1/limits/vendor/rest/nodes/a b/block".replace(' ', "%20").as_str(), "")
+            .await
+            .problem(422)
+            .1,
+        "node"
+    );
+    assert_eq!(app.post("/v1/limits/vendor/rest/nonsense", "").await.problem(404).0, "not_found");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_limit_is_named_and_nothing_changes() {
+    let app = App::new(true);
+    let before = app.books().await;
+    let check = async |path: &str, body: &str, status: u16, field: &str| {
+        let (code, wrong, detail) = app.request("PUT", path, Some("*"), body).await.problem(status);
+        assert_eq!(wrong, field, "{code}: {detail}");
+    };
+    let path = "/v1/limits/vendor/rest";
+    check(path, r#"{"rules":[{"kind":"sliding_window","limit":5}]}"#, 422, "rules[0].per").await;
+    check(path, r#"{"rules":[{"kind":"sliding_window","limit":-5,"per":"1s"}]}"#, 422, "rules[0].limit")
+        .await;
+    check(path, "{", 400, "").await;
+    check(&format!("{path}?carry=all"), &limit(5), 422, "carry").await;
+    check(&format!("{path}?dry_run=yes"), &limit(5), 422, "dry_run").await;
+    check(&format!("{path}?what=1"), &limit(5), 422, "query").await;
+    check("/v1/limits/b%C3%BCro", &limit(5), 422, "name").await;
+    check("/v1/limits/none", &limit(5), 412, "").await;
+    assert_eq!(app.books().await, before);
+}
+
+/// A listener hears what happens from then on, and the end.
+#[tokio::test]
+async fn who_listens_is_told_what_happens() {
+    let app = App::new(true);
+    let request = Request::get("/v1/events").body(Body::empty()).expect("a request");
+    let response = app.router.clone().oneshot(request).await.expect("routes do not fail");
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    app.post("/v1/limits/vendor/rest/top-up", r#"{"permits":5}"#).await;
+    app.post("/v1/limits/vendor/rest/pause", "").await;
+    app.shared.stop();
+    let body = to_bytes(response.into_body(), usize::MAX).await.expect("our own body");
+    let text = String::from_utf8(body.to_vec()).expect("text");
+    assert!(text.starts_with(": listening\n\n"), "{text}");
+    assert!(text.len() < 1_000, "{text}");
+}
+
+/// A pause reaches whoever is below, and nobody is left below what is gone.
+#[tokio::test]
+async fn what_is_below_a_paused_limit_is_lent_nothing() {
+    let app = App::new(true);
+    let path = "/v1/limits/below";
+    let below = r#"{"parent":"vendor/rest","rules":[{"kind":"sliding_window","limit":10,"per":"30s"}]}"#;
+    assert_eq!(
+        app.request("PUT", path, None, &below.replace("vendor/rest", "none")).await.problem(422).1,
+        "parent"
+    );
+    assert_eq!(app.request("PUT", path, None, below).await.status, StatusCode::CREATED);
+    assert_eq!(
+        app.request("DELETE", "/v1/limits/vendor/rest", Some("*"), "").await.problem(409).0,
+        "has_children"
+    );
+    let ask = |spent: u64, held: u64| json!([{ "limit": "below", "spent_total": spent, "held": held, "want": 4, "waiting": 4 }]);
+    assert_eq!(app.lease(1, 1, ask(0, 0)).await[0]["permits"], json!(4));
+    app.post("/v1/limits/vendor/rest/pause", "").await;
+    assert_eq!(app.lease(1, 2, ask(1, 0)).await[0]["refused"], json!("paused"));
+    // What was reported and given back counts in both.
+    for name in ["below", "vendor/rest"] {
+        let pool = app.get(&format!("/v1/limits/{name}/pools")).await.json()["pools"][0].clone();
+        assert_eq!((&pool["spent"], &pool["outstanding"]), (&json!(1), &json!(0)), "{name}: {pool}");
+    }
+    // Lowered below what is out, a limit keeps those below it from extending what they hold.
+    app.post("/v1/limits/vendor/rest/resume", "").await;
+    assert_eq!(app.lease(1, 3, ask(1, 0)).await[0]["permits"], json!(4));
+    assert_eq!(
+        app.request("PUT", "/v1/limits/vendor/rest", Some("*"), &limit(2)).await.status,
+        StatusCode::OK
+    );
+    let grant = app.lease(1, 4, ask(1, 4)).await[0].clone();
+    assert_eq!(
+        (&grant["held"], &grant["permits"], &grant["term_ms"]),
+        (&json!(4), &json!(0), &json!(0)),
+        "{grant}"
+    );
+}

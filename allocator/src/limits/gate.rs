@@ -1,0 +1,104 @@
+//! To whom a limit lends nothing, whatever is left of it: to nobody while it is paused, and never to a node that is
+//! blocked. Operators decide it; the allocator asks before it asks a pool.
+
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Moment, NodeName, Refusal, RefusalReason};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Nodes that can be blocked at a time. Whoever wants to keep out more wants to lower the limit; each takes a hundred
+/// bytes.
+pub const BLOCKED_MAX: usize = 1_000;
+
+/// When to ask again where nobody knows: pushes are faster, this is for those who do not hear them.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// To whom nothing is lent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    /// To nobody before this.
+    paused_until: Option<Moment>,
+    blocked: BTreeSet<NodeName>,
+}
+
+impl Gate {
+    /// Nobody is lent anything before `until`.
+    pub fn close(&mut self, until: Moment) {
+        self.paused_until = Some(until);
+    }
+
+    /// Everybody may be lent something again. Whether nobody might.
+    pub fn open(&mut self, now: Moment) -> bool {
+        let was_paused = self.pause(now).is_some();
+        self.paused_until = None;
+        was_paused
+    }
+
+    /// Until when it is paused, if it is: [`Moment::NEVER`] until somebody opens it.
+    pub fn pause(&self, now: Moment) -> Option<Moment> {
+        self.paused_until.filter(|until| now < *until)
+    }
+
+    /// Lends nothing to `node` from now on; false if as many are blocked as can be.
+    pub fn block(&mut self, node: NodeName) -> bool {
+        let has_room = self.blocked.len() < BLOCKED_MAX || self.blocked.contains(&node);
+        if has_room {
+            self.blocked.insert(node);
+        }
+        has_room
+    }
+
+    /// Lends to `node` again. Whether it was blocked.
+    pub fn unblock(&mut self, node: &NodeName) -> bool {
+        self.blocked.remove(node)
+    }
+
+    /// Nodes that are blocked.
+    pub fn blocked(&self) -> &BTreeSet<NodeName> {
+        &self.blocked
+    }
+
+    /// What `node` is to be told instead of a grant, if anything is.
+    pub fn refusal(&self, now: Moment, node: &NodeName) -> Option<Refusal> {
+        if let Some(until) = self.pause(now).filter(|_| !mutant::is(Mutant::PausedLends)) {
+            let retry_after = if until == Moment::NEVER { ASK_AGAIN } else { until.since(now) };
+            return Some(Refusal { reason: RefusalReason::Paused, retry_after });
+        }
+        self.blocked
+            .contains(node)
+            .then_some(Refusal { reason: RefusalReason::Blocked, retry_after: ASK_AGAIN })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_by_itself_and_a_block_does_not() {
+        let (now, later) = (Moment::from_nanos(5), Moment::from_nanos(9));
+        let node = |name: &str| NodeName::try_new(name).expect("valid");
+        let mut gate = Gate::default();
+        assert_eq!(gate.refusal(now, &node("a")), None);
+        assert!(gate.block(node("a")));
+        gate.close(later);
+        let refusal = gate.refusal(now, &node("b")).expect("paused");
+        assert_eq!((refusal.reason, refusal.retry_after), (RefusalReason::Paused, Duration::from_nanos(4)));
+        assert_eq!(gate.refusal(later, &node("b")), None);
+        assert_eq!(
+            gate.refusal(later, &node("a")).map(|refusal| refusal.reason),
+            Some(RefusalReason::Blocked)
+        );
+        assert!(gate.unblock(&node("a")) && !gate.unblock(&node("a")));
+        assert_eq!(gate.refusal(later, &node("a")), None);
+    }
+
+    #[test]
+    fn as_many_are_blocked_as_can_be_and_no_more() {
+        let mut gate = Gate::default();
+        let node = |n: usize| NodeName::try_new(&format!("node-{n}")).expect("valid");
+        assert!((0..BLOCKED_MAX).all(|n| gate.block(node(n))));
+        assert!(!gate.block(node(BLOCKED_MAX)));
+        assert!(gate.block(node(0)), "it was already");
+    }
+}

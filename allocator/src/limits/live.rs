@@ -1,0 +1,248 @@
+//! What an operator does to a limit while it is in use: changes it, tops it up, closes and opens it. The allocator calls
+//! it, with the time as an argument; no lease is taken back.
+
+use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Sums, plans, pool};
+use crate::config::LimitConfig;
+use crate::pool::{Holder, PoolView};
+use crate::wrong::Wrong;
+use lessor_protocol::rule::LeakyBucket;
+use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Rule, Terms};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Top-ups whose names are remembered, so that one which is sent again is not made again. Whoever sends it again does
+/// so within seconds; nobody makes so many by hand meanwhile.
+const NAMES_MAX: usize = 64;
+
+/// What a limit was topped up with.
+#[derive(Debug, Default)]
+pub(super) struct TopUps {
+    /// In total.
+    pub(super) permits: u64,
+    /// The names of the last ones.
+    names: VecDeque<String>,
+}
+
+/// What a change does to one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// Whose pool.
+    pub pool: PoolId,
+    /// How it looks before.
+    pub before: PoolView,
+    /// How it looks right after.
+    pub after: PoolView,
+}
+
+/// What a change does to a page of pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// By key.
+    pub effects: Vec<Effect>,
+    /// Whether the limit begins anew, because its keys do: it lends nothing for so long.
+    pub begins_anew: Option<Duration>,
+}
+
+impl Limit {
+    /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry` says, see
+    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts
+    /// what is in flight otherwise, or keeps another steady flow, begins anew, and lends nothing until whatever is out has ended and left every window.
+    pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
+        if self.begins_anew(&config) {
+            return self.begin_anew(config, now);
+        }
+        let plans = Plans::of(&config, self.plan.terms);
+        let past = self.past;
+        for (id, kept) in &mut self.pools {
+            change(kept, &mut self.sums, plans.of_pool(id), past, carry, now);
+        }
+        self.adjust(config, plans, now);
+    }
+
+    /// What [`Limit::change`] would do to up to `count` pools from `from` on. Nothing changes.
+    pub fn preview(
+        &self,
+        config: &LimitConfig,
+        carry: Carry,
+        now: Moment,
+        from: Bound<PoolId>,
+        count: usize,
+    ) -> Preview {
+        let page = self.pools.range((from, Bound::Unbounded)).take(count);
+        let begins_anew = self.begins_anew(config);
+        let past = if begins_anew { Past::Lost(now) } else { self.past };
+        let plans = Plans::of(config, self.plan.terms);
+        let effects = page.map(|(id, kept)| {
+            let plan = plans.of_pool(id);
+            let (mut sums, mut copy) =
+                (Sums::default(), Kept { name: None, pool: kept.pool.copy(), counted: PoolView::default() });
+            let before = copy.pool.view(now);
+            sums.count(&mut copy.counted, before);
+            match begins_anew {
+                true => copy.pool = pool(plan, past, now),
+                false => change(&mut copy, &mut sums, plan, past, carry, now),
+            }
+            Effect { pool: id.clone(), before, after: copy.pool.view(now) }
+        });
+        let effects = effects.collect();
+        let begins_anew = begins_anew.then(|| pool(&plans.plan, past, now).view(now).quarantine);
+        Preview { effects, begins_anew }
+    }
+
+    /// Lets `permits` more be lent from the pool `id`, once, see [`crate::pool::Pool::top_up`]. False if that was
+    /// done already under the same `name`.
+    ///
+    /// # Errors
+    /// If there is no room for another key.
+    pub fn top_up(
+        &mut self,
+        now: Moment,
+        id: PoolId,
+        permits: u64,
+        name: Option<&str>,
+    ) -> Result<bool, Wrong> {
+        if name.is_some_and(|name| self.top_ups.names.iter().any(|known| known == name)) {
+            return Ok(false);
+        }
+        if !self.pools.contains_key(&id) {
+            self.make_room(now, &id)?;
+            self.make(now, id.clone());
+        }
+        self.with_pool(now, &id, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
+        self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
+        if let Some(name) = name {
+            self.top_ups.names.push_back(name.to_owned());
+            if self.top_ups.names.len() > NAMES_MAX {
+                self.top_ups.names.pop_front();
+            }
+        }
+        Ok(true)
+    }
+
+    /// To whom it lends nothing.
+    pub fn gate(&mut self) -> &mut Gate {
+        &mut self.gate
+    }
+
+    /// Answers an ask with `refusal`. What it reports and gives back counts all the same.
+    ///
+    /// # Errors
+    /// If the ask cannot be true or is out of order. Nothing changes then.
+    pub fn refuse(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        refusal: Refusal,
+    ) -> Result<Answer, Wrong> {
+        let settled = self.with_pool(now, id, |pool| pool.settle_only(now, holder, seq, ask, refusal));
+        let answer = settled.unwrap_or(Ok(Answer::Refusal(refusal)))?;
+        self.sums.answered.count(&ask, &answer);
+        Ok(answer)
+    }
+
+    /// Whether it cannot be told from a new one: its pools are forgotten, or the only one could be.
+    pub(crate) fn is_forgettable(&mut self, now: Moment) -> bool {
+        self.quarantine(now).is_zero()
+            && match self.makes_pools() {
+                false => self.pools.values_mut().all(|kept| kept.pool.is_forgettable(now)),
+                true => self.pools.is_empty(),
+            }
+    }
+
+    fn begins_anew(&self, config: &LimitConfig) -> bool {
+        // A limit that was not above it knows nothing of what is out, and a cap that is new nothing of what is in flight.
+        // Rates that are lent are parts of the flow as it was. (Those below one that begins anew wait with it.)
+        fixtures(&self.config) != fixtures(config)
+            || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
+            || self.config.parent != config.parent
+    }
+
+    fn begin_anew(&mut self, config: LimitConfig, now: Moment) {
+        for (_, mut kept) in std::mem::take(&mut self.pools) {
+            self.sums.count(&mut kept.counted, kept.pool.view(now));
+            // What is out is never heard of again.
+            self.sums.burned += kept.counted.books.outstanding;
+            self.sums.drop(kept.counted);
+        }
+        (self.past, self.names) = (Past::Lost(now), 0);
+        let plans = Plans::of(&config, self.plan.terms);
+        self.adjust(config, plans, now);
+        if !self.makes_pools() {
+            self.make(now, PoolId::default());
+        }
+    }
+
+    fn adjust(&mut self, config: LimitConfig, plans: Plans, now: Moment) {
+        let mut probe = pool(&plans.plan, self.past, now);
+        self.opens = now + probe.view(now).quarantine;
+        self.ceiling = probe.ceiling();
+        // What was lent by the rules before may be reported as late as they say.
+        let memories = plans.overrides.values().map(|plan| pool(plan, self.past, now).memory());
+        self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
+        (self.config, self.plan, self.overrides) = (config, plans.plan, plans.overrides);
+    }
+}
+
+/// What cannot become something else while permits are out, of the limit and of keys that have rules of their own: a steady
+/// flow, whose rates are lent, and how long calls may take by each cap on what is in flight.
+fn fixtures(config: &LimitConfig) -> (Fixtures, BTreeMap<&Key, Fixtures>) {
+    let limit = Fixtures::of(&config.rules);
+    let overrides = config.overrides.iter().map(|(key, rules)| (key, Fixtures::of(rules)));
+    let overrides = overrides.filter(|(_, others)| *others != limit).collect();
+    (limit, overrides)
+}
+
+#[derive(Debug, PartialEq)]
+struct Fixtures {
+    flows: Vec<LeakyBucket>,
+    longest: Vec<Duration>,
+}
+
+impl Fixtures {
+    fn of(rules: &[Rule]) -> Self {
+        let mut fixtures = Fixtures { flows: vec![], longest: vec![] };
+        for rule in rules {
+            match rule {
+                Rule::LeakyBucket(rule) => fixtures.flows.push(*rule),
+                Rule::Concurrency(rule) => fixtures.longest.push(rule.longest()),
+                Rule::SlidingWindow(_)
+                | Rule::SlidingLog(_)
+                | Rule::FixedWindow(_)
+                | Rule::TokenBucket(_) => {}
+            }
+        }
+        fixtures
+    }
+}
+
+/// What the pools of a limit are made of.
+struct Plans {
+    plan: Arc<Plan>,
+    overrides: BTreeMap<Key, Arc<Plan>>,
+}
+
+impl Plans {
+    fn of(config: &LimitConfig, terms: Terms) -> Self {
+        let (plan, overrides) = plans(config, terms);
+        Plans { plan, overrides }
+    }
+
+    fn of_pool(&self, id: &PoolId) -> &Arc<Plan> {
+        id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan)
+    }
+}
+
+/// Goes on by `plan`. A pool in quarantine has lent nothing yet: it is made anew, as at a start.
+fn change(kept: &mut Kept, sums: &mut Sums, plan: &Arc<Plan>, past: Past, carry: Carry, now: Moment) {
+    sums.count(&mut kept.counted, kept.pool.view(now));
+    match kept.counted.quarantine.is_zero() {
+        true => kept.pool.change(plan.clone(), carry, now),
+        false => kept.pool = pool(plan, past, now),
+    }
+    sums.count(&mut kept.counted, kept.pool.view(now));
+}

@@ -1,0 +1,69 @@
+//! A pool whose limit is changed, topped up or tried on while leases are out. Limits call it; it takes back no lease:
+//! what is out stays charged, to every rule there is then, until it ends.
+
+use super::{Plan, Pool};
+use crate::pacing::Pacer;
+use crate::share::Guarantees;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Carry, Moment, Rule};
+use std::sync::Arc;
+
+impl Pool {
+    /// Goes on by `plan` from `now` on. Each rule takes over the balance of the first one of its kind and period, as
+    /// `carry` says; one that finds none is new, with all that is out charged to it.
+    ///
+    /// A window that overlaps the change, or begins before the leases that were out then have ended, may hold up to the
+    /// larger of both limits; every later one holds the new. A rule that is new, or reset, promises something of
+    /// windows that begin at the change or later: it knows nothing of what was spent before.
+    pub fn change(&mut self, plan: Arc<Plan>, carry: Carry, now: Moment) {
+        self.advance(now);
+        let until = self.ends.last().map_or(self.now, |&(end, _)| end);
+        let out = if mutant::is(Mutant::ChangeForgetsOut) { 0 } else { self.books.outstanding };
+        self.ledgers.change(&plan.rules, (plan.terms, self.now), carry, (out, until));
+        debug_assert!(
+            plan.rules.iter().filter(|rule| rule.flow().is_some()).eq(self
+                .plan
+                .rules
+                .iter()
+                .filter(|rule| rule.flow().is_some())),
+            "a limit begins anew where its flow changes"
+        );
+        debug_assert_eq!(self.longest, self.ledgers.longest(), "a limit begins anew where that changes");
+        self.outlived = self.outlived.max(until);
+        self.recount_ahead();
+        self.term = plan.term();
+        let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+        self.guarantees = Guarantees::new(&plan.sharing.guaranteed, self.ledgers.span(ceiling), self.now);
+        self.plan = plan;
+        self.pacer = Pacer::Free;
+        self.audit();
+    }
+
+    /// Lets `permits` more be lent, once, beyond what the rules say: in windows for as long as what is spent now counts
+    /// in them, in buckets until they are spent. A steady flow fills its bucket, as far as there is room.
+    pub fn top_up(&mut self, permits: u64, now: Moment) {
+        self.advance(now);
+        self.ledgers.top_up(permits);
+        if let Some(flow) = &mut self.flow {
+            flow.top_up(permits);
+        }
+        self.audit();
+    }
+
+    /// The same pool again, to see what would become of it.
+    pub(crate) fn copy(&self) -> Pool {
+        Pool {
+            plan: self.plan.clone(),
+            ledgers: self.ledgers.copy(),
+            flow: self.flow.clone(),
+            lessees: self.lessees.clone(),
+            ends: self.ends.clone(),
+            landings: self.landings.clone(),
+            guarantees: self.guarantees.clone(),
+            ..*self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! A pool whose limit changes while permits are out.
+
+use super::*;
+use crate::pool::{Holder, LesseeId};
+use crate::share::{Share, Sharing};
+use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::{Answer, Ask, Grant, Refusal, RefusalReason, Rule, Terms};
+use std::time::Duration;
+
+mod central;
+
+fn plan(rules: Vec<Rule>) -> Arc<Plan> {
+    let terms = Terms::try_new(0).expect("no drift");
+    Arc::new(Plan { rules, terms, ease_off: false, lessees_max: 10, sharing: Sharing::default() })
+}
+
+fn sliding(limit: u64) -> Rule {
+    let rule = SlidingWindow::try_new(limit, Duration::from_secs(30), Duration::ZERO);
+    Rule::SlidingWindow(rule.expect("valid"))
+}
+
+fn bucket(capacity: u64) -> Rule {
+    Rule::TokenBucket(
+        TokenBucket::try_new(capacity, capacity, Duration::from_secs(30), capacity).expect("valid"),
+    )
+}
+
+fn fixed(limit: u64, per_ms: u64) -> Rule {
+    Rule::FixedWindow(FixedWindow::try_new(limit, Duration::from_millis(per_ms)).expect("valid"))
+}
+
+fn at(millis: u64) -> Moment {
+    Moment::from_nanos((1_000_000 + millis) * 1_000_000)
+}
+
+const WHO: Holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::ZERO };
+
+/// Session 1 asks, and is granted what it queues for.
+fn renew(pool: &mut Pool, millis: u64, seq: u64, (spent_total, held, want): (u64, u64, u64)) -> Grant {
+    let ask = Ask { spent_total, held, want, waiting: want, ..Ask::default() };
+    let answer = pool.renew(at(millis), WHO, seq, ask).expect("a true ask");
+    answer.grant().expect("it is open")
+}
+
+/// A pool of 100 of which 20 are out to session 1 for a second.
+fn lent(rule: Rule) -> Pool {
+    let mut pool = Pool::new(plan(vec![rule]), at(0));
+    assert_eq!(renew(&mut pool, 0, 1, (0, 0, 20)).permits, 20);
+    pool
+}
+
+/// The demand of every mode: what is out is charged to whatever there is afterwards.
+#[test]
+fn what_is_out_stays_charged_however_it_is_carried_over() {
+    for carry in Carry::ALL {
+        for (before, after) in
+            [(sliding(100), sliding(50)), (bucket(100), bucket(50)), (sliding(100), bucket(50))]
+        {
+            let mut pool = lent(before);
+            pool.change(plan(vec![after]), carry, at(10));
+            let view = pool.view(at(10));
+            assert!(view.available + 20 <= 50, "{carry:?} {after:?}: {view:?}");
+            assert_eq!(view.books.outstanding, 20);
+        }
+    }
+}
+
+/// Lowered below what is out: nothing is lent, and nothing is extended, until what is out has ended by itself.
+#[test]
+fn leases_beyond_a_lowered_limit_end_and_are_not_extended() {
+    let mut pool = lent(sliding(100));
+    pool.change(plan(vec![sliding(5)]), Carry::AsIs, at(10));
+    assert_eq!((pool.view(at(10)).available, pool.view(at(10)).over), (0, 15));
+    let grant = renew(&mut pool, 500, 2, (0, 20, 20));
+    assert_eq!((grant.kept, grant.permits, grant.term), (20, 0, Duration::ZERO));
+    assert_eq!(pool.view(at(1_000)).books.outstanding, 20, "a lease of a second, and the slack");
+    assert_eq!(pool.view(at(1_001)).books.burned, 20);
+    // All of it proves unspent: there is room again.
+    assert_eq!(renew(&mut pool, 1_100, 3, (0, 0, 2)).permits, 2);
+    assert_eq!(pool.view(at(1_100)).over, 0);
+}
+
+/// A lease that was lent without windows may be spent beyond the edge of one that came later: it is charged on both
+/// sides of the edge, and nothing more is lent to its holder until it is over.
+#[test]
+fn a_new_window_charges_old_leases_on_both_sides_of_its_edge() {
+    let mut pool = lent(sliding(100));
+    let rules = plan(vec![fixed(30, 500)]);
+    pool.change(rules, Carry::AsIs, at(10));
+    assert_eq!(pool.view(at(10)).available, 10);
+    assert_eq!(renew(&mut pool, 20, 2, (0, 20, 5)).permits, 0, "its lease ends in the next window");
+    assert_eq!(pool.view(at(500)).available, 10, "charged anew");
+    assert_eq!(pool.view(at(1_000)).available, 10);
+    assert_eq!(pool.view(at(1_500)).available, 30, "over");
+    assert_eq!(renew(&mut pool, 1_510, 3, (0, 0, 5)).permits, 5);
+}
+
+#[test]
+fn a_rule_that_is_gone_charges_nothing_and_one_that_is_kept_goes_on() {
+    let mut pool = lent(sliding(100));
+    assert_eq!(renew(&mut pool, 10, 2, (20, 0, 0)).permits, 0);
+    pool.change(plan(vec![fixed(1_000, 500), sliding(50)]), Carry::AsIs, at(20));
+    assert_eq!(pool.view(at(20)).available, 30);
+    pool.change(plan(vec![bucket(40)]), Carry::AsIs, at(30));
+    assert_eq!(pool.view(at(30)).available, 40);
+}
+
+/// By kind: a window counts more for as long as a spend counts, a bucket until it is spent, also beyond its capacity.
+#[test]
+fn a_top_up_is_lent_once_and_beyond_the_limit() {
+    for rule in [sliding(20), bucket(20), fixed(20, 10_000)] {
+        let mut pool = Pool::new(plan(vec![rule]), at(0));
+        assert_eq!(renew(&mut pool, 0, 1, (0, 0, 20)).permits, 10, "half of it at a time");
+        pool.top_up(15, at(1));
+        assert_eq!(pool.view(at(1)).available, 25, "{rule:?}");
+        let mut lent = 10;
+        for seq in 2..40 {
+            lent += renew(&mut pool, 1, seq, (lent, 0, 20)).permits;
+        }
+        assert_eq!(lent, 35, "{rule:?}");
+    }
+}
+
+#[test]
+fn while_nothing_is_lent_reports_count_and_old_grants_are_not_told_again() {
+    let mut pool = lent(sliding(100));
+    let refusal = Refusal { reason: RefusalReason::Paused, retry_after: Duration::from_secs(5) };
+    let said = |spent_total, held| Ask { spent_total, held, want: 9, ..Ask::default() };
+    let answer = pool.settle_only(at(10), WHO, 1, said(0, 0), refusal);
+    assert_eq!(answer, Ok(Answer::Refusal(refusal)), "a repetition of what was granted");
+    assert_eq!(pool.view(at(10)).books.outstanding, 20, "and not believed twice");
+    assert_eq!(pool.settle_only(at(20), WHO, 2, said(5, 0), refusal), Ok(Answer::Refusal(refusal)));
+    let books = pool.view(at(20)).books;
+    assert_eq!((books.spent, books.returned, books.outstanding), (5, 15, 0));
+    assert!(pool.settle_only(at(30), WHO, 3, said(6, 0), refusal).is_err(), "more than it was lent");
+    let stranger = Holder { id: LesseeId(2), ..WHO };
+    assert_eq!(pool.settle_only(at(30), stranger, 1, said(0, 0), refusal), Ok(Answer::Refusal(refusal)));
+    assert_eq!(pool.view(at(30)).lessees, 1);
+}
+
+#[test]
+fn buckets_carry_over_what_is_in_them() {
+    // 60 of 100 are left, none is out; a half, and twice as much.
+    for (carry, half, double) in [
+        (Carry::AsIs, 50, 60),
+        (Carry::Proportional, 30, 120),
+        (Carry::Additive, 10, 160),
+        (Carry::Reset, 50, 200),
+    ] {
+        let after = |capacity| {
+            let mut pool = Pool::new(plan(vec![bucket(100)]), at(0));
+            assert_eq!(renew(&mut pool, 0, 1, (0, 0, 40)).permits, 40);
+            renew(&mut pool, 0, 2, (40, 0, 0));
+            pool.change(plan(vec![bucket(capacity)]), carry, at(0));
+            pool.view(at(0)).available
+        };
+        assert_eq!((after(50), after(200)), (half, double), "{carry:?}");
+    }
+}
+
+/// What is tried on a copy happens to nobody.
+#[test]
+fn a_copy_is_a_pool_of_its_own() {
+    let mut pool = lent(sliding(100));
+    let mut copy = pool.copy();
+    copy.change(plan(vec![sliding(5)]), Carry::Reset, at(10));
+    copy.top_up(5, at(10));
+    assert_eq!((pool.view(at(10)).available, copy.view(at(10)).available), (80, 0));
+}

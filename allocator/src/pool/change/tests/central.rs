@@ -1,0 +1,150 @@
+//! What a pool has to lend after a change or a top-up, against what one central limiter has, which `lessor replay`
+//! answers with: whatever becomes of both, they agree.
+
+use crate::central::{self, Limiter, Verdict};
+use crate::pool::ledgers::Ledgers;
+use lessor_protocol::rule::{FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Windows};
+use lessor_protocol::{Carry, Moment, Rule, Terms};
+use proptest::prelude::*;
+use std::time::Duration;
+
+/// Where all of it begins: in no first window, at no edge.
+const START: u64 = 1_000_003;
+
+const AT_ONCE: Verdict = Verdict::Served(Duration::ZERO);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Wait(u64),
+    Take(u64),
+    TopUp(u64),
+    Change(Carry, Vec<Rule>),
+}
+
+fn carry(carry: Carry) -> central::Carry {
+    match carry {
+        Carry::AsIs => central::Carry::AsIs,
+        Carry::Proportional => central::Carry::Proportional,
+        Carry::Additive => central::Carry::Additive,
+        Carry::Reset => central::Carry::Reset,
+    }
+}
+
+/// Both do `steps`; what a pool lends is spent at once.
+fn check(rules: &[Rule], steps: Vec<Step>) {
+    let mut now = Moment::from_nanos(START);
+    let terms = Terms::try_new(0).expect("no drift");
+    let (mut pool, mut limiter) = (Ledgers::new(rules, terms, now), Limiter::new(rules, now));
+    for step in steps {
+        let shown = format!("{step:?}");
+        match step {
+            Step::Wait(nanos) => now = now + Duration::from_nanos(nanos),
+            Step::Take(permits) => {
+                let permits = permits.min(pool.available());
+                take(&mut limiter, now, permits);
+                pool.charge(permits);
+                pool.settle(permits, now);
+            }
+            Step::TopUp(permits) => {
+                pool.top_up(permits);
+                limiter.top_up(now, permits);
+            }
+            Step::Change(way, rules) => {
+                pool.change(&rules, (terms, now), way, (0, now));
+                limiter.set(now, &rules, carry(way));
+            }
+        }
+        pool.advance(now);
+        pool.audit(0, std::iter::empty);
+        let remains = limiter.peek(now, 0).remaining;
+        assert_eq!(pool.available(), remains, "after {shown}: {pool:?} {limiter:?}");
+    }
+}
+
+/// Takes `permits` by the fewest calls: one may not take more than a limit holds by itself, topped up or not, and where a
+/// bucket may go into the red it is the last that does.
+fn take(limiter: &mut Limiter, now: Moment, permits: u64) {
+    for left in (1..=permits).rev() {
+        match limiter.try_acquire(now, left).verdict {
+            Verdict::TooLarge(_) => assert_eq!(limiter.try_acquire(now, 1).verdict, AT_ONCE),
+            verdict @ (Verdict::Served(_) | Verdict::NotFor(_) | Verdict::Never) => {
+                return assert_eq!(verdict, AT_ONCE, "{left} of {limiter:?}");
+            }
+        }
+    }
+}
+
+/// Some of the same few kinds and periods each time, so that a change mostly finds its rule. A sub-window of a window
+/// so short is a nanosecond: nothing is rounded.
+fn rule(debt: std::ops::Range<u64>) -> impl Strategy<Value = Rule> {
+    // Of nothing no call may take anything, topped up or not.
+    let limit = 1u64..12;
+    let (short, long) = (Duration::from_nanos(100), Duration::from_nanos(400));
+    let per = prop_oneof![3 => Just(short), 1 => Just(long)];
+    let millis = prop_oneof![3 => Just(Duration::from_millis(50)), 1 => Just(Duration::from_millis(120))];
+    let windows = prop_oneof![
+        millis.clone().prop_map(|per| Windows::Epoch { per }),
+        millis.prop_map(|per| Windows::FirstUse { per }),
+    ];
+    let style = prop_oneof![2 => Just(RefillStyle::Greedy), 1 => Just(RefillStyle::Interval)];
+    let bucket = (limit.clone(), 0u64..12, per.clone(), 0u64..12, debt, style);
+    prop_oneof![
+        (limit.clone(), per.clone()).prop_map(|(limit, per)| {
+            Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
+        }),
+        (limit.clone(), per).prop_map(|(limit, per)| {
+            Rule::SlidingLog(SlidingLog::try_new(limit, per, Duration::ZERO).expect("valid"))
+        }),
+        (limit, windows).prop_map(|(limit, windows)| {
+            Rule::FixedWindow(FixedWindow::of(limit, windows).expect("valid"))
+        }),
+        bucket.prop_map(|(capacity, refill, per, initial, debt, style)| {
+            let bucket = TokenBucket::try_new(capacity, refill, per, initial.min(capacity));
+            let bucket = bucket.and_then(|bucket| bucket.with_debt(debt));
+            let bucket = bucket.and_then(|bucket| bucket.with_refill_style(style));
+            Rule::TokenBucket(bucket.expect("valid"))
+        }),
+    ]
+}
+
+/// None may go into the red: beside another rule no single call may do what many small leases may.
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    prop::collection::vec(rule(0..1), 1..4)
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let edge = 49_999_999u64..50_000_002;
+    let wait = prop_oneof![0u64..5, 0u64..150, 99u64..102, 399u64..402, 0..60_000_000u64, edge];
+    let step = prop_oneof![
+        3 => wait.prop_map(Step::Wait),
+        3 => (0u64..12).prop_map(Step::Take),
+        1 => (1u64..12).prop_map(Step::TopUp),
+        2 => (prop::sample::select(Carry::ALL.to_vec()), rules())
+            .prop_map(|(carry, rules)| Step::Change(carry, rules)),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_pool_and_a_central_limiter_agree_on_changes_and_top_ups(rules in rules(), steps in steps()) {
+        check(&rules, steps);
+    }
+
+    /// Of one rule alone, each change is one that it goes on by.
+    #[test]
+    fn they_agree_on_the_same_rule_with_other_numbers(
+        first in rule(0..6), steps in steps(), others in prop::collection::vec(rule(0..6), 200),
+    ) {
+        let same = |other: &Rule| std::mem::discriminant(other) == std::mem::discriminant(&first);
+        let mut others = others.into_iter().filter(same).cycle();
+        let steps = steps.into_iter().map(|step| match step {
+            Step::Change(carry, _) => Step::Change(carry, vec![others.next().unwrap_or(first)]),
+            step @ (Step::Wait(_) | Step::Take(_) | Step::TopUp(_)) => step,
+        });
+        let steps = steps.collect();
+        check(&[first], steps);
+    }
+}

@@ -1,0 +1,156 @@
+//! A file that changed while the server runs. Whoever watches it hands over what it says now; only limits whose entry
+//! is another than before are touched, so that what was decided over the API since stays.
+
+use crate::allocator::Unfit;
+use crate::config::{Config, LimitConfig};
+use crate::shared::Shared;
+use lessor_protocol::Carry;
+use lessor_protocol::push::{Event, Kind};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The way to a server that runs, for whoever watches its file.
+#[derive(Clone, Debug)]
+pub struct Reloads {
+    shared: Arc<Shared>,
+    /// What the file said when it was last read and good.
+    last: Arc<Mutex<Config>>,
+}
+
+/// What came of a file that was read again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Limits that were put, new ones among them.
+    pub put: Vec<String>,
+    /// Limits that were removed.
+    pub removed: Vec<String>,
+    /// Whether it says something besides its limits that only a restart brings into force.
+    pub needs_restart: bool,
+}
+
+impl Reloads {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let last = Arc::new(Mutex::new(shared.config().clone()));
+        Reloads { shared, last }
+    }
+
+    /// The file says `config` now. Limits whose entry changed go on as they are, see [`Carry::AsIs`].
+    ///
+    /// # Errors
+    /// If it does not fit what was put over the API since. Nothing changes then.
+    pub fn reload(&self, config: &Config) -> Result<Reloaded, Unfit> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_name = |config: &Config| -> BTreeMap<String, LimitConfig> {
+            config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
+        };
+        let (before, now) = (by_name(&last), by_name(config));
+        let gone: Vec<&str> =
+            before.keys().filter(|name| !now.contains_key(*name)).map(String::as_str).collect();
+        let is_other = |limit: &&LimitConfig| before.get(limit.name.as_str()) != Some(*limit);
+        let put: Vec<&LimitConfig> = now.values().filter(is_other).collect();
+        self.shared.with(|allocator, now| {
+            allocator.check(&gone, &put)?;
+            for name in &gone {
+                allocator.remove(name);
+            }
+            for limit in &put {
+                allocator.put(now, limit, Carry::AsIs, false)?;
+            }
+            Ok::<(), Unfit>(())
+        })?;
+        gone.iter().for_each(|name| self.shared.limit_was_removed(name));
+        put.iter().for_each(|limit| self.shared.limit_was_put(limit));
+        let names = |limits: &[&LimitConfig]| limits.iter().map(|limit| limit.name.to_string()).collect();
+        let done = Reloaded {
+            needs_restart: (&last.server, last.terms) != (&config.server, config.terms),
+            removed: gone.iter().map(|name| (*name).to_owned()).collect(),
+            put: names(&put),
+        };
+        for name in done.removed.iter().chain(&done.put) {
+            self.shared.events().tell(&Event::of(Kind::Changed, name));
+        }
+        *last = config.clone();
+        self.shared.metrics().reloaded(true);
+        Ok(done)
+    }
+
+    /// The file cannot be read, or is wrong: everything stays as it is.
+    pub fn refused(&self) {
+        self.shared.metrics().reloaded(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(limits: &[(&str, u64)]) -> Config {
+        let entry = |(name, limit): &(&str, u64)| {
+            let rule = format!("{{ kind = \"sliding_window\", limit = {limit}, per = \"30s\" }}");
+            format!("[[limit]]\nname = \"{name}\"\nrules = [{rule}]\n")
+        };
+        Config::parse(&limits.iter().map(entry).collect::<String>()).expect("valid")
+    }
+
+    #[test]
+    fn only_limits_whose_entry_changed_are_touched() {
+        let shared = Arc::new(Shared::new(config(&[("a", 1), ("b", 2), ("c", 3)]), true));
+        let reloads = Reloads::new(shared.clone());
+        let other = config(&[("a", 100), ("new", 7)]);
+        // Over the API `a` becomes something else, and one comes that the file never knew.
+        for limit in &other.limits {
+            shared.with(|allocator, now| allocator.put(now, limit, Carry::AsIs, false)).expect("room");
+        }
+        let done = reloads.reload(&config(&[("a", 1), ("b", 20)])).expect("room");
+        assert_eq!(
+            (done.put, done.removed, done.needs_restart),
+            (vec!["b".to_owned()], vec!["c".to_owned()], false)
+        );
+        let ceilings = shared.with(|allocator, now| {
+            let limits = allocator.limits(now).into_iter();
+            limits.map(|(config, figures)| (config.name.to_string(), figures.ceiling)).collect::<Vec<_>>()
+        });
+        let expected = [("a", 100), ("b", 20), ("new", 7)].map(|(name, ceiling)| (name.to_owned(), ceiling));
+        assert_eq!(ceilings, expected);
+    }
+
+    /// The bug: a file was checked by itself, and not with what came over the API: a limit went that was above another,
+    /// or two were put above each other, and the next ask for one of them never came to an end.
+    #[test]
+    fn a_file_that_does_not_fit_what_came_over_the_api_is_refused_whole() {
+        let below = |name: &str, parent: &str| {
+            let text = format!(
+                "[[limit]]\nname = \"{parent}\"\nrules = [{{ kind = \"sliding_window\", limit = 1, per = \"30s\" }}]\n\
+                 [[limit]]\nname = \"{name}\"\nparent = \"{parent}\"\n\
+                 rules = [{{ kind = \"sliding_window\", limit = 1, per = \"30s\" }}]\n"
+            );
+            Config::parse(&text).expect("valid")
+        };
+        let shared = Arc::new(Shared::new(config(&[("a", 1), ("b", 2)]), true));
+        let reloads = Reloads::new(shared.clone());
+        let a_below_b = below("a", "b").limits.remove(1);
+        shared.with(|allocator, now| allocator.put(now, &a_below_b, Carry::AsIs, false)).expect("room");
+        for (text, named) in [(config(&[("a", 1), ("c", 3)]), "\"b\""), (below("b", "a"), "above itself")] {
+            let error = reloads.reload(&text).expect_err("it does not fit").to_string();
+            assert!(error.contains(named), "{error}");
+            let names = shared.with(|allocator, now| {
+                let limits = allocator.limits(now).into_iter();
+                limits.map(|(config, _)| (config.name.to_string(), config.parent.clone())).collect::<Vec<_>>()
+            });
+            assert_eq!(
+                names,
+                [("a".to_owned(), Some("b".to_owned())), ("b".to_owned(), None)],
+                "nothing changed"
+            );
+        }
+    }
+
+    #[test]
+    fn what_only_a_restart_brings_into_force_is_said() {
+        let shared = Arc::new(Shared::new(config(&[("a", 1)]), true));
+        let mut other = config(&[("a", 1)]);
+        other.server.connections_max += 1;
+        let done = Reloads::new(shared).reload(&other).expect("room");
+        assert_eq!(done, Reloaded { needs_restart: true, ..Reloaded::default() });
+    }
+}

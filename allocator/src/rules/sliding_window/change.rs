@@ -1,0 +1,209 @@
+//! A sliding window whose rule is changed, or tried on, or topped up: what becomes of what is charged. The ledger calls
+//! it; nothing here lets a permit go sooner than it would have gone.
+
+use super::{SlidingLedger, Slot};
+use crate::rules::scaled_up;
+use lessor_protocol::{Carry, Moment, PERMITS_MAX};
+use std::collections::VecDeque;
+
+impl SlidingLedger {
+    /// Goes on by the rule of `fresh`, which has the same window.
+    pub(super) fn goes_on_by(&mut self, fresh: SlidingLedger, carry: Carry) {
+        if carry == Carry::Proportional {
+            self.scale(fresh.limit);
+        }
+        self.limit = fresh.limit;
+        if fresh.window != self.window {
+            self.move_ends(&fresh);
+        }
+    }
+
+    /// Charges for as many permits of `limit` as were charged of the limit before, in parts of it: whatever part of the
+    /// past a window still sees, its sum is rounded up once.
+    fn scale(&mut self, limit: u64) {
+        let (mut newest, mut scaled) = (0, 0);
+        for slot in self.settled.iter_mut().rev() {
+            newest += slot.permits;
+            let sum = scaled_up(newest, self.limit, limit);
+            slot.permits = sum - scaled;
+            scaled = sum;
+        }
+        self.settled_sum = scaled;
+        self.since = self.now;
+    }
+
+    /// Counts in the sub-windows of `fresh`, whose margin is another. Each permit is charged for as long as the longer
+    /// one of the two says: the way that it may still be on was said before.
+    fn move_ends(&mut self, fresh: &SlidingLedger) {
+        let longer = fresh.window.saturating_sub(self.window);
+        let mut settled: VecDeque<Slot> = VecDeque::new();
+        for slot in &self.settled {
+            let end = self.end_of(slot.index).as_nanos().saturating_add(longer);
+            let index = end.div_ceil(fresh.width);
+            match settled.back_mut() {
+                Some(last) if last.index >= index => last.permits += slot.permits,
+                _ => settled.push_back(Slot { index, permits: slot.permits }),
+            }
+        }
+        (self.settled, self.window, self.width, self.since) = (settled, fresh.window, fresh.width, self.now);
+    }
+
+    /// Lets `permits` more be lent for as long as what is spent now is charged.
+    pub(super) fn allow_more(&mut self, permits: u64) {
+        let ends = Moment::from_nanos(self.now.as_nanos().saturating_add(self.window));
+        // One that was allowed before the window became shorter may end later.
+        let place = self.extra.partition_point(|(other, _)| *other <= ends);
+        self.extra.insert(place, (ends, permits));
+        if self.extra.len() > super::EXTRA_MAX {
+            // The one that ends first makes way: less is allowed than might be.
+            self.extra.pop_front();
+        }
+    }
+
+    /// What may be charged now.
+    pub(super) fn allowed(&self) -> u64 {
+        self.extra.iter().fold(self.limit, |sum, (_, permits)| sum.saturating_add(*permits)).min(PERMITS_MAX)
+    }
+
+    /// Forgets what was allowed on top of the limit and is over.
+    pub(super) fn end_extra(&mut self) {
+        while self.extra.front().is_some_and(|(ends, _)| *ends <= self.now) {
+            self.extra.pop_front();
+        }
+    }
+
+    /// When `permits` can be lent, if what is settled leaves as it will and `leases` burn, soonest first. What is
+    /// allowed on top of the limit ends on the way.
+    pub(super) fn free_at(&self, permits: u64, leases: impl Iterator<Item = Slot>) -> Option<Moment> {
+        let mut free =
+            i128::from(self.allowed()) - i128::from(self.outstanding) - i128::from(self.settled_sum);
+        let mut ready = self.now;
+        let mut settled = self.settled.iter().copied().peekable();
+        let mut leases = leases.peekable();
+        let mut extra = self.extra.iter().peekable();
+        while free < i128::from(permits) {
+            let settled_first = match (settled.peek(), leases.peek()) {
+                (Some(slot), Some(lease)) => slot.index <= lease.index,
+                (slot, _) => slot.is_some(),
+            };
+            let next = if settled_first { settled.next() } else { leases.next() }?;
+            free += i128::from(next.permits);
+            ready = self.end_of(next.index);
+            while let Some((_, permits)) = extra.next_if(|(ends, _)| *ends <= ready) {
+                free -= i128::from(*permits);
+            }
+        }
+        Some(ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Ledger;
+    use lessor_protocol::rule::SlidingWindow;
+    use lessor_protocol::{Rule, Terms};
+    use std::time::Duration;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn rule(limit: u64, margin: u64) -> Rule {
+        let margin = Duration::from_nanos(margin);
+        Rule::SlidingWindow(SlidingWindow::try_new(limit, Duration::from_nanos(512), margin).expect("valid"))
+    }
+
+    fn terms() -> Terms {
+        Terms::try_new(0).expect("no drift")
+    }
+
+    fn at(nanos: u64) -> Moment {
+        Moment::from_nanos(SECOND + nanos)
+    }
+
+    /// Ten at a time: 4 settled at 0, 2 at 100, 1 is out; it is 200.
+    fn ledger() -> SlidingLedger {
+        let Rule::SlidingWindow(rule) = rule(10, 0) else { unreachable!("it is one") };
+        let mut ledger = SlidingLedger::new(&rule, terms(), at(0));
+        ledger.charge(7);
+        ledger.settle(4, at(0));
+        ledger.advance(at(100));
+        ledger.settle(2, at(100));
+        ledger.advance(at(200));
+        ledger
+    }
+
+    fn available_at(ledger: &SlidingLedger, nanos: u64) -> u64 {
+        let mut later = ledger.clone();
+        later.advance(at(nanos));
+        later.available()
+    }
+
+    #[test]
+    fn as_it_is_what_is_charged_stays_charged() {
+        for carry in [Carry::AsIs, Carry::Additive] {
+            let mut less = ledger();
+            assert!(less.change(&rule(3, 0), terms(), carry));
+            assert!(less.excess() == 4 && less.is_sound());
+            assert_eq!([512, 612].map(|nanos| available_at(&less, nanos)), [0, 2], "3 − 3, then 3 − 1");
+            let mut more = ledger();
+            assert!(more.change(&rule(30, 0), terms(), carry));
+            assert_eq!(more.available(), 30 - 7);
+        }
+    }
+
+    #[test]
+    fn in_proportion_the_newest_sums_are_rounded_up() {
+        // A third of the newest 2 is 0.67, of the newest 6 it is 2: one is charged for each.
+        let mut ledger = ledger();
+        assert!(ledger.change(&rule(3, 0), terms(), Carry::Proportional));
+        assert_eq!((ledger.available(), available_at(&ledger, 512)), (3 - 1 - 2, 3 - 1 - 1));
+        assert!(ledger.change(&rule(30, 0), terms(), Carry::Proportional));
+        assert_eq!(ledger.available(), 30 - 1 - 20);
+    }
+
+    /// A late report proves that what was settled before the change was not spent. How much of it is charged nobody
+    /// knows any more.
+    #[test]
+    fn what_was_scaled_is_not_credited() {
+        let mut ledger = ledger();
+        assert!(ledger.change(&rule(3, 0), terms(), Carry::Proportional));
+        ledger.credit(2, at(100));
+        assert_eq!(ledger.available(), 0);
+    }
+
+    #[test]
+    fn another_window_is_another_rule() {
+        let longer = SlidingWindow::try_new(10, Duration::from_nanos(513), Duration::ZERO).expect("valid");
+        assert!(!ledger().change(&Rule::SlidingWindow(longer), terms(), Carry::AsIs));
+    }
+
+    /// With a longer margin all stay longer; with a shorter one, those that were on a longer way still do.
+    #[test]
+    fn another_margin_lets_nothing_go_sooner() {
+        let mut ledger = ledger();
+        assert!(ledger.change(&rule(10, 512), terms(), Carry::AsIs));
+        assert_eq!([1_023, 1_024].map(|nanos| available_at(&ledger, nanos)), [3, 7]);
+        assert!(ledger.change(&rule(10, 0), terms(), Carry::AsIs));
+        assert_eq!([1_023, 1_024].map(|nanos| available_at(&ledger, nanos)), [3, 7]);
+        ledger.settle(1, at(200));
+        assert_eq!([1_023, 1_024, 1_124].map(|nanos| available_at(&ledger, nanos)), [3, 7, 10]);
+    }
+
+    #[test]
+    fn a_top_up_counts_for_as_long_as_a_spend_does() {
+        let mut ledger = ledger();
+        ledger.top_up(5);
+        assert_eq!([200, 511, 512, 711, 712].map(|nanos| available_at(&ledger, nanos)), [8, 8, 12, 14, 9]);
+        // Ten more than there are: it waits for charges to leave, and not for what ends meanwhile.
+        let ready = |permits| ledger.ready_at(permits, &mut [(at(300), 1)].into_iter());
+        assert_eq!([8, 9, 14, 15].map(ready), [Some(at(200)), Some(at(512)), Some(at(612)), None]);
+    }
+
+    #[test]
+    fn what_is_over_is_ready_once_all_of_it_has_gone() {
+        let mut ledger = ledger();
+        assert!(ledger.change(&rule(3, 0), terms(), Carry::AsIs));
+        let ready = |permits| ledger.ready_at(permits, &mut [(at(300), 1)].into_iter());
+        assert_eq!([1, 2, 3, 4].map(ready), [Some(at(612)), Some(at(612)), Some(at(812)), None]);
+    }
+}

@@ -1,0 +1,152 @@
+//! `lessor limits`: what operators do to the limits of an allocator that runs, for people and for scripts. It decides
+//! nothing; it asks the admin API and shows what that answers.
+
+mod args;
+mod server;
+mod table;
+
+pub(crate) use args::LimitsArgs;
+
+use crate::failure::Failure;
+use args::{LimitsCommand, SetArgs};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use server::Server;
+use std::io::{Read as _, Write as _};
+
+/// Does what the command line says, and prints the answer.
+pub(crate) fn run(args: &LimitsArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let (server, json) = (Server::try_new(&args.server)?, args.json);
+    let (body, shown) = runtime.block_on(answer(&server, &args.command))?;
+    let text = if json { body.to_string() + "\n" } else { shown };
+    let printed = std::io::stdout().write_all(text.as_bytes());
+    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+}
+
+/// What the allocator answers, and the same for people.
+async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, String), Failure> {
+    let post = async |steps: &[&str], body: Value| {
+        server.ask(Method::POST, steps, &[], None, Some(&body)).await?.good()
+    };
+    match command {
+        LimitsCommand::List => {
+            let body = server.ask(Method::GET, &[], &[], None, None).await?.good()?;
+            let shown = table::limits(&body);
+            Ok((body, shown))
+        }
+        LimitsCommand::Get { name } => {
+            let body = server.ask(Method::GET, &[name], &[], None, None).await?.good()?;
+            let shown = table::limit(&body);
+            Ok((body, shown))
+        }
+        LimitsCommand::Set(set) => put(server, set).await,
+        LimitsCommand::Rm { name } => {
+            let etag = server.ask(Method::GET, &[name], &[], None, None).await?.etag;
+            server.ask(Method::DELETE, &[name], &[], etag.as_deref(), None).await?.good()?;
+            Ok((json!({ "removed": name }), format!("removed {name}; what is out ends by itself\n")))
+        }
+        LimitsCommand::TopUp { name, permits, key, id } => {
+            let mut body = json!({ "permits": permits });
+            for (field, value) in [("key", key), ("id", id)] {
+                if let Some(value) = value {
+                    body[field] = json!(value);
+                }
+            }
+            let body = post(&[name, "top-up"], body).await?;
+            let (added, available) = (&body["topped_up"], &body["available"]);
+            let shown = format!("{added} more for {name}: {available} are available\n");
+            Ok((body, shown))
+        }
+        LimitsCommand::Pause { name, span } => {
+            let body = span.as_ref().map_or(json!({}), |span| json!({ "for": span }));
+            let shown = match span {
+                Some(span) => format!("{name} is paused for {span}\n"),
+                None => format!("{name} is paused until it is resumed\n"),
+            };
+            Ok((post(&[name, "pause"], body).await?, shown))
+        }
+        LimitsCommand::Resume { name } => {
+            let body = post(&[name, "resume"], json!({})).await?;
+            let shown = if body["was_paused"] == json!(true) { "lends again" } else { "was not paused" };
+            Ok((body, format!("{name} {shown}\n")))
+        }
+        LimitsCommand::Block { name, node } => {
+            let body = post(&[name, "nodes", node, "block"], json!({})).await?;
+            Ok((body, format!("{node} is lent nothing of {name}\n")))
+        }
+        LimitsCommand::Unblock { name, node } => {
+            let steps = [name.as_str(), "nodes", node, "block"];
+            let body = server.ask(Method::DELETE, &steps, &[], None, None).await?.good()?;
+            Ok((body, format!("{node} is lent to again from {name}\n")))
+        }
+    }
+}
+
+/// Makes a limit or changes it, as it was seen just before: whoever changes it meanwhile is not overwritten.
+async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure> {
+    let seen = server.ask(Method::GET, &[&set.name], &[], None, None).await?;
+    let is_there = seen.status != StatusCode::NOT_FOUND;
+    let etag = seen.etag.clone();
+    let seen = if is_there { seen.good()? } else { json!({}) };
+    let body = match (&set.rules, &set.file) {
+        (Some(rules), _) => {
+            let mut body = configured(&seen);
+            body["rules"] = read(&format!("rules = {rules}"), "--rules")?["rules"].take();
+            body
+        }
+        (None, Some(file)) => read(&text_of(file)?, &file.display().to_string())?,
+        (None, None) => return Err(Failure::Input("say --rules or --file".to_owned())),
+    };
+    let mut query = vec![("carry", set.carry.name())];
+    query.extend(set.dry_run.then_some(("dry_run", "true")));
+    query.extend(set.fresh.then_some(("fresh", "true")));
+    let reply = server.ask(Method::PUT, &[&set.name], &query, etag.as_deref(), Some(&body)).await?.good()?;
+    let shown = match set.dry_run {
+        true => table::preview(&reply),
+        false => table::limit(&reply),
+    };
+    Ok((reply, shown))
+}
+
+/// What of a limit that was shown is configuration, and not how it stands.
+fn configured(seen: &Value) -> Value {
+    const FIGURES: [&str; 16] = [
+        "ceiling",
+        "pools",
+        "names",
+        "quarantine_ms",
+        "paused",
+        "blocked_nodes",
+        "topped_up",
+        "available",
+        "outstanding",
+        "lessees",
+        "granted",
+        "spent",
+        "returned",
+        "burned",
+        "shadow_refused",
+        "in_flight",
+    ];
+    let mut limit = seen.as_object().cloned().unwrap_or_default();
+    limit.retain(|key, value| !FIGURES.contains(&key.as_str()) && !value.is_null());
+    Value::Object(limit)
+}
+
+fn read(text: &str, place: &str) -> Result<Value, Failure> {
+    let table: toml::Table =
+        toml::from_str(text).map_err(|error| Failure::Input(format!("{place}: {}", error.message())))?;
+    serde_json::to_value(table).map_err(|error| Failure::Input(format!("{place}: {error}")))
+}
+
+fn text_of(file: &std::path::Path) -> Result<String, Failure> {
+    let wrong = |error| Failure::Input(format!("cannot read {}: {error}", file.display()));
+    if file.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(wrong)?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file).map_err(wrong)
+}

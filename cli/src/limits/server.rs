@@ -1,0 +1,102 @@
+//! The admin API of an allocator, as `lessor limits` speaks it: one request, one answer, and what is wrong in one line.
+
+use crate::failure::Failure;
+use reqwest::{Client, Method, StatusCode, Url};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Longest that an answer may take. A preview of a thousand pools takes a few milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Largest answer that is read.
+const BODY_MAX: usize = 64 << 20;
+
+/// An allocator.
+#[derive(Debug)]
+pub(super) struct Server {
+    http: Client,
+    base: Url,
+}
+
+/// What it answered.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) etag: Option<String>,
+    pub(super) body: Value,
+}
+
+impl Server {
+    pub(super) fn try_new(url: &str) -> Result<Self, Failure> {
+        let wrong = |problem: String| Failure::Input(format!("--server is {url:?}: {problem}"));
+        let base = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+        if base.scheme() != "http" || base.cannot_be_a_base() {
+            return Err(wrong("use http://host:port".to_owned()));
+        }
+        let http = Client::builder().timeout(PATIENCE).no_proxy().build();
+        let http = http.map_err(|error| Failure::Run(format!("cannot speak HTTP: {error}")))?;
+        Ok(Server { http, base })
+    }
+
+    /// What it says to `method` on the limit `name` and whatever follows, with `query` and `if-match`.
+    pub(super) async fn ask(
+        &self,
+        method: Method,
+        steps: &[&str],
+        query: &[(&str, &str)],
+        condition: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Reply, Failure> {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(["v1", "limits"]).extend(steps);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let unreachable =
+            |error: reqwest::Error| Failure::Run(format!("cannot ask {}: {}", self.base, told(&error)));
+        let mut request = self.http.request(method, url);
+        if let Some(condition) = condition {
+            request = request.header("if-match", condition);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let mut response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let etag = response.headers().get("etag").and_then(|etag| etag.to_str().ok()).map(str::to_owned);
+        let mut read = vec![];
+        while let Some(piece) = response.chunk().await.map_err(unreachable)? {
+            read.extend_from_slice(&piece);
+            if read.len() > BODY_MAX {
+                return Err(Failure::Run(format!("{} answers without end", self.base)));
+            }
+        }
+        let body = serde_json::from_slice(&read).unwrap_or(Value::Null);
+        Ok(Reply { status, etag, body })
+    }
+}
+
+impl Reply {
+    /// The body of a good answer. What was asked for wrongly is exit code 2, everything else 1.
+    pub(super) fn good(self) -> Result<Value, Failure> {
+        if self.status.is_success() {
+            return Ok(self.body);
+        }
+        let detail = self.body["detail"].as_str().unwrap_or("no reason was given");
+        let said = format!("{detail} ({})", self.status.as_u16());
+        Err(if self.status.is_client_error() { Failure::Input(said) } else { Failure::Run(said) })
+    }
+}
+
+/// `error` with its causes, in one line.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        said = format!("{said}: {error}");
+        cause = error.source();
+    }
+    said
+}

@@ -1,0 +1,124 @@
+//! What `lessor limits` prints for people: columns that line up, one limit or pool a line.
+
+use serde_json::Value;
+
+/// All limits.
+pub(super) fn limits(body: &Value) -> String {
+    let mut rows = vec![["LIMIT", "RULES", "AVAILABLE", "OUT", "NODES", "STATE"].map(str::to_owned)];
+    for limit in body["limits"].as_array().into_iter().flatten() {
+        rows.push([
+            text(&limit["name"]),
+            rules(limit),
+            limit["available"].to_string(),
+            limit["outstanding"].to_string(),
+            limit["lessees"].to_string(),
+            state(limit),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// One limit.
+pub(super) fn limit(limit: &Value) -> String {
+    let keys =
+        ["keyed", "ease_off", "lessees_max", "available", "outstanding", "granted", "spent", "returned"];
+    let mut rows = vec![["limit".to_owned(), text(&limit["name"])], ["state".to_owned(), state(limit)]];
+    rows.push(["rules".to_owned(), rules(limit)]);
+    rows.extend(
+        keys.into_iter().chain(["burned", "topped_up"]).map(|key| [key.to_owned(), text(&limit[key])]),
+    );
+    aligned(&rows)
+}
+
+/// What a change would do.
+pub(super) fn preview(body: &Value) -> String {
+    let name = text(&body["limit"]);
+    if body["is_new"] == Value::Bool(true) {
+        return format!("{name} would be new\n");
+    }
+    let mut rows = vec![["POOL", "AVAILABLE", "AFTER", "OVER", "OUT", "NODES"].map(str::to_owned)];
+    for pool in body["pools"].as_array().into_iter().flatten() {
+        let key = pool.get("key").or(pool.get("limit")).unwrap_or(&body["limit"]);
+        let figures = ["available_before", "available_after", "over", "outstanding", "lessees"];
+        let [before, after, over, out, nodes] = figures.map(|figure| pool[figure].to_string());
+        rows.push([text(key), before, after, over, out, nodes]);
+    }
+    let mut shown = aligned(&rows);
+    if let Some(wait) = body["begins_anew_ms"].as_u64() {
+        shown.push_str(&format!("its keys change: it would begin anew, and lend nothing for {wait} ms\n"));
+    }
+    shown
+}
+
+fn state(limit: &Value) -> String {
+    let mut words = vec![];
+    if limit["paused"] == Value::Bool(true) {
+        words.push("paused".to_owned());
+    }
+    if let Some(blocked) = limit["blocked_nodes"].as_u64().filter(|blocked| *blocked > 0) {
+        words.push(format!("{blocked} blocked"));
+    }
+    if let Some(wait) = limit["quarantine_ms"].as_u64().filter(|wait| *wait > 0) {
+        words.push(format!("quarantine for {wait} ms"));
+    }
+    if words.is_empty() { "lends".to_owned() } else { words.join(", ") }
+}
+
+/// `sliding_window 9000/30s`, with a + between two.
+fn rules(limit: &Value) -> String {
+    let one = |rule: &Value| {
+        let count =
+            ["limit", "refill"].into_iter().find_map(|key| rule.get(key)).map(text).unwrap_or_default();
+        let per = ["per", "longest"].into_iter().find_map(|key| rule.get(key)).map(text).unwrap_or_default();
+        format!("{} {count}/{per}", text(&rule["kind"]))
+    };
+    limit["rules"].as_array().into_iter().flatten().map(one).collect::<Vec<_>>().join(" + ")
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Columns as wide as their widest entry; what could move a terminal's cursor is shown as what it is.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| plain(cell))).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn plain(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| if c.is_control() { c.escape_debug().collect::<Vec<_>>() } else { vec![c] })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn columns_line_up_and_nothing_moves_the_cursor() {
+        let rules = json!([{ "kind": "sliding_window", "limit": 9, "per": "30s" }]);
+        let one = json!({ "name": "a", "rules": rules, "available": 1, "outstanding": 20, "lessees": 3,
+            "paused": true, "blocked_nodes": 2, "quarantine_ms": 0 });
+        let other = json!({ "name": "evil\u{1b}[2J", "rules": [], "available": 0, "outstanding": 0, "lessees": 0,
+            "paused": false, "blocked_nodes": 0, "quarantine_ms": 0 });
+        let shown = limits(&json!({ "limits": [one, other] }));
+        let row = |cells: [&str; 6]| {
+            let [name, rules, available, out, nodes, state] = cells;
+            format!("{name:<13}  {rules:<20}  {available:<9}  {out:<3}  {nodes:<5}  {state}\n")
+        };
+        let expected = [
+            row(["LIMIT", "RULES", "AVAILABLE", "OUT", "NODES", "STATE"]),
+            row(["a", "sliding_window 9/30s", "1", "20", "3", "paused, 2 blocked"]),
+            row(["evil\\u{1b}[2J", "", "0", "0", "0", "lends"]),
+        ];
+        assert_eq!(shown, expected.concat());
+    }
+}

@@ -1,0 +1,71 @@
+//! The configuration file of a server that runs: read again when it changes and on SIGHUP. A file that is wrong is
+//! refused whole, said once, and everything stays as it is.
+
+use crate::configuration;
+use crate::failure::Failure;
+use lessor_allocator::reload::Reloads;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How often it is looked at. Reading a few kilobytes a second costs nothing, and needs neither a library nor a file
+/// system that tells; who wants it sooner sends SIGHUP.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Watches one file.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    file: PathBuf,
+    /// What it said when it was last looked at, good or not.
+    seen: Result<String, String>,
+    reloads: Reloads,
+    hangup: Signal,
+}
+
+impl Watch {
+    /// Watches `file`, which said `text` when the server was started with it. From now on SIGHUP is ours.
+    pub(crate) fn install(file: PathBuf, text: String, reloads: Reloads) -> Result<Self, Failure> {
+        let hangup = signal(SignalKind::hangup())
+            .map_err(|error| Failure::Run(format!("cannot listen for signals: {error}")))?;
+        Ok(Watch { file, seen: Ok(text), reloads, hangup })
+    }
+
+    /// Goes on until it is dropped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let is_asked = tokio::select! {
+                Some(()) = self.hangup.recv() => true,
+                () = tokio::time::sleep(LOOK_EVERY) => false,
+            };
+            let file = self.file.clone();
+            // A disk may take its time; exchanges do not wait for it.
+            let read = tokio::task::spawn_blocking(move || configuration::text(&file));
+            let text = read.await.unwrap_or_else(|error| Err(Failure::Run(error.to_string())));
+            let text = text.map_err(|failure| failure.to_string());
+            if is_asked || text != self.seen {
+                self.take_over(&text);
+                self.seen = text;
+            }
+        }
+    }
+
+    fn take_over(&self, text: &Result<String, String>) {
+        let config = text
+            .as_ref()
+            .map_err(String::clone)
+            .and_then(|text| configuration::parse(&self.file, text).map_err(|failure| failure.to_string()));
+        let done = config.and_then(|config| self.reloads.reload(&config).map_err(|unfit| unfit.to_string()));
+        match done {
+            Ok(done) => {
+                tracing::info!(put = ?done.put, removed = ?done.removed, "the configuration was read again");
+                if done.needs_restart {
+                    tracing::warn!("clock_drift_ppm and [server] have changed: they need a restart");
+                }
+            }
+            Err(problem) => {
+                self.reloads.refused();
+                tracing::error!(%problem, "the configuration is refused: everything stays as it was");
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Hears what an allocator says by itself, so that whoever waits asks again at once and whoever is to stop does. One task
+//! per client. Nothing depends on it: what is not heard is learnt at the next ask; what is heard only makes that sooner.
+
+use crate::backoff::Backoff;
+use crate::local_pool::CLOCK;
+use crate::shared::Shared;
+use crate::transport::Transport;
+use lessor_protocol::push::{Event, Kind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// Longest silence of a stream that is taken for alive: three heartbeats of an allocator's.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Longest line. An event is a few hundred bytes; what is longer is none, and ends the stream.
+const LINE_MAX: usize = 4_096;
+
+/// Shortest time between two tries, times sixteen for the longest: a node that cannot listen asks as ever, and thousands
+/// of them that come back are no storm.
+const AGAIN: u32 = 16;
+
+/// Listens for a client.
+pub(crate) struct Listener {
+    shared: Arc<Shared>,
+    transport: Transport,
+    node: String,
+    dice: fastrand::Rng,
+}
+
+impl Listener {
+    pub(crate) fn new(shared: Arc<Shared>, transport: Transport, node: String, dice: fastrand::Rng) -> Self {
+        Listener { shared, transport, node, dice }
+    }
+
+    /// Listens, and begins again when the stream ends. Runs until it is dropped.
+    pub(crate) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        loop {
+            if let Err(reason) = self.listen(&mut backoff).await {
+                tracing::debug!(%reason, "nothing is heard of the allocator; listening again");
+            }
+            sleep(backoff.failed(self.dice.u64(..)) * AGAIN).await;
+        }
+    }
+
+    async fn listen(&mut self, backoff: &mut Backoff) -> Result<(), String> {
+        let open = timeout(SILENCE, self.transport.events()).await;
+        let mut stream = open.map_err(|_| "no answer")?.map_err(|error| error.to_string())?;
+        self.shared.listening.fetch_add(1, Ordering::Relaxed);
+        // What happened meanwhile nobody told us.
+        self.hear(&Event { kind: Kind::Lagged, limit: None, node: None });
+        let mut line = vec![];
+        loop {
+            let piece = timeout(SILENCE, stream.chunk()).await;
+            let piece = piece.map_err(|_| "silence")?.map_err(|error| error.to_string())?;
+            let Some(piece) = piece else { return Ok(()) };
+            backoff.succeeded();
+            for byte in piece {
+                if byte != b'\n' {
+                    line.push(byte);
+                } else if let Some(event) = event(&std::mem::take(&mut line)) {
+                    self.hear(&event);
+                }
+                if line.len() > LINE_MAX {
+                    return Err("a line without end".to_owned());
+                }
+            }
+        }
+    }
+
+    /// Wakes whoever it is about.
+    fn hear(&mut self, event: &Event) {
+        let now = CLOCK.now();
+        for pool in self.shared.pools() {
+            if event.is_about(&pool.name.limit) {
+                let waits = pool.seen().waiting > 0;
+                let mut refill = pool.refill();
+                if event.stops(&self.node) {
+                    refill.stop(pool.slot());
+                }
+                refill.hear(now, waits, self.dice.u64(..));
+            }
+        }
+        self.shared.wake.notify_one();
+    }
+}
+
+/// The event in a line, if there is one: what else there may be in a stream means nothing to us.
+fn event(line: &[u8]) -> Option<Event> {
+    serde_json::from_slice(line.strip_prefix(b"data:")?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_event_is_passed_over() {
+        let heard = event(br#"data: {"kind":"topped_up","limit":"a"}"#);
+        assert_eq!(heard, Some(Event::of(Kind::ToppedUp, "a")));
+        for line in [&b""[..], b":", b"event: limit", b"data:", b"data: {", b"data: 7", b"\xff\xfe"] {
+            assert_eq!(event(line), None, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What is heard of a limit between asks, or instead of a grant, and how soon it is acted on. The listener tells it; as
+//! the rest of a refill, it reads no clock, and nothing depends on it.
+
+use super::{Phase, Refill, Seen, jittered};
+use crate::slot::Slot;
+use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
+use std::time::Duration;
+
+/// What is heard of a limit is acted on this often at most: a stream of nonsense makes ten asks a second, and no more.
+const HEAR_EVERY: Duration = Duration::from_millis(100);
+
+/// So many times more at once, if nothing was heard for a while: two things that operators do one after the other.
+const HEAR_AT_ONCE: u32 = 3;
+
+impl Refill {
+    /// When an ask is due, sooner for what was heard.
+    pub(super) fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+        let unheard = self.due_unheard(slot, seen, now, rtt);
+        self.heard.map_or(unheard, |heard| heard.max(now).min(unheard))
+    }
+
+    /// The allocator refused to answer until `retry_after` from now; what is held is as it was.
+    pub fn refused(&mut self, now: Moment, retry_after: Duration, dice: u64) {
+        self.not_before = now + jittered(retry_after, dice);
+        self.phase = Phase::Active;
+    }
+
+    /// Something was heard of the limit: it is worth asking anew, at once for somebody who `waits`. `dice` is any number:
+    /// it spreads the asks of the others, lest a whole fleet asks in the same instant. However much is heard, it is
+    /// acted on ten times a second at most.
+    pub fn hear(&mut self, now: Moment, waits: bool, dice: u64) {
+        let spread = if waits { 0 } else { dice % nanos(HEAR_EVERY) };
+        let soonest = now.max(self.acted) + Duration::from_nanos(spread);
+        self.not_before = self.not_before.min(soonest);
+        if self.phase == Phase::Active {
+            self.heard = Some(self.heard.map_or(soonest, |heard| heard.min(soonest)));
+        }
+    }
+
+    /// Nobody is to spend any more, not even what is leased: all of it goes back, with the next ask.
+    pub fn stop(&mut self, slot: &Slot) {
+        self.removed += slot.shed(0);
+    }
+
+    /// An ask is written: what was heard until `now` is acted on.
+    pub(super) fn acts(&mut self, now: Moment) {
+        if self.heard.take_if(|heard| *heard <= now).is_some() {
+            self.acted = self.acted.max(now.before(HEAR_EVERY * HEAR_AT_ONCE)) + HEAR_EVERY;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What an allocator tells nodes by itself, as server-sent events: that something happened to a limit, so that it is
+//! worth asking again. It makes things sooner; nothing depends on its being heard, and nobody spends by it.
+
+use serde::{Deserialize, Serialize};
+
+/// Where nodes listen.
+pub const EVENTS_PATH: &str = "/v1/events";
+
+/// Something that happened to a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// What.
+    pub kind: Kind,
+    /// The limit, or the pattern; none if it may be any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// The node that it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// It goes on by other rules, is new, or is gone.
+    Changed,
+    /// It was topped up.
+    ToppedUp,
+    /// Nobody may spend any more.
+    Paused,
+    /// It lends again.
+    Resumed,
+    /// A node may not spend any more.
+    Blocked,
+    /// Some were not told: anything may have happened.
+    Lagged,
+    /// A word that is not known here: something happened.
+    #[serde(other)]
+    Other,
+}
+
+impl Event {
+    /// `kind` happened to `limit`.
+    pub fn of(kind: Kind, limit: &str) -> Self {
+        Event { kind, limit: Some(limit.to_owned()), node: None }
+    }
+
+    /// Whether it is about `limit`: the same name, or one that fits the pattern.
+    pub fn is_about(&self, limit: &str) -> bool {
+        self.limit.as_deref().is_none_or(|name| match name.strip_suffix('*') {
+            Some(stem) => limit.starts_with(stem),
+            None => limit == name,
+        })
+    }
+
+    /// Whether what is leased is not to be spent, by `node`.
+    pub fn stops(&self, node: &str) -> bool {
+        match self.kind {
+            Kind::Paused => true,
+            Kind::Blocked => self.node.as_deref() == Some(node),
+            Kind::Changed | Kind::ToppedUp | Kind::Resumed | Kind::Lagged | Kind::Other => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_about_a_name_a_pattern_or_all() {
+        assert!(Event::of(Kind::Changed, "a/b").is_about("a/b"));
+        assert!(!Event::of(Kind::Changed, "a/b").is_about("a/bc"));
+        assert!(Event::of(Kind::Changed, "a/*").is_about("a/b"));
+        assert!(Event { kind: Kind::Lagged, limit: None, node: None }.is_about("any"));
+        let blocked = Event { node: Some("n".to_owned()), ..Event::of(Kind::Blocked, "a") };
+        assert!(blocked.stops("n") && !blocked.stops("m"));
+    }
+
+    #[test]
+    fn a_word_of_a_later_version_is_something_that_happened() {
+        let event: Event =
+            serde_json::from_str(r#"{"kind":"painted","limit":"a","colour":1}"#).expect("an event");
+        assert_eq!(event, Event::of(Kind::Other, "a"));
+    }
+}

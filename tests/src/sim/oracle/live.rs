@@ -1,0 +1,73 @@
+//! What the oracle makes of a limit that is changed, topped up or paused while leases are out. It knows from the books
+//! how much was out then, and from the rules what each kind of change may cost.
+
+use super::promise::Promise;
+use super::{Asked, Instant, Oracle, Stock, Verdict, Wrong, must};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Carry, Moment, Rule};
+
+impl Oracle {
+    /// The limit goes on by `rules`. What was out then stays valid until it ends.
+    pub fn changed(&mut self, now: Instant, rules: &[Rule], carry: Carry, stock: Stock) -> Verdict {
+        // Books that were lost said what was out; those that are in quarantine do not know it.
+        let is_open = stock.view.quarantine.is_zero();
+        let out = if is_open { stock.view.books.outstanding } else { self.unspent(now) };
+        let until = self.leases_end(now);
+        let drift_ppm = self.measure.drift_ppm as u64;
+        let mut before = std::mem::take(&mut self.promises);
+        for rule in rules {
+            let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until);
+            // What is in flight is in flight: nobody can forget it.
+            let is_kept = carry != Carry::Reset || matches!(rule, Rule::Concurrency(_));
+            let place = if is_kept { before.iter_mut().position(goes_on) } else { None };
+            self.promises.push(match place {
+                Some(place) => before.remove(place),
+                None => Promise::amid(now, rule, out, until, drift_ppm),
+            });
+        }
+        self.ceiling = rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+        self.books(now, stock)
+    }
+
+    /// `permits` more may be admitted, once.
+    pub fn topped_up(&mut self, now: Instant, permits: u64, stock: Stock) -> Verdict {
+        self.topped_up += permits;
+        let drift_ppm = self.measure.drift_ppm;
+        self.promises.iter_mut().for_each(|promise| promise.allows(now, permits, drift_ppm));
+        self.books(now, stock)
+    }
+
+    /// Nothing is lent before `until`, on the allocator's clock.
+    pub fn shut(&mut self, until: Moment) {
+        self.paused_until = until;
+    }
+
+    /// K2: nothing was lent, but what `asked` reported may count. Returns what the books are to count as spent by that.
+    pub(super) fn refused(&mut self, asked: &Asked, stock: Stock) -> Result<u64, Wrong> {
+        let counted = stock.view.books.spent - self.books.spent;
+        let total = asked.ask.spent_total;
+        let session = self.session(asked.session);
+        must("K2", counted == 0 || session.reported + counted == total, || {
+            format!("{counted} count as spent by {asked:?}, which is refused, after {session:?}")
+        })?;
+        if counted > 0 {
+            session.left(asked.seq, total);
+        }
+        Ok(counted)
+    }
+
+    /// The most that leases which have not ended can still be spent for.
+    fn unspent(&self, now: Instant) -> u64 {
+        let live = self.sessions.values().filter(|session| now.allocator < session.end);
+        live.map(|session| session.lent.saturating_sub(session.spent)).sum()
+    }
+
+    /// When everything that is out now has ended.
+    fn leases_end(&self, now: Instant) -> Instant {
+        let ends = self.sessions.values().map(|session| session.end);
+        let allocator = ends.max().unwrap_or(now.allocator).max(now.allocator);
+        // No clock runs slower than nine tenths of real time.
+        let real = now.real + nanos(allocator.since(now.allocator)) / 8 * 9 + 1_000_000;
+        Instant { real, allocator }
+    }
+}

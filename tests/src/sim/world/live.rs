@@ -1,0 +1,71 @@
+//! What operators do to the limit, as an allocator would carry it out: books and gate change at once, and nodes learn of
+//! it when they ask.
+
+use super::World;
+use super::event::Phase;
+use crate::sim::live::Act;
+use crate::sim::oracle::Verdict;
+use lessor_allocator::limits::Gate;
+use lessor_allocator::pool::Plan;
+use lessor_protocol::{Moment, NodeName, Refusal};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl World {
+    /// The operator does the `index`-th thing.
+    pub(super) fn operate(&mut self, index: usize) -> Verdict {
+        if !self.centre.up || self.phase != Phase::Trouble {
+            return Ok(());
+        }
+        let act = self.setup.live[index].act.clone();
+        self.log.note(self.real, "! an operator acts (#)", &[index as u64]);
+        let now = self.centre.clock.show(self.real);
+        // Of one that is gone nothing is known, until it is put again.
+        if self.centre.is_removed && !matches!(act, Act::Change(..)) {
+            return Ok(());
+        }
+        match act {
+            Act::Remove => (self.centre.gate, self.centre.is_removed) = (Gate::default(), true),
+            Act::Change(carry, rules) => {
+                self.centre.is_removed = false;
+                let plan = Arc::new(Plan { rules, ..(*self.centre.plan).clone() });
+                self.centre.plan = plan.clone();
+                let view = self.centre.pool.view(now);
+                if view.quarantine.is_zero() {
+                    self.centre.pool.change(&plan, carry, now);
+                } else {
+                    // It has lent nothing yet, and waits as it would have at a start.
+                    self.new_pool();
+                }
+                let (now, stock) = (self.now(), self.stock());
+                let rules = self.centre.plan.rules.clone();
+                self.oracle.changed(now, &rules, carry, stock)?;
+            }
+            Act::TopUp(permits) => {
+                self.centre.pool.top_up(permits, now);
+                let (now, stock) = (self.now(), self.stock());
+                self.oracle.topped_up(now, permits, stock)?;
+            }
+            Act::Pause(nanos) => self.centre.gate.close(now + Duration::from_nanos(nanos)),
+            Act::Resume => {
+                self.centre.gate.open(now);
+            }
+            Act::Block(node) => assert!(self.centre.gate.block(name(node)), "there are few nodes"),
+            Act::Unblock(node) => {
+                self.centre.gate.unblock(&name(node));
+            }
+        }
+        let now = self.centre.clock.show(self.real);
+        self.oracle.shut(self.centre.gate.pause(now).unwrap_or(Moment::ORIGIN));
+        Ok(())
+    }
+
+    /// What `node` is told instead of a grant.
+    pub(super) fn refusal(&self, node: usize) -> Option<Refusal> {
+        self.centre.gate.refusal(self.centre.clock.show(self.real), &name(node))
+    }
+}
+
+fn name(node: usize) -> NodeName {
+    NodeName::try_new(&format!("node-{node}")).expect("a name")
+}

@@ -1,0 +1,273 @@
+//! Limits that are changed while a fleet runs on them: the real binary as allocator and as command line, real clients,
+//! and a strict vendor that knows what each contract promised when.
+
+use lessor::{Client, Limit};
+use lessor_protocol::{Clock, Moment};
+use scenarios::process::{Allocator, lessor};
+use scenarios::vendor::Vendor;
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{interval, sleep, timeout};
+
+const CLOCK: Clock = Clock::since_boot();
+const PER: Duration = Duration::from_secs(1);
+
+/// The longest lease of such a limit, and what a busy machine may add: a thirtieth of a second, and ten times as much.
+const LEASE: Duration = Duration::from_millis(400);
+
+/// How long a permit may take on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const CONFIG: &str = r#"
+[[limit]]
+name = "vendor/rest"
+rules = [{ kind = "sliding_window", limit = 100, per = "1s", margin = "0s" }]
+
+[[limit]]
+name = "empty"
+rules = [{ kind = "fixed_window", limit = 10, per = "366d" }]
+"#;
+
+/// Runs `lessor limits` with `args`.
+async fn limits(server: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(lessor());
+    command.args(["limits", "--server", server]).args(args);
+    let run = tokio::task::spawn_blocking(move || command.output());
+    run.await.expect("it does not panic").expect("it runs")
+}
+
+async fn done(server: &str, args: &[&str]) {
+    let output = limits(server, args).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {said}");
+}
+
+fn rules(limit: u64) -> String {
+    format!("[{{ kind = \"sliding_window\", limit = {limit}, per = \"1s\", margin = \"0s\" }}]")
+}
+
+async fn client(allocator: &Allocator, name: &str) -> Client {
+    Client::builder(&allocator.url).node(name).connect().await.expect("the allocator answers")
+}
+
+/// A caller that tries all the time, and a vendor for what it admits.
+fn drive(limit: &Limit, vendor: &Arc<Vendor>) -> JoinHandle<()> {
+    let (limit, vendor) = (limit.clone(), vendor.clone());
+    tokio::spawn(async move {
+        let mut tick = interval(Duration::from_millis(1));
+        loop {
+            tick.tick().await;
+            vendor.call(&limit);
+        }
+    })
+}
+
+/// Lets `fleet` call for `span`, and returns what a vendor of `limit` counted.
+async fn run(fleet: &[Limit], limit: u64, span: Duration) -> Arc<Vendor> {
+    let vendor = Arc::new(Vendor::new(limit, PER));
+    let callers: Vec<_> = fleet.iter().map(|limit| drive(limit, &vendor)).collect();
+    sleep(span).await;
+    for caller in callers {
+        caller.abort();
+        assert!(caller.await.is_err_and(|error| error.is_cancelled()));
+    }
+    vendor
+}
+
+/// Halved, doubled, paused through the command line, under a fleet that wants more than it may: windows that overlap a
+/// change, or the leases that were out then, hold the larger limit, all others what is in force.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_keeps_the_contract_while_it_is_halved_doubled_and_paused() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let (mut clients, mut fleet) = (vec![], vec![]);
+    for node in 0..4 {
+        let client = client(&allocator, &format!("node-{node}")).await;
+        fleet.push(client.limit("vendor/rest"));
+        clients.push(client);
+    }
+    let all = Vendor::new(200, PER);
+    let of_100 = run(&fleet, 100, 2 * PER).await;
+    done(&allocator.url, &["set", "vendor/rest", "--rules", &rules(50)]).await;
+    let overlapping = run(&fleet, 100, LEASE).await;
+    let of_50 = run(&fleet, 50, 3 * PER).await;
+    done(&allocator.url, &["set", "vendor/rest", "--rules", &rules(200)]).await;
+    let of_200 = run(&fleet, 200, 3 * PER).await;
+    done(&allocator.url, &["pause", "vendor/rest"]).await;
+    let pausing = run(&fleet, 200, LEASE).await;
+    let of_none = run(&fleet, 0, PER).await;
+    assert_eq!(of_none.count(), 0, "paused, and what was leased has ended");
+    done(&allocator.url, &["resume", "vendor/rest"]).await;
+    let resumed = run(&fleet, 200, 2 * PER).await;
+    for (vendor, least) in [(&of_100, 100), (&of_50, 75), (&of_200, 300), (&resumed, 150)] {
+        assert!(vendor.count() >= least, "{} calls, at least {least} were to be had", vendor.count());
+    }
+    // What was admitted of the old limit may still be in a window of the new, but never more than the larger.
+    let across = Vendor::new(100, PER);
+    [&of_100, &overlapping, &of_50].into_iter().for_each(|vendor| across.merge(vendor));
+    assert_eq!(across.breach(), None, "across the first change");
+    let phases = [&of_100, &overlapping, &of_50, &of_200, &pausing, &resumed];
+    for (phase, vendor) in phases.into_iter().enumerate() {
+        assert_eq!(vendor.breach(), None, "in phase {phase}");
+        all.merge(vendor);
+    }
+    assert_eq!(all.breach(), None);
+    for client in clients {
+        client.shutdown().await;
+    }
+}
+
+/// The demo, as docs/live.md shows it: made smaller, halved, doubled, paused, topped up and resumed over the command
+/// line. Any 30 seconds hold the largest limit of the time and the top-up, and not one call more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
+    let mut command = Command::new(lessor());
+    command.args(["demo", "--nodes", "3", "--seconds", "10", "--json", "--listen", "127.0.0.1:0"]);
+    let mut demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(demo.stderr.take().expect("a pipe"));
+    let line = tokio::task::spawn_blocking(move || {
+        let mut line = String::new();
+        said.read_line(&mut line).map(|_| (line, said))
+    });
+    // Kept open: it may say more.
+    let (line, mut said) = line.await.expect("no panic").expect("text");
+    let url = line.trim_end().strip_prefix("listening on ").expect("its address");
+    let limits_of = async |permits: u64| {
+        let rule = format!("kind = \"sliding_window\", limit = {permits}, per = \"30s\", margin = \"250ms\"");
+        done(url, &["set", "vendor/rest", "--rules", &format!("[{{ {rule} }}]")]).await;
+    };
+    limits_of(2_000).await;
+    let end = CLOCK.now() + PATIENCE;
+    loop {
+        let shown = limits(url, &["get", "vendor/rest", "--json"]).await;
+        let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+        // The last tenth is lent slowly: it lasts until the first calls count no more.
+        if shown["available"].as_u64().expect("a number") <= 200 {
+            break;
+        }
+        assert!(CLOCK.now() < end, "it is never used up: {shown}");
+        sleep(Duration::from_millis(50)).await;
+    }
+    limits_of(1_000).await;
+    limits_of(2_000).await;
+    done(url, &["pause", "vendor/rest"]).await;
+    done(url, &["top-up", "vendor/rest", "300"]).await;
+    done(url, &["resume", "vendor/rest"]).await;
+    let ran = tokio::task::spawn_blocking(move || demo.wait_with_output());
+    let ran = ran.await.expect("no panic").expect("it ends");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("text");
+    assert!(ran.status.success(), "{rest}");
+    let report: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let most = report["limits"][0]["max_in_any_window"].as_u64().expect("a number");
+    assert!((2_001..=2_300).contains(&most), "{most} of 2,000 and the 300 on top: {report}");
+    assert_eq!(report["stranded"], 0);
+}
+
+/// Nodes that wait are told of a top-up: they are served in a round trip, and not when they would have asked again.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_is_served_as_soon_as_there_is_a_top_up() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let client = client(&allocator, "waiting").await;
+    let limit = client.limit("empty");
+    for _ in 0..10 {
+        limit.acquire_within(1, PATIENCE).await.expect("ten are there");
+    }
+    let call = tokio::spawn({
+        let limit = limit.clone();
+        async move {
+            limit.acquire(1).await.expect("it is topped up");
+            CLOCK.now()
+        }
+    });
+    // It has asked, been told that there is nothing this year, and hears whatever happens.
+    let end = CLOCK.now() + PATIENCE;
+    while client.stats().listening < 1 || limit.acquire_within(1, Duration::ZERO).await.is_ok() {
+        assert!(CLOCK.now() < end, "nothing is heard");
+        sleep(Duration::from_millis(10)).await;
+    }
+    let asked = client.stats().exchanges;
+    let http = reqwest::Client::new();
+    let url = format!("{}/v1/limits/empty/top-up", allocator.url);
+    let reply = http.post(url).header("content-type", "application/json").body(r#"{"permits":1}"#);
+    let reply = reply.send().await.expect("it answers");
+    let told = CLOCK.now();
+    assert_eq!(reply.status(), reqwest::StatusCode::OK);
+    let served: Moment = timeout(PATIENCE, call).await.expect("in time").expect("no panic");
+    let begun = CLOCK.now();
+    let alive = http.get(format!("{}/livez", allocator.url)).send().await.expect("it answers");
+    assert_eq!(alive.status(), reqwest::StatusCode::OK);
+    let (after, round_trip) = (served.since(told), CLOCK.now().since(begun));
+    println!("served {after:?} after the top-up was answered; a round trip takes {round_trip:?}");
+    // One ask brought it, or the one that was on its way and the next: nobody polled until it was there.
+    let asks = client.stats().exchanges - asked;
+    assert!(asks <= 3, "{asks} asks");
+    client.shutdown().await;
+}
+
+/// A file that is wrong is refused whole; a good one is taken over while nodes go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_changes_is_taken_over_and_a_bad_one_is_not() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let shown = async |part: &str| {
+        let end = CLOCK.now() + PATIENCE;
+        loop {
+            let output = limits(&allocator.url, &["get", "vendor/rest", "--json"]).await;
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            if said.contains(part) {
+                return said;
+            }
+            assert!(CLOCK.now() < end, "{part} is not in {said}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let reloads = async |result: &str, count: u64| {
+        let line = format!("lessor_config_reloads_total{{result=\"{result}\"}} {count}");
+        let end = CLOCK.now() + PATIENCE;
+        loop {
+            let url = format!("{}/metrics", allocator.url);
+            let said = reqwest::get(url).await.expect("it answers").text().await.expect("text");
+            if said.contains(&line) {
+                return;
+            }
+            assert!(CLOCK.now() < end, "no {line}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    allocator.rewrite(&CONFIG.replace("limit = 100", "limit = -1"));
+    allocator.running.signal(rustix::process::Signal::HUP);
+    reloads("refused", 1).await;
+    shown("\"limit\":100").await;
+    allocator.rewrite(&CONFIG.replace("limit = 100", "limit = 7"));
+    reloads("ok", 1).await;
+    shown("\"limit\":7").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_says_what_is_wrong_and_ends_with_a_code() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let check = async |args: &[&str], code: i32, part: &str| {
+        let output = limits(&allocator.url, args).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(part), "{args:?}: {said}");
+    };
+    check(&["get", "none"], 2, "none").await;
+    check(
+        &["set", "vendor/rest", "--rules", "[{ kind = \"sliding_window\", limit = -5, per = \"1s\" }]"],
+        2,
+        "-5",
+    )
+    .await;
+    check(&["top-up", "vendor/rest", "0"], 2, "0").await;
+    check(&["pause", "vendor/rest", "--for", "soon"], 2, "soon").await;
+    let list = limits(&allocator.url, &["list"]).await;
+    let said = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(said.starts_with("LIMIT") && said.contains("sliding_window 100/1s"), "{said}");
+    let mut nobody = Command::new(lessor());
+    let output = nobody.args(["limits", "list", "--server", "http://127.0.0.1:1"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+}
