@@ -25,6 +25,7 @@ use contract::{Contract, PoolId};
 use fleet::{Fleet, Shape};
 use lessor_allocator::Config;
 use lessor_allocator::config::{Keyed, LimitConfig, named_for};
+use lessor_protocol::rule::SlidingWindow;
 use lines::{Csv, Lines};
 use out::Out;
 use request::Request;
@@ -53,7 +54,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
             (config, Keeper::Leased(Box::new(fleet)))
         }
     };
-    let mut lines = Lines::open(&args.requests, csv(args, &config), MARGIN)?;
+    let margin = if args.nodes().is_some() { SlidingWindow::MARGIN } else { MARGIN };
+    let mut lines = Lines::open(&args.requests, csv(args, &config), margin)?;
     let mut summary = (args.summary || args.plot.is_some()).then(|| Summary::new(&config));
     let mut out = Out::new(BufWriter::new(stdout()), !args.summary);
     let mut written = replay(&mut keeper, &mut lines, summary.as_mut(), &mut out)?;

@@ -74,9 +74,9 @@ impl Books {
         later.ready_at(permits)
     }
 
-    /// How many rules there are.
-    pub(super) fn count(&self) -> usize {
-        self.0.len()
+    /// Whether what can be taken may become less by itself.
+    pub(super) fn lapse(&self) -> bool {
+        self.0.iter().any(|(_, books)| books.lapses())
     }
 
     /// Whether they cannot be told from new ones.

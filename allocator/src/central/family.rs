@@ -227,8 +227,8 @@ impl Family {
         for pool in self.up(place) {
             latest = latest.max(pool.booked.ready_at(permits).ok_or(Verdict::Never)?);
         }
-        // One rule alone is ready from then on.
-        while self.up(place).map(|pool| pool.booked.count()).sum::<usize>() > 1 {
+        // Looked at again, in copies, only where what was allowed may be over by then.
+        while self.up(place).any(|pool| pool.booked.lapse()) {
             let at = latest;
             for pool in self.up(place) {
                 latest = latest.max(pool.booked.ready_from(at, permits).ok_or(Verdict::Never)?);

@@ -64,6 +64,10 @@ impl Exact for Fixed {
         self.extra = self.extra.saturating_add(permits);
     }
 
+    fn lapses(&self) -> bool {
+        self.extra > 0
+    }
+
     fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
         let Rule::FixedWindow(rule) = rule else {
             unreachable!("rules are matched by kind");

@@ -49,6 +49,11 @@ trait Exact: Debug + Send {
     /// `permits` more, once, beyond what the rule says.
     fn top_up(&mut self, permits: u64);
 
+    /// Whether a top-up lets more be taken now than later, though nobody calls.
+    fn lapses(&self) -> bool {
+        false
+    }
+
     /// These books under `rule`, which is of the same kind and period.
     fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact>;
 

@@ -133,6 +133,10 @@ impl Exact for Sliding {
         self.extra.insert(place, (until, permits));
     }
 
+    fn lapses(&self) -> bool {
+        !self.extra.is_empty()
+    }
+
     fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
         let (limit, window) = match rule {
             Rule::SlidingWindow(rule) => (rule.limit(), rule.per() + rule.margin()),

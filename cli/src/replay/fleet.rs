@@ -2,8 +2,10 @@
 //! them, and nothing that goes wrong. `lessor replay --nodes` answers with it, so that what leasing costs can be seen
 //! beside the exact limiter. Which node a request lands on is decided here, what it may spend is not.
 //!
-//! In reading order: [`event`] (what happens next), [`local`] (one pool of one node), `in_flight` (calls that end).
+//! In reading order: [`event`] (what happens next), [`local`] (one pool of one node), `in_flight` (calls that end),
+//! `change` (limits that are changed).
 
+mod change;
 mod event;
 mod in_flight;
 mod local;
@@ -111,8 +113,24 @@ impl Fleet {
     /// If it asks for what nodes cannot do, or of a pool that is none: what is wrong, beginning with the field.
     pub(crate) fn request(&mut self, request: &Request, ticket: u64) -> Result<(), String> {
         let id = self.pool_id(request)?;
+        let changed = match &request.call {
+            Call::Set(rules, carry) => Some((self.changed(request, rules)?, *carry)),
+            Call::TryAcquire(_) | Call::Acquire(..) | Call::Peek(_) | Call::Refund(_) | Call::TopUp(_) => {
+                None
+            }
+        };
         self.begin(request.at);
         self.run_until(request.at);
+        if let Some((config, carry)) = changed {
+            self.put(config, carry)?;
+            self.answer(request, &id, ticket);
+            return Ok(());
+        }
+        if let Call::TopUp(permits) = request.call {
+            self.top_up(&id, permits)?;
+            self.answer(request, &id, ticket);
+            return Ok(());
+        }
         if let Call::Refund(permits) = request.call {
             return self.refund(request, &id, permits, ticket);
         }
@@ -127,7 +145,7 @@ impl Fleet {
                 self.answers.push((request.clone(), ticket, answer));
                 return Ok(());
             }
-            Call::Refund(_) | Call::TopUp(_) | Call::Set(..) => unreachable!("refused by pool_id"),
+            Call::Refund(_) | Call::TopUp(_) | Call::Set(..) => unreachable!("it has been answered"),
         };
         let waits = matches!(request.call, Call::Acquire(..));
         if local.take(permits, now) {
@@ -178,14 +196,13 @@ impl Fleet {
     }
 
     fn pool_id(&mut self, request: &Request) -> Result<PoolId, String> {
-        if let Call::TopUp(_) | Call::Set(..) = request.call {
-            return Err(
-                "op is one that --nodes cannot replay: use try_acquire, acquire, peek or refund".to_owned()
-            );
-        }
         let name = &request.limit;
         let known = self.allocator.limit_for(name);
         let limit = known.ok_or_else(|| format!("limit {name:?} is not in the configuration"))?;
+        // New rules are for all keys.
+        if let (Call::Set(..), None) = (&request.call, &request.key) {
+            return Ok((name.clone(), None));
+        }
         let id = limit.pool_id(name, request.key.as_deref());
         let id = (name.clone(), id.map_err(|wrong| format!("key: {}", wrong.detail))?.key);
         let known = self.lineage.limit(name).unwrap_or_default();
@@ -259,6 +276,7 @@ impl Fleet {
                 Event::Asked { node, first_sent, asks } => self.lend(node, first_sent, &asks),
                 Event::Answered { node, first_sent, grants } => self.hear(node, first_sent, &grants),
                 Event::Over { node, id } => self.over(node, &id),
+                Event::Told { node, event } => self.heard(node, &event),
                 Event::GiveUp { node, id, ticket } => self.give_up(node, &id, ticket),
             }
         }

@@ -4,6 +4,7 @@
 use crate::replay::contract::PoolId;
 use lessor_allocator::allocator::Entry;
 use lessor_protocol::Moment;
+use lessor_protocol::push;
 use lessor_protocol::wire::GrantBody;
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ pub(super) enum Event {
     Answered { node: usize, first_sent: Moment, grants: Vec<GrantBody> },
     /// A call has taken for as long as one may.
     Over { node: usize, id: PoolId },
+    /// A node is told that something happened to a limit.
+    Told { node: usize, event: push::Event },
     /// A caller has waited for as long as it would.
     GiveUp { node: usize, id: PoolId, ticket: u64 },
 }

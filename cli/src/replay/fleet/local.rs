@@ -237,8 +237,14 @@ impl Local {
     ) -> Belief {
         let belief = self.refill.believe(&self.slot, grant, terms, first_sent, now, dice);
         self.low_water = self.refill.nudge_below(self.rtt);
+        self.ceiling = grant.ceiling;
         self.chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
         belief
+    }
+
+    /// Something was heard of the limit.
+    pub(super) fn hear(&mut self, now: Moment, dice: u64) {
+        self.refill.hear(now, !self.line.is_empty(), dice);
     }
 
     /// Nothing can be had before `wait` is over.

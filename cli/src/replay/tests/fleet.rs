@@ -101,20 +101,21 @@ fn what_comes_back_to_nobody_comes_back_to_whoever_has_had_it_for_longest() {
         request.to_string()
     };
     let requests = [
-        call("0", "one", "acquire 1 timeout 1s"),
-        call("500ms", "two", "acquire 1 timeout 1s"),
-        // Two are in flight. It is the older one that ends: node one has it in hand, and gives it back when it has not
+        call("0", "one", "peek 0"),
+        call("0", "two", "acquire 1 timeout 1s"),
+        call("500ms", "one", "acquire 1 timeout 1s"),
+        // Two are in flight. It is the older one that ends: node two has it in hand, and gives it back when it has not
         // needed it for a second.
-        call("1s", "two", "acquire 1 timeout 4s"),
+        call("1s", "one", "acquire 1 timeout 4s"),
         call("1500ms", "", "refund 1"),
         // Nothing is in flight there any more.
-        call("1600ms", "one", "refund 1"),
+        call("1600ms", "two", "refund 1"),
     ];
     let answers = leased(IN_FLIGHT, 2, &requests);
-    assert!(waits(&answers[0]) < 500_000_000 && waits(&answers[1]) < 500_000_000, "{answers:?}");
-    let wait = waits(&answers[2]);
+    assert!(waits(&answers[1]) < 500_000_000 && waits(&answers[2]) < 500_000_000, "{answers:?}");
+    let wait = waits(&answers[3]);
     assert!((1_500_000_000..2_000_000_000).contains(&wait), "{wait}");
-    assert_eq!((&answers[3]["remaining"], &answers[4]["remaining"]), (&Value::from(1), &Value::from(1)));
+    assert_eq!((&answers[4]["remaining"], &answers[5]["remaining"]), (&Value::from(1), &Value::from(1)));
 }
 
 /// Ten a second on four nodes, each of which takes 100 ms and is handed back: one is in flight on average, of two that
@@ -165,9 +166,64 @@ fn what_is_above_bounds_what_one_call_may_take() {
     assert_eq!(answers[2]["ok"], true);
 }
 
+/// `set` of a window of `limit` in 10 s at `at`.
+fn window_of(at: &str, limit: u64, carry: &str) -> String {
+    let mut set: Value = serde_json::from_str(&request(&format!("{at} set 0"))).expect("JSON");
+    set["rules"] = json!([{ "kind": "sliding_window", "limit": limit, "per": "10s", "margin": "0s" }]);
+    set["carry"] = Value::from(carry);
+    set.to_string()
+}
+
+/// A hundred calls in the first second, which is all there is until 10 s.
+fn used_up() -> Vec<String> {
+    (0..100).map(|call| request(&format!("{}ms acquire 1 timeout 1s", 1_000 + call * 5))).collect()
+}
+
+#[test]
+fn those_that_wait_hear_of_new_rules_and_of_more_permits_within_a_round_trip() {
+    let config = format!("{WINDOW}\nease_off = false");
+    for more in [window_of("3s", 150, "as_is"), window_of("3s", 100, "reset"), request("3s top_up 50")] {
+        let mut requests = used_up();
+        requests.extend([request("2s acquire 3 timeout 60s"), more, request("3500ms acquire 1 timeout 1s")]);
+        let answers = leased(&config, 2, &requests);
+        let used = answers[..100].iter().filter(|answer| answer["ok"] == true).count();
+        assert!(used >= 98, "{used} of 100");
+        let wait = waits(&answers[100]);
+        // It hears after 1 ms, and has an answer to a new ask after 2 more.
+        assert!((1_000_000_000..1_010_000_000).contains(&wait), "{wait}");
+        assert_eq!((&answers[101]["ok"], &answers[102]["ok"]), (&Value::from(true), &Value::from(true)));
+    }
+}
+
+#[test]
+fn what_a_limit_is_lowered_to_holds_when_what_was_admitted_has_left() {
+    let config = format!("{WINDOW}\nease_off = false");
+    let mut requests = used_up();
+    requests.push(window_of("3s", 10, "as_is"));
+    requests.extend((0..200).map(|call| request(&format!("{}ms try_acquire 1", 4_000 + call * 100))));
+    let answers = leased(&config, 2, &requests);
+    // From 4 s to 24 s: nothing before those of 1 s leave at 11 s, and then ten in any ten seconds.
+    let admitted: Vec<usize> = (0..200).filter(|&call| answers[101 + call]["ok"] == true).collect();
+    assert!(admitted.first().is_some_and(|&call| call >= 70), "{admitted:?}");
+    assert!((9..=20).contains(&admitted.len()), "{admitted:?}");
+    assert!(admitted.windows(11).all(|calls| calls[10] - calls[0] >= 100), "{admitted:?}");
+}
+
+#[test]
+fn rules_that_fit_no_limit_above_change_nothing() {
+    let config = format!("{IN_FLIGHT}\n[[limit]]\nname = \"b\"\nparent = \"a\"\n")
+        + "rules = [{ kind = \"concurrency\", limit = 1, longest = \"5s\" }]";
+    let mut set: Value = serde_json::from_str(&request("b: 1s set 0")).expect("JSON");
+    set["rules"] = json!([{ "kind": "concurrency", "limit": 1, "longest": "9s" }]);
+    let answers = leased(&config, 1, &[set.to_string(), request("b: 2s acquire 1 timeout 1s")]);
+    let problem = answers[0]["error"].as_str().expect("it does not fit");
+    assert!(problem.starts_with("line 1: rules: limit \"b\": longest is 9s, but \"a\""), "{problem}");
+    assert_eq!(answers[1]["ok"], true);
+}
+
 #[test]
 fn what_nodes_cannot_do_is_said() {
-    let answers = leased(WINDOW, 2, &[request("0 refund 1"), "{}".to_owned(), request("0 top_up 1")]);
+    let answers = leased(WINDOW, 2, &[request("0 refund 1"), "{}".to_owned()]);
     let problem = |line: usize| answers[line - 1]["error"].as_str().expect("an error");
     assert!(
         problem(1).starts_with("line 1: op is refund, but limit \"a\" has no concurrency"),
@@ -175,5 +231,4 @@ fn what_nodes_cannot_do_is_said() {
         problem(1)
     );
     assert!(problem(2).starts_with("line 2: missing field"));
-    assert!(problem(3).starts_with("line 3: op is one that --nodes cannot replay"));
 }
