@@ -9,6 +9,7 @@ mod foes;
 mod live;
 mod phases;
 mod rivalry;
+mod stock;
 mod tasks;
 mod trouble;
 mod watch;
@@ -19,12 +20,12 @@ use crate::sim::curve::Curve;
 use crate::sim::family::Family;
 use crate::sim::faults::{Fault, Struck};
 use crate::sim::foe::Foe;
-use crate::sim::judges::{Judges, Stocks};
+use crate::sim::judges::Judges;
 use crate::sim::log::Log;
 use crate::sim::meter::{Figures, Meter};
 use crate::sim::network::Network;
 use crate::sim::node::Node;
-use crate::sim::oracle::{Instant, Stock, Verdict, Wrong, must};
+use crate::sim::oracle::{Instant, Verdict, Wrong, must};
 use crate::sim::policy::Policy;
 use crate::sim::rival::Rival;
 use crate::sim::setup::Setup;
@@ -358,29 +359,6 @@ impl World {
 
     fn now(&self) -> Instant {
         Instant { real: self.real, allocator: self.centre.clock.show(self.real) }
-    }
-
-    /// What all can still spend of each limit.
-    fn in_hand(&mut self) -> Vec<u64> {
-        let mut in_hand = vec![0; self.setup.limits()];
-        for node in 0..self.nodes.len() {
-            in_hand[self.setup.limit(node)] += self.held(node);
-        }
-        for (index, (foe, _)) in self.foes.iter().enumerate() {
-            in_hand[self.setup.limit(self.nodes.len() + index)] += foe.in_hand(self.real);
-        }
-        in_hand
-    }
-
-    /// How the pools look, and what all can still spend.
-    fn stocks(&mut self) -> Stocks {
-        let (now, in_hand) = (self.now().allocator, self.in_hand());
-        let pool = &mut self.centre.pool;
-        let above = if in_hand.len() > 1 { pool.view_above(now) } else { None };
-        let above = above.map(|view| Stock { view, in_hand: in_hand.iter().sum() });
-        let own = in_hand.iter().enumerate();
-        let own = own.map(|(limit, &in_hand)| Stock { view: pool.view(limit, now), in_hand }).collect();
-        Stocks { own, above }
     }
 
     fn report(mut self) -> Report {
