@@ -204,6 +204,7 @@ impl Args {
             seed,
             plan: chosen.plan.clone(),
             above: 0,
+            siblings: 0,
             nodes: self.nodes,
             foes: vec![],
             workload: self.workload,

@@ -1,16 +1,17 @@
 //! The limit of a run, as one pool or as a family: the last of its rules may be kept by pools above, one each. What is
-//! lent is charged to all of them, so that together they promise what one pool with all the rules would: the oracle
-//! need not know. The world drives it; several pools below one are judged in `tests/family.rs`.
+//! lent is charged to all of them, so that together they promise what one pool with all the rules would. Several pools
+//! with the same rules may be below those. The world drives it.
 
 use lessor_allocator::pool::{Above, AskError, Holder, LesseeId, Plan, Pool, PoolView};
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Carry, Moment, Refusal};
 use std::sync::Arc;
 
-/// The pool that nodes ask, and those above it.
+/// The pools that nodes ask, and those above them.
 #[derive(Debug)]
 pub struct Family {
-    members: Vec<Member>,
+    lowest: Vec<Member>,
+    above: Vec<Member>,
 }
 
 #[derive(Debug)]
@@ -28,6 +29,15 @@ impl Member {
         };
         Member { plan, lost, pool }
     }
+
+    /// Begins anew if that makes no difference.
+    fn forget(&mut self, now: Moment) -> bool {
+        let is_forgettable = self.pool.is_forgettable(now);
+        if is_forgettable {
+            *self = Member::new(self.plan.clone(), self.lost, now);
+        }
+        is_forgettable
+    }
 }
 
 /// The pool that nodes ask, where the last rules of `plan` are kept in `above` pools of their own.
@@ -37,10 +47,16 @@ pub fn lowest(plan: &Plan, above: usize) -> Plan {
 }
 
 impl Family {
-    /// All rules of `plan`, the last of them in `above` pools of their own, after a loss if there was one.
-    pub fn new(plan: &Plan, above: usize, lost: Option<Moment>, now: Moment) -> Self {
+    /// So many `limits` with the rules of `plan`, the last of which are in `above` pools of their own; after a loss if
+    /// there was one.
+    pub fn new(plan: &Plan, limits: usize, above: usize, lost: Option<Moment>, now: Moment) -> Self {
         let plans = Family::plans(plan, above).into_iter();
-        Family { members: plans.map(|plan| Member::new(Arc::new(plan), lost, now)).collect() }
+        let mut members: Vec<Member> = plans.map(|plan| Member::new(Arc::new(plan), lost, now)).collect();
+        let above = members.split_off(1);
+        for _ in 1..limits {
+            members.push(Member::new(members[0].plan.clone(), lost, now));
+        }
+        Family { lowest: members, above }
     }
 
     /// What each of them keeps of `plan`, the lowest first.
@@ -54,18 +70,24 @@ impl Family {
         std::iter::once(lowest).chain(higher).collect()
     }
 
-    fn with<T>(&mut self, act: impl FnOnce(&mut Pool, &mut [Above<'_>]) -> T) -> T {
-        let (lowest, above) = self.members.split_first_mut().expect("there is one at least");
-        let above = above.iter_mut().map(|member| Above { pool: &mut member.pool, share: Share::EVEN });
-        act(&mut lowest.pool, &mut above.collect::<Vec<_>>())
+    fn with<T>(&mut self, limit: usize, act: impl FnOnce(&mut Pool, &mut [Above<'_>]) -> T) -> T {
+        let above = self.above.iter_mut().map(|member| Above { pool: &mut member.pool, share: Share::EVEN });
+        act(&mut self.lowest[limit].pool, &mut above.collect::<Vec<_>>())
     }
 
     /// See [`Pool::renew`].
     ///
     /// # Errors
     /// The same.
-    pub fn renew(&mut self, now: Moment, holder: Holder, seq: u64, ask: Ask) -> Result<Answer, AskError> {
-        self.with(|pool, above| pool.renew_below(above, now, holder, seq, ask))
+    pub fn renew(
+        &mut self,
+        limit: usize,
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+    ) -> Result<Answer, AskError> {
+        self.with(limit, |pool, above| pool.renew_below(above, now, holder, seq, ask))
     }
 
     /// See [`Pool::settle_only`].
@@ -74,19 +96,20 @@ impl Family {
     /// The same.
     pub fn settle_only(
         &mut self,
+        limit: usize,
         now: Moment,
         holder: Holder,
         seq: u64,
         ask: Ask,
         refusal: Refusal,
     ) -> Result<Answer, AskError> {
-        self.with(|pool, above| pool.settle_below(above, now, holder, seq, ask, refusal))
+        self.with(limit, |pool, above| pool.settle_below(above, now, holder, seq, ask, refusal))
     }
 
-    /// See [`Pool::change`]: each of them goes on by its own of the rules of `plan`.
+    /// See [`Pool::change`]: each of them goes on by its own of the rules of `plan`. For a single limit.
     pub fn change(&mut self, plan: &Plan, carry: Carry, now: Moment) {
-        let plans = Family::plans(plan, self.members.len() - 1);
-        for (member, plan) in self.members.iter_mut().zip(plans) {
+        let plans = Family::plans(plan, self.above.len());
+        for (member, plan) in self.lowest.iter_mut().chain(&mut self.above).zip(plans) {
             member.plan = Arc::new(plan);
             member.pool.change(member.plan.clone(), carry, now);
         }
@@ -94,7 +117,8 @@ impl Family {
 
     /// See [`Pool::top_up`]: all of them are.
     pub fn top_up(&mut self, permits: u64, now: Moment) {
-        self.members.iter_mut().for_each(|member| member.pool.top_up(permits, now));
+        let members = self.lowest.iter_mut().chain(&mut self.above);
+        members.for_each(|member| member.pool.top_up(permits, now));
     }
 
     /// See [`Pool::leave`].
@@ -103,18 +127,25 @@ impl Family {
     /// The same.
     pub fn leave(
         &mut self,
+        limit: usize,
         now: Moment,
         id: LesseeId,
         seq: u64,
         spent_total: u64,
         running: Option<u64>,
     ) -> Result<u64, AskError> {
-        self.with(|pool, above| pool.leave_below(above, now, id, seq, spent_total, running))
+        self.with(limit, |pool, above| pool.leave_below(above, now, id, seq, spent_total, running))
     }
 
-    /// The books of the lowest, and what all of them can lend.
-    pub fn view(&mut self, now: Moment) -> PoolView {
-        let views = self.members.iter_mut().map(|member| member.pool.view(now));
+    /// How the one above `limit` looks.
+    pub fn view_above(&mut self, now: Moment) -> Option<PoolView> {
+        self.above.first_mut().map(|member| member.pool.view(now))
+    }
+
+    /// The books of `limit`, and what it can lend with those above it.
+    pub fn view(&mut self, limit: usize, now: Moment) -> PoolView {
+        let lowest = self.lowest[limit..].iter_mut().take(1);
+        let views = lowest.chain(&mut self.above).map(|member| member.pool.view(now));
         let least = views.reduce(|lowest, view| PoolView {
             available: lowest.available.min(view.available),
             lessees: lowest.lessees.max(view.lessees),
@@ -127,20 +158,14 @@ impl Family {
 
     /// The most that can ever be lent at once.
     pub fn ceiling(&self) -> u64 {
-        self.members.iter().map(|member| member.pool.ceiling()).min().unwrap_or(0)
+        let members = self.lowest.iter().chain(&self.above);
+        members.map(|member| member.pool.ceiling()).min().unwrap_or(0)
     }
 
-    /// Drops what cannot be told from new, each for itself, and makes it anew. For each rule whether that was so; the
-    /// first one is the lowest's.
-    pub fn forget(&mut self, now: Moment) -> Vec<bool> {
-        let mut is_new = vec![];
-        for member in &mut self.members {
-            let is_forgettable = member.pool.is_forgettable(now);
-            is_new.extend(member.plan.rules.iter().map(|_| is_forgettable));
-            if is_forgettable {
-                *member = Member::new(member.plan.clone(), member.lost, now);
-            }
-        }
-        is_new
+    /// Drops what cannot be told from new, each for itself, and makes it anew: which of the lowest, and which of those above.
+    pub fn forget(&mut self, now: Moment) -> (Vec<bool>, Vec<bool>) {
+        let forget =
+            |members: &mut Vec<Member>| members.iter_mut().map(|member| member.forget(now)).collect();
+        (forget(&mut self.lowest), forget(&mut self.above))
     }
 }

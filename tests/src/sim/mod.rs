@@ -3,7 +3,7 @@
 //!
 //! In reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed) with
 //! [`edges`] (of calendars), [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`],
-//! [`live`] (what operators do), [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
+//! [`live`] (what operators do), [`judges`] (the oracles of a run), [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
 //! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`]),
 //! [`curve`], [`log`]
 //! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), `mutants` (mistakes that must be
@@ -18,6 +18,7 @@ pub mod edges;
 pub mod family;
 pub mod faults;
 pub mod foe;
+pub mod judges;
 pub mod live;
 pub mod log;
 pub mod meter;

@@ -173,14 +173,14 @@ impl Oracle {
         permits - within
     }
 
-    /// P1, P2, K1, K2, and the books: the pool answered `asked`.
+    /// P1, P2, K1, K2, and the books: the pool answered `asked`. Returns what it lent anew.
     pub fn answered(
         &mut self,
         now: Instant,
         asked: &Asked,
         answer: &Result<Answer, AskError>,
         stock: Stock,
-    ) -> Verdict {
+    ) -> Result<u64, Wrong> {
         let (mut lent, mut spent) = (0, 0);
         if let Ok(Answer::Grant(grant)) = answer {
             let Asked { seq, ask, .. } = *asked;
@@ -212,7 +212,8 @@ impl Oracle {
             self.promises.iter_mut().for_each(|promise| promise.lied(now, spent));
         }
         self.changed_by(lent, spent, stock.view.books)?;
-        self.books(now, stock)
+        self.books(now, stock)?;
+        Ok(lent)
     }
 
     /// The same for a goodbye with a total of `spent_total`, which changed the books if it was `heard`.
@@ -267,6 +268,24 @@ impl Oracle {
         must("K2", self.admitted + in_hand <= books.granted - books.returned || !is_open, || {
             format!("{} were spent and {in_hand} are in hand, the pool knows of {books:?}", self.admitted)
         })?;
+        self.exposed(now, in_hand + view.available)
+    }
+
+    /// S1–S3, S5, S6 of a limit above others, whose sessions are theirs: `permits` were admitted on a lease of one of them.
+    pub fn counts(&mut self, now: Instant, permits: u64, way: u64) -> Verdict {
+        self.promises.iter_mut().try_for_each(|promise| promise.admit(now, permits, way))
+    }
+
+    /// One of those below it lent `permits`.
+    pub fn lent(&mut self, now: Instant, permits: u64) {
+        self.promises.iter_mut().for_each(|promise| promise.lent(now, permits));
+    }
+
+    /// S9 of it: how things stand now.
+    pub fn stands(&mut self, now: Instant, Stock { view, in_hand }: Stock) -> Verdict {
+        for promise in &mut self.promises {
+            promise.seen(now, view.available, view.books.outstanding == 0);
+        }
         self.exposed(now, in_hand + view.available)
     }
 

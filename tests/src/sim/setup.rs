@@ -27,6 +27,8 @@ pub struct Setup {
     pub plan: Plan,
     /// How many of its rules, the last ones, are kept by limits above it.
     pub above: usize,
+    /// How many limits like the one that nodes ask are beside it, below the same one. Nodes go round.
+    pub siblings: usize,
     /// How many nodes.
     pub nodes: usize,
     /// Those beside them that do not play by the rules, while there is trouble.
@@ -81,6 +83,25 @@ impl Setup {
     /// The longest that a lease lasts by any of them.
     pub fn term(&self) -> Duration {
         self.rule_sets().map(|rules| self.term_of(rules)).max().unwrap_or_default()
+    }
+
+    /// How many limits nodes ask.
+    pub fn limits(&self) -> usize {
+        1 + if self.above > 0 { self.siblings } else { 0 }
+    }
+
+    /// Which of them `node` asks.
+    pub fn limit(&self, node: usize) -> usize {
+        node % self.limits()
+    }
+
+    /// The rules that are judged for each of those by itself, and those that hold for all of them together.
+    pub fn rules_apart(&self) -> (&[Rule], Option<&[Rule]>) {
+        if self.limits() == 1 {
+            return (&self.plan.rules, None);
+        }
+        let (own, above) = self.plan.rules.split_at(self.plan.rules.len() - self.above);
+        (own, Some(above))
     }
 
     /// What `node` counts for: ranks and guaranteed groups go round.

@@ -140,7 +140,8 @@ fn fewer_nodes(from: &Shrunk) -> Vec<Setup> {
 
 /// Everything that is not a fault, one by one as it is without them.
 fn plainer(from: &Shrunk) -> Vec<Setup> {
-    let changes: [fn(&mut Setup); 12] = [
+    let changes: [fn(&mut Setup); 13] = [
+        |setup| setup.siblings = 0,
         |setup| setup.above = 0,
         |setup| setup.priorities = 0,
         |setup| setup.plan.sharing.guaranteed.clear(),

@@ -56,6 +56,7 @@ pub fn draw(seed: u64) -> Setup {
             sharing: Sharing::default(),
         },
         above: 0,
+        siblings: 0,
         nodes,
         priorities: 0,
         workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
@@ -86,6 +87,10 @@ pub fn draw(seed: u64) -> Setup {
     let can_change = setup.plan.sharing == Sharing::default() && setup.plan.rules.iter().all(is_plain);
     if dice.u32(..3) == 0 && can_change {
         setup.live = draw_live(&mut dice, &setup);
+    }
+    // What is done to a limit is done to one that has no others beside it.
+    if setup.above > 0 && setup.live.is_empty() && dice.bool() {
+        setup.siblings = dice.usize(1..=2);
     }
     setup
 }

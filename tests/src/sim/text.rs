@@ -25,6 +25,7 @@ pub fn bare() -> Setup {
         seed: 1,
         plan: plan(vec![], false),
         above: 0,
+        siblings: 0,
         nodes: 1,
         foes: vec![],
         workload: Workload::Steady,
@@ -62,6 +63,9 @@ pub fn write(setup: &Setup) -> String {
     }
     if setup.above > 0 {
         say("above", &setup.above);
+    }
+    if setup.siblings > 0 {
+        say("siblings", &setup.siblings);
     }
     say("nodes", &setup.nodes);
     if !setup.foes.is_empty() {
@@ -129,6 +133,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "ease_off" => setup.plan.ease_off = number(value)?,
         "lessees_max" => setup.plan.lessees_max = number(value)?,
         "above" => setup.above = number(value)?,
+        "siblings" => setup.siblings = number(value)?,
         "priorities" => setup.priorities = number(value)?,
         "reserve" => setup.plan.sharing.reserve = number(value)?,
         "lease_max" => setup.plan.sharing.lease_max = number(value)?,

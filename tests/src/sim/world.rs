@@ -9,6 +9,7 @@ mod foes;
 mod live;
 mod phases;
 mod rivalry;
+mod stock;
 mod tasks;
 mod trouble;
 mod watch;
@@ -19,14 +20,15 @@ use crate::sim::curve::Curve;
 use crate::sim::family::Family;
 use crate::sim::faults::{Fault, Struck};
 use crate::sim::foe::Foe;
+use crate::sim::judges::Judges;
 use crate::sim::log::Log;
 use crate::sim::meter::{Figures, Meter};
 use crate::sim::network::Network;
 use crate::sim::node::Node;
-use crate::sim::oracle::{Instant, Oracle, Stock, Verdict, Wrong, must};
+use crate::sim::oracle::{Instant, Verdict, Wrong, must};
 use crate::sim::policy::Policy;
 use crate::sim::rival::Rival;
-use crate::sim::setup::{Sabotage, Setup};
+use crate::sim::setup::Setup;
 use crate::sim::traffic::Traffic;
 use allocator::Centre;
 use event::{Event, Message, Phase, Queued};
@@ -115,7 +117,7 @@ pub struct World {
     tickets: u64,
     struck: Struck,
     admissions: u64,
-    oracle: Oracle,
+    judges: Judges,
     /// Who sizes leases in place of the shipping code.
     rival: Option<Rival>,
     over_admissions: u64,
@@ -186,7 +188,6 @@ impl World {
             })
             .collect();
         let now = centre_clock.show(0);
-        let less = u64::from(setup.sabotage == Sabotage::StricterOracle);
         World {
             real: 0,
             phase: Phase::Trouble,
@@ -195,7 +196,7 @@ impl World {
             arrivals: BinaryHeap::new(),
             centre: Centre {
                 clock: centre_clock,
-                pool: Family::new(&plan, setup.above, None, now),
+                pool: Family::new(&plan, setup.limits(), setup.above, None, now),
                 plan: plan.clone(),
                 gate: Gate::default(),
                 is_removed: false,
@@ -212,7 +213,7 @@ impl World {
             tickets: 0,
             struck: Struck::new(),
             admissions: 0,
-            oracle: Oracle::new(&plan.rules, plan.terms.drift_ppm(), less, setup.remembered()),
+            judges: Judges::new(&setup),
             rival: None,
             over_admissions: 0,
             meter: Meter::new(setup.nodes, &plan.rules),
@@ -231,15 +232,17 @@ impl World {
 
     fn begin(&mut self) {
         let now = self.now();
-        self.oracle.books_begin(now, now.allocator, &vec![true; self.setup.plan.rules.len()]);
+        self.judges.books_begin(now, now.allocator, &self.all_new());
         for node in 0..self.nodes.len() {
             let at = self.dice.u64(0..5_000_000);
             self.push(at, Event::Wake { node, life: 0 });
-            self.oracle.begins(node, self.nodes[node].session);
+            let session = self.nodes[node].session;
+            self.judges.of(self.setup.limit(node)).begins(node, session);
         }
         for index in 0..self.foes.len() {
             self.push(0, Event::Scheme(index));
-            self.oracle.begins(self.nodes.len() + index, self.foes[index].0.session);
+            let (node, session) = (self.nodes.len() + index, self.foes[index].0.session);
+            self.judges.of(self.setup.limit(node)).begins(node, session);
         }
         self.push(0, Event::Traffic { generation: 0 });
         self.push(SECOND, Event::Sweep);
@@ -295,7 +298,7 @@ impl World {
             Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange),
             Event::Due { node, life } => self.due(node, life)?,
             Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
-            Event::Land { permits } => self.oracle.landed(permits),
+            Event::Land { limit, permits } => self.judges.landed(limit, permits),
             Event::HandBack { node, life, permits } => self.hand_back(node, life, permits)?,
             Event::Scheme(index) => self.scheme(index),
             Event::Traffic { generation } => self.change_traffic(generation),
@@ -356,18 +359,6 @@ impl World {
 
     fn now(&self) -> Instant {
         Instant { real: self.real, allocator: self.centre.clock.show(self.real) }
-    }
-
-    /// What all can still spend.
-    fn in_hand(&mut self) -> u64 {
-        let foes: u64 = self.foes.iter().map(|(foe, _)| foe.in_hand(self.real)).sum();
-        (0..self.nodes.len()).map(|node| self.held(node)).sum::<u64>() + foes
-    }
-
-    /// How the pool looks, and what all can still spend.
-    fn stock(&mut self) -> Stock {
-        let view = self.centre.pool.view(self.centre.clock.show(self.real));
-        Stock { view, in_hand: self.in_hand() }
     }
 
     fn report(mut self) -> Report {

@@ -36,6 +36,7 @@ fn setup(limit: &str) -> Setup {
         seed: 1,
         plan: plan(parse_rules(limit).expect("a limit"), false),
         above: 0,
+        siblings: 0,
         nodes: 5,
         foes: vec![],
         workload: Workload::Steady,

@@ -5,6 +5,7 @@ use super::event::{Event, Message, Reply, Unanswered};
 use crate::sim::SECOND;
 use crate::sim::clock::HostClock;
 use crate::sim::family::Family;
+use crate::sim::judges::IsNew;
 use crate::sim::network::Way;
 use crate::sim::node::Node;
 use crate::sim::oracle::{Asked, Verdict};
@@ -50,9 +51,10 @@ impl World {
             Some(Err(Unanswered::LimitUnknown))
         } else {
             let holder = Holder { id: LesseeId(session), share: self.setup.share(node), rtt };
+            let limit = self.setup.limit(node);
             let answer = match self.refusal(node) {
-                Some(refusal) => self.centre.pool.settle_only(now, holder, seq, ask, refusal),
-                None => self.centre.pool.renew(now, holder, seq, ask),
+                Some(refusal) => self.centre.pool.settle_only(limit, now, holder, seq, ask, refusal),
+                None => self.centre.pool.renew(limit, now, holder, seq, ask),
             };
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;
@@ -86,15 +88,17 @@ impl World {
     }
 
     fn oracle_on_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) -> Verdict {
-        let (now, stock, asked) = (self.now(), self.stock(), self.asked(message));
-        self.oracle.answered(now, &asked, answer, stock)?;
+        let (now, stocks, asked) = (self.now(), self.stocks(), self.asked(message));
+        let limit = self.setup.limit(message.node);
+        self.judges.answered(limit, now, &asked, answer, &stocks)?;
+        let stock = stocks.own[limit];
         let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
         if let Some(grant) = granted
             && asked.is_honest
         {
             self.sent(message, grant.permits);
             if grant.permits == 0 && message.ask.want > 0 && stock.view.available == 0 {
-                self.found_empty(stock.in_hand);
+                self.found_empty(limit, stock.in_hand);
             }
         }
         Ok(())
@@ -123,9 +127,9 @@ impl World {
     }
 
     /// Somebody got nothing because nothing is left; nodes have `in_hand`.
-    pub(super) fn found_empty(&mut self, in_hand: u64) {
+    pub(super) fn found_empty(&mut self, limit: usize, in_hand: u64) {
         let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
-        let left = self.oracle.room(self.now());
+        let left = self.judges.room(limit, self.now());
         self.meter.empty(self.real, self.centre.pool.ceiling(), left, in_hand + coming);
     }
 
@@ -136,7 +140,9 @@ impl World {
         }
         let now = self.now();
         let id = LesseeId(message.session);
+        let limit = self.setup.limit(message.node);
         let left = self.centre.pool.leave(
+            limit,
             now.allocator,
             id,
             message.seq,
@@ -144,8 +150,8 @@ impl World {
             message.ask.running,
         );
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
-        let (stock, asked) = (self.stock(), self.asked(&message));
-        self.oracle.left(now, &asked, stock)
+        let (stocks, asked) = (self.stocks(), self.asked(&message));
+        self.judges.of(limit).left(now, &asked, stocks.own[limit])
     }
 
     /// Forgets what can be forgotten.
@@ -153,31 +159,48 @@ impl World {
         self.push(self.real + SECOND, Event::Sweep);
         let now = self.centre.clock.show(self.real);
         if self.rival.is_none() && self.centre.up {
-            let is_new = self.centre.pool.forget(now);
-            if is_new[0] {
-                self.log.note(self.real, "the pool is forgotten and made anew", &[]);
+            let (lowest, above) = self.centre.pool.forget(now);
+            if lowest.contains(&true) {
+                self.log.note(self.real, "a pool is forgotten and made anew", &[]);
             }
-            self.books_are_new(&is_new);
-            let (now, stock) = (self.now(), self.stock());
-            self.oracle.books(now, stock)?;
+            self.books_are_new(&self.is_new(&lowest, &above));
+            let (now, stocks) = (self.now(), self.stocks());
+            self.judges.books(now, &stocks)?;
         }
         self.quarantine_is_over_in_time()
     }
 
     pub(super) fn new_pool(&mut self) {
         let now = self.centre.clock.show(self.real);
-        self.centre.pool = Family::new(&self.centre.plan, self.setup.above, self.centre.lost, now);
-        self.books_are_new(&vec![true; self.setup.plan.rules.len()]);
+        let (limits, above) = (self.setup.limits(), self.setup.above);
+        self.centre.pool = Family::new(&self.centre.plan, limits, above, self.centre.lost, now);
+        self.books_are_new(&self.all_new());
     }
 
-    /// `is_new` says for each rule whether its books are; the first one's are those that nodes ask.
-    fn books_are_new(&mut self, is_new: &[bool]) {
-        let (now, stock) = (self.now(), self.stock());
-        if is_new[0] {
-            self.oracle.books_lost(now, stock.view);
+    /// All books are new.
+    pub(super) fn all_new(&self) -> IsNew {
+        self.is_new(&vec![true; self.setup.limits()], &vec![true; self.setup.above])
+    }
+
+    /// Of which rules the books are new, where those of the `lowest` pools are, and those `above` them.
+    fn is_new(&self, lowest: &[bool], above: &[bool]) -> IsNew {
+        let own = self.setup.plan.rules.len() - above.len();
+        let own = lowest.iter().map(|&is_new| vec![is_new; own]);
+        match self.setup.limits() {
+            1 => IsNew { own: own.map(|own| [&own, above].concat()).collect(), above: None },
+            _ => IsNew { own: own.collect(), above: Some(above.to_vec()) },
+        }
+    }
+
+    fn books_are_new(&mut self, is_new: &IsNew) {
+        let (now, stocks) = (self.now(), self.stocks());
+        for (limit, is_new) in is_new.own.iter().enumerate() {
+            if is_new[0] {
+                self.judges.of(limit).books_lost(now, stocks.own[limit].view);
+            }
         }
         let after = |lost| lost + self.setup.plan.terms.quarantine();
-        self.oracle.books_begin(now, self.centre.lost.map_or(now.allocator, after), is_new);
+        self.judges.books_begin(now, self.centre.lost.map_or(now.allocator, after), is_new);
     }
 
     /// Its process dies, and its books with it.
@@ -197,7 +220,7 @@ impl World {
         let now = self.centre.clock.show(self.real);
         // What was decided over the API is gone with the process.
         (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
-        self.oracle.shut(Moment::ORIGIN);
+        self.judges.shut(Moment::ORIGIN);
         self.centre.lost = Some(if self.dice.bool() { now } else { self.centre.died });
         self.centre.up = true;
         self.new_pool();

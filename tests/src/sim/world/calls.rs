@@ -125,7 +125,7 @@ impl World {
     /// Whether somebody else has what `node` lacks.
     fn is_elsewhere(&mut self, node: usize, permits: u64) -> bool {
         let in_pool = self.in_pool();
-        in_pool >= permits || self.in_hand() - self.held(node) + in_pool >= permits
+        in_pool >= permits || self.in_hand().iter().sum::<u64>() - self.held(node) + in_pool >= permits
     }
 
     /// Spends `permits` at `node` if they are there.
@@ -139,11 +139,13 @@ impl World {
         self.log.note(self.real, "node # admits #", &[node as u64, permits]);
         self.meter.admitted(self.real, node, permits);
         if self.rival.is_some() {
-            self.over_admissions += self.oracle.tally(self.now(), permits);
+            let now = self.now();
+            self.over_admissions += self.judges.of(0).tally(now, permits);
         } else {
             let way = self.margin();
             let way = if way == 0 { 0 } else { self.dice.u64(0..=way) };
-            self.oracle.admitted(self.now(), node, session, permits, way)?;
+            let limit = self.setup.limit(node);
+            self.judges.admitted(limit, self.now(), node, session, permits, way)?;
         }
         self.takes_time(node, permits, manner);
         if left < self.nodes[node].low_water {

@@ -36,7 +36,7 @@ pub(super) enum Event {
     /// A caller has waited long enough.
     GiveUp { node: usize, life: u64, ticket: u64 },
     /// A call has ended, as the vendor sees it.
-    Land { permits: u64 },
+    Land { limit: usize, permits: u64 },
     /// The process that made a call learns that it has ended.
     HandBack { node: usize, life: u64, permits: u64 },
     /// One that does not play by the rules asks for something.

@@ -59,7 +59,7 @@ impl World {
             1 => self.dice.u64(1..=longest),
             _ => (self.dice.u64(1..=longest) / self.dice.u64(1..=200)).max(1).min(longest),
         };
-        self.push(self.real + takes, Event::Land { permits });
+        self.push(self.real + takes, Event::Land { limit: self.setup.limit(node), permits });
         if manner == Manner::Guarded {
             let life = self.nodes[node].life;
             self.push(self.real + takes, Event::HandBack { node, life, permits });
@@ -72,18 +72,18 @@ impl World {
         if at.life != life || !at.up {
             return Ok(());
         }
-        let (now, busy) = (at.now(self.real), at.refill.flights().busy());
+        let (now, busy, session) = (at.now(self.real), at.refill.flights().busy(), at.session);
         let reused = at.refill.hand_back(&at.slot, permits, now);
         // What is spent again was not used up.
         let unspent = busy - at.refill.flights().busy();
         let is_due = at.refill.due(&at.slot, at.seen(), now, at.rtt) <= now;
-        self.oracle.handed_back(self.nodes[node].session, unspent);
+        self.judges.of(self.setup.limit(node)).handed_back(session, unspent);
         self.log.note(self.real, "node # hands back #, # to be spent again", &[node as u64, permits, reused]);
         if is_due {
             self.nudge(node);
         }
         let in_hand = self.in_hand();
-        self.oracle.exposed(self.now(), in_hand)?;
+        self.judges.exposed(self.now(), &in_hand)?;
         self.serve_line(node)
     }
 }

@@ -65,7 +65,8 @@ impl World {
             let session = foe.session;
             if spends > 0 {
                 self.log.note(self.real, "foe # spends #", &[index as u64, spends]);
-                self.oracle.admitted(self.now(), reply.node, session, spends, 0)?;
+                let limit = self.setup.limit(reply.node);
+                self.judges.admitted(limit, self.now(), reply.node, session, spends, 0)?;
                 self.takes_time(reply.node, spends, Manner::Plain);
             }
         } else if foe.gives_up(answer.is_err()) {
@@ -80,7 +81,8 @@ impl World {
         let foe = &mut self.foes[index].0;
         let before = std::mem::replace(&mut foe.session, session);
         foe.begin(session);
-        self.oracle.ends(before);
-        self.oracle.begins(node, session);
+        let oracle = self.judges.of(self.setup.limit(node));
+        oracle.ends(before);
+        oracle.begins(node, session);
     }
 }

@@ -30,21 +30,21 @@ impl World {
                 self.centre.is_removed = false;
                 let plan = Arc::new(Plan { rules, ..(*self.centre.plan).clone() });
                 self.centre.plan = plan.clone();
-                let view = self.centre.pool.view(now);
+                let view = self.centre.pool.view(0, now);
                 if view.quarantine.is_zero() {
                     self.centre.pool.change(&plan, carry, now);
                 } else {
                     // It has lent nothing yet, and waits as it would have at a start.
                     self.new_pool();
                 }
-                let (now, stock) = (self.now(), self.stock());
+                let (now, stocks) = (self.now(), self.stocks());
                 let rules = self.centre.plan.rules.clone();
-                self.oracle.changed(now, &rules, carry, stock)?;
+                self.judges.changed(now, &rules, carry, &stocks)?;
             }
             Act::TopUp(permits) => {
                 self.centre.pool.top_up(permits, now);
-                let (now, stock) = (self.now(), self.stock());
-                self.oracle.topped_up(now, permits, stock)?;
+                let (now, stocks) = (self.now(), self.stocks());
+                self.judges.topped_up(now, permits, &stocks)?;
             }
             Act::Pause(nanos) => self.centre.gate.close(now + Duration::from_nanos(nanos)),
             Act::Resume => {
@@ -56,7 +56,7 @@ impl World {
             }
         }
         let now = self.centre.clock.show(self.real);
-        self.oracle.shut(self.centre.gate.pause(now).unwrap_or(Moment::ORIGIN));
+        self.judges.shut(self.centre.gate.pause(now).unwrap_or(Moment::ORIGIN));
         Ok(())
     }
 

@@ -70,12 +70,18 @@ impl World {
     /// V4: once trouble is over, a pool that has waited out its quarantine lends something to whoever waits, within the
     /// time in which every node asks again.
     pub(super) fn quarantine_is_over_in_time(&mut self) -> Verdict {
-        let Some(lost) = self.oracle.opens_unlent().filter(|_| self.phase > Phase::Trouble) else {
+        if self.phase == Phase::Trouble {
             return Ok(());
-        };
+        }
+        (0..self.setup.limits()).try_for_each(|limit| self.quarantine_of_is_over_in_time(limit))
+    }
+
+    fn quarantine_of_is_over_in_time(&mut self, limit: usize) -> Verdict {
+        let Some(lost) = self.judges.of(limit).opens_unlent() else { return Ok(()) };
         let (now, refresh) = (self.now(), refresh(&self.setup));
         let asked = |since: u64| self.real.saturating_sub(since) > refresh;
-        let owed = self.nodes.iter().enumerate().filter(|(node, _)| self.setup.is_owed(*node));
+        let is_owed = |node: usize| self.setup.limit(node) == limit && self.setup.is_owed(node);
+        let owed = self.nodes.iter().enumerate().filter(|(node, _)| is_owed(*node));
         let waiter = owed.flat_map(|(_, node)| &node.line).find(|waiter| asked(waiter.since));
         let is_late = nanos(now.allocator.since(lost)) > refresh && waiter.is_some();
         must("V4", !is_late, || format!("{waiter:?} waits, and nothing was lent since {lost:?}"))
@@ -86,7 +92,11 @@ impl World {
         if !self.setup.then_calm {
             return Ok(());
         }
-        let view = self.centre.pool.view(self.centre.clock.show(self.real));
+        (0..self.setup.limits()).try_for_each(|limit| self.all_is_back(limit))
+    }
+
+    fn all_is_back(&mut self, limit: usize) -> Verdict {
+        let view = self.centre.pool.view(limit, self.centre.clock.show(self.real));
         let ceiling = self.centre.pool.ceiling();
         // What a bucket was topped up with is still in it.
         let is_back = view.available >= ceiling || self.centre.plan.rules.iter().any(never_refills);

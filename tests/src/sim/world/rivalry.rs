@@ -35,7 +35,7 @@ impl World {
         let now = self.now().allocator;
         match &mut self.rival {
             Some(rival) => rival.available(now),
-            None => self.centre.pool.view(now).available,
+            None => self.centre.pool.view(0, now).available,
         }
     }
 
@@ -53,8 +53,8 @@ impl World {
     /// the first ask that gets nothing, for rivals ask while they still hold some.
     pub(super) fn refused_by_rival(&mut self) {
         if self.rival.is_some() && !self.meter.has_been_empty() && self.in_pool() == 0 {
-            let in_hand = self.in_hand();
-            self.found_empty(in_hand);
+            let in_hand = self.in_hand().iter().sum();
+            self.found_empty(0, in_hand);
         }
     }
 

@@ -190,7 +190,7 @@ impl World {
             &[node as u64, grant.permits, grant.kept, left],
         );
         let in_hand = self.in_hand();
-        self.oracle.exposed(self.now(), in_hand)?;
+        self.judges.exposed(self.now(), &in_hand)?;
         self.serve_line(node)
     }
 

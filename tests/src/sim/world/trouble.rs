@@ -98,8 +98,9 @@ impl World {
     /// Ends the session of `node`, and names the next one.
     pub(super) fn next_session(&mut self, node: usize) -> u64 {
         self.sessions += 1;
-        self.oracle.ends(self.nodes[node].session);
-        self.oracle.begins(node, self.sessions);
+        let oracle = self.judges.of(self.setup.limit(node));
+        oracle.ends(self.nodes[node].session);
+        oracle.begins(node, self.sessions);
         self.sessions
     }
 
@@ -152,7 +153,7 @@ impl World {
         self.reopen(self.centre.life);
         self.centre.paused_until = self.centre.paused_until.min(self.real);
         (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
-        self.oracle.shut(Moment::ORIGIN);
+        self.judges.shut(Moment::ORIGIN);
         for node in 0..self.nodes.len() {
             self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.real);
             self.nodes[node].line.clear();

@@ -34,7 +34,7 @@ impl World {
 
     fn draw(&mut self) {
         let (available, coming) = (self.in_pool(), self.nodes.iter().map(|node| node.coming()).sum::<u64>());
-        let outstanding = self.in_hand() + coming;
+        let outstanding = self.in_hand().iter().sum::<u64>() + coming;
         if let Some(curve) = &mut self.curve {
             curve.look(self.real, available, outstanding);
         }
