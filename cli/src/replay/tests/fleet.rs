@@ -210,6 +210,26 @@ fn what_a_limit_is_lowered_to_holds_when_what_was_admitted_has_left() {
 }
 
 #[test]
+fn a_node_knows_by_its_next_grant_how_much_one_call_may_take() {
+    let requests = [
+        request("1s acquire 1 timeout 1s"),
+        request("2s acquire 150 timeout 1s"),
+        window_of("3s", 200, "as_is"),
+        // It is idle, and asks when somebody calls.
+        request("3500ms acquire 1 timeout 1s"),
+        request("4s acquire 150 timeout 60s"),
+        window_of("100s", 5, "as_is"),
+        request("100500ms acquire 1 timeout 20s"),
+        request("122s acquire 6 timeout 60s"),
+    ];
+    let answers = leased(&format!("{WINDOW}\nease_off = false"), 1, &requests);
+    let problem = |line: usize| answers[line - 1]["error"].as_str().unwrap_or_default();
+    assert!(problem(2).ends_with("this limit never holds more than 100"), "{answers:?}");
+    assert_eq!(answers[4]["ok"], true, "{answers:?}");
+    assert!(problem(8).ends_with("this limit never holds more than 5"), "{answers:?}");
+}
+
+#[test]
 fn rules_that_fit_no_limit_above_change_nothing() {
     let config = format!("{IN_FLIGHT}\n[[limit]]\nname = \"b\"\nparent = \"a\"\n")
         + "rules = [{ kind = \"concurrency\", limit = 1, longest = \"5s\" }]";
