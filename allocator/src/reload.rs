@@ -67,7 +67,7 @@ impl Reloads {
             put: names(&put),
         };
         for name in done.removed.iter().chain(&done.put) {
-            self.shared.events().tell(&Event::of(Kind::Changed, name));
+            self.shared.tell(&Event::of(Kind::Changed, name));
         }
         *last = config.clone();
         self.shared.metrics().reloaded(true);

@@ -6,6 +6,7 @@ use crate::config::{Config, LimitConfig};
 use crate::events::Events;
 use crate::limits::Past;
 use crate::metrics::Metrics;
+use lessor_protocol::push::Event;
 use lessor_protocol::{Clock, Moment, PERMITS_MAX};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -55,6 +56,17 @@ impl Shared {
     /// Those who listen.
     pub(crate) fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// Tells everybody who listens of `event`, and that the same happened to all limits below the one that it is about: who
+    /// waits for one of those waits for this one too.
+    pub(crate) fn tell(&self, event: &Event) {
+        let mut about = vec![event.limit.clone()];
+        while let Some(limit) = about.pop() {
+            let is_below = |below: &&LimitConfig| below.parent.is_some() && below.parent == limit;
+            about.extend(self.limits().values().filter(is_below).map(|below| Some(below.name.to_string())));
+            self.events.tell(&Event { limit, ..event.clone() });
+        }
     }
 
     /// From now on nothing is lent, and nobody is told anything.
@@ -127,6 +139,7 @@ fn epoch(now: Moment) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::push::Kind;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
@@ -144,6 +157,28 @@ mod tests {
                 assert_eq!(allocator.quarantined(now).len(), 1);
                 assert_ne!(allocator.epoch(), epoch);
             });
+        }
+    }
+
+    #[tokio::test]
+    async fn what_happens_to_a_limit_happens_to_those_below_it() {
+        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+        let limit = |name: &str, more: &str| format!("[[limit]]\nname = \"{name}\"\n{rules}\n{more}\n");
+        let text = limit("vendor", "")
+            + &limit("tenant", "parent = \"vendor\"")
+            + &limit("user/*", "parent = \"tenant\"")
+            + &limit("other", "");
+        let shared = Shared::new(Config::parse(&text).expect("valid"), true);
+        let mut listener = shared.events().listen().expect("there is room");
+        shared.tell(&Event::of(Kind::ToppedUp, "vendor"));
+        shared.tell(&Event::of(Kind::Paused, "other"));
+        for (kind, name) in [
+            (Kind::ToppedUp, "vendor"),
+            (Kind::ToppedUp, "tenant"),
+            (Kind::ToppedUp, "user/*"),
+            (Kind::Paused, "other"),
+        ] {
+            assert_eq!(listener.next().await, Some(Event::of(kind, name)));
         }
     }
 }

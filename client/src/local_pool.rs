@@ -251,11 +251,21 @@ impl LocalPool {
     #[inline]
     fn refuse_at(&self, permits: u64, now: Moment) -> Refusal {
         if let Some(refusal) = self.for_good(permits) {
+            self.doubt(refusal);
             return refusal;
         }
         self.hot.refused.fetch_add(permits, Ordering::Relaxed);
         self.nudge();
         self.not_now_at(permits, now)
+    }
+
+    /// Asks whether `refusal` is still true, if that may have changed: a limit that was raised is heard of with the next
+    /// permit, and so by whoever asks for one.
+    pub(crate) fn doubt(&self, refusal: Refusal) {
+        if matches!(refusal, Refusal::TooLarge { .. }) {
+            self.hot.refused.fetch_add(1, Ordering::Relaxed);
+            self.nudge();
+        }
     }
 
     /// The refusal that waiting will not change, if there is one.

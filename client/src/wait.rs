@@ -63,6 +63,7 @@ pub(crate) async fn wait_in_line<T>(
     let mut alarm = Alarm(None);
     poll_fn(|cx| {
         if let Some(refusal) = pool.for_good(permits) {
+            pool.doubt(refusal);
             return Poll::Ready(Err(refusal));
         }
         // The waker is known before the attempt: permits that come just after it wake this caller again. The

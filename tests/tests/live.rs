@@ -208,6 +208,29 @@ async fn whoever_waits_is_served_as_soon_as_there_is_a_top_up() {
     client.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_too_large_is_let_through_once_the_limit_is_raised() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let client = client(&allocator, "idle").await;
+    let limit = client.limit("vendor/rest");
+    let too_large = lessor::Refusal::TooLarge { limit: 100 };
+    assert_eq!(limit.acquire_within(200, PATIENCE).await, Err(too_large));
+    // It holds nothing any more, and has nothing to ask for.
+    let end = CLOCK.now() + PATIENCE;
+    let mut asked = 0;
+    while client.stats().exchanges != asked {
+        assert!(CLOCK.now() < end, "it asks all the time");
+        asked = client.stats().exchanges;
+        sleep(Duration::from_secs(5)).await;
+    }
+    done(&allocator.url, &["set", "vendor/rest", "--rules", &rules(300)]).await;
+    while limit.try_acquire(200).is_err() {
+        assert!(CLOCK.now() < end + PATIENCE, "it still believes in the old limit");
+        sleep(Duration::from_millis(10)).await;
+    }
+    client.shutdown().await;
+}
+
 /// A file that is wrong is refused whole; a good one is taken over while nodes go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_changes_is_taken_over_and_a_bad_one_is_not() {

@@ -61,7 +61,7 @@ pub(super) async fn put(
         put.map_err(|full| Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string()))
     })?;
     shared.limit_was_put(&config);
-    shared.events().tell(&Event::of(Kind::Changed, &name));
+    shared.tell(&Event::of(Kind::Changed, &name));
     tracing::info!(limit = %name, ?put, carry = carry.name(), "a limit was put");
     let status = if put == Put::Changed { StatusCode::OK } else { StatusCode::CREATED };
     let body = shared.with(|allocator, now| show::one(allocator, now, &name));
@@ -90,7 +90,7 @@ pub(super) async fn delete(
     if let Some((name, node)) = blocking(&rest) {
         let node = node_name(node)?;
         let was_blocked = act_on(&shared, name, |limit, _| Ok(limit.gate().unblock(&node)))?;
-        shared.events().tell(&Event::of(Kind::Resumed, name));
+        shared.tell(&Event::of(Kind::Resumed, name));
         return Ok(json(
             json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
         ));
@@ -107,7 +107,7 @@ pub(super) async fn delete(
         Ok::<_, Problem>(())
     })?;
     shared.limit_was_removed(&rest);
-    shared.events().tell(&Event::of(Kind::Changed, &rest));
+    shared.tell(&Event::of(Kind::Changed, &rest));
     tracing::info!(limit = %rest, "a limit was removed; what is out ends by itself");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -126,7 +126,7 @@ pub(super) async fn act(
     }
     if let Some(name) = rest.strip_suffix("/resume") {
         let was_paused = act_on(&shared, name, |limit, now| Ok(limit.gate().open(now)))?;
-        shared.events().tell(&Event::of(Kind::Resumed, name));
+        shared.tell(&Event::of(Kind::Resumed, name));
         return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
     }
     if let Some(name) = rest.strip_suffix("/pause") {
@@ -159,7 +159,7 @@ fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem
         let was_made = limit.top_up(now, pool.clone(), permits, id)?;
         Ok::<_, Problem>((was_made, limit.view(now, &pool).map_or(0, |view| view.available)))
     })?;
-    shared.events().tell(&Event::of(Kind::ToppedUp, name));
+    shared.tell(&Event::of(Kind::ToppedUp, name));
     tracing::info!(limit = %name, permits, was_made, "a limit was topped up");
     let topped_up = if was_made { permits } else { 0 };
     Ok(json(json!({ "limit": name, "topped_up": topped_up, "available": available }).to_string()))
@@ -178,7 +178,7 @@ fn pause(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem>
         limit.gate().close(span.map_or(Moment::NEVER, |span| now + span));
         Ok(())
     })?;
-    shared.events().tell(&Event::of(Kind::Paused, name));
+    shared.tell(&Event::of(Kind::Paused, name));
     tracing::info!(limit = %name, ?span, "a limit was paused");
     Ok(json(json!({ "limit": name, "paused_ms": span.map(millis_up) }).to_string()))
 }
@@ -191,7 +191,7 @@ fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response, Probl
             Err(Problem::new(StatusCode::CONFLICT, "blocked_full", detail))
         }
     })?;
-    shared.events().tell(&Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) });
+    shared.tell(&Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) });
     tracing::info!(limit = %name, %node, "a node was blocked");
     Ok(json(json!({ "limit": name, "blocked": node.as_str() }).to_string()))
 }
