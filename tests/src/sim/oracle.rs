@@ -253,9 +253,9 @@ impl Oracle {
             && gone(books) >= gone(before);
         must("K4", rises, || format!("a count fell: {before:?} became {books:?}"))?;
         self.books = books;
-        // A limit that was lowered may be exceeded by what is out: then nothing is available.
-        let within =
-            view.available == 0 || view.available + books.outstanding <= self.ceiling + self.topped_up;
+        // A limit that was lowered may be exceeded by what is out: then nothing is available but what was added since.
+        let within = view.available <= self.topped_up
+            || view.available + books.outstanding <= self.ceiling + self.topped_up;
         must("K3", within, || format!("{} available and {books:?} of {}", view.available, self.ceiling))?;
         for promise in &mut self.promises {
             promise.seen(now, view.available, books.outstanding == 0);

@@ -40,6 +40,12 @@ pub enum Ground {
     Lowered,
     /// Limits of minutes, with leases of seconds, that become short fixed windows again and again.
     NewWindows,
+    /// A limit in full use that is paused and resumed.
+    Paused,
+    /// As `LateAsks`, with windows of first use: no lease reaches beyond those.
+    LateReports,
+    /// Sliding windows in full use whose vendor is as far away as their margin allows.
+    FarVendor,
     /// The same with fixed windows as the only rule, in slow use: leases last long and often reach over a boundary.
     FixedRestarts,
     /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
@@ -62,7 +68,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 18] = [
+    pub const ALL: [Ground; 21] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -72,6 +78,9 @@ impl Ground {
         Ground::BucketRestarts,
         Ground::Lowered,
         Ground::NewWindows,
+        Ground::Paused,
+        Ground::LateReports,
+        Ground::FarVendor,
         Ground::FixedRestarts,
         Ground::Flow,
         Ground::FlowParts,
@@ -85,13 +94,18 @@ impl Ground {
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 36] = [
+        const LED: [(Mutant, Ground); 41] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
             (Mutant::AheadIsFree, Ground::ShortWindow),
             (Mutant::EndedIsKept, Ground::LateAsks),
-            (Mutant::SpentToOldest, Ground::LateAsks),
+            (Mutant::SpentToOldest, Ground::LateReports),
+            (Mutant::MarginIgnored, Ground::FarVendor),
+            (Mutant::BucketCredit, Ground::TinyBucket),
+            (Mutant::LateCredit, Ground::LateAsks),
+            (Mutant::PausedLends, Ground::Paused),
+            (Mutant::ChangeForgetsOut, Ground::NewWindows),
             (Mutant::ForgottenOnRestart, Ground::Restarts),
             (Mutant::NoTermOnRestart, Ground::Restarts),
             (Mutant::NoWindowOnRestart, Ground::Restarts),
@@ -144,6 +158,9 @@ impl Ground {
             }
             Ground::Lowered => lowered(setup, &mut dice),
             Ground::NewWindows => new_windows(setup, &mut dice),
+            Ground::Paused => paused(setup, &mut dice),
+            Ground::LateReports => late_reports(setup, &mut dice),
+            Ground::FarVendor => far_vendor(setup, &mut dice),
             Ground::FixedRestarts => {
                 let per = Duration::from_millis(dice.u64(2_000..=5_000));
                 let rule = FixedWindow::try_new(dice.u64(100..=1_000), per).expect("numbers in range");
@@ -207,6 +224,31 @@ fn late_asks(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.faults.chance.insert(Fault::LongDelay, 0.1);
     setup.lasts = 300 * SECOND;
     setup
+}
+
+fn paused(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let limit = dice.u64(100..=1_000);
+    let rule = SlidingWindow::try_new(limit, Duration::from_secs(1), Duration::ZERO);
+    let mut setup = alone(setup, Rule::SlidingWindow(rule.expect("numbers in range")), 2.0);
+    let pause = |at: u64| [(at, Act::Pause(3 * SECOND)), (at + 2 * SECOND, Act::Resume)];
+    let acts = (1..5).flat_map(|n| pause(n * 4 * SECOND - dice.u64(..SECOND)));
+    setup.live = acts.map(|(at, act)| Live { at, act }).collect();
+    setup
+}
+
+fn late_reports(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let mut setup = late_asks(setup, dice);
+    let windows = Windows::FirstUse { per: Duration::from_secs(15) };
+    let rule = FixedWindow::of(dice.u64(1_000..=5_000), windows).expect("numbers in range");
+    setup.plan.rules = vec![Rule::FixedWindow(rule)];
+    setup.demand = 0.9 * sustained(&setup.plan.rules);
+    setup
+}
+
+fn far_vendor(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(500..=2_000));
+    let rule = SlidingWindow::try_new(dice.u64(50..=500), per, per / 4);
+    alone(setup, Rule::SlidingWindow(rule.expect("numbers in range")), 3.0)
 }
 
 fn short_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
