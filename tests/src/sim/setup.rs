@@ -87,7 +87,8 @@ impl Setup {
 
     /// How many limits nodes ask.
     pub fn limits(&self) -> usize {
-        1 + if self.above > 0 { self.siblings } else { 0 }
+        let are_apart = (1..self.plan.rules.len()).contains(&self.above);
+        1 + if are_apart { self.siblings } else { 0 }
     }
 
     /// Which of them `node` asks.

@@ -410,6 +410,7 @@ fn below(setup: Setup, own: Duration, limit: u64, scarce: Rule, dice: &mut fastr
 /// faults that strike at random moments, and without the calm after them.
 fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     setup.plan.rules = vec![rule];
+    (setup.above, setup.siblings) = (0, 0);
     setup.demand = (load * sustained(&setup.plan.rules)).clamp(0.5, 3_000.0);
     setup.workload = Workload::Steady;
     setup.cost_max = 1;
