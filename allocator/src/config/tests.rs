@@ -328,6 +328,9 @@ fn parents_that_make_no_sense_are_refused() {
         4,
         "\"a\": parent is \"a\", and from there parents lead back to \"a\": no limit may be above itself",
     );
+    let shadow = "\"a\": parent is \"b\", which is in shadow mode: what is above others refuses for them, use \
+                  shadow = false there";
+    both(&parent("b"), "shadow = true", 4, shadow);
     let keyed = "\"a\": parent is \"b\", which is counted by key: this limit needs keyed = true too";
     both(&parent("b"), "keyed = true", 4, keyed);
     let options = format!("{}\nkeyed = true\noverride = [{{ key = \"x\", {rules} }}]", parent("b"));
