@@ -87,6 +87,10 @@ pub fn draw(seed: u64) -> Setup {
     let can_change = setup.plan.sharing == Sharing::default() && setup.plan.rules.iter().all(is_plain);
     if dice.u32(..3) == 0 && can_change {
         setup.live = draw_live(&mut dice, &setup);
+        // As above, also for leases by other rules.
+        let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
+        let Latency { one_way, jitter } = setup.latency;
+        setup.latency = Latency { one_way: one_way.min(shortest / 8), jitter: jitter.min(shortest / 8) };
     }
     // What is done to a limit is done to one that has no others beside it.
     if setup.above > 0 && setup.live.is_empty() && dice.bool() {
