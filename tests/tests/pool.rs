@@ -250,6 +250,8 @@ proptest! {
         rules in prop::collection::vec(rule(), 1..3), ease_off in any::<bool>(),
         steps in prop::collection::vec(step(), 1..300),
     ) {
+        // Two of them say how long a call may take, and each is refused beside the other.
+        prop_assume!(rules.iter().filter(|rule| matches!(rule, Rule::Concurrency(_))).count() < 2);
         let terms = Terms::default();
         let mut play = Play::new(Plan { rules: rules.clone(), terms, ease_off, lessees_max: 1_000, sharing: Sharing::default() });
         for step in steps {

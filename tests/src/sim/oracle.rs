@@ -106,6 +106,8 @@ pub struct Oracle {
     opens: Moment,
     /// Permits that it was ever topped up with.
     topped_up: u64,
+    /// By how much what was out has exceeded a limit that was lowered.
+    over: u64,
     /// Nothing may be lent before this, on the allocator's clock.
     paused_until: Moment,
 }
@@ -123,6 +125,7 @@ impl Oracle {
             books: Books::default(),
             opens: Moment::ORIGIN,
             topped_up: 0,
+            over: 0,
             paused_until: Moment::ORIGIN,
         }
     }
@@ -253,9 +256,9 @@ impl Oracle {
             && gone(books) >= gone(before);
         must("K4", rises, || format!("a count fell: {before:?} became {books:?}"))?;
         self.books = books;
-        // A limit that was lowered may be exceeded by what is out: then nothing is available but what was added since.
-        let within = view.available <= self.topped_up
-            || view.available + books.outstanding <= self.ceiling + self.topped_up;
+        // A limit that was lowered may be exceeded by what was out then: that stays valid, and what is added comes on top.
+        let within = view.available == 0
+            || view.available + books.outstanding <= self.ceiling + self.topped_up + self.over;
         must("K3", within, || format!("{} available and {books:?} of {}", view.available, self.ceiling))?;
         for promise in &mut self.promises {
             promise.seen(now, view.available, books.outstanding == 0);

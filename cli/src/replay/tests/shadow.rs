@@ -35,17 +35,3 @@ fn who_would_have_to_wait_passes_at_once_and_nobody_is_behind() {
         ],
     );
 }
-
-#[test]
-fn only_the_limit_that_is_asked_says_whether_it_refuses() {
-    let below = "[[limit]]\nname = \"b\"\nparent = \"a\"\n\
-                 rules = [{ kind = \"sliding_window\", limit = 9, per = \"10s\" }]\n";
-    check_limits(
-        &format!("{LIMIT}{below}"),
-        &[
-            ("b: 0 try_acquire 3", "ok 0"),
-            ("b: 1s try_acquire 1", "no 0 retry 9s"),
-            ("a: 1s try_acquire 1", "pass 0"),
-        ],
-    );
-}

@@ -26,6 +26,7 @@ impl Oracle {
             });
         }
         self.ceiling = rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+        self.over = self.over.max(out.saturating_sub(self.ceiling));
         self.books(now, stock)
     }
 
