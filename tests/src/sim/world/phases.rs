@@ -8,6 +8,7 @@ use crate::sim::oracle::{Verdict, must};
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
+use lessor_allocator::pool::Plan;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::RefillStyle;
@@ -25,7 +26,8 @@ impl World {
                 let turn = 4.0 * self.setup.term().as_secs_f64();
                 let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.nodes.len() as u64);
                 let out = self.centre.pool.ceiling().min(lent);
-                let sustained = sustained(&self.centre.plan.rules).min(out as f64 / turn);
+                let sustained = sustained(&self.centre.plan.rules) * left_over(&self.centre.plan);
+                let sustained = sustained.min(out as f64 / turn);
                 let sustained = sustained.min(self.leases_allow());
                 self.setup.cost_max = 1;
                 self.traffic.turn_into(Workload::Steady, (sustained / 5.0).min(2_000.0));
@@ -108,6 +110,19 @@ impl World {
             format!("after a long silence sessions are remembered: {view:?}; busy: {busy:?}")
         })
     }
+}
+
+/// The part of what its rules sustain that a limit with `plan` lends to anybody: without its margins, its reserve, and what
+/// is kept for others.
+fn left_over(plan: &Plan) -> f64 {
+    let of_window = plan.rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => rule.per().as_secs_f64() / (rule.per() + rule.margin()).as_secs_f64(),
+        Rule::SlidingLog(rule) => rule.per().as_secs_f64() / (rule.per() + rule.margin()).as_secs_f64(),
+        Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => 1.0,
+    });
+    let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0).max(1);
+    let kept = plan.sharing.reserve + plan.sharing.guaranteed.iter().sum::<u64>();
+    of_window.fold(1.0, f64::min) * ceiling.saturating_sub(kept).max(1) as f64 / ceiling as f64
 }
 
 fn never_refills(rule: &Rule) -> bool {
