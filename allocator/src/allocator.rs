@@ -3,6 +3,7 @@
 
 mod family;
 mod live;
+mod observe;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use crate::wrong::{Reason, Wrong, quoted};
 use family::Family;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
+use lessor_protocol::push::Event;
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody};
 use lessor_protocol::{Answer, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, Terms};
 use std::collections::{BTreeMap, HashSet};
@@ -59,6 +61,8 @@ pub struct Allocator {
     epoch: u64,
     is_stopping: bool,
     wrong: WrongCounts,
+    /// What is to be told to those who listen: at most one for each ask of an exchange.
+    events: Vec<Event>,
 }
 
 /// Asks that were wrong, by reason.
@@ -81,6 +85,7 @@ impl Allocator {
             past,
             epoch,
             is_stopping: false,
+            events: vec![],
             wrong: Reason::ALL.into_iter().map(|reason| (reason, 0)).collect(),
         }
     }
@@ -211,6 +216,7 @@ impl Allocator {
         };
         let share = limit.config().share(&caller.node);
         let holder = Holder { id, share, rtt: caller.rtt };
+        self.observe(now, id, &pool, ask);
         let refusal = self.refusal(now, &ask.limit, caller);
         let (limit, _) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
         if limit.config().parent.is_none() {

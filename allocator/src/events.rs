@@ -62,9 +62,7 @@ impl Listener {
     pub(crate) async fn next(&mut self) -> Option<Event> {
         match self.0.recv().await {
             Ok(event) => Some(event),
-            Err(broadcast::error::RecvError::Lagged(_)) => {
-                Some(Event { kind: Kind::Lagged, limit: None, node: None })
-            }
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(Event::of_all(Kind::Lagged)),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }

@@ -8,17 +8,17 @@ mod pool_id;
 #[cfg(test)]
 mod tests;
 
-pub use figures::{Answered, Figures};
+pub use figures::{Answered, Disagreed, Figures};
 pub use gate::{BLOCKED_MAX, Gate};
 pub use live::{Effect, Preview};
 pub use pool_id::PoolId;
 
 use crate::config::{Keyed, LimitConfig, Names};
-use crate::pool::{AskError, Holder, LesseeId, Plan, Pool, PoolView};
+use crate::pool::{AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};
 use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
 use figures::Sums;
-use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Rule, Terms};
+use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Observed, Rule, Terms};
 use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -174,6 +174,13 @@ impl Limit {
         let answer = asked.expect("it was there or has been made")?;
         self.sums.answered.count(&ask, &answer);
         Ok(answer)
+    }
+
+    /// The session `id` heard something of the vendor, about `pool`, if there is one.
+    pub fn observe(&mut self, now: Moment, pool: &PoolId, id: LesseeId, observed: &Observed) -> Heard {
+        let heard = self.with_pool(now, pool, |pool| pool.observe(now, id, observed)).unwrap_or_default();
+        self.sums.disagreed.count(heard);
+        heard
     }
 
     /// Whether it has a pool for each key.

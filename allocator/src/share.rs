@@ -1,7 +1,7 @@
 //! What part of a pool is for whom: priorities, guaranteed minimums, a reserve, bounds on leases. Pools ask it before
 //! they size a grant. It only ever makes a grant smaller or moves it to somebody else: no promise depends on it.
 
-use crate::pool::LEASE_MAX;
+use crate::pool::{LEASE_MAX, Trust};
 use crate::sizing::{Claim, Supply};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
@@ -21,6 +21,8 @@ pub struct Sharing {
     pub term_max: Duration,
     /// Permits in each window that a group of nodes has for itself; together no more than the limit.
     pub guaranteed: Vec<u64>,
+    /// How far the vendor's own count is believed.
+    pub vendor: Trust,
 }
 
 impl Default for Sharing {
@@ -31,6 +33,7 @@ impl Default for Sharing {
             term_min: Terms::TERM_MIN,
             term_max: Terms::TERM_MAX,
             guaranteed: vec![],
+            vendor: Trust::default(),
         }
     }
 }

@@ -61,12 +61,20 @@ impl Shared {
     /// Tells everybody who listens of `event`, and that the same happened to all limits below the one that it is about: who
     /// waits for one of those waits for this one too.
     pub(crate) fn tell(&self, event: &Event) {
-        let mut about = vec![event.limit.clone()];
+        self.events.tell(event);
+        let mut about = self.below(event.limit.as_deref());
         while let Some(limit) = about.pop() {
-            let is_below = |below: &&LimitConfig| below.parent.is_some() && below.parent == limit;
-            about.extend(self.limits().values().filter(is_below).map(|below| Some(below.name.to_string())));
-            self.events.tell(&Event { limit, ..event.clone() });
+            about.extend(self.below(Some(&limit)));
+            // Keys there are others.
+            self.events.tell(&Event { limit: Some(limit), key: None, ..event.clone() });
         }
+    }
+
+    /// The limits right below the one called `name`.
+    fn below(&self, name: Option<&str>) -> Vec<String> {
+        let limits = self.limits();
+        let is_below = |below: &&LimitConfig| below.parent.is_some() && below.parent.as_deref() == name;
+        limits.values().filter(is_below).map(|below| below.name.to_string()).collect()
     }
 
     /// From now on nothing is lent, and nobody is told anything.

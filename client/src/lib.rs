@@ -26,7 +26,8 @@
 //!
 //! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`
-//! and `guard` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
+//! and `guard` (what callers use), `sighting`, `feedback`
+//! and `observe` (what the vendor says), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
 //! tasks), `shared` and `client` (who owns
 //! it all).
 
@@ -35,17 +36,20 @@ pub mod backoff;
 mod client;
 pub mod demand;
 pub mod dispute;
+pub mod feedback;
 pub mod flights;
 mod guard;
 mod limit;
 mod line;
 mod listener;
 mod local_pool;
+mod observe;
 pub mod pace;
 pub mod refill;
 mod refiller;
 mod refusal;
 mod shared;
+pub mod sighting;
 pub mod slot;
 mod sync;
 pub mod timing;
@@ -57,4 +61,5 @@ pub use client::{Builder, Client, Stats};
 pub use guard::Guard;
 pub use limit::Limit;
 pub use refusal::Refusal;
+pub use sighting::{HeaderNames, Sighting};
 pub use transport::ExchangeError;

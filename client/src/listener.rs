@@ -50,7 +50,7 @@ impl Listener {
         let mut stream = open.map_err(|_| "no answer")?.map_err(|error| error.to_string())?;
         self.shared.listening.fetch_add(1, Ordering::Relaxed);
         // What happened meanwhile nobody told us.
-        self.hear(&Event { kind: Kind::Lagged, limit: None, node: None });
+        self.hear(&Event::of_all(Kind::Lagged));
         let mut line = vec![];
         loop {
             let piece = timeout(SILENCE, stream.chunk()).await;
@@ -74,7 +74,7 @@ impl Listener {
     fn hear(&mut self, event: &Event) {
         let now = CLOCK.now();
         for pool in self.shared.pools() {
-            if event.is_about(&pool.name.limit) {
+            if event.is_about(&pool.name.limit, pool.name.key.as_deref()) {
                 let waits = pool.seen().waiting > 0;
                 let mut refill = pool.refill();
                 if event.stops(&self.node) {

@@ -4,6 +4,7 @@
 mod in_flight;
 mod paced;
 
+use crate::feedback::Feedback;
 use crate::line::Line;
 use crate::pace::Pace;
 use crate::refill::{Refill, Seen};
@@ -11,7 +12,7 @@ use crate::refusal::Refusal;
 use crate::slot::{SLOT_MAX, Short, Slot};
 use lessor_protocol::{Clock, Moment};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -109,7 +110,9 @@ pub(crate) struct LocalPool {
     largest: AtomicU64,
     line: Mutex<Line>,
     refill: Mutex<Refill>,
-    wake: Arc<Notify>,
+    /// What was heard of the vendor; made when there is something.
+    pub(crate) feedback: OnceLock<Box<Mutex<Feedback>>>,
+    pub(crate) wake: Arc<Notify>,
 }
 
 impl LocalPool {
@@ -136,6 +139,7 @@ impl LocalPool {
             largest: AtomicU64::new(0),
             line: Mutex::new(Line::default()),
             refill: Mutex::new(refill),
+            feedback: OnceLock::new(),
             wake,
         }
     }

@@ -12,7 +12,8 @@ use crate::timing::{LOOK_AGAIN, RTT_UNTOLD, TOGETHER, learnt};
 use crate::transport::{ExchangeError, Transport, excerpt};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::wire::{
-    ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, SpentBody, code,
+    ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, ObservedBody,
+    SpentBody, code,
 };
 use lessor_protocol::{Answer, Grant, Moment, PERMITS_MAX, Rate, Refusal, Terms};
 use std::sync::Arc;
@@ -126,7 +127,8 @@ impl Refiller {
             .map(|pool| {
                 pool.listen(false);
                 let ask = pool.refill().write(pool.slot(), pool.seen(), first_sent, self.rtt);
-                AskBody::of(&pool.name.limit, pool.name.key.as_deref(), ask)
+                let observed = pool.observed(first_sent).as_ref().map(ObservedBody::of);
+                AskBody { observed, ..AskBody::of(&pool.name.limit, pool.name.key.as_deref(), ask) }
             })
             .collect();
         let answer = self.send(asks).await.and_then(|response| matching(response, &pools));

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`rule`]
-//! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`sizing`] (how much a
+//! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`observed`] (what the
+//! vendor says of its own count), [`sizing`] (how much a
 //! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself).
 
 pub mod carry;
@@ -28,6 +29,7 @@ pub mod moment;
 #[doc(hidden)]
 pub mod mutant;
 pub mod names;
+pub mod observed;
 pub mod push;
 pub mod rule;
 pub mod sizing;
@@ -39,6 +41,7 @@ pub use exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Ref
 pub use lease::Terms;
 pub use moment::Moment;
 pub use names::{Key, LimitName, NameError, NodeName};
+pub use observed::{Announced, Left, Observed};
 pub use rule::{Rule, RuleError};
 
 /// The largest number of permits anything in Lessor can hold or speak of: 2^53 − 1, the largest integer that

@@ -158,6 +158,14 @@ mutants! {
     AboveNotAwaited,
     /// Limits above take what was spent for given back.
     AboveTakesBack,
+    /// What the vendor says is left is lent, be it more than the rules allow.
+    VendorRaises,
+    /// What is not lent because the vendor had less is never lent again.
+    TrimNeverEnds,
+    /// What a node heard of its vendor counts again each time that it is said.
+    RepeatPausesAgain,
+    /// A pool still lends while its vendor asks to be left alone.
+    PausedByVendorLends,
 }
 
 /// Whether `mutant` is switched on: never.

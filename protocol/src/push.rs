@@ -14,6 +14,9 @@ pub struct Event {
     /// The limit, or the pattern; none if it may be any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
+    /// The key, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// The node that it is about, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -43,15 +46,23 @@ pub enum Kind {
 impl Event {
     /// `kind` happened to `limit`.
     pub fn of(kind: Kind, limit: &str) -> Self {
-        Event { kind, limit: Some(limit.to_owned()), node: None }
+        Event { kind, limit: Some(limit.to_owned()), key: None, node: None }
     }
 
-    /// Whether it is about `limit`: the same name, or one that fits the pattern.
-    pub fn is_about(&self, limit: &str) -> bool {
-        self.limit.as_deref().is_none_or(|name| match name.strip_suffix('*') {
-            Some(stem) => limit.starts_with(stem),
-            None => limit == name,
-        })
+    /// `kind` happened, to any limit perhaps.
+    pub fn of_all(kind: Kind) -> Self {
+        Event { kind, limit: None, key: None, node: None }
+    }
+
+    /// Whether it is about the pool of `limit` and `key`: the same name, or one that fits the pattern, and the same key
+    /// unless it is about all.
+    pub fn is_about(&self, limit: &str, key: Option<&str>) -> bool {
+        let is_of_key = self.key.is_none() || self.key.as_deref() == key;
+        is_of_key
+            && self.limit.as_deref().is_none_or(|name| match name.strip_suffix('*') {
+                Some(stem) => limit.starts_with(stem),
+                None => limit == name,
+            })
     }
 
     /// Whether what is leased is not to be spent, by `node`.
@@ -69,11 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_about_a_name_a_pattern_or_all() {
-        assert!(Event::of(Kind::Changed, "a/b").is_about("a/b"));
-        assert!(!Event::of(Kind::Changed, "a/b").is_about("a/bc"));
-        assert!(Event::of(Kind::Changed, "a/*").is_about("a/b"));
-        assert!(Event { kind: Kind::Lagged, limit: None, node: None }.is_about("any"));
+    fn an_event_is_about_a_name_a_key_a_pattern_or_all() {
+        assert!(Event::of(Kind::Changed, "a/b").is_about("a/b", None));
+        assert!(!Event::of(Kind::Changed, "a/b").is_about("a/bc", None));
+        assert!(Event::of(Kind::Changed, "a/*").is_about("a/b", Some("k")));
+        assert!(Event::of_all(Kind::Lagged).is_about("any", Some("k")));
+        let of_key = Event { key: Some("k".to_owned()), ..Event::of(Kind::Paused, "a") };
+        assert!(of_key.is_about("a", Some("k")));
+        assert!(!of_key.is_about("a", Some("l")) && !of_key.is_about("a", None));
         let blocked = Event { node: Some("n".to_owned()), ..Event::of(Kind::Blocked, "a") };
         assert!(blocked.stops("n") && !blocked.stops("m"));
     }

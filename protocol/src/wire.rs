@@ -1,8 +1,10 @@
 //! The exchange as JSON over HTTP: the only place of this crate that knows serde. Durations only, never a date.
 //! Fields may be added within a version; an unknown field is ignored, so that old and new can meet.
 
+mod observed;
 mod refused;
 
+pub use observed::{AnnouncedBody, ObservedBody};
 pub use refused::Refused;
 
 use crate::exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal};
@@ -75,6 +77,9 @@ pub struct AskBody {
     /// The rate lease that it goes by, or has let go of; absent if there is none to speak of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateBody>,
+    /// What the vendor said of its own count; absent if it said nothing lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ObservedBody>,
 }
 
 /// A rate lease on the wire: what is lent, what is held, or (with a `cap` of 0) that none is.
@@ -275,6 +280,7 @@ impl AskBody {
         ]
         .into_iter()
         .find(|&(_, value)| value > crate::PERMITS_MAX)
+        .or_else(|| self.observed.as_ref()?.out_of_range())
     }
 
     /// `ask` for `limit` and `key`, for the wire.
@@ -293,6 +299,7 @@ impl AskBody {
             shadow_refused: ask.shadow_refused,
             largest: ask.largest,
             rate: RateBody::of_claim(ask.rate),
+            observed: None,
         }
     }
 }

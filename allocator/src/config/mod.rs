@@ -13,6 +13,7 @@ mod sharing;
 mod show;
 #[cfg(test)]
 mod tests;
+mod vendor;
 
 pub use by_node::ByNode;
 pub use error::ConfigError;

@@ -63,6 +63,8 @@ pub(crate) struct RawLimit {
     pub(super) lease_max: Option<Spanned<Count>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) term: Option<Spanned<RawTerm>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vendor: Option<Spanned<RawVendor>>,
     pub(super) rules: Vec<Spanned<RawRule>>,
     #[serde(default, rename = "override", skip_serializing_if = "Vec::is_empty")]
     pub(super) overrides: Vec<RawOverride>,
@@ -76,6 +78,20 @@ pub(super) struct RawTerm {
     pub min: Option<Timespan>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Timespan>,
+}
+
+/// How far the vendor's own count is believed.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawVendor {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub believe: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Timespan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_percent: Option<Count>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ease: Option<Timespan>,
 }
 
 /// Other rules for one key.

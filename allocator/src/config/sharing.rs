@@ -4,6 +4,7 @@
 use super::by_node::{self, ByNode};
 use super::raw::{Count, RawLimit, RawTerm, Timespan};
 use super::show::timespan;
+use super::vendor;
 use crate::pool::LEASE_MAX;
 use crate::share::Sharing;
 use lessor_protocol::{Rule, Terms};
@@ -53,7 +54,8 @@ pub(super) fn sharing<'a>(
         return Err(at(first, problem));
     }
     let (term_min, term_max) = term(raw.term.as_ref())?;
-    Ok(Sharing { reserve, lease_max, term_min, term_max, guaranteed: guaranteed.numbers().collect() })
+    let (guaranteed, vendor) = (guaranteed.numbers().collect(), vendor::trust(raw.vendor.as_ref())?);
+    Ok(Sharing { reserve, lease_max, term_min, term_max, guaranteed, vendor })
 }
 
 fn term(raw: Option<&Spanned<RawTerm>>) -> Result<(Duration, Duration), Problem> {

@@ -2,7 +2,7 @@
 //! can be read again and means the same.
 
 use super::raw::{AnchorDay, Count, RawLimit, RawOverride, RawRule, RawTerm, RawWarmUp, Timespan};
-use super::{ByNode, Config, Keyed, LimitConfig, Names};
+use super::{ByNode, Config, Keyed, LimitConfig, Names, vendor};
 use lessor_protocol::rule::{FixedWindow, TokenBucket, Windows};
 use lessor_protocol::{Key, Rule};
 use serde::Serialize;
@@ -44,6 +44,7 @@ fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
     line(f, "reserve", &limit.reserve)?;
     line(f, "lease_max", &limit.lease_max)?;
     line(f, "term", &limit.term)?;
+    line(f, "vendor", &limit.vendor)?;
     line(f, "ease_off", &limit.ease_off)?;
     line(f, "shadow", &limit.shadow)?;
     line(f, "fallback", &limit.fallback)?;
@@ -107,6 +108,7 @@ impl LimitConfig {
                 min: Some(Timespan(sharing.term_min)),
                 max: Some(Timespan(sharing.term_max)),
             })),
+            vendor: Some(placeless(vendor::raw(&sharing.vendor))),
             rules: raw_rules(&self.rules),
             overrides: self.overrides.iter().map(raw_override).collect(),
         }

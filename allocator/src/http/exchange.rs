@@ -19,12 +19,19 @@ pub(super) async fn leases(State(shared): State<Arc<Shared>>, request: Request) 
 fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
     let began = shared.now();
     let exchange = decode::leases(body)?;
-    let response = shared.with(|allocator, now| LeasesResponse {
-        epoch: allocator.epoch(),
-        session: exchange.caller.session,
-        seq: exchange.caller.seq,
-        grants: allocator.leases(now, &exchange.caller, &exchange.asks),
+    let (response, events) = shared.with(|allocator, now| {
+        let response = LeasesResponse {
+            epoch: allocator.epoch(),
+            session: exchange.caller.session,
+            seq: exchange.caller.seq,
+            grants: allocator.leases(now, &exchange.caller, &exchange.asks),
+        };
+        (response, allocator.take_events())
     });
+    for event in &events {
+        tracing::info!(limit = event.limit, key = event.key, kind = ?event.kind, "a vendor counts otherwise");
+        shared.tell(event);
+    }
     let response = json(encoded(&response));
     let span = shared.now().since(began);
     shared.metrics().answered(exchange.asks.len(), span);

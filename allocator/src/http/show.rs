@@ -193,6 +193,11 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     body["returned"] = json!(sums.returned);
     body["burned"] = json!(sums.burned - sums.reported_late);
     body["shadow_refused"] = json!(sums.shadow_refused);
+    body["vendor_withheld"] = json!(sums.withheld);
+    body["vendor_paused_pools"] = json!(sums.vendor_pauses);
+    for (how, count) in sums.disagreed.by_kind() {
+        body["vendor_disagreed"][how] = json!(count);
+    }
     body
 }
 
@@ -209,6 +214,8 @@ fn pool(id: &PoolId, view: &PoolView) -> Value {
         "returned": books.returned,
         "burned": books.burned,
         "shadow_refused": view.shadow_refused,
+        "vendor_withheld": view.withheld,
+        "vendor_paused_ms": millis_up(view.vendor_pause),
     });
     if let Some(name) = &id.name {
         body["limit"] = json!(name.as_str());

@@ -1,8 +1,8 @@
 //! What a limit shows of itself: sums over its pools, kept up to date a pool at a time, so that looking at them
 //! costs the same for one key and for a million. Counts never fall, also when pools are dropped.
 
-use crate::pool::PoolView;
-use lessor_protocol::{Answer, Ask, RefusalReason};
+use crate::pool::{Heard, PoolView};
+use lessor_protocol::{Answer, Ask, PERMITS_MAX, RefusalReason};
 use std::time::Duration;
 
 /// One limit, summed over its pools.
@@ -49,8 +49,48 @@ pub struct Sums {
     pub reported_late: u64,
     /// Permits that nodes ever let pass in shadow mode, where they would have refused.
     pub shadow_refused: u64,
+    /// Permits that are not lent because of what the vendor says.
+    pub withheld: u64,
+    /// Pools that lend nothing because their vendor asked to be left alone.
+    pub vendor_pauses: u64,
+    /// How often the vendor counted otherwise.
+    pub disagreed: Disagreed,
     /// What asks were answered.
     pub answered: Answered,
+}
+
+/// How often the vendor counted otherwise than these books, as nodes said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disagreed {
+    /// It refused a call that there was a permit for.
+    pub refused: u64,
+    /// It had less left.
+    pub had_less: u64,
+    /// It announced less than a rule allows.
+    pub lower: u64,
+    /// It announced more than a rule allows. Nothing follows from that.
+    pub higher: u64,
+}
+
+impl Disagreed {
+    /// Something was heard.
+    pub(super) fn count(&mut self, heard: Heard) {
+        // A total that a node makes up may be anything.
+        self.refused = self.refused.saturating_add(heard.refused).min(PERMITS_MAX);
+        self.had_less += u64::from(heard.had_less);
+        self.lower += u64::from(heard.lower);
+        self.higher += u64::from(heard.higher);
+    }
+
+    /// Each with its stable word.
+    pub fn by_kind(&self) -> [(&'static str, u64); 4] {
+        [
+            ("refused", self.refused),
+            ("had_less", self.had_less),
+            ("lower_limit", self.lower),
+            ("higher_limit", self.higher),
+        ]
+    }
 }
 
 /// How many asks got which answer. Each is in one of them.
@@ -86,6 +126,8 @@ impl Sums {
         self.burned += new.burned.saturating_sub(old.burned);
         self.shadow_refused += view.shadow_refused - counted.shadow_refused;
         self.reported_late += old.burned.saturating_sub(new.burned);
+        self.withheld = self.withheld - counted.withheld + view.withheld;
+        self.vendor_pauses = self.vendor_pauses - pauses(counted) + pauses(&view);
         *counted = view;
     }
 
@@ -95,12 +137,18 @@ impl Sums {
         self.outstanding -= counted.books.outstanding;
         self.in_flight -= counted.in_flight;
         self.lessees -= counted.lessees;
+        self.withheld -= counted.withheld;
+        self.vendor_pauses -= pauses(&counted);
     }
 
     /// Whether every permit that was ever granted is accounted for.
     pub fn balance(&self) -> bool {
         self.granted + self.reported_late == self.spent + self.returned + self.burned + self.outstanding
     }
+}
+
+fn pauses(view: &PoolView) -> u64 {
+    u64::from(!view.vendor_pause.is_zero())
 }
 
 impl Answered {

@@ -1,6 +1,6 @@
 //! What Prometheus sees of one limit: the sums over its pools, as they are when somebody looks.
 
-use crate::limits::{Answered, Figures};
+use crate::limits::{Answered, Disagreed, Figures};
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
 /// The metrics of one limit.
@@ -21,6 +21,10 @@ pub(super) struct LimitMetrics {
     burned: Counter,
     reported_late: Counter,
     shadow_refused: Counter,
+    withheld: Gauge,
+    vendor_pauses: Gauge,
+    /// In the order of [`Disagreed::by_kind`].
+    disagreed: Vec<Counter>,
     /// In the order of [`Answered::by_outcome`].
     asks: Vec<Counter>,
 }
@@ -31,7 +35,13 @@ impl LimitMetrics {
         let outcomes = Answered::default().by_outcome().into_iter();
         let asks = outcomes
             .map(|(outcome, _)| counter!("lessor_asks_total", "limit" => name.clone(), "outcome" => outcome));
+        let kinds = Disagreed::default().by_kind().into_iter();
+        let disagreed = kinds
+            .map(|(how, _)| counter!("lessor_vendor_disagreed_total", "limit" => name.clone(), "how" => how));
         LimitMetrics {
+            disagreed: disagreed.collect(),
+            withheld: gauge!("lessor_vendor_withheld_permits", "limit" => name.clone()),
+            vendor_pauses: gauge!("lessor_vendor_paused_pools", "limit" => name.clone()),
             asks: asks.collect(),
             ceiling: gauge!("lessor_ceiling_permits", "limit" => name.clone()),
             available: gauge!("lessor_available_permits", "limit" => name.clone()),
@@ -55,7 +65,8 @@ impl LimitMetrics {
     /// The limit is no more. What was counted stays counted.
     pub(super) fn clear(&self) {
         let gauges = [&self.ceiling, &self.available, &self.outstanding, &self.pools, &self.lessees];
-        for gauge in gauges.into_iter().chain([&self.quarantine, &self.paused, &self.blocked]) {
+        let gauges = gauges.into_iter().chain([&self.quarantine, &self.paused, &self.blocked]);
+        for gauge in gauges.chain([&self.withheld, &self.vendor_pauses]) {
             gauge.set(0.0);
         }
     }
@@ -79,6 +90,11 @@ impl LimitMetrics {
         self.burned.absolute(sums.burned);
         self.reported_late.absolute(sums.reported_late);
         self.shadow_refused.absolute(sums.shadow_refused);
+        self.withheld.set(sums.withheld as f64);
+        self.vendor_pauses.set(sums.vendor_pauses as f64);
+        for (counter, (_, count)) in self.disagreed.iter().zip(sums.disagreed.by_kind()) {
+            counter.absolute(count);
+        }
         for (counter, (_, count)) in self.asks.iter().zip(sums.answered.by_outcome()) {
             counter.absolute(count);
         }
@@ -112,6 +128,18 @@ pub(super) fn describe() {
     describe_counter!(
         "lessor_shadow_refused_permits_total",
         "Permits that nodes let pass in shadow mode, where they would have refused"
+    );
+    describe_counter!(
+        "lessor_vendor_disagreed_total",
+        "How often the vendor counted otherwise, as nodes said: refused, had_less, lower_limit, higher_limit"
+    );
+    describe_gauge!(
+        "lessor_vendor_withheld_permits",
+        "Permits that are not lent because the vendor has less, over all keys"
+    );
+    describe_gauge!(
+        "lessor_vendor_paused_pools",
+        "Pools that lend nothing because the vendor asked to be left alone"
     );
     describe_counter!(
         "lessor_reported_late_permits_total",

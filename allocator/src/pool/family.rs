@@ -77,6 +77,9 @@ impl Pool {
             let retry_after = opens.since(self.now);
             return Ok(Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }));
         }
+        if let Some(refusal) = self.refused_by_vendor(above) {
+            return self.settle_below(above, now, holder, seq, ask, refusal);
+        }
         let place = Place::own(holder.id);
         if let Some(answer) = self.replay(place, seq)? {
             return Ok(answer);

@@ -66,7 +66,7 @@ impl Pool {
         let above = above.iter_mut().map(|above| (&mut *above.pool, mirror));
         let mut chain: Vec<(&mut Pool, Place)> = std::iter::once((self, id)).chain(above).collect();
         // What is out beyond a limit that was lowered ends by itself, at the end of its lease.
-        let is_over = chain.iter().any(|(pool, _)| pool.ledgers.excess() > 0);
+        let is_over = chain.iter().any(|(pool, _)| pool.ledgers.excess() > 0 || pool.is_over());
         let is_over = is_over && !mutant::is(Mutant::OverIsExtended);
         let fits = !is_over && chain.iter().all(|(pool, id)| !pool.outlives(*id));
         let (rate, flow) = lend_rate(&mut chain, ask);
@@ -214,6 +214,7 @@ impl Pool {
         self.ledgers.release_ahead(lessee.outstanding, lessee.end);
         self.ledgers.charge(permits);
         self.pacer.lent(permits);
+        self.feedback.lent(permits);
         self.guarantees.lent(lessee.share.group, permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
@@ -328,7 +329,10 @@ impl Pool {
     /// What can be shared out now, and the pace at which if the pool eases off.
     fn supply(&mut self) -> (Supply, Option<Pace>) {
         let (left, term) = (self.left(), self.term);
-        let within = |span| self.ledgers.within(span).saturating_sub(self.plan.sharing.reserve);
+        let kept_back = self.plan.sharing.reserve.saturating_add(self.withheld());
+        // While it eases in, what there will be is what there is.
+        let most = self.eased();
+        let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
         let low = u128::from(left) * 100 < u128::from(self.stock()) * u128::from(LOW_WATER_PERCENT);
         let pace = if self.plan.ease_off && low { self.ledgers.pace() } else { None };
         let sustained = self.ledgers.sustained(term);
@@ -351,19 +355,29 @@ impl Pool {
     /// The most permits that can ever be there; 0 where a steady flow, of which none are kept, is all there is.
     fn stock(&self) -> u64 {
         let kept = self.plan.rules.iter().filter(|rule| rule.flow().is_none());
-        kept.map(Rule::ceiling).min().unwrap_or(0).saturating_sub(self.plan.sharing.reserve)
+        let kept_back = self.plan.sharing.reserve.saturating_add(self.withheld());
+        kept.map(Rule::ceiling).min().unwrap_or(0).saturating_sub(kept_back)
     }
 
     /// When to ask again, and when there will be a permit, for somebody who got less than wanted.
     fn next_chance(&self, id: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
         let term = self.lessees[&id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
-        let retry_after = self
-            .ready_at(self.kept_back(id) + 1)
-            .map(|ready| ready.since(self.now).max(paced).max(poll(term)));
+        let retry_after = self.lends_at(id).map(|ready| ready.since(self.now).max(paced).max(poll(term)));
         // Others may give back sooner: nobody waits longer than a term to look.
         let ask_after = retry_after.unwrap_or(Duration::MAX).min(term.max(poll(term)));
         (ask_after, retry_after)
+    }
+
+    /// When there will be a permit for `id`: what is not lent because of the vendor comes back by itself.
+    fn lends_at(&self, id: Place) -> Option<Moment> {
+        let (kept, withheld) = (self.kept_back(id) + 1, self.withheld());
+        let ready = self.ready_at(kept)?;
+        if withheld == 0 {
+            return Some(ready);
+        }
+        let beside = self.ready_at(kept.saturating_add(withheld)).unwrap_or(Moment::NEVER);
+        Some(ready.max(beside.min(self.withheld_until())))
     }
 
     /// When every rule can lend `permits`, if nothing is lent or given back meanwhile; `None` if never.

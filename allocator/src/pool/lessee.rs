@@ -41,6 +41,9 @@ pub(super) struct Lessee {
     burns: VecDeque<Burn>,
     /// The highest total that it said it let pass in shadow mode.
     pub shadow_refused: u64,
+    /// The number of the last thing that it heard of the vendor, and how many refusals it has said.
+    pub observed: u64,
+    pub refused: u64,
     /// What it said of its demand, for the shares of others.
     pub demand_milli: u64,
     pub waiting: u64,
@@ -93,6 +96,8 @@ impl Lessee {
             burned: 0,
             burns: VecDeque::new(),
             shadow_refused: 0,
+            observed: 0,
+            refused: 0,
             demand_milli: 0,
             waiting: 0,
             wanted: 0,

@@ -7,6 +7,7 @@
 mod books;
 mod change;
 mod family;
+mod feedback;
 mod flights;
 mod ledgers;
 mod lend;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use books::Books;
 pub use family::Above;
+pub use feedback::{Believe, Heard, Trust};
 pub use lend::LEASE_MAX;
 pub use lessee::LesseeId;
 pub use plan::{AskError, Holder, Plan, PoolView};
@@ -27,6 +29,7 @@ use crate::pacing::Pacer;
 use crate::rules::{self, Flow};
 use crate::share::Guarantees;
 use family::Place;
+use feedback::Feedback;
 use flights::Flights;
 use ledgers::Ledgers;
 use lessee::{Lessee, Settlement};
@@ -74,6 +77,7 @@ pub struct Pool {
     shadow_refused: u64,
     pacer: Pacer,
     guarantees: Guarantees,
+    feedback: Feedback,
     now: Moment,
     /// Nothing is granted before this.
     opens: Moment,
@@ -101,6 +105,7 @@ impl Pool {
             books: Books::default(),
             shadow_refused: 0,
             pacer: Pacer::Free,
+            feedback: Feedback::default(),
             now,
             opens: now,
             outlived: now,
@@ -172,6 +177,8 @@ impl Pool {
         PoolView {
             available: if self.now < self.opens { 0 } else { self.available() },
             over: self.ledgers.excess(),
+            withheld: self.withheld(),
+            vendor_pause: self.vendor_pause(),
             books: self.books,
             in_flight: self.in_flight,
             shadow_refused: self.shadow_refused,
@@ -205,11 +212,13 @@ impl Pool {
 
     /// Permits that can be lent now.
     fn left(&self) -> u64 {
-        self.ledgers.available().saturating_sub(self.plan.sharing.reserve)
+        let kept_back = self.plan.sharing.reserve.saturating_add(self.withheld());
+        self.ledgers.available().saturating_sub(kept_back).min(self.eased())
     }
 
     fn is_fresh(&self) -> bool {
-        self.ledgers.is_fresh() && self.flow.as_ref().is_none_or(Flow::is_fresh)
+        let are_fresh = self.ledgers.is_fresh() && self.flow.as_ref().is_none_or(Flow::is_fresh);
+        are_fresh && self.vendor_is_content()
     }
 
     /// Permits that could be lent and spent now.

@@ -89,6 +89,10 @@ pub struct PoolView {
     pub available: u64,
     /// Permits that are charged beyond a limit that was lowered.
     pub over: u64,
+    /// Permits that are not lent because of what the vendor says.
+    pub withheld: u64,
+    /// How long nothing is lent because the vendor asked for it.
+    pub vendor_pause: Duration,
     /// The totals.
     pub books: Books,
     /// Permits whose calls are in flight, said or presumed; only of limits that cap that.

@@ -38,6 +38,14 @@ impl Refill {
         }
     }
 
+    /// There is something to tell the allocator at once, also where nothing is held and nothing is wanted.
+    pub fn report(&mut self, now: Moment) {
+        if self.is_idle() {
+            self.phase = Phase::Active;
+        }
+        self.hear(now, true, 0);
+    }
+
     /// Nobody is to spend any more, not even what is leased: all of it goes back, with the next ask.
     pub fn stop(&mut self, slot: &Slot) {
         self.removed += slot.shed(0);

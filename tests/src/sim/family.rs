@@ -2,9 +2,9 @@
 //! lent is charged to all of them, so that together they promise what one pool with all the rules would. Several pools
 //! with the same rules may be below those. The world drives it.
 
-use lessor_allocator::pool::{Above, AskError, Holder, LesseeId, Plan, Pool, PoolView};
+use lessor_allocator::pool::{Above, AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};
 use lessor_allocator::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Carry, Moment, Refusal};
+use lessor_protocol::{Answer, Ask, Carry, Moment, Observed, Refusal};
 use std::sync::Arc;
 
 /// The pools that nodes ask, and those above them.
@@ -104,6 +104,11 @@ impl Family {
         refusal: Refusal,
     ) -> Result<Answer, AskError> {
         self.with(limit, |pool, above| pool.settle_below(above, now, holder, seq, ask, refusal))
+    }
+
+    /// See [`Pool::observe`].
+    pub fn observe(&mut self, limit: usize, now: Moment, id: LesseeId, observed: &Observed) -> Heard {
+        self.lowest[limit].pool.observe(now, id, observed)
     }
 
     /// See [`Pool::change`]: each of them goes on by its own of the rules of `plan`. For a single limit.

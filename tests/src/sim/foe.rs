@@ -6,7 +6,9 @@ use crate::sim::MILLI;
 use crate::sim::clock::HostClock;
 use lessor::slot::Slot;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease, Terms};
+use lessor_protocol::{
+    Announced, Ask, Grant, Left, Moment, Observed, PERMITS_MAX, Rate, RateClaim, RateLease, Terms,
+};
 use std::time::Duration;
 
 /// What it does wrong.
@@ -254,6 +256,19 @@ impl Foe {
     /// How far away it says that it is.
     pub fn rtt(&mut self) -> Duration {
         Duration::from_millis(self.large())
+    }
+
+    /// What it says of the vendor: anything.
+    pub fn observed(&mut self) -> Observed {
+        let span = |number| Duration::from_millis(number);
+        let announced = Announced { limit: self.large(), per: None };
+        Observed {
+            number: self.seq,
+            refused_total: self.large(),
+            wait: Some(span(self.large())),
+            left: Some(Left { permits: self.large(), lasts: Some(span(self.large())) }),
+            announced: [Some(announced), None, None, None],
+        }
     }
 
     /// Zero, a few, many, or the most that the wire lets through.

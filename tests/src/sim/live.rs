@@ -1,4 +1,5 @@
-//! What operators do to the limit while the fleet runs: changes, top-ups, pauses and blocks, each at its moment. Drawn
+//! What operators do to the limit while the fleet runs: changes, top-ups, pauses and blocks, each at its moment; and what
+//! somebody outside does to the vendor's count. Drawn
 //! with the setup; the world lets them happen, and the oracle knows what each does to the promise.
 
 use crate::sim::setup::parse_rules;
@@ -32,6 +33,9 @@ pub enum Act {
     Block(usize),
     /// It is lent to again.
     Unblock(usize),
+    /// Somebody outside the fleet uses so many permits of the vendor's, from now on, and the vendor tells its callers what
+    /// is left and refuses them. 0: nobody does.
+    Outside(u64),
 }
 
 impl fmt::Display for Live {
@@ -45,6 +49,7 @@ impl fmt::Display for Live {
             Act::Resume => write!(out, "resume:"),
             Act::Block(node) => write!(out, "block:{node}"),
             Act::Unblock(node) => write!(out, "unblock:{node}"),
+            Act::Outside(permits) => write!(out, "outside:{permits}"),
         }
     }
 }
@@ -70,6 +75,7 @@ pub fn parse(text: &str) -> Result<Live, String> {
         "resume" => Act::Resume,
         "block" => Act::Block(number(value)? as usize),
         "unblock" => Act::Unblock(number(value)? as usize),
+        "outside" => Act::Outside(number(value)?),
         _ => return Err(format!("{word:?} is not known")),
     };
     Ok(Live { at: number(at)?, act })

@@ -3,6 +3,7 @@
 
 use crate::sim::clock::HostClock;
 use lessor::backoff::Backoff;
+use lessor::feedback::Feedback;
 use lessor::refill::{Refill, Seen};
 use lessor::slot::Slot;
 use lessor::timing::{RTT_UNTOLD, learnt};
@@ -29,6 +30,8 @@ pub struct Node {
     pub slot: Slot,
     /// When and what it asks.
     pub refill: Refill,
+    /// What it heard of the vendor.
+    pub feedback: Feedback,
     /// Permits refused so far.
     pub refused: u64,
     /// The largest call that was refused or had to wait.
@@ -91,6 +94,7 @@ impl Node {
             seq: 0,
             slot: Slot::new(),
             refill: Refill::new(clock.show(real), true),
+            feedback: Feedback::default(),
             refused: 0,
             largest: 0,
             due: u64::MAX,

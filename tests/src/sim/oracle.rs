@@ -16,6 +16,7 @@
 //! | K4 | no count falls: granted, spent, returned, and all that is not out any more | [`Oracle::books`] |
 //! | K5 | what a node saw is on disk | not yet: books live in memory, S1–S9 judge the quarantine |
 //! | K7 | nothing is lent while the limit is paused | [`Oracle::answered`] |
+//! | K8 | a vendor's word makes nothing but less, for no longer than told, and once | [`Oracle::hears`] |
 //! | K6 F3 | shares by principal | no principals yet |
 //! | V1 V6 | after silence all can be granted, and nobody is remembered | `world/phases.rs` |
 //! | V2 | in calm, callers are served within a bound | there too |
@@ -192,6 +193,9 @@ impl Oracle {
             if !session.is_replay(now, seq, grant, by) {
                 spent = session.is_lent(now, seq, &ask, asked.is_awaited, grant, by)?;
                 lent = grant.permits;
+                must("K7", lent == 0 || stock.view.vendor_pause.is_zero(), || {
+                    format!("{grant:?} while the vendor asks to be left alone: {:?}", stock.view)
+                })?;
                 must("K7", now.allocator >= paused_until, || {
                     format!("{grant:?} while the limit is paused until {paused_until:?}")
                 })?;

@@ -68,9 +68,13 @@ impl Setup {
     pub fn rule_sets(&self) -> impl Iterator<Item = &[Rule]> {
         let changed = self.live.iter().filter_map(|live| match &live.act {
             Act::Change(_, rules) => Some(rules.as_slice()),
-            Act::Remove | Act::TopUp(_) | Act::Pause(_) | Act::Resume | Act::Block(_) | Act::Unblock(_) => {
-                None
-            }
+            Act::Remove
+            | Act::TopUp(_)
+            | Act::Pause(_)
+            | Act::Resume
+            | Act::Block(_)
+            | Act::Unblock(_)
+            | Act::Outside(_) => None,
         });
         std::iter::once(self.plan.rules.as_slice()).chain(changed)
     }

@@ -10,7 +10,7 @@ use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::WORKLOADS;
 use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND};
-use lessor_allocator::pool::Plan;
+use lessor_allocator::pool::{Believe, Plan, Trust};
 use lessor_allocator::rules::term;
 use lessor_allocator::share::Sharing;
 use lessor_protocol::moment::nanos;
@@ -96,7 +96,26 @@ pub fn draw(seed: u64) -> Setup {
     if setup.above > 0 && setup.live.is_empty() && dice.bool() {
         setup.siblings = dice.usize(1..=2);
     }
+    // Again from dice of their own.
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x0b5e_47ed_0000_0000);
+    if dice.u32(..4) == 0 && setup.siblings == 0 {
+        draw_outside(&mut dice, ceiling, &mut setup);
+    }
     setup
+}
+
+/// Somebody outside uses a part of what the vendor has, more and less of it, and the vendor says so.
+pub fn draw_outside(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+    setup.plan.sharing.vendor = Trust {
+        believe: Believe::ALL[dice.usize(..3)].1,
+        longest: Duration::from_nanos(log_uniform(dice, 20 * MILLI, 3 * SECOND)),
+        keep_percent: dice.u64(1..=100),
+        ease: Duration::from_nanos(dice.u64(0..SECOND)),
+    };
+    for _ in 0..dice.u32(1..=4) {
+        let act = Act::Outside(dice.u64(0..=ceiling.saturating_mul(2)));
+        setup.live.push(Live { at: dice.u64(0..setup.lasts), act });
+    }
 }
 
 /// A few things that operators do, each at a moment while there is trouble.

@@ -12,12 +12,14 @@ use crate::sim::live;
 use crate::sim::network::Latency;
 use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
 use crate::sim::traffic::{WORKLOADS, Workload};
+use lessor_allocator::pool::{Believe, Trust};
 use lessor_allocator::share::Sharing;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{RefillStyle, TokenBucket, Windows};
 use lessor_protocol::{Rule, Terms};
 use std::fmt::Display;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// One node that calls now and then on a limit that allows nothing, for a second, with nothing wrong.
 pub fn bare() -> Setup {
@@ -60,6 +62,11 @@ pub fn write(setup: &Setup) -> String {
         say("reserve", &sharing.reserve);
         say("lease_max", &sharing.lease_max);
         sharing.guaranteed.iter().for_each(|permits| say("guaranteed", permits));
+    }
+    let Trust { believe, longest, keep_percent, ease } = sharing.vendor;
+    if sharing.vendor != Trust::default() {
+        let times = [longest, ease].map(nanos);
+        say("vendor", &format!("{}/{}/{keep_percent}/{}", believe.name(), times[0], times[1]));
     }
     if setup.above > 0 {
         say("above", &setup.above);
@@ -132,6 +139,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         }
         "ease_off" => setup.plan.ease_off = number(value)?,
         "lessees_max" => setup.plan.lessees_max = number(value)?,
+        "vendor" => setup.plan.sharing.vendor = trust(value)?,
         "above" => setup.above = number(value)?,
         "siblings" => setup.siblings = number(value)?,
         "priorities" => setup.priorities = number(value)?,
@@ -168,6 +176,20 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// How far the vendor is believed: `trim/1000000000/10/5000000000`.
+fn trust(text: &str) -> Result<Trust, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [believe, longest, keep_percent, ease] = parts[..] else {
+        return Err(format!("{text:?}: say for example trim/1000000000/10/0"));
+    };
+    Ok(Trust {
+        believe: one_of(believe, Believe::ALL.into_iter())?,
+        longest: Duration::from_nanos(number(longest)?),
+        keep_percent: number(keep_percent)?,
+        ease: Duration::from_nanos(number(ease)?),
+    })
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {

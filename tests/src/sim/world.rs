@@ -12,6 +12,7 @@ mod rivalry;
 mod stock;
 mod tasks;
 mod trouble;
+mod vendor;
 mod watch;
 
 use crate::sim::SECOND;
@@ -106,6 +107,8 @@ pub struct World {
     /// The next arrival at each node, apart, for there are many: when, order, node, generation.
     arrivals: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
     centre: Centre,
+    /// Permits that somebody outside uses, while the vendor tells its callers what is left.
+    outside: Option<u64>,
     nodes: Vec<Node>,
     /// Those that do not play by the rules, with old messages of theirs.
     foes: Vec<(Foe, Vec<Message>)>,
@@ -206,6 +209,7 @@ impl World {
                 lost: None,
                 died: now,
             },
+            outside: None,
             network: Network::new(setup.latency, setup.nodes + foes.len()),
             traffic,
             traffic_generation: 0,

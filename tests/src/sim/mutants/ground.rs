@@ -10,6 +10,7 @@ use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
 use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
+use lessor_allocator::pool::Believe;
 use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
@@ -60,6 +61,8 @@ pub enum Ground {
     Cap,
     /// The same under an allocator that dies every few seconds, and no other trouble.
     CapRestarts,
+    /// A limit in full use whose vendor has less left than it should, and says so.
+    Outside,
     /// A limit with plenty below one that is scarce, of another length.
     Above,
     /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
@@ -68,7 +71,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 21] = [
+    pub const ALL: [Ground; 22] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -88,13 +91,14 @@ impl Ground {
         Ground::OddWindow,
         Ground::Cap,
         Ground::CapRestarts,
+        Ground::Outside,
         Ground::Above,
         Ground::AboveRestarts,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 41] = [
+        const LED: [(Mutant, Ground); 45] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -136,6 +140,10 @@ impl Ground {
             (Mutant::AboveNotClipped, Ground::Above),
             (Mutant::AboveNotAwaited, Ground::AboveRestarts),
             (Mutant::AboveTakesBack, Ground::Above),
+            (Mutant::VendorRaises, Ground::Outside),
+            (Mutant::TrimNeverEnds, Ground::Outside),
+            (Mutant::RepeatPausesAgain, Ground::Outside),
+            (Mutant::PausedByVendorLends, Ground::Outside),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -185,6 +193,13 @@ impl Ground {
                 // Longer than the quarantine, so that it opens again while calls are in flight.
                 setup.faults.every.insert(Fault::AllocatorRestart, (60 * SECOND, MILLI));
                 setup.lasts = 200 * SECOND;
+                setup
+            }
+            Ground::Outside => {
+                let mut setup = Setup { live: vec![], ..paused(setup, &mut dice) };
+                let ceiling = setup.plan.rules[0].ceiling();
+                swarm::draw_outside(&mut dice, ceiling, &mut setup);
+                setup.plan.sharing.vendor.believe = Believe::Trim;
                 setup
             }
             Ground::Above => above(setup, &mut dice),

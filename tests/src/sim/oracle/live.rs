@@ -3,8 +3,13 @@
 
 use super::promise::Promise;
 use super::{Asked, Instant, Oracle, Stock, Verdict, Wrong, must};
+use lessor_allocator::pool::PoolView;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Carry, Moment, Rule};
+use lessor_protocol::{Carry, Moment, Observed, Rule};
+use std::time::Duration;
+
+/// How long a pause is where the vendor does not say.
+const WAIT_UNTOLD: Duration = Duration::from_secs(1);
 
 impl Oracle {
     /// The limit goes on by `rules`. What was out then stays valid until it ends.
@@ -41,6 +46,35 @@ impl Oracle {
     /// Nothing is lent before `until`, on the allocator's clock.
     pub fn shut(&mut self, until: Moment) {
         self.paused_until = until;
+    }
+
+    /// K8: `session` said what it heard of the vendor, and the pool went from one view to the other by that: it lends no
+    /// more for it, waits no longer than it was told, and not at all for what was said before.
+    pub fn hears(
+        &mut self,
+        now: Instant,
+        session: u64,
+        observed: &Observed,
+        longest: Duration,
+        [before, after]: [PoolView; 2],
+    ) -> Verdict {
+        let by = self.measure;
+        let session = self.session(session);
+        let is_new = session.may_be_forgotten(now, by);
+        let is_news = is_new || observed.number > session.heard;
+        let is_refused = is_new || observed.refused_total > session.refused_total;
+        if is_news && after != before {
+            session.heard = observed.number;
+            session.refused_total = session.refused_total.max(observed.refused_total);
+        }
+        let told = observed.wait.filter(|wait| !wait.is_zero()).unwrap_or(WAIT_UNTOLD).min(longest);
+        let most = if is_news && is_refused { told.max(before.vendor_pause) } else { before.vendor_pause };
+        must("K8", after.vendor_pause <= most, || {
+            format!("a pause of {:?} after {before:?} for {observed:?} at {now:?}", after.vendor_pause)
+        })?;
+        must("K8", after.books == before.books && (is_news || after == before), || {
+            format!("{observed:?}, said again, made {after:?} of {before:?}")
+        })
     }
 
     /// K2: nothing was lent, but what `asked` reported may count. Returns what the books are to count as spent by that.

@@ -27,6 +27,9 @@ pub(super) struct Session {
     /// Permits it was ever lent, and that it admitted.
     pub(super) lent: u64,
     pub(super) spent: u64,
+    /// The number of the last thing that it said of the vendor, and how many refusals.
+    pub(super) heard: u64,
+    pub(super) refused_total: u64,
     /// When the allocator takes back all that it holds, on the allocator's clock.
     pub(super) end: Moment,
 }
@@ -47,7 +50,7 @@ impl Session {
     }
 
     /// Whether the books may not know it: they are not those that answered it, or it was silent for long.
-    fn may_be_forgotten(&self, now: Instant, by: Measure) -> bool {
+    pub(super) fn may_be_forgotten(&self, now: Instant, by: Measure) -> bool {
         self.life != by.life || now.allocator.since(self.answered) >= by.remembered
     }
 

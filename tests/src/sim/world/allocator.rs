@@ -35,7 +35,7 @@ pub(super) struct Centre {
 impl World {
     /// A message arrives.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
-        let Message { node, session, seq, exchange, rtt, ask, sent, leaves } = message;
+        let Message { node, session, seq, exchange, rtt, ask, sent, leaves, .. } = message;
         let now = self.now().allocator;
         if let Some(boundary) = &mut self.meter.boundary {
             boundary.asked(now);
@@ -52,6 +52,7 @@ impl World {
         } else {
             let holder = Holder { id: LesseeId(session), share: self.setup.share(node), rtt };
             let limit = self.setup.limit(node);
+            self.pool_hears(&message)?;
             let answer = match self.refusal(node) {
                 Some(refusal) => self.centre.pool.settle_only(limit, now, holder, seq, ask, refusal),
                 None => self.centre.pool.renew(limit, now, holder, seq, ask),

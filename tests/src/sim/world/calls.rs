@@ -148,6 +148,7 @@ impl World {
             self.judges.admitted(limit, self.now(), node, session, permits, way)?;
         }
         self.takes_time(node, permits, manner);
+        self.vendor_answers(node);
         if left < self.nodes[node].low_water {
             self.nudge(node);
         }

@@ -4,7 +4,7 @@
 use crate::sim::faults::Fault;
 use lessor_allocator::pool::AskError;
 use lessor_allocator::wrong::{Reason, Wrong};
-use lessor_protocol::{Answer, Ask};
+use lessor_protocol::{Answer, Ask, Observed};
 use std::cmp::Ordering;
 
 /// The part of a run.
@@ -68,6 +68,8 @@ pub(super) struct Message {
     pub(super) seq: u64,
     pub(super) exchange: u64,
     pub(super) ask: Ask,
+    /// What it heard of the vendor.
+    pub(super) observed: Option<Observed>,
     /// When it, or this repetition of it, was sent, in real time.
     pub(super) sent: u64,
     /// Goodbye, rather than an ask.

@@ -39,7 +39,9 @@ impl World {
         let ((seq, ask), rtt) = (foe.ask(self.real), foe.rtt());
         foe.exchange = (self.order, foe.clock.show(self.real));
         let (node, session, exchange) = (self.nodes.len() + index, foe.session, self.order);
-        let message = Message { node, session, seq, exchange, rtt, ask, sent: self.real, leaves: false };
+        let observed = self.outside.map(|_| foe.observed());
+        let sent = self.real;
+        let message = Message { node, session, seq, exchange, rtt, ask, observed, sent, leaves: false };
         if old.len() == KEPT {
             old.remove(0);
         }

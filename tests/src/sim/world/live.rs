@@ -14,6 +14,10 @@ use std::time::Duration;
 impl World {
     /// The operator does the `index`-th thing.
     pub(super) fn operate(&mut self, index: usize) -> Verdict {
+        if let Act::Outside(permits) = self.setup.live[index].act {
+            self.spends_outside(permits);
+            return Ok(());
+        }
         if !self.centre.up || self.phase != Phase::Trouble {
             return Ok(());
         }
@@ -54,6 +58,8 @@ impl World {
             Act::Unblock(node) => {
                 self.centre.gate.unblock(&name(node));
             }
+            // The allocator has no part in it.
+            Act::Outside(_) => {}
         }
         let now = self.centre.clock.show(self.real);
         self.judges.shut(self.centre.gate.pause(now).unwrap_or(Moment::ORIGIN));

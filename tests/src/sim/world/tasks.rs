@@ -102,8 +102,8 @@ impl World {
         );
         self.meter.exchanged();
         self.push(timeout, Event::TimeOut { node, life, exchange });
-        let sent = self.real;
-        self.send_ask(Message { node, session, seq, exchange, rtt, ask, sent, leaves: false });
+        let (sent, observed) = (self.real, self.nodes[node].feedback.tell(now));
+        self.send_ask(Message { node, session, seq, exchange, rtt, ask, observed, sent, leaves: false });
     }
 
     pub(super) fn send_ask(&mut self, message: Message) {

@@ -121,7 +121,18 @@ impl World {
             let ask = Ask { spent_total, running: at.refill.left_running(), ..Ask::default() };
             at.seq += 1;
             let (session, seq, rtt, sent) = (at.session, at.seq, at.rtt, self.real);
-            self.send_ask(Message { node, session, seq, exchange: 0, rtt, ask, sent, leaves: true });
+            let observed = None;
+            self.send_ask(Message {
+                node,
+                session,
+                seq,
+                exchange: 0,
+                rtt,
+                ask,
+                observed,
+                sent,
+                leaves: true,
+            });
         }
         self.crash(node, until);
     }
@@ -150,6 +161,7 @@ impl World {
     pub(super) fn mend_all(&mut self) {
         self.network.mend();
         self.setup.faults.chance.clear();
+        self.outside = None;
         self.reopen(self.centre.life);
         self.centre.paused_until = self.centre.paused_until.min(self.real);
         (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);

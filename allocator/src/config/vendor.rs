@@ -1,0 +1,104 @@
+//! How far the vendor's own count is believed, raw ↔ checked. The check of how a limit is shared calls it.
+
+use super::raw::{Count, RawVendor, Timespan};
+use super::show::timespan;
+use crate::pool::{Believe, Trust};
+use std::time::Duration;
+use toml::Spanned;
+
+/// One word is believed for a day at most: nobody wants to find out next week why a limit lends nothing.
+const LONGEST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Shorter, and a pause is over before all nodes have heard of it.
+const LONGEST_MIN: Duration = Duration::from_millis(1);
+
+/// How far the vendor is believed, or what is wrong with `raw` and the offset at which it stands.
+pub(super) fn trust(raw: Option<&Spanned<RawVendor>>) -> Result<Trust, (usize, String)> {
+    let default = Trust::default();
+    let Some(raw) = raw else { return Ok(default) };
+    let wrong = |problem: String| (raw.span().start, problem);
+    let RawVendor { believe, longest, keep_percent, ease } = raw.get_ref();
+    let believe = match believe {
+        None => default.believe,
+        Some(word) => {
+            let known = Believe::ALL.iter().find(|(name, _)| name == word);
+            let problem = || {
+                let words = Believe::ALL.map(|(name, _)| name).join(", ");
+                wrong(format!("vendor.believe is {word:?}: use one of {words}"))
+            };
+            known.ok_or_else(problem)?.1
+        }
+    };
+    let longest = longest.map_or(default.longest, |Timespan(span)| span);
+    if !(LONGEST_MIN..=LONGEST_MAX).contains(&longest) {
+        let (least, most) = (timespan(LONGEST_MIN), timespan(LONGEST_MAX));
+        return Err(wrong(format!("vendor.longest is {}: use {least} to {most}", timespan(longest))));
+    }
+    let keep_percent = keep_percent.map_or(default.keep_percent, |Count(percent)| percent);
+    if !(1..=100).contains(&keep_percent) {
+        return Err(wrong(format!("vendor.keep_percent is {keep_percent}: use a number from 1 to 100")));
+    }
+    let ease = ease.map_or(default.ease, |Timespan(span)| span);
+    if ease > LONGEST_MAX {
+        return Err(wrong(format!(
+            "vendor.ease is {}: use at most {}",
+            timespan(ease),
+            timespan(LONGEST_MAX)
+        )));
+    }
+    Ok(Trust { believe, longest, keep_percent, ease })
+}
+
+/// `trust` as it would be written.
+pub(super) fn raw(trust: &Trust) -> RawVendor {
+    RawVendor {
+        believe: Some(trust.believe.name().to_owned()),
+        longest: Some(Timespan(trust.longest)),
+        keep_percent: Some(Count(trust.keep_percent)),
+        ease: Some(Timespan(trust.ease)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn parsed(vendor: &str) -> Result<Trust, String> {
+        let rules = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1s\" }]";
+        let text = format!("[[limit]]\nname = \"a\"\n{rules}\n{vendor}\n");
+        let config = Config::parse(&text).map_err(|error| error.to_string())?;
+        let again = Config::parse(&config.to_string()).expect("what is printed can be read");
+        assert_eq!(again, config);
+        Ok(config.limits[0].sharing.vendor)
+    }
+
+    #[test]
+    fn what_an_operator_says_of_the_vendor_is_what_holds() {
+        assert_eq!(parsed(""), Ok(Trust::default()));
+        let said = "vendor = { believe = \"pause\", longest = \"1h\", keep_percent = 50, ease = \"250ms\" }";
+        let trust = Trust {
+            believe: Believe::Pause,
+            longest: Duration::from_secs(3_600),
+            keep_percent: 50,
+            ease: Duration::from_millis(250),
+        };
+        assert_eq!(parsed(said), Ok(trust));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_named() {
+        for (said, word) in [
+            ("{ believe = \"everything\" }", "off, pause, trim"),
+            ("{ longest = \"0s\" }", "vendor.longest"),
+            ("{ longest = \"2d\" }", "vendor.longest"),
+            ("{ keep_percent = 0 }", "vendor.keep_percent"),
+            ("{ keep_percent = 101 }", "vendor.keep_percent"),
+            ("{ ease = \"2d\" }", "vendor.ease"),
+            ("{ pause = \"2d\" }", "pause"),
+        ] {
+            let error = parsed(&format!("vendor = {said}")).expect_err(said);
+            assert!(error.contains(word), "{said}: {error}");
+        }
+    }
+}

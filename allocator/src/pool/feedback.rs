@@ -1,0 +1,323 @@
+//! What a pool makes of its vendor's own count, as nodes hear it: it pauses, or lends less, for a while. Pools call it with
+//! each observation and before they lend. It never lends more: no promise depends on it.
+//!
+//! Each word is believed for a bounded time, and what follows from it ends by itself: a pause is followed by as much time
+//! without one, whoever says what, and a part of the limit is always left.
+
+use super::{Above, LesseeId, Place, Pool};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::sizing::need;
+use lessor_protocol::{Announced, Left, Moment, Observed, Refusal, RefusalReason, Rule};
+use std::time::Duration;
+
+/// How far a vendor's word is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// What is done about it. Whatever that is, it is counted.
+    pub believe: Believe,
+    /// The longest that one word is believed, and the longest pause. A vendor whose day is used up says so again after
+    /// each; longer, and a node that lies has more to say.
+    pub longest: Duration,
+    /// The part of the limit that is lent however little the vendor says is left, in percent, from 1 to 100.
+    pub keep_percent: u64,
+    /// How long it takes until as much is lent as before.
+    pub ease: Duration,
+}
+
+/// What is done about a vendor's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Believe {
+    /// Nothing.
+    Off,
+    /// Nothing is lent for as long as the vendor asks to be left alone.
+    Pause,
+    /// And no more is lent than it has left, or says that the contract is.
+    Trim,
+}
+
+impl Believe {
+    /// All, with their words.
+    pub const ALL: [(&'static str, Believe); 3] =
+        [("off", Believe::Off), ("pause", Believe::Pause), ("trim", Believe::Trim)];
+
+    /// Its word in configurations.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, it)| *it == self).expect("all are listed").0
+    }
+}
+
+impl Trust {
+    /// See [`Trust::longest`]: longer than most vendors' windows.
+    pub const LONGEST: Duration = Duration::from_secs(60);
+    /// See [`Trust::keep_percent`]: less, and a node that lies could all but close a limit; more, and a vendor that cut
+    /// the contract to nearly nothing would refuse more often.
+    pub const KEEP_PERCENT: u64 = 10;
+    /// See [`Trust::ease`]: long against a round trip, so that a vendor which still refuses is heard before much is lent.
+    pub const EASE: Duration = Duration::from_secs(5);
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Trust {
+            believe: Believe::Trim,
+            longest: Self::LONGEST,
+            keep_percent: Self::KEEP_PERCENT,
+            ease: Self::EASE,
+        }
+    }
+}
+
+/// How long to pause where a vendor refuses and does not say for how long: vendors count in whole seconds.
+const WAIT_UNTOLD: Duration = Duration::from_secs(1);
+
+/// The vendor's count and ours differ by what was on its way, in percent of the limit: less is no disagreement.
+const SLACK_PERCENT: u64 = 1;
+
+/// Nodes are told at most this often that they hold what the vendor has not: whoever hears of it asks.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+/// What came of an observation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Calls that the vendor refused, and nobody had said so.
+    pub refused: u64,
+    /// Whether it had less left than these books say.
+    pub had_less: bool,
+    /// Whether it announced less than a rule allows.
+    pub lower: bool,
+    /// Whether it announced more than a rule allows.
+    pub higher: bool,
+    /// Whether nodes are not to spend any more, from now on.
+    pub pauses: bool,
+    /// Whether nodes hold what the vendor has not, since now.
+    pub is_over: bool,
+}
+
+/// What is not lent, until when: then it comes back within [`Trust::ease`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Trim {
+    permits: u64,
+    until: Moment,
+}
+
+impl Trim {
+    fn at(self, now: Moment, ease: Duration) -> u64 {
+        if now < self.until || mutant::is(Mutant::TrimNeverEnds) {
+            return self.permits;
+        }
+        let (over, ease) = (nanos(now.since(self.until)), nanos(ease));
+        let left = u128::from(self.permits) * u128::from(ease.saturating_sub(over));
+        u64::try_from(left.div_ceil(u128::from(ease.max(1)))).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a pool knows of its vendor.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Feedback {
+    /// Nothing is lent before this.
+    paused_until: Moment,
+    /// How long of the time before that it was paused, less what was made good since.
+    paused_for: Duration,
+    /// Since when it eases in, and what was lent since.
+    eases_from: Moment,
+    eased: u64,
+    /// What the vendor has less than these books.
+    missing: Trim,
+    /// By how much the vendor announces less than a rule allows.
+    lowered: Trim,
+    /// When nodes were last told that they hold too much.
+    told: Moment,
+}
+
+impl Feedback {
+    /// Lends nothing for `wait`, as far as there may be pauses. Whether it lent before.
+    fn pause(&mut self, now: Moment, wait: Duration, longest: Duration) -> bool {
+        let was_paused = now < self.paused_until;
+        let rested = now.since(self.paused_until);
+        let paused_for = self.paused_for.saturating_sub(rested);
+        let from = self.paused_until.max(now);
+        let wanted = if mutant::is(Mutant::RepeatPausesAgain) { wait } else { (now + wait).since(from) };
+        let longer = wanted.min(longest.saturating_sub(paused_for));
+        if longer.is_zero() {
+            if !was_paused {
+                // It has been closed for as long as it may be: slowly, then, and without the first permit at once.
+                (self.eases_from, self.eased) = (now, 1);
+            }
+            return false;
+        }
+        self.paused_for = paused_for + longer;
+        self.paused_until = from + longer;
+        (self.eases_from, self.eased) = (self.paused_until, 0);
+        !was_paused
+    }
+
+    /// The most that may be lent now of `ceiling`, while it eases in: the rate grows evenly, and one permit goes at once.
+    fn most(&self, now: Moment, ceiling: u64, ease: Duration) -> u64 {
+        if now < self.paused_until {
+            return if mutant::is(Mutant::PausedByVendorLends) { u64::MAX } else { 0 };
+        }
+        let (over, ease) = (u128::from(nanos(now.since(self.eases_from))), u128::from(nanos(ease)));
+        if over >= ease || self.eases_from == Moment::ORIGIN {
+            return u64::MAX;
+        }
+        // In thousandths first: a square of nanoseconds times a limit is more than fits.
+        let part = over * 1_000 / ease;
+        let allowed = u128::from(ceiling) * part * part / 1_000_000;
+        u64::try_from(allowed).unwrap_or(u64::MAX).saturating_add(1).saturating_sub(self.eased)
+    }
+
+    fn withheld(&self, now: Moment, ease: Duration) -> u64 {
+        // Both say the same of a contract that was lowered: it is not taken off twice.
+        self.missing.at(now, ease).max(self.lowered.at(now, ease))
+    }
+
+    /// Permits were lent.
+    pub(super) fn lent(&mut self, permits: u64) {
+        self.eased = self.eased.saturating_add(permits);
+    }
+
+    /// Whether nothing follows from it any more.
+    fn is_over(&self, now: Moment, trust: Trust) -> bool {
+        let ends = self.paused_until + self.paused_for.max(trust.ease);
+        now >= ends.max(self.eases_from + trust.ease) && self.withheld(now, trust.ease) == 0
+    }
+}
+
+impl Pool {
+    /// A session has heard something of the vendor. What it said before, or is not known here, changes nothing.
+    pub fn observe(&mut self, now: Moment, id: LesseeId, observed: &Observed) -> Heard {
+        self.advance(now);
+        let now = self.now;
+        let Some(lessee) = self.lessees.get_mut(&Place::own(id)) else { return Heard::default() };
+        if observed.number <= lessee.observed && !mutant::is(Mutant::RepeatPausesAgain) {
+            return Heard::default();
+        }
+        let refused = observed.refused_total.saturating_sub(lessee.refused);
+        lessee.observed = observed.number;
+        lessee.refused = lessee.refused.max(observed.refused_total);
+        let trust = self.plan.sharing.vendor;
+        let mut heard = Heard { refused, ..Heard::default() };
+        let is_refused = refused > 0 || (mutant::is(Mutant::RepeatPausesAgain) && observed.wait.is_some());
+        if is_refused && trust.believe >= Believe::Pause {
+            let wait = observed.wait.filter(|wait| !wait.is_zero()).unwrap_or(WAIT_UNTOLD);
+            heard.pauses = self.feedback.pause(now, wait, trust.longest);
+        }
+        let was_over = self.is_over();
+        heard.had_less = observed.left.is_some_and(|left| self.count_of_vendor(left, trust));
+        (heard.lower, heard.higher) = self.contract_of_vendor(&observed.announced, trust);
+        if self.is_over() && !was_over && now.since(self.feedback.told) >= TELL_EVERY {
+            (heard.is_over, self.feedback.told) = (true, now);
+        }
+        heard
+    }
+
+    /// Compares what the vendor has `left` with what these books say could still be spent: what is left here, and what
+    /// nodes are likely to hold unspent. The newest word counts.
+    fn count_of_vendor(&mut self, left: Left, trust: Trust) -> bool {
+        if self.ledgers.are_reusable() || self.flow.is_some() {
+            // Such a limit counts no calls, or has none left at any time.
+            return false;
+        }
+        let spent = |demand_milli, answered| need(demand_milli, self.now.since(answered));
+        let unspent = self
+            .lessees
+            .values()
+            .map(|lessee| lessee.outstanding.saturating_sub(spent(lessee.demand_milli, lessee.answered)));
+        let ours = self.ledgers.available().saturating_add(unspent.sum::<u64>());
+        let slack = self.ceiling() * SLACK_PERCENT / 100;
+        if mutant::is(Mutant::VendorRaises) {
+            self.ledgers.top_up(left.permits.saturating_sub(ours).min(self.ceiling()));
+        }
+        let missing = ours.saturating_sub(left.permits);
+        let is_less = missing > slack.max(1);
+        if trust.believe == Believe::Trim {
+            let lasts = left.lasts.unwrap_or(trust.longest).min(trust.longest);
+            let until = self.now + lasts;
+            self.feedback.missing = match is_less {
+                true => Trim { permits: missing, until },
+                false => Trim::default(),
+            };
+        }
+        is_less
+    }
+
+    /// Compares what the vendor says that the contract is with the rules: whether it is lower, and higher.
+    fn contract_of_vendor(&mut self, announced: &[Option<Announced>], trust: Trust) -> (bool, bool) {
+        let (mut lower, mut higher) = (false, false);
+        let mut lowered = Trim::default();
+        let is_only = self.plan.rules.len() == 1;
+        for rule in &self.plan.rules {
+            let Some((limit, per)) = window(rule) else { continue };
+            let is_of_rule = |it: &&Announced| it.per.map_or(is_only, |said| said == per);
+            for said in announced.iter().flatten().filter(is_of_rule) {
+                lower |= said.limit < limit;
+                higher |= said.limit > limit;
+                let permits = limit.saturating_sub(said.limit);
+                if permits > lowered.permits {
+                    lowered = Trim { permits, until: self.now + said.per.unwrap_or(per).min(trust.longest) };
+                }
+            }
+        }
+        // What is not said any more ends by itself: somebody else may see another contract.
+        if lower && trust.believe == Believe::Trim {
+            self.feedback.lowered = lowered;
+        }
+        (lower, higher)
+    }
+
+    /// Permits that are not lent because of what the vendor says. A part of the limit is always left.
+    pub(super) fn withheld(&self) -> u64 {
+        let trust = self.plan.sharing.vendor;
+        let keep = u128::from(self.ceiling()) * u128::from(trust.keep_percent);
+        let keep = u64::try_from(keep.div_ceil(100)).unwrap_or(u64::MAX);
+        self.feedback.withheld(self.now, trust.ease).min(self.ceiling().saturating_sub(keep))
+    }
+
+    /// The most that may be lent now, as long as it eases in after a pause.
+    pub(super) fn eased(&self) -> u64 {
+        self.feedback.most(self.now, self.ceiling(), self.plan.sharing.vendor.ease)
+    }
+
+    /// Whether nodes hold more than the vendor has left.
+    pub(super) fn is_over(&self) -> bool {
+        self.withheld() > self.ledgers.available()
+    }
+
+    /// Until when it withholds what it does now.
+    pub(super) fn withheld_until(&self) -> Moment {
+        self.feedback.missing.until.max(self.feedback.lowered.until)
+    }
+
+    /// How long nothing is lent because the vendor asked for it.
+    pub(super) fn vendor_pause(&self) -> Duration {
+        self.feedback.paused_until.since(self.now)
+    }
+
+    /// What is answered while the vendor of this pool, or of one `above`, asks to be left alone.
+    pub(super) fn refused_by_vendor(&self, above: &[Above<'_>]) -> Option<Refusal> {
+        let above = above.iter().map(|above| above.pool.vendor_pause());
+        let wait = above.fold(self.vendor_pause(), Duration::max);
+        let is_paused = !wait.is_zero() && !mutant::is(Mutant::PausedByVendorLends);
+        is_paused.then_some(Refusal { reason: RefusalReason::Paused, retry_after: wait })
+    }
+
+    /// Whether nothing of what the vendor said matters any more.
+    pub(super) fn vendor_is_content(&self) -> bool {
+        self.feedback.is_over(self.now, self.plan.sharing.vendor)
+    }
+}
+
+/// The limit and the length of `rule`, if what is kept back of it is missing in every window.
+fn window(rule: &Rule) -> Option<(u64, Duration)> {
+    match rule {
+        Rule::SlidingWindow(rule) => Some((rule.limit(), rule.per())),
+        Rule::SlidingLog(rule) => Some((rule.limit(), rule.per())),
+        Rule::FixedWindow(rule) => Some((rule.limit(), rule.per())),
+        // Of a bucket only the level would be lower, and not the rate.
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! What this process has heard of one pool's vendor, and what it says of it with the next ask. Callers put in what they saw,
+//! the background task takes out what is still worth saying; the time is an argument, and nothing is decided here.
+
+use crate::sighting::Sighting;
+use lessor_protocol::observed::ANNOUNCED_MAX;
+use lessor_protocol::{Announced, Left, Moment, Observed, PERMITS_MAX};
+use std::time::Duration;
+
+/// What a vendor has left is worth telling for so long: later it has taken in more calls, and let go of others. It is
+/// longer than the time between two calls wherever that count matters.
+const LEFT_FRESH: Duration = Duration::from_millis(100);
+
+/// What it announces is told for so long after it was last seen: some asks get lost.
+const ANNOUNCED_FRESH: Duration = Duration::from_secs(2);
+
+/// A contract that looks other than before is told at once, but not more often than this: two doors of one vendor may have
+/// two of them.
+const NEWS_EVERY: Duration = Duration::from_secs(1);
+
+/// The longest that one word is remembered. Nobody believes one for longer.
+const REMEMBERED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a process has heard of its vendor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Feedback {
+    number: u64,
+    refused: u64,
+    /// Until when the vendor wants to be left alone; whether it said for how long.
+    wait: Option<(Moment, bool)>,
+    /// What it had left, when that was seen, and until when it holds.
+    left: Option<(u64, Moment, Option<Moment>)>,
+    announced: [Option<Announced>; ANNOUNCED_MAX],
+    announced_at: Moment,
+    /// When a contract was last told at once.
+    news_at: Moment,
+}
+
+impl Feedback {
+    /// An answer was seen at `now`, while this process had `in_hand` permits left. Whether the allocator should hear of it
+    /// at once.
+    pub fn see(&mut self, sighting: &Sighting, now: Moment, in_hand: u64) -> bool {
+        if sighting.is_empty() {
+            return false;
+        }
+        let later = |span: Duration| now + span.min(REMEMBERED_MAX);
+        self.number = (self.number + 1).min(PERMITS_MAX);
+        if sighting.refused {
+            self.refused = (self.refused + 1).min(PERMITS_MAX);
+            let before = self.wait.map_or(Moment::ORIGIN, |(until, _)| until);
+            let until = later(sighting.wait.unwrap_or_default());
+            if until >= before {
+                self.wait = Some((until, sighting.wait.is_some()));
+            }
+        }
+        let mut is_urgent = sighting.refused;
+        if let Some(Left { permits, lasts }) = sighting.left {
+            self.left = Some((permits, now, lasts.map(later)));
+            // Some of what is in hand would be refused.
+            is_urgent |= permits < in_hand;
+        }
+        if sighting.announced.iter().any(Option::is_some) {
+            let is_news = sighting.announced != self.announced;
+            (self.announced, self.announced_at) = (sighting.announced, now);
+            if is_news && now.since(self.news_at) >= NEWS_EVERY {
+                self.news_at = now;
+                is_urgent = true;
+            }
+        }
+        is_urgent
+    }
+
+    /// What to say with an ask that is written at `now`; nothing if the vendor said nothing lately.
+    pub fn tell(&self, now: Moment) -> Option<Observed> {
+        let wait = self.wait.filter(|(until, _)| now < *until + LEFT_FRESH);
+        let left = self.left.filter(|(_, seen, until)| {
+            now.since(*seen) <= LEFT_FRESH && until.is_none_or(|until| now < until)
+        });
+        let is_announced =
+            self.announced_at > Moment::ORIGIN && now.since(self.announced_at) <= ANNOUNCED_FRESH;
+        if wait.is_none() && left.is_none() && !is_announced {
+            return None;
+        }
+        Some(Observed {
+            number: self.number,
+            refused_total: self.refused,
+            wait: wait.filter(|(_, is_said)| *is_said).map(|(until, _)| until.since(now)),
+            left: left
+                .map(|(permits, _, until)| Left { permits, lasts: until.map(|until| until.since(now)) }),
+            announced: if is_announced { self.announced } else { [None; ANNOUNCED_MAX] },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(millis: u64) -> Moment {
+        Moment::ORIGIN + 1_000 * SECOND + Duration::from_millis(millis)
+    }
+
+    fn left(permits: u64) -> Sighting {
+        Sighting { left: Some(Left { permits, lasts: Some(30 * SECOND) }), ..Sighting::default() }
+    }
+
+    fn announced(limit: u64) -> Sighting {
+        let announced = [Some(Announced { limit, per: None }), None, None, None];
+        Sighting { announced, ..Sighting::default() }
+    }
+
+    #[test]
+    fn a_refusal_is_told_at_once_and_for_as_long_as_it_holds() {
+        let mut feedback = Feedback::default();
+        assert_eq!(feedback.tell(at(0)), None);
+        assert!(feedback.see(&Sighting::refused(Some(3 * SECOND)), at(0), 0));
+        // A shorter one that came later takes nothing off.
+        assert!(feedback.see(&Sighting::refused(Some(SECOND)), at(10), 0));
+        let told = feedback.tell(at(1_000)).expect("it holds");
+        assert_eq!((told.number, told.refused_total, told.wait), (2, 2, Some(2 * SECOND)));
+        assert_eq!(feedback.tell(at(1_000)), Some(told), "the same, however often it is said");
+        assert_eq!(feedback.tell(at(3_100)), None);
+    }
+
+    #[test]
+    fn a_refusal_that_does_not_say_how_long_is_told_as_one() {
+        let mut feedback = Feedback::default();
+        assert!(feedback.see(&Sighting::refused(None), at(0), 0));
+        let told = feedback.tell(at(1)).expect("it was just now");
+        assert_eq!((told.refused_total, told.wait), (1, None));
+    }
+
+    #[test]
+    fn what_is_left_is_told_while_it_is_fresh_and_at_once_if_more_is_in_hand() {
+        let mut feedback = Feedback::default();
+        assert!(!feedback.see(&left(10), at(0), 10));
+        assert!(feedback.see(&left(9), at(10), 10));
+        let told = feedback.tell(at(110)).expect("fresh");
+        assert_eq!(
+            told.left,
+            Some(Left { permits: 9, lasts: Some(30 * SECOND - Duration::from_millis(100)) })
+        );
+        assert_eq!(feedback.tell(at(111)), None);
+    }
+
+    #[test]
+    fn a_contract_is_told_at_once_when_it_changes_and_not_all_the_time() {
+        let mut feedback = Feedback::default();
+        assert!(feedback.see(&announced(100), at(0), 0));
+        assert!(!feedback.see(&announced(100), at(5_000), 0));
+        assert!(feedback.see(&announced(50), at(5_001), 0));
+        assert!(!feedback.see(&announced(100), at(5_002), 0), "two doors with two contracts");
+        assert!(!feedback.see(&announced(50), at(5_003), 0));
+        assert_eq!(feedback.tell(at(7_003)).map(|told| told.number), Some(5));
+        assert_eq!(feedback.tell(at(7_004)), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! What one answer of a vendor says of its own count, read off its status and headers. Callers may read one themselves;
+//! [`crate::Limit::observe`] does. It believes nothing and decides nothing: what follows is the allocator's to say.
+
+mod date;
+mod fields;
+mod names;
+#[cfg(test)]
+mod tests;
+
+pub use names::{HeaderNames, Trio};
+
+use fields::{Item, items};
+use http::header::{AGE, DATE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, StatusCode};
+use lessor_protocol::observed::ANNOUNCED_MAX;
+use lessor_protocol::{Announced, Left, PERMITS_MAX};
+use std::time::Duration;
+
+/// The two fields of the IETF draft (`draft-ietf-httpapi-ratelimit-headers-11`).
+pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// See [`RATELIMIT`].
+pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Numbers from here on are seconds since 1970 rather than seconds to go: nobody waits for three years.
+const EPOCH_FROM: u64 = 100_000_000;
+
+/// What one answer of a vendor says of its own count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sighting {
+    /// Whether it refuses the call because there were too many, and asks to be left alone.
+    pub refused: bool,
+    /// For how long, if it says so.
+    pub wait: Option<Duration>,
+    /// What it has left.
+    pub left: Option<Left>,
+    /// What it says that the contract is.
+    pub announced: [Option<Announced>; ANNOUNCED_MAX],
+}
+
+impl Sighting {
+    /// A vendor refused a call because there were too many, and asks to be left alone for `wait`. For those that do not
+    /// speak HTTP.
+    pub fn refused(wait: Option<Duration>) -> Self {
+        Sighting { refused: true, wait, ..Sighting::default() }
+    }
+
+    /// Reads what `status` and `headers` say, where the headers may have other `names`. Nothing is allocated.
+    ///
+    /// A refusal is a 429, or a 503 that says when to come back. `RateLimit` and `RateLimit-Policy` come before headers of
+    /// the older kind, and what is malformed is passed over whole, as the draft wants it. An instant is believed only
+    /// beside the vendor's own `Date`: no clock of ours decides. An answer out of a cache says nothing.
+    pub fn read(status: StatusCode, headers: &HeaderMap, names: &HeaderNames) -> Self {
+        let is_old = number(headers, &AGE).is_some_and(|age| age > 0);
+        if headers.is_empty() && status != StatusCode::TOO_MANY_REQUESTS || is_old {
+            return Sighting::default();
+        }
+        let mut sighting = Sighting::default();
+        sighting.read_draft(headers);
+        if sighting.left.is_none() {
+            names.trios().iter().any(|trio| sighting.read_trio(headers, trio));
+        }
+        let told = retry_after(headers);
+        sighting.refused = match status {
+            StatusCode::TOO_MANY_REQUESTS => true,
+            StatusCode::SERVICE_UNAVAILABLE => told.is_some(),
+            _ => false,
+        };
+        if sighting.refused {
+            let used_up = sighting.left.filter(|left| left.permits == 0);
+            sighting.wait = told.or(used_up.and_then(|left| left.lasts));
+        }
+        sighting
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        *self == Sighting::default()
+    }
+
+    /// The list fields: of all policies the one that has least left, and all that are announced.
+    fn read_draft(&mut self, headers: &HeaderMap) {
+        let is_counted = |item: &Item<'_>| item.is_of_calls();
+        if let Some(read) = list(headers, &RATELIMIT) {
+            let left = read.filter(is_counted).filter_map(|item| {
+                Some(Left { permits: item.number("r")?, lasts: item.number("t").map(Duration::from_secs) })
+            });
+            self.left = left.min_by_key(|left| left.permits);
+        }
+        if let Some(read) = list(headers, &RATELIMIT_POLICY) {
+            let policies = read.filter(is_counted).filter_map(|item| {
+                // A window of no length is malformed.
+                let per = item.number("w").filter(|seconds| *seconds > 0).map(Duration::from_secs);
+                Some(Announced { limit: item.number("q")?, per })
+            });
+            self.announced.iter_mut().zip(policies).for_each(|(place, policy)| *place = Some(policy));
+        }
+    }
+
+    /// The older headers, one number each. Whether there are any.
+    fn read_trio(&mut self, headers: &HeaderMap, trio: &Trio) -> bool {
+        let (limit, left) = (number(headers, &trio.limit), number(headers, &trio.remaining));
+        if let Some(permits) = left {
+            self.left = Some(Left {
+                permits,
+                lasts: text(headers, &trio.reset).and_then(|text| reset(text, headers)),
+            });
+        }
+        if let Some(limit) = limit
+            && self.announced[0].is_none()
+        {
+            self.announced[0] = Some(Announced { limit, per: None });
+        }
+        left.is_some() || limit.is_some()
+    }
+}
+
+/// The items of all fields of that name, unless one of them is malformed.
+fn list<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<impl Iterator<Item = Item<'a>>> {
+    let texts = || headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
+    let is_good = texts().next().is_some() && texts().all(|text| items(text).all(|item| item.is_some()));
+    is_good.then(|| texts().flat_map(|text| items(text).flatten()))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+/// The number that a header begins with: some add the window, or a list of policies.
+fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
+    let text = text(headers, name)?;
+    let first = text.split([',', ';']).next().unwrap_or_default().trim();
+    let is_number = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit());
+    first.parse().ok().filter(|number| is_number && *number <= PERMITS_MAX)
+}
+
+/// How long to leave the vendor alone.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = text(headers, &RETRY_AFTER)?;
+    match number(headers, &RETRY_AFTER) {
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+        None => until(date::seconds(text)?, headers),
+    }
+}
+
+/// What a reset says, however it says it: seconds to go, with a fraction perhaps, a time with units, or an instant.
+fn reset(text: &str, headers: &HeaderMap) -> Option<Duration> {
+    let whole: Option<u64> = text.parse().ok();
+    match whole {
+        Some(seconds) if seconds < EPOCH_FROM => Some(Duration::from_secs(seconds)),
+        // Some say milliseconds.
+        Some(instant) if instant >= 1_000 * EPOCH_FROM => until(instant / 1_000, headers),
+        Some(instant) => until(instant, headers),
+        None => fields::span(text),
+    }
+}
+
+/// How long it is until `instant`, by the vendor's own clock.
+fn until(instant: u64, headers: &HeaderMap) -> Option<Duration> {
+    let now = date::seconds(text(headers, &DATE)?)?;
+    Some(Duration::from_secs(instant.saturating_sub(now)))
+}
