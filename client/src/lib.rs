@@ -59,6 +59,8 @@ mod wait;
 pub use all::{All, all, try_all};
 pub use client::{Builder, Client, Stats};
 pub use guard::Guard;
+/// The crate whose headers [`Limit::observe`] reads.
+pub use http;
 pub use limit::Limit;
 pub use refusal::Refusal;
 pub use sighting::{HeaderNames, Sighting};

@@ -18,7 +18,7 @@ pub enum Refusal {
         /// The most one call can take.
         limit: u64,
     },
-    /// Somebody has paused the limit, or blocked this node.
+    /// Somebody has paused the limit, or blocked this node, or the vendor asked to be left alone.
     Paused {
         /// When to try again.
         retry_after: Duration,
@@ -44,7 +44,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Empty { retry_after } => write!(f, "no permit left, try again in {retry_after:?}"),
             Refusal::Paused { retry_after } => {
-                write!(f, "paused by an operator, try again in {retry_after:?}")
+                write!(f, "the limit is paused, try again in {retry_after:?}")
             }
             Refusal::TooLarge { limit } => {
                 write!(f, "more than the {limit} permits that one call can ever take")

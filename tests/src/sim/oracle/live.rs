@@ -60,9 +60,12 @@ impl Oracle {
     ) -> Verdict {
         let by = self.measure;
         let session = self.session(session);
-        let is_new = session.may_be_forgotten(now, by);
-        let is_news = is_new || observed.number > session.heard;
-        let is_refused = is_new || observed.refused_total > session.refused_total;
+        if session.may_be_forgotten(now, by) {
+            // Whoever is forgotten may say it all again.
+            (session.heard, session.refused_total) = (0, 0);
+        }
+        let is_news = observed.number > session.heard;
+        let is_refused = observed.refused_total > session.refused_total;
         if is_news && after != before {
             session.heard = observed.number;
             session.refused_total = session.refused_total.max(observed.refused_total);
