@@ -83,7 +83,7 @@ impl Feedback {
         Some(Observed {
             number: self.number,
             refused_total: self.refused,
-            wait: wait.filter(|(_, is_said)| *is_said).map(|(until, _)| until.since(now)),
+            wait: wait.map(|(until, is_said)| if is_said { until.since(now) } else { Duration::ZERO }),
             left: left
                 .map(|(permits, _, until)| Left { permits, lasts: until.map(|until| until.since(now)) }),
             announced: if is_announced { self.announced } else { [None; ANNOUNCED_MAX] },
@@ -128,7 +128,7 @@ mod tests {
         let mut feedback = Feedback::default();
         assert!(feedback.see(&Sighting::refused(None), at(0), 0));
         let told = feedback.tell(at(1)).expect("it was just now");
-        assert_eq!((told.refused_total, told.wait), (1, None));
+        assert_eq!((told.refused_total, told.wait), (1, Some(Duration::ZERO)));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 mod in_flight;
 mod paced;
+#[cfg(test)]
+mod tests;
 
 use crate::feedback::Feedback;
 use crate::line::Line;
@@ -108,6 +110,8 @@ pub(crate) struct LocalPool {
     pace: Arc<Pace>,
     /// The largest call that a steady flow kept waiting.
     largest: AtomicU64,
+    /// Whether a call was refused as too large, and nobody has asked since.
+    doubted: AtomicBool,
     line: Mutex<Line>,
     refill: Mutex<Refill>,
     /// What was heard of the vendor; made when there is something.
@@ -137,6 +141,7 @@ impl LocalPool {
             name,
             pace: refill.pace().clone(),
             largest: AtomicU64::new(0),
+            doubted: AtomicBool::new(false),
             line: Mutex::new(Line::default()),
             refill: Mutex::new(refill),
             feedback: OnceLock::new(),
@@ -263,13 +268,18 @@ impl LocalPool {
         self.not_now_at(permits, now)
     }
 
-    /// Asks whether `refusal` is still true, if that may have changed: a limit that was raised is heard of with the next
-    /// permit, and so by whoever asks for one.
+    /// Has the allocator asked whether `refusal` is still true, if that may have changed: the limit may have been raised.
+    /// It is no demand: what is lent to a node cannot be spent by calls that are too large for it.
     pub(crate) fn doubt(&self, refusal: Refusal) {
         if matches!(refusal, Refusal::TooLarge { .. }) {
-            self.hot.refused.fetch_add(1, Ordering::Relaxed);
+            self.doubted.store(true, Ordering::Relaxed);
             self.nudge();
         }
+    }
+
+    /// Whether a call was refused as too large since this was last asked. The background task asks.
+    pub(crate) fn takes_doubt(&self) -> bool {
+        self.doubted.load(Ordering::Relaxed) && self.doubted.swap(false, Ordering::Relaxed)
     }
 
     /// The refusal that waiting will not change, if there is one.

@@ -14,8 +14,7 @@ pub struct Observed {
     pub number: u64,
     /// Calls that the vendor refused since the session began. Never falls.
     pub refused_total: u64,
-    /// What is left of the time for which the vendor asked to be left alone when it last refused. Zero if it did not
-    /// say.
+    /// If it refused lately: what is left of the time for which it asked to be left alone. Zero if it did not say.
     pub wait: Option<Duration>,
     /// What the vendor had left a moment ago.
     pub left: Option<Left>,

@@ -193,14 +193,18 @@ impl Pool {
         if observed.number <= lessee.observed && !mutant::is(Mutant::RepeatPausesAgain) {
             return Heard::default();
         }
-        let refused = observed.refused_total.saturating_sub(lessee.refused);
+        let refused = match lessee.observed {
+            // Whoever was forgotten says its whole total again.
+            0 => u64::from(observed.wait.is_some()),
+            _ => observed.refused_total.saturating_sub(lessee.refused),
+        };
         lessee.observed = observed.number;
         lessee.refused = lessee.refused.max(observed.refused_total);
         let trust = self.plan.sharing.vendor;
         let mut heard = Heard { refused, ..Heard::default() };
-        let is_refused = refused > 0 || (mutant::is(Mutant::RepeatPausesAgain) && observed.wait.is_some());
-        if is_refused && trust.believe >= Believe::Pause {
-            let wait = observed.wait.filter(|wait| !wait.is_zero()).unwrap_or(WAIT_UNTOLD);
+        let is_refused = refused > 0 || mutant::is(Mutant::RepeatPausesAgain);
+        if let Some(wait) = observed.wait.filter(|_| is_refused && trust.believe >= Believe::Pause) {
+            let wait = if wait.is_zero() { WAIT_UNTOLD } else { wait };
             heard.pauses = self.feedback.pause(now, wait, trust.longest);
         }
         let was_over = self.is_over();

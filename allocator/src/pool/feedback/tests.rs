@@ -80,8 +80,19 @@ fn what_comes_back_comes_back_slowly() {
 #[test]
 fn a_refusal_without_a_time_is_a_short_pause() {
     let mut pool = pool(Trust::default());
-    pool.observe(millis(0), A.id, &Observed { wait: None, ..refused(1, SECOND) });
+    pool.observe(millis(0), A.id, &refused(1, Duration::ZERO));
     assert_eq!(ask(&mut pool, 0, A, 2, 1), Err(WAIT_UNTOLD));
+}
+
+/// The bug: a session that was forgotten told its total of refusals again, and the pool took them for new ones.
+#[test]
+fn old_refusals_of_somebody_who_was_forgotten_are_no_news() {
+    let mut pool = pool(Trust::default());
+    let heard =
+        pool.observe(millis(0), A.id, &Observed { refused_total: 7, wait: None, ..left(9, 500, SECOND) });
+    assert_eq!((heard.refused, heard.pauses), (0, false));
+    let heard = pool.observe(millis(0), A.id, &Observed { refused_total: 8, ..refused(10, SECOND) });
+    assert_eq!((heard.refused, heard.pauses), (1, true));
 }
 
 /// However often it is said, and by however many: at most as long as configured in a row, and no more than half of the

@@ -196,7 +196,7 @@ impl Ground {
                 setup
             }
             Ground::Outside => {
-                let mut setup = Setup { live: vec![], ..paused(setup, &mut dice) };
+                let mut setup = Setup { live: vec![], then_calm: true, ..paused(setup, &mut dice) };
                 let ceiling = setup.plan.rules[0].ceiling();
                 swarm::draw_outside(&mut dice, ceiling, &mut setup);
                 setup.plan.sharing.vendor.believe = Believe::Trim;

@@ -70,7 +70,8 @@ impl Oracle {
             session.heard = observed.number;
             session.refused_total = session.refused_total.max(observed.refused_total);
         }
-        let told = observed.wait.filter(|wait| !wait.is_zero()).unwrap_or(WAIT_UNTOLD).min(longest);
+        let told = observed.wait.map(|wait| if wait.is_zero() { WAIT_UNTOLD } else { wait });
+        let told = told.unwrap_or_default().min(longest);
         let most = if is_news && is_refused { told.max(before.vendor_pause) } else { before.vendor_pause };
         must("K8", after.vendor_pause <= most, || {
             format!("a pause of {:?} after {before:?} for {observed:?} at {now:?}", after.vendor_pause)
