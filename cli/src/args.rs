@@ -175,6 +175,10 @@ pub(crate) struct DemoArgs {
     /// Print one JSON object and nothing else on stdout.
     #[arg(long)]
     pub(crate) json: bool,
+    /// After so many seconds the vendor halves the contract for all calls, tells nobody but in the headers of its answers,
+    /// and refuses with 429 whatever is more. The report then says how soon the fleet followed and came back.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
+    pub(crate) vendor_halves_at: Option<u64>,
     /// Replay the requests of a CSV file with the columns offset_s and client, each client held to 30 calls in
     /// any 60 s.
     #[arg(long, value_name = "FILE")]
@@ -244,6 +248,8 @@ mod tests {
         check("lessor demo --trace x --speed inf");
         check("lessor demo --trace x --speed NaN");
         check("lessor demo --trace x --seconds 5");
+        check("lessor demo --trace x --vendor-halves-at 5");
+        check("lessor demo --vendor-halves-at 0");
         check("lessor serve --config x --listen nowhere");
         check("lessor serve --config x --log xml");
         check("lessor serve --config x --log-level a=b=c");

@@ -69,6 +69,13 @@ impl Feedback {
         is_urgent
     }
 
+    /// How long the vendor still wants to be left alone, as it said when it refused.
+    pub fn waits(&self, now: Moment) -> Option<Duration> {
+        let (until, is_said) = self.wait?;
+        let until = if is_said { until } else { until + LEFT_FRESH };
+        Some(until.since(now)).filter(|wait| !wait.is_zero())
+    }
+
     /// What to say with an ask that is written at `now`; nothing if the vendor said nothing lately.
     pub fn tell(&self, now: Moment) -> Option<Observed> {
         let wait = self.wait.filter(|(until, _)| now < *until + LEFT_FRESH);

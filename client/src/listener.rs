@@ -79,6 +79,7 @@ impl Listener {
                 let mut refill = pool.refill();
                 if event.stops(&self.node) {
                     refill.stop(pool.slot());
+                    pool.is_told_to_stop();
                 }
                 refill.hear(now, waits, self.dice.u64(..));
             }

@@ -3,11 +3,12 @@
 
 use crate::feedback::Feedback;
 use crate::limit::Limit;
-use crate::local_pool::{CLOCK, LocalPool};
+use crate::local_pool::{CLOCK, Condition, LocalPool};
 use crate::sighting::{HeaderNames, Sighting};
 use http::{HeaderMap, StatusCode};
 use lessor_protocol::{Moment, Observed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 static KNOWN: HeaderNames = HeaderNames::known();
 
@@ -27,6 +28,12 @@ impl Limit {
     /// The same for a vendor whose headers have other `names`.
     pub fn observe_as(&self, names: &HeaderNames, status: StatusCode, headers: &HeaderMap) {
         self.report(&Sighting::read(status, headers, names));
+    }
+
+    /// How long nobody is to call, as far as this process knows: the vendor refused it a moment ago, or the limit is paused.
+    /// Worth a look before a call is sent whose permit was taken a while ago.
+    pub fn paused(&self) -> Option<Duration> {
+        self.pool().paused()
     }
 
     /// The same for what somebody else has read, of a vendor that does not speak HTTP for example.
@@ -53,6 +60,23 @@ impl LocalPool {
         refill.report(now);
         drop(refill);
         self.wake.notify_one();
+    }
+
+    /// See [`Limit::paused`].
+    fn paused(&self) -> Option<Duration> {
+        let heard = self.feedback.get().and_then(|feedback| lock(feedback).waits(CLOCK.now()));
+        let told = match self.condition() {
+            Condition::Paused => self.not_now(0).retry_after(),
+            Condition::Good | Condition::Unreachable | Condition::Unknown | Condition::Closed => None,
+        };
+        heard.max(told)
+    }
+
+    /// Somebody said that nobody is to spend any more. For how long, the next answer says.
+    pub(crate) fn is_told_to_stop(&self) {
+        if matches!(self.condition(), Condition::Good | Condition::Unreachable) {
+            self.set_condition(Condition::Paused);
+        }
     }
 
     /// What to say of the vendor with an ask that is written at `now`.

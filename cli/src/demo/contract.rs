@@ -1,12 +1,13 @@
 //! The main job: a fleet of processes shares a vendor's contract and never breaks it. Starts an allocator, a
 //! strict vendor and the nodes, lets them run, and reports what the vendor saw.
 //!
-//! In reading order: [`schedule`] (when nodes call), [`judge`] (the contract), [`vendor`] (who enforces it),
+//! In reading order: [`schedule`] (when nodes call), [`judge`] (the contract) with [`shift`] (that it was changed), [`vendor`] (who enforces it),
 //! [`report`] (the table).
 
 pub(super) mod judge;
 pub(super) mod report;
 pub(super) mod schedule;
+pub(super) mod shift;
 pub(super) mod vendor;
 
 use super::allocator::Hosted;
@@ -56,6 +57,9 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     let clock = Clock::since_boot();
     let start = clock.now();
     vendor.measure_from(start);
+    if let Some(seconds) = args.vendor_halves_at {
+        vendor.halve_at(start + Duration::from_secs(seconds));
+    }
     fleet.go(start).await?;
     let mut progress = Progress::new(args.progress, &names);
     let end = async {
@@ -65,12 +69,15 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
         }
     };
     follow(&mut fleet, &mut progress, &allocator, end).await;
-    let (ran, in_time) = (clock.now().since(start), vendor.seen());
+    let (ran, in_time, shift) = (clock.now().since(start), vendor.seen(), vendor.shift());
 
     let done = fleet.stop().await;
     let stranded = allocator.outstanding(&names).await?;
     allocator.close().await;
-    Ok(summary(&done, ran, in_time, vendor.seen(), stranded))
+    let most = done.iter().map(|node| node.tally.vendor_refused).max().unwrap_or(0);
+    let report = summary(&done, ran, in_time, vendor.seen(), stranded);
+    let shifted = shift.map(|(shift, in_window)| shift.report(start, done.len(), most, in_window));
+    Ok(Report { vendor_change: shifted, ..report })
 }
 
 fn jobs(args: &DemoArgs, allocator: &str, vendor: &str) -> Vec<Job> {
@@ -104,6 +111,7 @@ fn summary(done: &[Done], ran: Duration, in_time: [Seen; 2], seen: [Seen; 2], st
         try_acquire_ns: latency.percentiles(),
         exchanges_per_1000_calls: tally.exchanges_per_1000_calls(),
         stranded,
+        vendor_change: None,
         nodes: done.len(),
         seconds: ran.as_secs_f64(),
     }

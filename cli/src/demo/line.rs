@@ -83,6 +83,8 @@ pub(crate) struct Tally {
     pub(crate) exchanges: u64,
     /// Admitted calls that did not reach the vendor: too late to be sent, or the connection broke.
     pub(crate) unsent: u64,
+    /// Calls that the vendor refused.
+    pub(crate) vendor_refused: u64,
 }
 
 /// Calls on one limit.
@@ -123,6 +125,7 @@ impl Tally {
         }
         self.exchanges += other.exchanges;
         self.unsent += other.unsent;
+        self.vendor_refused += other.vendor_refused;
     }
 
     /// The count of limit number `limit`; none if nothing was said about it.
@@ -149,7 +152,8 @@ mod tests {
     fn tallies_add_up_limit_by_limit() {
         let mut sum = Tally::default();
         for refused in [1, 2] {
-            sum.add(&Tally { counts: vec![count(10, refused), count(3, 0)], exchanges: 5, unsent: 1 });
+            let counts = vec![count(10, refused), count(3, 0)];
+            sum.add(&Tally { counts, exchanges: 5, unsent: 1, vendor_refused: 0 });
         }
         assert_eq!(sum.counts, [count(20, 3), count(6, 0)]);
         assert_eq!((sum.exchanges, sum.unsent), (10, 2));

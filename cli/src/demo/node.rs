@@ -64,7 +64,7 @@ async fn work(client: &Client, work: Work, start: Moment, orders: &mut Orders) -
     match work {
         Work::Contract { vendor, node, nodes, seed } => {
             let schedule = super::contract::schedule::Schedule::new(node, nodes, seed);
-            Ok(Caller::new(client, &vendor, schedule)?.run(start, orders).await)
+            Ok(Caller::new(client, &vendor, schedule, (node, nodes))?.run(start, orders).await)
         }
         Work::Replay { calls, patience_ns } => {
             let patience = Duration::from_nanos(patience_ns);

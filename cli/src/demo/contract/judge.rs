@@ -2,6 +2,7 @@
 //! The fake vendor asks it about every arrival, and the final table is made of what it counted.
 //! It knows nothing of leases, takes the time as an argument, and has the last word.
 
+use super::shift::Shift;
 use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,6 +12,24 @@ use std::time::Duration;
 pub(crate) struct Judge {
     rest: Window,
     messages: Window,
+    /// When all calls are halved.
+    halves_at: Moment,
+    shift: Option<Shift>,
+}
+
+/// How a limit stands, as the vendor says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// What the vendor calls it.
+    pub(crate) policy: &'static str,
+    /// Calls in a window.
+    pub(crate) limit: u64,
+    /// The window.
+    pub(crate) per: Duration,
+    /// Calls that it would admit now.
+    pub(crate) left: u64,
+    /// How long it will be no more than that.
+    pub(crate) lasts: Duration,
 }
 
 /// What the vendor answers.
@@ -38,7 +57,8 @@ pub(crate) struct Seen {
 impl Judge {
     /// A judge of both limits, each `(calls, window)`.
     pub(crate) fn new(rest: (u64, Duration), messages: (u64, Duration)) -> Self {
-        Judge { rest: Window::new(rest), messages: Window::new(messages) }
+        let (rest, messages) = (Window::new("rest", rest), Window::new("messages", messages));
+        Judge { rest, messages, halves_at: Moment::NEVER, shift: None }
     }
 
     /// From `start` on it is measured: each limit's first window is over one window later.
@@ -48,14 +68,60 @@ impl Judge {
         }
     }
 
-    /// A plain call arrives.
-    pub(crate) fn call(&mut self, now: Moment) -> Verdict {
-        judge(now, &mut [&mut self.rest])
+    /// From `at` on only half as many calls are admitted, whatever was admitted before.
+    pub(crate) fn halve_at(&mut self, at: Moment) {
+        self.halves_at = at;
     }
 
-    /// A message arrives: it takes one of each or nothing.
-    pub(crate) fn message(&mut self, now: Moment) -> Verdict {
-        judge(now, &mut [&mut self.rest, &mut self.messages])
+    /// A plain call arrives.
+    pub(crate) fn call(&mut self, now: Moment) -> (Verdict, Standing) {
+        self.halve(now);
+        let verdict = judge(now, &mut [&mut self.rest]);
+        self.note(now, verdict);
+        (verdict, self.rest.standing(now))
+    }
+
+    /// A message arrives: it takes one of each or nothing. It is told how that limit stands which it was refused for, or
+    /// else how messages do.
+    pub(crate) fn message(&mut self, now: Moment) -> (Verdict, Standing) {
+        self.halve(now);
+        let is_full = self.rest.is_full_at(now);
+        let verdict = judge(now, &mut [&mut self.rest, &mut self.messages]);
+        // A refusal for messages alone has nothing to do with the change.
+        let is_of_rest = verdict == Verdict::Admitted || is_full;
+        if is_of_rest {
+            self.note(now, verdict);
+        }
+        let told = if is_full { &self.rest } else { &self.messages };
+        (verdict, told.standing(now))
+    }
+
+    /// What became of the contract that was halved, if it was.
+    pub(crate) fn shift(&self) -> Option<&Shift> {
+        self.shift.as_ref()
+    }
+
+    /// Calls that were admitted in the window that ends now.
+    pub(crate) fn in_window(&mut self, now: Moment) -> u64 {
+        forget(&mut self.rest.admitted, now, self.rest.per);
+        self.rest.admitted.len() as u64
+    }
+
+    fn halve(&mut self, now: Moment) {
+        if now < self.halves_at {
+            return;
+        }
+        let at = std::mem::replace(&mut self.halves_at, Moment::NEVER);
+        self.rest.limit /= 2;
+        forget(&mut self.rest.admitted, now, self.rest.per);
+        let room = now + if self.rest.is_full() { self.rest.standing(now).lasts } else { Duration::ZERO };
+        self.shift = Some(Shift::new(at, self.rest.limit, room));
+    }
+
+    fn note(&mut self, now: Moment, verdict: Verdict) {
+        if let Some(shift) = &mut self.shift {
+            shift.arrived(now, verdict == Verdict::Admitted);
+        }
     }
 
     /// What was seen so far, on all calls and on messages.
@@ -67,6 +133,7 @@ impl Judge {
 /// One limit. Windows are half-open: an arrival at `t` has left the window at exactly `t + per`.
 #[derive(Debug)]
 struct Window {
+    policy: &'static str,
     limit: u64,
     per: Duration,
     first_over: Moment,
@@ -78,8 +145,9 @@ struct Window {
 }
 
 impl Window {
-    fn new((limit, per): (u64, Duration)) -> Self {
+    fn new(policy: &'static str, (limit, per): (u64, Duration)) -> Self {
         Window {
+            policy,
             limit,
             per,
             first_over: Moment::NEVER,
@@ -99,6 +167,22 @@ impl Window {
 
     fn is_full(&self) -> bool {
         self.admitted.len() as u64 >= self.limit
+    }
+
+    fn is_full_at(&mut self, now: Moment) -> bool {
+        forget(&mut self.admitted, now, self.per);
+        self.is_full()
+    }
+
+    /// How it stands, once what has left it is forgotten.
+    fn standing(&self, now: Moment) -> Standing {
+        let used = self.admitted.len();
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        // It has room for one more once so many have left.
+        let leaving = self.admitted.get(used.saturating_sub(limit)).copied();
+        let lasts = leaving.map_or(self.per, |oldest| (oldest + self.per).since(now));
+        let left = self.limit.saturating_sub(used as u64);
+        Standing { policy: self.policy, limit: self.limit, per: self.per, left, lasts }
     }
 
     fn admit(&mut self, now: Moment) {
@@ -149,31 +233,31 @@ mod tests {
     #[test]
     fn an_arrival_leaves_the_window_exactly_one_window_later() {
         let mut judge = judge_of(1, 1);
-        assert_eq!(judge.call(at(0)), Admitted);
-        assert_eq!(judge.call(at(100).before(Duration::from_nanos(1))), TooMany);
-        assert_eq!(judge.call(at(100)), Admitted);
+        assert_eq!(judge.call(at(0)).0, Admitted);
+        assert_eq!(judge.call(at(100).before(Duration::from_nanos(1))).0, TooMany);
+        assert_eq!(judge.call(at(100)).0, Admitted);
     }
 
     #[test]
     fn windows_slide_two_bursts_around_an_edge_are_one_window() {
         let mut judge = judge_of(10, 10);
         for _ in 0..10 {
-            assert_eq!(judge.call(at(95)), Admitted);
+            assert_eq!(judge.call(at(95)).0, Admitted);
         }
-        assert_eq!(judge.call(at(105)), TooMany);
-        assert_eq!(judge.call(at(194)), TooMany);
-        assert_eq!(judge.call(at(195)), Admitted);
+        assert_eq!(judge.call(at(105)).0, TooMany);
+        assert_eq!(judge.call(at(194)).0, TooMany);
+        assert_eq!(judge.call(at(195)).0, Admitted);
     }
 
     #[test]
     fn a_message_takes_one_of_each_or_nothing() {
         let mut judge = judge_of(3, 1);
-        assert_eq!(judge.message(at(0)), Admitted);
+        assert_eq!(judge.message(at(0)).0, Admitted);
         // Refused on messages: it must not have used up a call.
-        assert_eq!(judge.message(at(1)), TooMany);
-        assert_eq!(judge.call(at(2)), Admitted);
-        assert_eq!(judge.call(at(3)), Admitted);
-        assert_eq!(judge.call(at(4)), TooMany);
+        assert_eq!(judge.message(at(1)).0, TooMany);
+        assert_eq!(judge.call(at(2)).0, Admitted);
+        assert_eq!(judge.call(at(3)).0, Admitted);
+        assert_eq!(judge.call(at(4)).0, TooMany);
         let [rest, messages] = judge.seen();
         assert_eq!((rest.admitted, rest.too_many), (3, 1));
         assert_eq!((messages.admitted, messages.too_many), (1, 1));
@@ -192,9 +276,27 @@ mod tests {
     #[test]
     fn a_call_turned_away_does_not_count_against_the_next() {
         let mut judge = judge_of(1, 1);
-        assert_eq!(judge.call(at(0)), Admitted);
-        assert_eq!(judge.call(at(90)), TooMany);
-        assert_eq!(judge.call(at(110)), Admitted);
+        assert_eq!(judge.call(at(0)).0, Admitted);
+        assert_eq!(judge.call(at(90)).0, TooMany);
+        assert_eq!(judge.call(at(110)).0, Admitted);
+    }
+
+    #[test]
+    fn a_contract_that_is_halved_says_so_and_when_there_is_room_again() {
+        let mut judge = judge_of(4, 4);
+        for millis in [0, 10, 20, 30] {
+            assert_eq!(judge.call(at(millis)).0, Admitted);
+        }
+        judge.halve_at(at(40));
+        let (verdict, standing) = judge.call(at(50));
+        assert_eq!((verdict, standing.limit, standing.left), (TooMany, 2, 0));
+        // Three must have left: the third of them came at 20.
+        assert_eq!(standing.lasts, Duration::from_millis(70));
+        assert_eq!(judge.call(at(119)).0, TooMany);
+        assert_eq!(judge.call(at(120)).0, Admitted);
+        let report =
+            judge.shift().expect("it was halved").report(at(0), 1, 2, judge.rest.admitted.len() as u64);
+        assert_eq!((report.vendor_429, report.limit), (2, 2));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::Agreed;
 use super::judge::Seen;
+use super::shift::Shifted;
 use crate::demo::latency::Percentiles;
 use crate::demo::line::Count;
 use crate::demo::table::{percent, rounded};
@@ -20,6 +21,9 @@ pub(crate) struct Report {
     pub(crate) exchanges_per_1000_calls: f64,
     /// Permits still lent out after all nodes had left.
     pub(crate) stranded: u64,
+    /// What became of a contract that the vendor changed meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vendor_change: Option<Shifted>,
     /// Node processes.
     pub(crate) nodes: usize,
     /// How long it ran.
@@ -87,6 +91,23 @@ impl fmt::Display for Report {
         writeln!(f, "try_acquire      p50 {p50} ns, p99 {p99} ns, p99.9 {p999} ns")?;
         writeln!(f, "exchanges        {:.1} per 1,000 calls", self.exchanges_per_1000_calls)?;
         writeln!(f, "stranded         {} permits after all nodes had left", self.stranded)?;
+        if let Some(change) = &self.vendor_change {
+            let seconds =
+                |after: Option<f64>| after.map_or_else(|| "-".to_owned(), |after| format!("{after:.1} s"));
+            let followed = change.followed_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
+            let Shifted { at_s, limit, vendor_429, most_429_of_a_node: most, room_after_s: room, .. } =
+                change;
+            writeln!(
+                f,
+                "vendor change    after {at_s:.0} s to {limit} calls: {vendor_429} calls refused, {most} of one node at most"
+            )?;
+            writeln!(
+                f,
+                "                 followed within {followed}; room again after {room:.1} s, used after {}, {} used at the end",
+                seconds(change.resumed_after_s),
+                percent(change.used_at_the_end)
+            )?;
+        }
         write!(f, "ran              {} nodes for {:.0} s", self.nodes, self.seconds)
     }
 }
@@ -103,6 +124,7 @@ mod tests {
             try_acquire_ns: Percentiles { p50: 90, p99: 300, p999: 900 },
             exchanges_per_1000_calls: 12.345_678,
             stranded: 0,
+            vendor_change: None,
             nodes: 8,
             seconds: 60.000_4,
         }

@@ -1,16 +1,20 @@
 //! The fake vendor: an HTTP server on loopback that answers 429 to whatever breaks the contract.
 //! Nodes call it over real connections; it runs in the parent process of the demo and trusts nobody.
 
-use super::judge::{Judge, Seen, Verdict};
+use super::judge::{Judge, Seen, Standing, Verdict};
+use super::shift::Shift;
 use crate::failure::Failure;
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::serve::ListenerExt as _;
 use lessor_protocol::{Clock, Moment};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -52,6 +56,18 @@ impl Vendor {
         &self.url
     }
 
+    /// From `at` on it admits half as many calls, and says so.
+    pub(crate) fn halve_at(&self, at: Moment) {
+        self.desk.judge().halve_at(at);
+    }
+
+    /// What became of that, with the calls that were admitted in the window that ends now.
+    pub(crate) fn shift(&self) -> Option<(Shift, u64)> {
+        let (mut judge, now) = (self.desk.judge(), self.desk.clock.now());
+        let in_window = judge.in_window(now);
+        judge.shift().map(|shift| (*shift, in_window))
+    }
+
     /// From `start` on it is measured, see [`Judge::measure_from`].
     pub(crate) fn measure_from(&self, start: Moment) {
         self.desk.judge().measure_from(start);
@@ -81,13 +97,35 @@ impl Desk {
     }
 
     /// The time is read under the lock, so that arrivals are judged in the order of their instants.
-    fn decide(&self, decide: impl FnOnce(&mut Judge, Moment) -> Verdict) -> StatusCode {
-        let mut judge = self.judge();
-        match decide(&mut judge, self.clock.now()) {
-            Verdict::Admitted => StatusCode::NO_CONTENT,
-            Verdict::TooMany => StatusCode::TOO_MANY_REQUESTS,
+    fn decide(&self, decide: impl FnOnce(&mut Judge, Moment) -> (Verdict, Standing)) -> Response {
+        let (verdict, standing) = {
+            let mut judge = self.judge();
+            decide(&mut judge, self.clock.now())
+        };
+        let told = told(&standing);
+        match verdict {
+            Verdict::Admitted => (StatusCode::NO_CONTENT, told).into_response(),
+            Verdict::TooMany => {
+                let wait = [(RETRY_AFTER, seconds_up(standing.lasts).to_string())];
+                (StatusCode::TOO_MANY_REQUESTS, told, wait).into_response()
+            }
         }
     }
+}
+
+/// How a limit stands, in the words of the IETF draft.
+fn told(standing: &Standing) -> [(HeaderName, String); 2] {
+    let Standing { policy, limit, per, left, lasts } = standing;
+    let (per, lasts) = (per.as_secs(), seconds_up(*lasts));
+    [
+        (HeaderName::from_static("ratelimit-policy"), format!("\"{policy}\";q={limit};w={per}")),
+        (HeaderName::from_static("ratelimit"), format!("\"{policy}\";r={left};t={lasts}")),
+    ]
+}
+
+/// Whole seconds, and never too few.
+fn seconds_up(span: Duration) -> u64 {
+    span.as_millis().div_ceil(1_000) as u64
 }
 
 fn router(desk: Desk) -> Router {
@@ -100,7 +138,6 @@ fn router(desk: Desk) -> Router {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[tokio::test]
     async fn over_the_wire_a_call_too_many_is_answered_429() {
@@ -110,9 +147,22 @@ mod tests {
         let mut answers = Vec::new();
         for path in [MESSAGES_PATH, MESSAGES_PATH, CALLS_PATH, CALLS_PATH] {
             let sent = http.post(format!("{}{path}", vendor.url())).send().await;
-            answers.push(sent.expect("the vendor answers").status().as_u16());
+            let answer = sent.expect("the vendor answers");
+            let said =
+                |name: &str| answer.headers().get(name).map(|value| value.to_str().expect("text").to_owned());
+            answers.push((answer.status().as_u16(), said("ratelimit"), said("retry-after")));
         }
-        assert_eq!(answers, [204, 429, 204, 429]);
+        let left = |policy: &str, left: u64| Some(format!("\"{policy}\";r={left};t=3600"));
+        let wait = Some("3600".to_owned());
+        assert_eq!(
+            answers,
+            [
+                (204, left("messages", 0), None),
+                (429, left("messages", 0), wait.clone()),
+                (204, left("rest", 0), None),
+                (429, left("rest", 0), wait),
+            ]
+        );
         assert_eq!(vendor.seen().map(|seen| seen.too_many), [1, 1]);
     }
 }

@@ -28,27 +28,37 @@ pub(crate) struct Caller<'a> {
     sender: Sender,
     clock: Clock,
     latency: Latency,
+    /// When in a tick it works its batch off: processes that know nothing of each other do not do so at the same time.
+    phase: Duration,
     /// A push counts on both: [all calls, messages].
     counts: [Count; 2],
 }
 
 impl<'a> Caller<'a> {
-    /// Calls the vendor at `vendor` as `schedule` says.
-    pub(crate) fn new(client: &'a Client, vendor: &str, schedule: Schedule) -> Result<Self, Failure> {
+    /// Calls the vendor at `vendor` as `schedule` says; it is number `node` of `nodes`.
+    pub(crate) fn new(
+        client: &'a Client,
+        vendor: &str,
+        schedule: Schedule,
+        (node, nodes): (usize, usize),
+    ) -> Result<Self, Failure> {
+        let (rest, messages) = (client.limit(REST.name), client.limit(MESSAGES.name));
         Ok(Caller {
             client,
-            rest: client.limit(REST.name),
-            messages: client.limit(MESSAGES.name),
+            sender: Sender::new(vendor, [rest.clone(), messages.clone()])?,
+            rest,
+            messages,
             schedule,
-            sender: Sender::new(vendor)?,
             clock: Clock::since_boot(),
             latency: Latency::new(),
+            phase: TICK.mul_f64(node as f64 / nodes.max(1) as f64),
             counts: [Count::default(); 2],
         })
     }
 
     /// Makes calls from `start` on, until the next order, which can only be to stop.
     pub(crate) async fn run(mut self, start: Moment, orders: &mut Orders) -> Report {
+        tokio::time::sleep(self.phase).await;
         let mut tick = ticks(TICK);
         let mut progress = ticks(PROGRESS_EVERY);
         loop {
@@ -105,6 +115,7 @@ impl<'a> Caller<'a> {
             counts: self.counts.to_vec(),
             exchanges: self.client.stats().exchanges,
             unsent: self.sender.unsent(),
+            vendor_refused: self.sender.refused(),
         }
     }
 }

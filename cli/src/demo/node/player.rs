@@ -138,6 +138,6 @@ impl<'a> Player<'a> {
 
     fn tally(&self) -> Tally {
         let count = Count { admitted: self.admitted.len() as u64, refused: self.refused };
-        Tally { counts: vec![count], exchanges: self.client.stats().exchanges, unsent: 0 }
+        Tally { counts: vec![count], exchanges: self.client.stats().exchanges, ..Tally::default() }
     }
 }

@@ -4,15 +4,17 @@
 use crate::demo::contract::schedule::Call;
 use crate::demo::contract::vendor::{CALLS_PATH, MESSAGES_PATH};
 use crate::failure::Failure;
+use lessor::Limit;
+use lessor::http::StatusCode;
 use lessor_protocol::{Clock, Moment};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Requests at the same time, each on a connection of its own. Loopback answers within a millisecond, so that
-/// eight carry thousands of calls a second; more connections would only be more to set up.
-const IN_FLIGHT_MAX: usize = 8;
+/// Requests at the same time, each on a connection of its own. Loopback answers within a millisecond, so that four
+/// carry thousands of calls a second; more would all be refused together when the vendor refuses.
+const IN_FLIGHT_MAX: usize = 4;
 
 /// Calls in hand, in flight or waiting for a connection: half a second of the busiest node's share.
 const IN_HAND_MAX: u32 = 512;
@@ -34,11 +36,14 @@ pub(crate) struct Sender {
     in_hand: Arc<Semaphore>,
     in_flight: Arc<Semaphore>,
     unsent: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
+    /// All calls, and messages: the vendor's word is told to that which it is about.
+    limits: [Limit; 2],
 }
 
 impl Sender {
     /// A sender to the vendor at `url`.
-    pub(crate) fn new(url: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(url: &str, limits: [Limit; 2]) -> Result<Self, Failure> {
         let http = reqwest::Client::builder()
             .tcp_nodelay(true)
             .pool_max_idle_per_host(IN_FLIGHT_MAX)
@@ -54,6 +59,8 @@ impl Sender {
             in_hand: Arc::new(Semaphore::new(IN_HAND_MAX as usize)),
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             unsent: Arc::default(),
+            refused: Arc::default(),
+            limits,
         })
     }
 
@@ -77,25 +84,38 @@ impl Sender {
         self.unsent.load(Ordering::Relaxed)
     }
 
+    /// Calls that the vendor refused so far.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Waits until nothing is in hand.
     pub(crate) async fn finish(&self) {
         // Never closed, and each call gives its place back within the time an answer may take.
         let _ = self.in_hand.acquire_many(IN_HAND_MAX).await;
     }
 
-    /// False if it did not reach the vendor. What the vendor answers is the vendor's to count.
+    /// False if it did not reach the vendor. What the vendor answers is told to the fleet.
     async fn deliver(&self, call: Call, admitted: Moment) -> bool {
         let Ok(_connection) = self.in_flight.acquire().await else {
             return false;
         };
-        if self.clock.now().since(admitted) > SEND_WITHIN {
+        // A permit that was taken before the vendor asked to be left alone does not make it answer.
+        if self.clock.now().since(admitted) > SEND_WITHIN || self.limits[0].paused().is_some() {
             return false;
         }
         let url = match call {
             Call::Plain => &self.calls_url,
             Call::Push => &self.messages_url,
         };
-        self.http.post(url).send().await.is_ok()
+        let Ok(answer) = self.http.post(url).send().await else { return false };
+        if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        let policy = answer.headers().get("ratelimit-policy").and_then(|value| value.to_str().ok());
+        let is_of_messages = policy.is_some_and(|policy| policy.starts_with("\"messages\""));
+        self.limits[usize::from(is_of_messages)].observe(answer.status(), answer.headers());
+        true
     }
 
     fn count_unsent(&self) {

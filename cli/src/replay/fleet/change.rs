@@ -65,7 +65,7 @@ impl Fleet {
     /// Whoever it is about asks anew.
     pub(super) fn heard(&mut self, node: usize, event: &push::Event) {
         for (id, local) in &mut self.nodes[node].pools {
-            if event.is_about(&id.0) {
+            if event.is_about(&id.0, id.1.as_ref().map(lessor_protocol::Key::as_str)) {
                 local.hear(self.now, self.dice.u64(..));
             }
         }

@@ -1,0 +1,116 @@
+//! What became of a contract that the vendor changed under everybody's feet: how soon the fleet had followed, and how it
+//! came back. The judge tells it of every arrival after the change; it decides nothing.
+
+use crate::demo::table::rounded;
+use lessor_protocol::Moment;
+use serde::Serialize;
+use std::time::Duration;
+
+/// What was seen since the change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shift {
+    /// When it was.
+    at: Moment,
+    /// The calls that the vendor admits in a window from then on.
+    limit: u64,
+    /// When the window first had room again.
+    room: Moment,
+    /// Calls that were refused, the first and the last of them until one was admitted.
+    refused: u64,
+    first_refused: Option<Moment>,
+    last_refused: Option<Moment>,
+    /// The first that was admitted.
+    resumed: Option<Moment>,
+}
+
+impl Shift {
+    /// From `at` on there are `limit` calls in a window, which has room for one at `room`.
+    pub(super) fn new(at: Moment, limit: u64, room: Moment) -> Self {
+        Shift { at, limit, room, refused: 0, first_refused: None, last_refused: None, resumed: None }
+    }
+
+    /// A call arrived, and was admitted or not.
+    pub(super) fn arrived(&mut self, now: Moment, admitted: bool) {
+        if admitted {
+            self.resumed.get_or_insert(now);
+            return;
+        }
+        self.refused += 1;
+        if self.resumed.is_none() {
+            self.first_refused.get_or_insert(now);
+            self.last_refused = Some(now);
+        }
+    }
+
+    /// What there is to report, where `most_of_a_node` is the most refusals that one of `nodes` saw, and the last window
+    /// holds `in_window` calls.
+    pub(super) fn report(&self, start: Moment, nodes: usize, most_of_a_node: u64, in_window: u64) -> Shifted {
+        let seconds = |span: Duration| span.as_secs_f64();
+        let followed = self.first_refused.zip(self.last_refused).map(|(first, last)| last.since(first));
+        Shifted {
+            at_s: seconds(self.at.since(start)),
+            limit: self.limit,
+            vendor_429: self.refused,
+            vendor_429_per_node: self.refused as f64 / nodes.max(1) as f64,
+            most_429_of_a_node: most_of_a_node,
+            followed_ms: followed.map(|span| 1_000.0 * seconds(span)),
+            room_after_s: seconds(self.room.since(self.at)),
+            resumed_after_s: self.resumed.map(|resumed| seconds(resumed.since(self.at))),
+            used_at_the_end: in_window as f64 / self.limit.max(1) as f64,
+        }
+    }
+}
+
+/// The same for people and machines.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Shifted {
+    /// When the vendor changed the contract, since the start.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) at_s: f64,
+    /// The calls that it admits in a window from then on.
+    pub(crate) limit: u64,
+    /// Calls that it refused since.
+    pub(crate) vendor_429: u64,
+    /// The same for each node on average.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) vendor_429_per_node: f64,
+    /// The most that any node saw.
+    pub(crate) most_429_of_a_node: u64,
+    /// From the first refusal to the last, before it admitted again: as long as the fleet took to follow.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) followed_ms: Option<f64>,
+    /// How long after the change the new contract had room for a call again: what was admitted before still counted.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) room_after_s: f64,
+    /// How long after the change the vendor admitted the next call.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) resumed_after_s: Option<f64>,
+    /// What the last window of the run holds, as a share of the new contract.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) used_at_the_end: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_followed_when_the_last_call_was_refused_before_one_is_admitted_again() {
+        let at = |millis| Moment::ORIGIN + Duration::from_millis(millis);
+        let mut shift = Shift::new(at(20_000), 4_500, at(35_000));
+        for (millis, admitted) in
+            [(20_010, false), (20_013, false), (35_200, true), (40_000, false), (41_000, true)]
+        {
+            shift.arrived(at(millis), admitted);
+        }
+        let report = shift.report(at(0), 2, 2, 4_410);
+        let json = serde_json::to_string(&report).expect("plain data");
+        assert_eq!(
+            json,
+            concat!(
+                r#"{"at_s":20.0,"limit":4500,"vendor_429":3,"vendor_429_per_node":1.5,"most_429_of_a_node":2,"#,
+                r#""followed_ms":3.0,"room_after_s":15.0,"resumed_after_s":15.2,"used_at_the_end":0.98}"#
+            )
+        );
+    }
+}
