@@ -52,11 +52,12 @@ impl Warming {
         self.per
     }
 
-    /// It goes on by `rule`, with `level` in it. Another curve begins cold.
-    pub fn goes_on_by(&mut self, rule: &TokenBucket, level: u64, at: u64) {
+    /// It goes on by `rule`, with `level` in it. Another curve begins cold, but for what is `out`: that may have been
+    /// spent, which is heard of later.
+    pub fn goes_on_by(&mut self, rule: &TokenBucket, level: u64, out: u64, at: u64) {
         let Some(fresh) = Warming::new(rule, 0, at) else { return };
         let is_same = (fresh.interval, fresh.coldest) == (self.interval, self.coldest);
-        let coldness = if is_same { self.coldness } else { fresh.coldness };
+        let coldness = if is_same { self.coldness } else { (fresh.coldness - out as f64).max(0.0) };
         *self = Warming { level: level as f64, coldness, ..fresh };
     }
 
@@ -68,6 +69,7 @@ impl Warming {
     /// It begins at `at`, with `permits` out that were lent before.
     pub fn hold_at_least(&mut self, permits: u64, at: u64) {
         (self.level, self.at) = (self.level.max(permits as f64), at);
+        self.coldness = (self.coldness - permits as f64).max(0.0);
     }
 
     /// Permits that it can give at `at`.

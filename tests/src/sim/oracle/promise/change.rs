@@ -101,7 +101,7 @@ impl Promise {
                 let (level, from) = (u128::from(bucket.room(now.real)) + 1, u128::from(bucket.capacity()));
                 let to = u128::from(rule.capacity());
                 let left = carried(level, 1, (from, to), carry).min(to.max(out.into()));
-                bucket.goes_on_by(rule, u64::try_from(left).unwrap_or(u64::MAX), now.real);
+                bucket.goes_on_by(rule, u64::try_from(left).unwrap_or(u64::MAX), out, now.real);
                 (*warm_up, *full_since) = (warms, None);
             }
             // A call that goes on counts, whatever the limit is now; what was lent may be spent.
