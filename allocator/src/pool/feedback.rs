@@ -195,7 +195,7 @@ impl Pool {
         }
         let refused = match lessee.observed {
             // Whoever was forgotten says its whole total again.
-            0 => u64::from(observed.wait.is_some()),
+            0 => observed.refused_total.min(u64::from(observed.wait.is_some())),
             _ => observed.refused_total.saturating_sub(lessee.refused),
         };
         lessee.observed = observed.number;
