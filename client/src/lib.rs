@@ -25,8 +25,8 @@
 //! ```
 //!
 //! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
-//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`
-//! and `guard` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
+//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
+//! `guard`, `reservation`, `peek` and `priority` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
 //! tasks), `shared` and `client` (who owns
 //! it all).
 
@@ -42,9 +42,12 @@ mod line;
 mod listener;
 mod local_pool;
 pub mod pace;
+mod peek;
+mod priority;
 pub mod refill;
 mod refiller;
 mod refusal;
+mod reservation;
 mod shared;
 pub mod slot;
 mod sync;
@@ -56,5 +59,8 @@ pub use all::{All, all, try_all};
 pub use client::{Builder, Client, Stats};
 pub use guard::Guard;
 pub use limit::Limit;
+pub use peek::Peek;
+pub use priority::Priority;
 pub use refusal::Refusal;
+pub use reservation::{Reservation, Settled};
 pub use transport::ExchangeError;
