@@ -32,6 +32,7 @@
 
 mod all;
 pub mod backoff;
+pub mod blocking;
 mod client;
 pub mod demand;
 pub mod dispute;
