@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Sends all rows, and says how many that were.
-pub async fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> {
+pub(crate) async fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> {
     let lessor = Client::connect(url).await?;
     let rest = lessor.limit("vendor/rest").with_priority(Priority::Low);
     let rows: Vec<u32> = (0..100).collect();

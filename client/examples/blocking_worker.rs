@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Lets a few workers make their calls, and says how many were made.
-pub fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> {
+pub(crate) fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> {
     let lessor = Client::connect(url)?;
     let rest = lessor.limit("vendor/rest");
     let made = AtomicUsize::new(0);

@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Asks a few questions, and says how many tokens that took.
-pub async fn run(url: &str) -> Result<u64, Box<dyn std::error::Error>> {
+pub(crate) async fn run(url: &str) -> Result<u64, Box<dyn std::error::Error>> {
     let lessor = Client::connect(url).await?;
     let (requests, tokens) = (lessor.limit("model/requests"), lessor.limit("model/tokens"));
     let mut total = 0;

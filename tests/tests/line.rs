@@ -123,13 +123,13 @@ async fn of_a_thousand_tasks_none_waits_past_its_deadline_and_those_of_one_prior
 /// is overtaken gave up.
 fn in_order(outcomes: &[Outcome]) {
     let mut served = 0;
-    for limit in 0..LIMITS.len() {
+    for (limit, name) in LIMITS.iter().enumerate() {
         for priority in PRIORITIES {
             let of =
                 |outcome: &&Outcome| outcome.waiter.limit == limit && outcome.waiter.priority == priority;
             let numbers = outcomes.iter().filter(|outcome| outcome.got.is_ok()).filter(of);
             let numbers: Vec<usize> = numbers.map(|outcome| outcome.waiter.number).collect();
-            assert!(numbers.is_sorted(), "{} {priority:?}: {numbers:?}", LIMITS[limit]);
+            assert!(numbers.is_sorted(), "{name} {priority:?}: {numbers:?}");
             served += numbers.len();
         }
     }
