@@ -25,14 +25,15 @@
 //! ```
 //!
 //! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
-//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`
-//! and `guard` (what callers use), `sighting`, `feedback`
-//! and `observe` (what the vendor says), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
+//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
+//! `guard`, `reservation`, `peek` and `priority` (what callers use), `sighting`, `feedback` and `observe` (what the vendor
+//! says), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
 //! tasks), `shared` and `client` (who owns
 //! it all).
 
 mod all;
 pub mod backoff;
+pub mod blocking;
 mod client;
 pub mod demand;
 pub mod dispute;
@@ -45,9 +46,12 @@ mod listener;
 mod local_pool;
 mod observe;
 pub mod pace;
+mod peek;
+mod priority;
 pub mod refill;
 mod refiller;
 mod refusal;
+mod reservation;
 mod shared;
 pub mod sighting;
 pub mod slot;
@@ -62,6 +66,9 @@ pub use guard::Guard;
 /// The crate whose headers [`Limit::observe`] reads.
 pub use http;
 pub use limit::Limit;
+pub use peek::Peek;
+pub use priority::Priority;
 pub use refusal::Refusal;
+pub use reservation::{Reservation, Settled};
 pub use sighting::{HeaderNames, Sighting};
 pub use transport::ExchangeError;

@@ -43,6 +43,9 @@ pub enum ExchangeError {
     /// Called outside a tokio runtime.
     #[error("a client needs a tokio runtime with time and IO enabled to refill its leases")]
     NoRuntime,
+    /// A blocking client could not start the thread of its background task.
+    #[error("no thread for the client's background task: {0}")]
+    NoThread(String),
 }
 
 /// The way to one allocator.

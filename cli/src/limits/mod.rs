@@ -112,7 +112,7 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
 
 /// What of a limit that was shown is configuration, and not how it stands.
 fn configured(seen: &Value) -> Value {
-    const FIGURES: [&str; 16] = [
+    const FIGURES: [&str; 19] = [
         "ceiling",
         "pools",
         "names",
@@ -129,6 +129,9 @@ fn configured(seen: &Value) -> Value {
         "burned",
         "shadow_refused",
         "in_flight",
+        "vendor_withheld",
+        "vendor_paused_pools",
+        "vendor_disagreed",
     ];
     let mut limit = seen.as_object().cloned().unwrap_or_default();
     limit.retain(|key, value| !FIGURES.contains(&key.as_str()) && !value.is_null());

@@ -62,6 +62,7 @@ pub fn draw(seed: u64) -> Setup {
         workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),
         cost_max: if dice.u32(..3) == 0 { dice.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
+        reserves: 0,
         patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
         faults,
@@ -98,6 +99,10 @@ pub fn draw(seed: u64) -> Setup {
         let by_calendar = setup.rule_sets().flatten().any(|rule| edges_of(rule).is_some());
         setup.then_calm &= !by_calendar;
     }
+    let mut reserves = fastrand::Rng::with_seed(seed ^ 0x4e5e_4e5e_0000_0000);
+    if reserves.u32(..3) == 0 {
+        setup.reserves = reserves.u64(5..=100);
+    }
     // What is done to a limit is done to one that has no others beside it.
     if setup.above > 0 && setup.live.is_empty() && dice.bool() {
         setup.siblings = dice.usize(1..=2);
@@ -110,8 +115,17 @@ pub fn draw(seed: u64) -> Setup {
     setup
 }
 
+/// `setup` on a vendor that is believed and has less than it should, and nothing else that operators do.
+pub fn outside(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    (setup.live, setup.then_calm) = (vec![], true);
+    let ceiling = ceiling(&setup.plan.rules);
+    draw_outside(dice, ceiling, &mut setup);
+    setup.plan.sharing.vendor.believe = Believe::Trim;
+    setup
+}
+
 /// Somebody outside uses a part of what the vendor has, more and less of it, and the vendor says so.
-pub fn draw_outside(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+fn draw_outside(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     setup.plan.sharing.vendor = Trust {
         believe: Believe::ALL[dice.usize(..3)].1,
         longest: Duration::from_nanos(log_uniform(dice, 20 * MILLI, 3 * SECOND)),

@@ -1,6 +1,8 @@
 //! Where to look for a mistake: in any fleet that the swarm draws or, if such a fleet hardly ever comes where it
 //! matters, in one that is led there. The rest of the setup is as it was drawn.
 
+mod live;
+
 use crate::sim::edges::EDGES;
 use crate::sim::faults::Fault;
 use crate::sim::foe::Lie;
@@ -10,12 +12,12 @@ use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
 use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
-use lessor_allocator::pool::Believe;
 use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
 use lessor_protocol::{Carry, Rule, Terms};
+use live::{lowered, new_windows, paused};
 use std::time::Duration;
 
 /// A kind of fleet.
@@ -63,6 +65,9 @@ pub enum Ground {
     CapRestarts,
     /// A limit in full use whose vendor has less left than it should, and says so.
     Outside,
+    /// A short window in full use by calls that reserve more than they need, and messages that get lost: leases end while calls
+    /// are going on, and bring less than was reserved when they are renewed.
+    Reserving,
     /// A limit with plenty below one that is scarce, of another length.
     Above,
     /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
@@ -71,7 +76,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 22] = [
+    pub const ALL: [Ground; 23] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -92,13 +97,14 @@ impl Ground {
         Ground::Cap,
         Ground::CapRestarts,
         Ground::Outside,
+        Ground::Reserving,
         Ground::Above,
         Ground::AboveRestarts,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 45] = [
+        const LED: [(Mutant, Ground); 46] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -135,6 +141,7 @@ impl Ground {
             (Mutant::UnkeptIsFree, Ground::Cap),
             (Mutant::OwedIsSpentAgain, Ground::Cap),
             (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
+            (Mutant::ReservedOutlivesLease, Ground::Reserving),
             (Mutant::AboveNotCharged, Ground::Above),
             (Mutant::AboveNotAsked, Ground::Above),
             (Mutant::AboveNotClipped, Ground::Above),
@@ -182,9 +189,7 @@ impl Ground {
             Ground::OddWindow => odd_window(setup, &mut dice),
             Ground::Cap => {
                 let mut setup = cap(setup, 1..=6, &mut dice);
-                setup.faults.chance.clear();
-                setup.faults.chance.insert(Fault::Loss, 0.2);
-                setup.faults.chance.insert(Fault::LongDelay, 0.2);
+                setup.faults.chance = [(Fault::Loss, 0.2), (Fault::LongDelay, 0.2)].into();
                 setup.lasts = 100 * SECOND;
                 setup
             }
@@ -195,13 +200,8 @@ impl Ground {
                 setup.lasts = 200 * SECOND;
                 setup
             }
-            Ground::Outside => {
-                let mut setup = Setup { live: vec![], then_calm: true, ..paused(setup, &mut dice) };
-                let ceiling = setup.plan.rules[0].ceiling();
-                swarm::draw_outside(&mut dice, ceiling, &mut setup);
-                setup.plan.sharing.vendor.believe = Believe::Trim;
-                setup
-            }
+            Ground::Outside => swarm::outside(paused(setup, &mut dice), &mut dice),
+            Ground::Reserving => reserving(setup, &mut dice),
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
         }
@@ -241,16 +241,6 @@ fn late_asks(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
-fn paused(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    let limit = dice.u64(100..=1_000);
-    let rule = SlidingWindow::try_new(limit, Duration::from_secs(1), Duration::ZERO);
-    let mut setup = alone(setup, Rule::SlidingWindow(rule.expect("numbers in range")), 2.0);
-    let pause = |at: u64| [(at, Act::Pause(3 * SECOND)), (at + 2 * SECOND, Act::Resume)];
-    let acts = (1..5).flat_map(|n| pause(n * 4 * SECOND - dice.u64(..SECOND)));
-    setup.live = acts.map(|(at, act)| Live { at, act }).collect();
-    setup
-}
-
 fn late_reports(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let mut setup = late_asks(setup, dice);
     let windows = Windows::FirstUse { per: Duration::from_secs(15) };
@@ -283,33 +273,6 @@ fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let (every, lasts) = (dice.u64(5..=10) * SECOND, dice.u64(10..=100) * MILLI);
     setup.faults.every.insert(Fault::AllocatorRestart, (every, lasts));
     setup.lasts = 20 * SECOND;
-    setup
-}
-
-fn lowered(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    let per = Duration::from_millis(dice.u64(600..=1_500));
-    let mut setup = alone(setup, sliding(dice.u64(500..=2_000), per), 0.3);
-    setup.latency = Latency { one_way: MILLI / 10, jitter: MILLI / 10 };
-    setup.foes = vec![Lie::Hoard];
-    let rules = vec![sliding(dice.u64(1..=5), per)];
-    setup.live = vec![Live { at: 3 * SECOND, act: Act::Change(Carry::AsIs, rules) }];
-    setup
-}
-
-fn new_windows(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    let long = sliding(dice.u64(500..=2_000), Duration::from_secs(dice.u64(30..=60)));
-    let mut setup = alone(setup, long, 5.0);
-    setup.latency = Latency { one_way: MILLI, jitter: MILLI };
-    let edge = |limit, per| {
-        let rule = FixedWindow::try_new(limit, Duration::from_millis(per));
-        Rule::FixedWindow(rule.expect("numbers in range"))
-    };
-    for second in 1..10 {
-        let short = edge(dice.u64(100..=500), dice.u64(100..=400));
-        let change = |at, rule| Live { at, act: Act::Change(Carry::AsIs, vec![rule]) };
-        setup.live.push(change(2 * second * SECOND, short));
-        setup.live.push(change(2 * second * SECOND + SECOND, long));
-    }
     setup
 }
 
@@ -380,6 +343,16 @@ fn odd_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
+fn reserving(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(100..=600));
+    let mut setup = alone(setup, sliding(dice.u64(10..=60), per), 5.0);
+    (setup.cost_max, setup.reserves) = (6, 100);
+    setup.nodes = dice.usize(2..=5);
+    setup.faults.chance = [(Fault::Loss, 0.3), (Fault::LongDelay, 0.1)].into();
+    setup.lasts = 100 * SECOND;
+    setup
+}
+
 fn sliding(limit: u64, per: Duration) -> Rule {
     Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("numbers in range"))
 }
@@ -428,7 +401,7 @@ fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     (setup.above, setup.siblings) = (0, 0);
     setup.demand = (load * sustained(&setup.plan.rules)).clamp(0.5, 3_000.0);
     setup.workload = Workload::Steady;
-    setup.cost_max = 1;
+    (setup.cost_max, setup.reserves) = (1, 0);
     setup.foes.clear();
     setup.live.clear();
     setup.faults.every.clear();
