@@ -79,7 +79,11 @@ mod tests {
             assert_eq!(said(&headers, "retry-after"), Some(seconds.to_string()), "{millis} ms");
             assert_eq!(said(&headers, "ratelimit"), Some(format!("\"vendor/rest\";r=0;t={seconds}")));
             let read = Sighting::read(refusal.status(), &headers, &HeaderNames::none());
-            assert_eq!((read.refused, read.wait), (true, Some(Duration::from_secs(seconds))), "by our own reader");
+            assert_eq!(
+                (read.refused, read.wait),
+                (true, Some(Duration::from_secs(seconds))),
+                "by our own reader"
+            );
         }
     }
 

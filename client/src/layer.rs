@@ -46,7 +46,7 @@ pub struct LimitLayer<R> {
     reject: Rejection<R>,
 }
 
-impl<R: From<String>> LimitLayer<R> {
+impl<R: From<String> + 'static> LimitLayer<R> {
     /// Each request takes a permit of `limit`, or is refused at once.
     pub fn new(limit: Limit) -> Self {
         LimitLayer { limit, key: None, patience: Duration::ZERO, reject: Arc::new(problem) }

@@ -27,7 +27,7 @@
 //! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
 //! `guard`, `reservation`, `peek` and `priority` (what callers use), `sighting`, `feedback` and `observe` (what the vendor
-//! says), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
+//! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
 //! tasks), `shared` and `client` (who owns
 //! it all).
 
@@ -40,11 +40,16 @@ pub mod dispute;
 pub mod feedback;
 pub mod flights;
 mod guard;
+mod headers;
+#[cfg(feature = "tower")]
+pub mod layer;
 mod limit;
 mod line;
 mod listener;
 mod local_pool;
 mod observe;
+#[cfg(feature = "reqwest-middleware")]
+pub mod outgoing;
 pub mod pace;
 mod peek;
 mod priority;

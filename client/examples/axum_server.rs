@@ -1,0 +1,42 @@
+//! A server that lets each user make so many requests, over all of its processes together. It calls itself, to show what
+//! users see.
+//!
+//! `lessor serve --config lessor.toml`, with a keyed limit "user", and then
+//! `cargo run -p lessor --features tower --example axum_server -- http://127.0.0.1:7400`
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::HeaderName;
+use axum::routing::get;
+use lessor::layer::LimitLayer;
+use std::time::Duration;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::args().nth(1).unwrap_or("http://127.0.0.1:7400".to_owned());
+    for (user, status, body) in run(&url).await? {
+        println!("{user}: {status} {body}");
+    }
+    Ok(())
+}
+
+/// What some users are answered.
+pub(crate) async fn run(url: &str) -> Result<Vec<(&'static str, u16, String)>, Box<dyn std::error::Error>> {
+    let lessor = lessor::Client::connect(url).await?;
+    // Whoever comes for the first time waits for a round trip, rather than being refused.
+    let layer = LimitLayer::<Body>::new(lessor.limit("user"))
+        .by_header(HeaderName::from_static("x-user"))
+        .patience(Duration::from_secs(5));
+    let app = Router::new().route("/", get(async || "an export")).layer(layer);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let server = format!("http://{}/", listener.local_addr()?);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+
+    let (http, mut answers) = (reqwest::Client::new(), vec![]);
+    for user in ["alice", "alice", "bob"] {
+        let answer = http.get(&server).header("x-user", user).send().await?;
+        answers.push((user, answer.status().as_u16(), answer.text().await?));
+    }
+    lessor.shutdown().await;
+    Ok(answers)
+}
