@@ -24,7 +24,8 @@
 //! # }
 //! ```
 //!
-//! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
+//! In reading order: `slot` (the atomic words that are spent from), `ticks` and `near` (by which clock, and which word
+//! first), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`
 //! and `guard` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
 //! tasks), `shared` and `client` (who owns
@@ -41,6 +42,7 @@ mod limit;
 mod line;
 mod listener;
 mod local_pool;
+mod near;
 pub mod pace;
 pub mod refill;
 mod refiller;
@@ -48,6 +50,7 @@ mod refusal;
 mod shared;
 pub mod slot;
 mod sync;
+mod ticks;
 pub mod timing;
 mod transport;
 mod wait;
@@ -57,4 +60,5 @@ pub use client::{Builder, Client, Stats};
 pub use guard::Guard;
 pub use limit::Limit;
 pub use refusal::Refusal;
+pub use ticks::HotClock;
 pub use transport::ExchangeError;

@@ -43,6 +43,9 @@ pub enum ExchangeError {
     /// Called outside a tokio runtime.
     #[error("a client needs a tokio runtime with time and IO enabled to refill its leases")]
     NoRuntime,
+    /// The system gives no thread for a [`crate::HotClock::Tick`].
+    #[error("no thread for the client's clock: {0}")]
+    NoThread(String),
 }
 
 /// The way to one allocator.

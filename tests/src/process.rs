@@ -145,6 +145,12 @@ impl Node {
         self.running.tell(&format!("run {millis}"));
     }
 
+    /// Calls as fast as it can from now on, for `millis`; [`Node::answer`] has one instant for each millisecond in which some
+    /// calls were admitted.
+    pub fn rush(&mut self, millis: u64) {
+        self.running.tell(&format!("rush {millis}"));
+    }
+
     /// Permits in hand.
     pub fn available(&mut self) -> u64 {
         self.running.tell("available");
