@@ -145,10 +145,10 @@ impl Node {
         self.running.tell(&format!("run {millis}"));
     }
 
-    /// Calls as fast as it can from now on, for `millis`; [`Node::answer`] has one instant for each millisecond in which some
-    /// calls were admitted.
-    pub fn rush(&mut self, millis: u64) {
-        self.running.tell(&format!("rush {millis}"));
+    /// Calls from now on, for `millis` with `gap_us` in between; [`Node::answer`] has one instant for each millisecond in
+    /// which some calls were admitted, and that was before the call began.
+    pub fn rush(&mut self, millis: u64, gap_us: u64) {
+        self.running.tell(&format!("rush {millis} {gap_us}"));
     }
 
     /// Permits in hand.

@@ -112,6 +112,7 @@ fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
 const PLENTY: &str = r#"
 [[limit]]
 name = "vendor"
+term = { max = "33ms" }
 rules = [{ kind = "sliding_window", limit = 50_000_000, per = "1s", margin = "50ms" }]
 "#;
 
@@ -131,7 +132,7 @@ fn a_process_that_is_stopped_in_a_rush_spends_nothing_when_it_wakes() {
     let allocator = Allocator::start(PLENTY, "127.0.0.1:0", true);
     let mut sleeper = node(&allocator, "sleeper");
     for _ in 0..5 {
-        sleeper.rush(700);
+        sleeper.rush(700, 0);
         std::thread::park_timeout(Duration::from_millis(200));
         sleeper.running.signal(Signal::STOP);
         allocator.running.signal(Signal::STOP);
@@ -159,7 +160,8 @@ fn a_process_that_is_starved_of_cores_spends_nothing_after_its_lease() {
                 }
             });
         }
-        starved.rush(1_500);
+        // Less than one call in a half of a millisecond: several for each step of the coarse clock, and permits in hand.
+        starved.rush(1_500, 300);
         std::thread::park_timeout(Duration::from_millis(500));
         allocator.running.signal(Signal::STOP);
         let stopped = CLOCK.now();

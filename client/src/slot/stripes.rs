@@ -91,13 +91,17 @@ impl Stripes {
         if mutant::is(Mutant::NoSweep) {
             return own.take(permits).map(|took| Found { took, place: None });
         }
+        self.until_still(|| self.take_whole(own, near, permits).or_else(|| self.take_parts(own, permits)))
+    }
+
+    /// What `look` finds, if it finds something while nothing is moved or put in.
+    fn until_still<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
         for _ in 0..LOOKS_MAX {
             let before = self.moves.load(Ordering::Acquire);
-            let found = self.take_whole(own, near, permits).or_else(|| self.take_parts(own, permits));
-            if found.is_some() {
-                return found;
+            if let Some(found) = look() {
+                return Some(found);
             }
-            if before % 2 == 0 && self.moves.load(Ordering::Acquire) == before {
+            if before.is_multiple_of(2) && self.moves.load(Ordering::Acquire) == before {
                 return None;
             }
             spin();
@@ -126,17 +130,8 @@ impl Stripes {
 
     /// Sets `permits` aside, in one word if possible.
     pub(super) fn hold(&self, own: &Word, permits: u64) -> bool {
-        for _ in 0..LOOKS_MAX {
-            let before = self.moves.load(Ordering::Acquire);
-            if self.words(own).any(|word| word.hold(permits).is_some()) || self.hold_parts(own, permits) {
-                return true;
-            }
-            if before % 2 == 0 && self.moves.load(Ordering::Acquire) == before {
-                return false;
-            }
-            spin();
-        }
-        false
+        let in_one = || self.words(own).any(|word| word.hold(permits).is_some());
+        self.until_still(|| (in_one() || self.hold_parts(own, permits)).then_some(())).is_some()
     }
 
     fn hold_parts(&self, own: &Word, permits: u64) -> bool {

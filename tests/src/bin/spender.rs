@@ -1,7 +1,7 @@
 //! A node that does what it is told, line by line, for tests with real processes: `spender URL LIMIT NAME`.
 //!
 //! `spend N`, `acquire N PATIENCE_MS`, `enter N TAKES_MS PATIENCE_MS` and `run MILLIS` answer with the instants of the admissions, in nanoseconds of
-//! the machine's clock; `rush MILLIS`, which calls as fast as it can, with one for each millisecond in which some were; `available` with a number; `quit` gives everything back and ends it.
+//! the machine's clock; `rush MILLIS GAP_US`, which calls from a thread of its own, with one for each millisecond in which some were; `available` with a number; `quit` gives everything back and ends it.
 
 use lessor::{Client, Limit};
 use lessor_protocol::Clock;
@@ -32,7 +32,8 @@ async fn main() {
             "run" => say(&run(&limit, Duration::from_millis(number(1))).await),
             "rush" => {
                 let (limit, span) = (limit.clone(), Duration::from_millis(number(1)));
-                say(&tokio::task::spawn_blocking(move || rush(&limit, span)).await.expect("no panic"));
+                let gap = Duration::from_micros(number(2));
+                say(&tokio::task::spawn_blocking(move || rush(&limit, span, gap)).await.expect("no panic"));
             }
             "available" => println!("{}", limit.available()),
             "quit" => break,
@@ -97,7 +98,7 @@ async fn run(limit: &Limit, span: Duration) -> Vec<u64> {
 }
 
 /// The instants just before admissions: a thread that is stopped after its call was decided is not late.
-fn rush(limit: &Limit, span: Duration) -> Vec<u64> {
+fn rush(limit: &Limit, span: Duration, gap: Duration) -> Vec<u64> {
     const MILLI: u64 = 1_000_000;
     let mut admitted: Vec<u64> = vec![];
     let begin = CLOCK.now();
@@ -109,6 +110,9 @@ fn rush(limit: &Limit, span: Duration) -> Vec<u64> {
         let is_noted = admitted.last().is_some_and(|last| last / MILLI == before.as_nanos() / MILLI);
         if limit.try_acquire(1).is_ok() && !is_noted {
             admitted.push(before.as_nanos());
+        }
+        if !gap.is_zero() {
+            std::thread::park_timeout(gap);
         }
     }
 }
