@@ -10,7 +10,7 @@ mod tests;
 
 pub use figures::{Answered, Figures};
 pub use gate::{BLOCKED_MAX, Gate};
-pub use live::{Effect, Preview};
+pub use live::{Effect, Fixtures, Preview};
 pub use pool_id::PoolId;
 
 use crate::config::{Keyed, LimitConfig, Names};

@@ -4,6 +4,8 @@
 mod in_flight;
 mod paced;
 mod refuse;
+#[cfg(test)]
+mod tests;
 
 use crate::line::Line;
 use crate::near::{near, stay};
@@ -120,6 +122,8 @@ pub(crate) struct LocalPool {
     pace: Arc<Pace>,
     /// The largest call that a steady flow kept waiting.
     largest: AtomicU64,
+    /// Whether a call was refused as too large, and nobody has asked since.
+    doubted: AtomicBool,
     line: Mutex<Line>,
     refill: Mutex<Refill>,
     wake: Arc<Notify>,
@@ -148,6 +152,7 @@ impl LocalPool {
             name,
             pace: refill.pace().clone(),
             largest: AtomicU64::new(0),
+            doubted: AtomicBool::new(false),
             line: Mutex::new(Line::default()),
             refill: Mutex::new(refill),
             wake,

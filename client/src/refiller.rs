@@ -108,7 +108,10 @@ impl Refiller {
         }
         let (mut due, mut next) = (vec![], Moment::NEVER);
         for pool in self.shared.pools() {
-            let refill = pool.refill();
+            let mut refill = pool.refill();
+            if pool.takes_doubt() {
+                refill.doubt(now);
+            }
             if now >= refill.not_before() {
                 pool.listen(true);
             } else {

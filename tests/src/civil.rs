@@ -62,6 +62,22 @@ impl Civil {
             }
         }
     }
+
+    /// The first instant after `at` that lies in another window, found by looking at one after the other.
+    pub fn edge_after(&self, at: u64) -> u64 {
+        let label = self.window(at);
+        // In windows of days, zones change by a quarter of an hour at least.
+        let step = 1_000_000_000 * if matches!(self.unit, Unit::Minute | Unit::Hour) { 30 } else { 15 * 60 };
+        let (mut inside, mut outside) = (at, at + step);
+        while self.window(outside) == label {
+            (inside, outside) = (outside, outside + step);
+        }
+        while outside - inside > 1 {
+            let middle = inside + (outside - inside) / 2;
+            if self.window(middle) == label { inside = middle } else { outside = middle }
+        }
+        outside
+    }
 }
 
 #[cfg(test)]

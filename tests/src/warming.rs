@@ -1,6 +1,7 @@
 //! The curve along which a bucket warms up, kept the plain way: in floating point, with every permit at the instant at
 //! which it was spent. The oracle and the reference hold what is spent against it; it knows no leases.
 
+use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::TokenBucket;
 
 /// What floating point may be off by, in permits: far below one, far above what a run adds up.
@@ -13,6 +14,7 @@ pub struct Warming {
     level: f64,
     coldness: f64,
     coldest: f64,
+    per: u64,
     /// Nanoseconds in which a permit comes while it is warm.
     interval: f64,
     cold_factor: f64,
@@ -23,11 +25,21 @@ impl Warming {
     /// A full and cold one, if `rule` warms up, which allows `less` than it says.
     pub fn new(rule: &TokenBucket, less: u64, at: u64) -> Option<Self> {
         let warm_up = rule.warm_up()?;
+        let per = nanos(rule.per());
         let interval = rule.per().as_nanos() as f64 / rule.refill() as f64;
         let cold_factor = f64::from(warm_up.cold_factor());
         let coldest = 2.0 * warm_up.over().as_nanos() as f64 / (interval * (1.0 + cold_factor));
         let capacity = (rule.capacity() - less) as f64;
-        Some(Warming { capacity, level: capacity, coldness: coldest, coldest, interval, cold_factor, at })
+        Some(Warming {
+            capacity,
+            level: capacity,
+            coldness: coldest,
+            coldest,
+            per,
+            interval,
+            cold_factor,
+            at,
+        })
     }
 
     /// The most that it holds.
@@ -35,12 +47,38 @@ impl Warming {
         self.capacity as u64
     }
 
+    /// Nanoseconds in which it is refilled by what its rule says.
+    pub fn per(&self) -> u64 {
+        self.per
+    }
+
+    /// It goes on by `rule`, with `level` in it. Another curve begins cold, but for what is `out`: that may have been
+    /// spent, which is heard of later.
+    pub fn goes_on_by(&mut self, rule: &TokenBucket, level: u64, out: u64, at: u64) {
+        let Some(fresh) = Warming::new(rule, 0, at) else { return };
+        let is_same = (fresh.interval, fresh.coldest) == (self.interval, self.coldest);
+        let coldness = if is_same { self.coldness } else { (fresh.coldness - out as f64).max(0.0) };
+        *self = Warming { level: level as f64, coldness, ..fresh };
+    }
+
+    /// It gives `permits` more, once.
+    pub fn top_up(&mut self, permits: u64) {
+        self.level += permits as f64;
+    }
+
+    /// It begins at `at`, with `permits` out that were lent before.
+    pub fn hold_at_least(&mut self, permits: u64, at: u64) {
+        (self.level, self.at) = (self.level.max(permits as f64), at);
+        self.coldness = (self.coldness - permits as f64).max(0.0);
+    }
+
     /// Permits that it can give at `at`.
     pub fn room(&mut self, at: u64) -> u64 {
         let share = if self.coldest > 0.0 { self.coldness / self.coldest } else { 0.0 };
         let interval = self.interval * (1.0 + (self.cold_factor - 1.0) * share);
         let minted = at.saturating_sub(self.at) as f64 / interval;
-        self.level = (self.level + minted).min(self.capacity);
+        // What it was topped up with stays, and so does what was out when it was made smaller.
+        self.level = (self.level + minted).min(self.level.max(self.capacity));
         self.at = self.at.max(at);
         (self.level + ERROR).max(0.0) as u64
     }

@@ -1,9 +1,9 @@
 //! The rules of one pool, each with its books. The family keeps two of these for each pool in which somebody waits; they
 //! know no callers and no other pool.
 
-use super::carry::{self, Carry};
+use super::carry;
 use super::{Exact, exact};
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::{Carry, Moment, Rule};
 
 /// The rules, each with its books.
 #[derive(Debug)]

@@ -2,32 +2,9 @@
 //! period: what has no match starts fresh, and what has lost its match is forgotten.
 
 use super::{Exact, exact};
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::{Carry, Moment, Rule};
 use std::mem::discriminant;
 use std::time::Duration;
-
-/// How much of what was used is still used under the changed rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Carry {
-    /// What is charged stays charged; the level of a bucket stays, down to its new capacity.
-    #[default]
-    AsIs,
-    /// What is used grows or shrinks as the limit does, rounded up.
-    Proportional,
-    /// What can be taken grows or shrinks by as many permits as the limit does.
-    Additive,
-    /// Nothing: as on the first day.
-    Reset,
-}
-
-/// `used` of `before`, as a part of `after`, rounded up. Of nothing it stays what it is.
-pub(super) fn scaled_up(used: u64, after: u64, before: u64) -> u64 {
-    if before == 0 {
-        return used;
-    }
-    let scaled = (u128::from(used) * u128::from(after)).div_ceil(u128::from(before));
-    u64::try_from(scaled).unwrap_or(u64::MAX)
-}
 
 /// The books of `rules`, from those that were kept for `old`.
 pub(super) fn carried(

@@ -8,8 +8,8 @@
 //! refund, a top-up, other rules), all that wait are decided anew.
 
 use super::books::Books;
-use super::{Admission, Carry, Outcome, Verdict};
-use lessor_protocol::{Moment, Rule};
+use super::{Admission, Outcome, Verdict};
+use lessor_protocol::{Carry, Moment, Rule};
 use std::collections::VecDeque;
 use std::time::Duration;
 

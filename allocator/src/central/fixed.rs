@@ -2,9 +2,9 @@
 //! nanosecond longer.
 
 use super::Exact;
-use super::carry::{Carry, scaled_up};
+use crate::rules::scaled_up;
 use lessor_protocol::rule::FixedWindow;
-use lessor_protocol::{Moment, PERMITS_MAX, Rule};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule};
 
 /// The window that holds the present.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Exact for Fixed {
         };
         let counted = match carry {
             Carry::Reset => 0,
-            Carry::Proportional => scaled_up(self.counted, rule.limit(), self.rule.limit()),
+            Carry::Proportional => scaled_up(self.counted, self.rule.limit(), rule.limit()),
             Carry::AsIs | Carry::Additive => self.counted,
         };
         let next = Fixed::new(rule, self.now);

@@ -2,10 +2,9 @@
 //! it was taken. Those that come back without a name are the oldest, which is when it would have been over first.
 
 use super::Exact;
-use super::carry::Carry;
 use super::sliding::Sliding;
 use lessor_protocol::rule::Concurrency;
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::{Carry, Moment, Rule};
 
 /// What is in flight.
 #[derive(Clone, Debug)]

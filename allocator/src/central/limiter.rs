@@ -1,8 +1,7 @@
 //! One limit and key: a family of one pool. Whoever has no parents to think of asks here; the family decides.
 
-use super::Carry;
 use super::family::{Family, Place};
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::{Carry, Moment, Rule};
 use std::time::Duration;
 
 /// One limit and key.

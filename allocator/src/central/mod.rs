@@ -3,12 +3,12 @@
 //! measured against. It lends nothing and never runs in a server.
 //!
 //! In reading order: [`limiter`] (one pool), [`family`] (pools above each other, and the line of those that wait), `books`
-//! (several rules), `sliding`, `fixed`, `bucket`, `in_flight` (one kind of rule each), [`carry`] (what becomes of the
+//! (several rules), `sliding`, `fixed`, `bucket`, `in_flight` (one kind of rule each), `carry` (what becomes of the
 //! books when a rule is changed).
 
 mod books;
 mod bucket;
-pub mod carry;
+mod carry;
 pub mod family;
 mod fixed;
 mod in_flight;
@@ -17,14 +17,13 @@ mod sliding;
 #[cfg(test)]
 mod tests;
 
-pub use carry::Carry;
 pub use family::{Family, Place};
 pub use limiter::{Admission, Limiter, Outcome, Verdict};
 
 use bucket::Bucket;
 use fixed::Fixed;
 use in_flight::InFlight;
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::{Carry, Moment, Rule};
 use sliding::Sliding;
 use std::fmt::Debug;
 

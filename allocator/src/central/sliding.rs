@@ -2,9 +2,9 @@
 //! later. A margin that an operator wrote lengthens W; centrally there is none by default.
 
 use super::Exact;
-use super::carry::{Carry, scaled_up};
+use crate::rules::scaled_up;
 use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Moment, PERMITS_MAX, Rule};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Sliding {
         let (mut sum, mut scaled) = (0, 0);
         for (_, permits) in self.admitted.iter_mut().rev() {
             sum += *permits;
-            let next = scaled_up(sum, self.limit, before);
+            let next = scaled_up(sum, before, self.limit);
             *permits = next - scaled;
             scaled = next;
         }

@@ -4,9 +4,9 @@
 mod family;
 
 use super::*;
-use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
+use lessor_protocol::{Carry, Moment};
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -197,14 +197,16 @@ fn fixtures(config: &LimitConfig) -> (Fixtures, BTreeMap<&Key, Fixtures>) {
     (limit, overrides)
 }
 
+/// What of some rules cannot become something else while permits are out: a limit whose fixtures change begins anew.
 #[derive(Debug, PartialEq)]
-struct Fixtures {
+pub struct Fixtures {
     flows: Vec<LeakyBucket>,
     longest: Vec<Duration>,
 }
 
 impl Fixtures {
-    fn of(rules: &[Rule]) -> Self {
+    /// Those of `rules`.
+    pub fn of(rules: &[Rule]) -> Self {
         let mut fixtures = Fixtures { flows: vec![], longest: vec![] };
         for rule in rules {
             match rule {

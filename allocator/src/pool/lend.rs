@@ -69,7 +69,7 @@ impl Pool {
         let is_over = chain.iter().any(|(pool, _)| pool.ledgers.excess() > 0);
         let is_over = is_over && !mutant::is(Mutant::OverIsExtended);
         let fits = !is_over && chain.iter().all(|(pool, id)| !pool.outlives(*id));
-        let (rate, flow) = lend_rate(&mut chain, ask);
+        let (rate, flow) = lend_rate(&mut chain, ask, is_over);
         let most = chain.iter().map(|(pool, id)| pool.most(*id, flow.is_some())).min().unwrap_or(0);
         let is_reusable = chain.iter().all(|(pool, _)| pool.ledgers.are_reusable());
         let offer = |(pool, id): &mut (&mut Pool, Place)| pool.offer(*id, ask, newcomer, is_reusable);
@@ -83,8 +83,7 @@ impl Pool {
         };
         let clipped = if mutant::is(Mutant::AboveNotClipped) { 1 } else { chain.len() };
         let worth = chain.iter().zip(&offers).take(clipped).map(worth).min().unwrap_or_default();
-        let term = flow.map_or(worth, |(_, term)| term);
-        let term = if is_over { Duration::ZERO } else { term };
+        let term = if is_over { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
         let charged = if mutant::is(Mutant::AboveNotCharged) { 1 } else { chain.len() };
         chain.iter_mut().take(charged).for_each(|(pool, id)| pool.charge(*id, permits, term));
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
@@ -374,14 +373,21 @@ impl Pool {
 }
 
 /// Lends a part of the steady flow that one of `chain` may have: what that is, which of them it is, and how long the
-/// lease lasts: as long as suits the flow, as far as all rules let it.
-fn lend_rate(chain: &mut [(&mut Pool, Place)], ask: &Ask) -> (Rate, Option<(usize, Duration)>) {
+/// lease lasts: as long as suits the flow, as far as all rules let it. While more `is_over` a limit than it allows, none
+/// begins.
+fn lend_rate(
+    chain: &mut [(&mut Pool, Place)],
+    ask: &Ask,
+    is_over: bool,
+) -> (Rate, Option<(usize, Duration)>) {
     let Some(index) = chain.iter().position(|(pool, _)| pool.flow.is_some()) else {
         return (Rate::Free, None);
     };
     let (pool, id) = &chain[index];
     let suits = pool.lessees[id].term;
     let term = chain.iter().map(|(pool, _)| pool.term(suits)).min().unwrap_or_default();
+    // What is told without a lease would be charged for ever.
+    let term = if is_over { Duration::ZERO } else { term };
     let (pool, id) = &mut chain[index];
     (pool.lend_rate(*id, ask, term), Some((index, term)))
 }

@@ -151,7 +151,7 @@ pub trait Ledger: Debug {
 
 /// `part` of `whole`, so many of `of`: rounded up, for it is a charge. Of a limit of 0 nothing says how much a part is:
 /// it stays what it is.
-fn scaled_up(part: u64, whole: u64, of: u64) -> u64 {
+pub(crate) fn scaled_up(part: u64, whole: u64, of: u64) -> u64 {
     if whole == 0 {
         return part;
     }

@@ -1,10 +1,9 @@
 //! One request of a replay, as a line of JSON says it: the contract of `lessor replay` with whoever feeds it. Checked
 //! here, trusted afterwards. It knows no limits.
 
-use lessor_allocator::central::Carry;
 use lessor_allocator::config::rules_from_json;
-use lessor_protocol::{Moment, NodeName, PERMITS_MAX, Rule};
-use serde::Deserialize;
+use lessor_protocol::{Carry, Moment, NodeName, PERMITS_MAX, Rule};
+use serde::{Deserialize, Deserializer, de};
 use std::time::Duration;
 
 /// What is asked, when, and of which limit.
@@ -41,7 +40,8 @@ struct RawRequest {
     permits: Option<u64>,
     timeout_ns: Option<u64>,
     rules: Option<serde_json::Value>,
-    carry: Option<RawCarry>,
+    #[serde(default, deserialize_with = "carry")]
+    carry: Option<Carry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -53,15 +53,6 @@ enum Op {
     Refund,
     TopUp,
     Set,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RawCarry {
-    AsIs,
-    Proportional,
-    Additive,
-    Reset,
 }
 
 impl Request {
@@ -135,18 +126,19 @@ fn call(raw: &RawRequest, margin: Duration) -> Result<Call, String> {
         Op::Set => {
             let rules =
                 raw.rules.as_ref().ok_or("rules is missing: set needs them, as a configuration has them")?;
-            Call::Set(rules_from_json(&rules.to_string(), margin)?, raw.carry.map_or(Carry::default(), carry))
+            Call::Set(rules_from_json(&rules.to_string(), margin)?, raw.carry.unwrap_or_default())
         }
     })
 }
 
-fn carry(raw: RawCarry) -> Carry {
-    match raw {
-        RawCarry::AsIs => Carry::AsIs,
-        RawCarry::Proportional => Carry::Proportional,
-        RawCarry::Additive => Carry::Additive,
-        RawCarry::Reset => Carry::Reset,
-    }
+/// A way to carry a balance over, by its name.
+fn carry<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Carry>, D::Error> {
+    let Some(name) = Option::<String>::deserialize(source)? else { return Ok(None) };
+    let carry = Carry::named(&name).ok_or_else(|| {
+        let names = Carry::ALL.map(Carry::name).join(", ");
+        de::Error::custom(format!("{} is none of {names}", piece(&name)))
+    })?;
+    Ok(Some(carry))
 }
 
 #[cfg(test)]

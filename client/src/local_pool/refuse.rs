@@ -49,13 +49,18 @@ impl LocalPool {
         self.not_now_at(permits, now)
     }
 
-    /// Asks whether `refusal` is still true, if that may have changed: a limit that was raised is heard of with the next
-    /// permit, and so by whoever asks for one.
+    /// Has the allocator asked whether `refusal` is still true, if that may have changed: the limit may have been raised.
+    /// It is no demand: what is lent to a node cannot be spent by calls that are too large for it.
     pub(crate) fn doubt(&self, refusal: Refusal) {
         if matches!(refusal, Refusal::TooLarge { .. }) {
-            self.slot.refuse(near(), 1);
+            self.doubted.store(true, Ordering::Relaxed);
             self.nudge();
         }
+    }
+
+    /// Whether a call was refused as too large since this was last asked. The background task asks.
+    pub(crate) fn takes_doubt(&self) -> bool {
+        self.doubted.load(Ordering::Relaxed) && self.doubted.swap(false, Ordering::Relaxed)
     }
 
     /// The refusal that waiting will not change, if there is one.

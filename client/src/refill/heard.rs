@@ -38,6 +38,17 @@ impl Refill {
         }
     }
 
+    /// Somebody doubts at `now` that what was last told is still so. It is worth asking, as often as when something was
+    /// heard, and also for somebody who neither holds nor wants anything.
+    pub fn doubt(&mut self, now: Moment) {
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Active;
+        }
+        if self.phase == Phase::Active {
+            self.heard.get_or_insert(now.max(self.acted));
+        }
+    }
+
     /// Nobody is to spend any more, not even what is leased: all of it goes back, with the next ask.
     pub fn stop(&mut self, slot: &Slot) {
         self.removed += slot.shed(0);

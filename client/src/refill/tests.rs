@@ -365,3 +365,32 @@ fn who_was_forgotten_asks_again_at_once_and_then_waits() {
     assert_eq!(asks_in_vain(), now, "the call that was refused still wants a permit");
     assert_eq!(asks_in_vain(), now + DISPUTE_PAUSE, "nothing was granted between");
 }
+
+#[test]
+fn who_doubts_what_it_was_told_asks_ten_times_a_second_at_most_and_wants_nothing() {
+    let slot = Slot::new();
+    let mut refill = Refill::new(millis(0), false);
+    refill.doubt(millis(0));
+    assert_eq!(refill.due(&slot, Seen::default(), millis(0), RTT), Moment::NEVER, "nothing was told");
+    refill.write(&slot, Seen { refused: 1, ..Seen::default() }, millis(0), RTT);
+    refill.believe(&slot, &grant(0, 0), exact(), millis(0), millis(10), 0);
+    let seen = Seen { refused: 1, ..Seen::default() };
+    // The one call is old by now, and its node silent.
+    let mut now = millis(10);
+    while refill.due(&slot, seen, now, RTT) != Moment::NEVER {
+        now = now.max(refill.due(&slot, seen, now, RTT));
+        refill.write(&slot, seen, now, RTT);
+        refill.believe(&slot, &grant(0, 0), exact(), now, now + RTT, 0);
+    }
+    let (from, mut asks) = (now, 0);
+    for at in 0..1_000 {
+        let now = from + Duration::from_millis(at);
+        refill.doubt(now);
+        if refill.due(&slot, seen, now, RTT) <= now {
+            assert_eq!(refill.write(&slot, seen, now, RTT).want, 0, "{at} ms");
+            refill.believe(&slot, &grant(0, 0), exact(), now, now, 0);
+            asks += 1;
+        }
+    }
+    assert!((10..=13).contains(&asks), "{asks} asks in a second");
+}

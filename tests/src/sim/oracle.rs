@@ -258,7 +258,7 @@ impl Oracle {
         self.books = books;
         // A limit that was lowered may be exceeded by what was out then: that stays valid, and what is added comes on top.
         let within = view.available == 0
-            || view.available + books.outstanding <= self.ceiling + self.topped_up + self.over;
+            || view.available + books.outstanding <= self.ceiling.saturating_add(self.topped_up + self.over);
         must("K3", within, || format!("{} available and {books:?} of {}", view.available, self.ceiling))?;
         for promise in &mut self.promises {
             promise.seen(now, view.available, books.outstanding == 0);

@@ -84,13 +84,19 @@ pub fn draw(seed: u64) -> Setup {
     // From dice of their own, so that the rest is as it would be without them.
     let mut dice = fastrand::Rng::with_seed(seed ^ 0x11fe_0000_0000_0000);
     // What is kept back may be more than a limit that is lowered allows: a configuration like that is refused.
-    let can_change = setup.plan.sharing == Sharing::default() && setup.plan.rules.iter().all(is_plain);
+    let can_change = setup.plan.sharing == Sharing::default();
     if dice.u32(..3) == 0 && can_change {
         setup.live = draw_live(&mut dice, &setup);
         // As above, also for leases by other rules.
         let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
         let Latency { one_way, jitter } = setup.latency;
         setup.latency = Latency { one_way: one_way.min(shortest / 8), jitter: jitter.min(shortest / 8) };
+        // As above, by any of the rules.
+        if setup.rule_sets().flatten().any(|rule| rule.flow().is_some()) {
+            setup.faults.every.remove(&Fault::ClockJump);
+        }
+        let by_calendar = setup.rule_sets().flatten().any(|rule| edges_of(rule).is_some());
+        setup.then_calm &= !by_calendar;
     }
     // What is done to a limit is done to one that has no others beside it.
     if setup.above > 0 && setup.live.is_empty() && dice.bool() {
@@ -109,7 +115,7 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
         match dice.u32(..9) {
             8 => {
                 // It comes back as it was, or as something else.
-                let rules = resized(dice, &rules);
+                let rules = resized(dice, &rules, true);
                 live.push(Live { at, act: Act::Remove });
                 live.push(Live { at: until, act: Act::Change(Carry::ALL[dice.usize(..4)], rules) });
             }
@@ -124,11 +130,11 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
                 live.push(Live { at: until, act: Act::Unblock(node) });
             }
             _ => {
-                // A family keeps as many rules as it has, and a cap on what is in flight cannot come or go: a limit
-                // begins anew then, which is what a restart is.
+                // A family keeps as many rules as it has. No cap on what is in flight comes or goes: a limit begins
+                // anew then, as with another flow.
                 let is_cap = |rule: &Rule| matches!(rule, Rule::Concurrency(_));
                 let is_other = dice.u32(..4) == 0 && setup.above == 0 && !rules.iter().any(is_cap);
-                rules = if is_other { draw_plain(dice) } else { resized(dice, &rules) };
+                rules = if is_other { draw_uncapped(dice) } else { resized(dice, &rules, setup.above > 0) };
                 let carry = if dice.bool() { Carry::AsIs } else { Carry::ALL[dice.usize(..4)] };
                 live.push(Live { at, act: Act::Change(carry, rules.clone()) });
             }
@@ -137,31 +143,18 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
     live
 }
 
-/// Whether the oracle knows what a change does to `rule`: those of calendars, of first use and of odd buckets are changed
-/// in the tests of their ledgers only.
-fn is_plain(rule: &Rule) -> bool {
-    match rule {
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => true,
-        // A limit begins anew where its flow changes, which is what a restart is.
-        Rule::LeakyBucket(_) => false,
-        Rule::FixedWindow(rule) => matches!(rule.windows(), Windows::Epoch { .. }),
-        Rule::TokenBucket(rule) => {
-            rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none() && rule.debt() == 0
-        }
-    }
-}
-
-fn draw_plain(dice: &mut fastrand::Rng) -> Vec<Rule> {
+fn draw_uncapped(dice: &mut fastrand::Rng) -> Vec<Rule> {
     loop {
         let rules = draw_rules(dice);
-        if rules.iter().all(|rule| is_plain(rule) && !matches!(rule, Rule::Concurrency(_))) {
+        if !rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_))) {
             return rules;
         }
     }
 }
 
-/// `rules` with other numbers and the same periods.
-fn resized(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
+/// `rules` with other numbers and the same periods; a steady flow may stay as it is, or has to (`keeps_flow`).
+fn resized(dice: &mut fastrand::Rng, rules: &[Rule], keeps_flow: bool) -> Vec<Rule> {
+    let keeps_flow = keeps_flow || dice.bool();
     let percent = log_uniform(dice, 5, 1_000);
     let part = |limit: u64| (limit * percent / 100).max(1);
     let resized = rules.iter().map(|rule| match rule {
@@ -172,9 +165,8 @@ fn resized(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
         Rule::SlidingLog(rule) => {
             SlidingLog::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
         }
-        Rule::FixedWindow(rule) => {
-            FixedWindow::try_new(part(rule.limit()), rule.per()).map(Rule::FixedWindow)
-        }
+        Rule::FixedWindow(rule) => FixedWindow::of(part(rule.limit()), rule.windows()).map(Rule::FixedWindow),
+        Rule::LeakyBucket(rule) if keeps_flow => Ok(Rule::LeakyBucket(*rule)),
         Rule::LeakyBucket(rule) => {
             let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
             LeakyBucket::try_new(part(rule.burst()), refill, rule.per()).map(Rule::LeakyBucket)
@@ -185,7 +177,17 @@ fn resized(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
         Rule::TokenBucket(rule) => {
             let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
             let capacity = part(rule.capacity());
-            TokenBucket::try_new(capacity, refill, rule.per(), capacity).map(Rule::TokenBucket)
+            let bucket = TokenBucket::try_new(capacity, refill, rule.per(), capacity);
+            let bucket = bucket.and_then(|bucket| bucket.with_refill_style(rule.refill_style()));
+            let bucket = match rule.debt() {
+                0 => bucket,
+                debt => bucket.and_then(|bucket| bucket.with_debt(part(debt))),
+            };
+            let bucket = match rule.warm_up() {
+                Some(warm_up) => bucket.and_then(|bucket| bucket.with_warm_up(warm_up)),
+                None => bucket,
+            };
+            bucket.map(Rule::TokenBucket)
         }
     });
     resized.collect::<Result<_, _>>().expect("numbers in range")

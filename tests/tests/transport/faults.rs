@@ -106,8 +106,8 @@ async fn a_node_whose_answers_are_lost_on_the_way_loses_no_permit() {
 }
 
 /// The term is counted from the ask, not from the answer: no answer that took longer than it is worth anything,
-/// whichever way the time was lost. A node learns how far away it is, an eighth at a time, and leases then outlast the
-/// way; here three exchanges have ended before that. Two that want everything keep leases as short as they may be.
+/// whichever way the time was lost. A node learns how far away it is, and leases would then outlast the way, if they
+/// were not kept as short as they are here. Two that want everything see to that, and the limit's `term`.
 async fn too_late(fault: Fault) {
     let trial = Trial::start().await;
     trial.compete(CLOCK.now() + FOR_A_WHILE / 3).await;

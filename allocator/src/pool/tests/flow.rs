@@ -2,7 +2,7 @@
 
 use super::*;
 use lessor_protocol::rule::LeakyBucket;
-use lessor_protocol::{Rate, RateClaim};
+use lessor_protocol::{Carry, Rate, RateClaim};
 
 /// Twenty that want all of a permit each 10 ms, of which the first held it alone until now. For how long it may go on.
 fn turn_of_twenty(waiting: u64) -> Duration {
@@ -30,4 +30,26 @@ fn a_turn_lasts_for_its_part_of_a_round() {
 #[test]
 fn a_turn_of_somebody_who_only_tries_lasts_until_its_next_calls() {
     assert_eq!(turn_of_twenty(0), Duration::from_millis(200));
+}
+
+/// While more is out than a lowered limit allows, no lease is dated: a rate that was told would be charged for ever.
+#[test]
+fn no_rate_is_told_while_a_lowered_limit_is_exceeded() {
+    let flow = Rule::LeakyBucket(LeakyBucket::try_new(20, 1, Duration::from_millis(10)).expect("valid"));
+    let window = |limit| {
+        let second = Duration::from_secs(1);
+        Rule::SlidingWindow(SlidingWindow::try_new(limit, second, Duration::ZERO).expect("valid"))
+    };
+    let mut pool = pool(vec![window(100), flow]);
+    let wants = Ask { want: 10, demand_milli: 10_000, largest: 1, waiting: 10, ..Ask::default() };
+    let first = grant(pool.renew(millis(0), A, 1, wants));
+    assert!(first.permits > 3, "{first:?}");
+    let plan = Plan { rules: vec![window(3), flow], ..(*pool.plan).clone() };
+    pool.change(Arc::new(plan), Carry::AsIs, millis(1));
+    let other = Holder { id: LesseeId(2), ..A };
+    let none = grant(pool.renew(millis(2), other, 1, wants));
+    assert_eq!((none.permits, none.rate, none.term), (0, Rate::Nothing, Duration::ZERO));
+    // Both are silent from now on, and all of it comes back.
+    pool.advance(millis(20_000));
+    assert!(pool.flow.as_ref().expect("there is one").is_fresh(), "{:?}", pool.flow);
 }

@@ -5,7 +5,6 @@ use super::{Event, Fleet};
 use crate::replay::answer::Answer;
 use crate::replay::contract::PoolId;
 use crate::replay::request::Request;
-use lessor_allocator::central;
 use lessor_allocator::config::LimitConfig;
 use lessor_protocol::push::{self, Kind};
 use lessor_protocol::{Carry, Rule};
@@ -27,8 +26,8 @@ impl Fleet {
     ///
     /// # Errors
     /// If the allocator refuses.
-    pub(super) fn put(&mut self, config: LimitConfig, carry: central::Carry) -> Result<(), String> {
-        let put = self.allocator.put(self.now, &config, way(carry), true);
+    pub(super) fn put(&mut self, config: LimitConfig, carry: Carry) -> Result<(), String> {
+        let put = self.allocator.put(self.now, &config, carry, true);
         put.map_err(|full| format!("limit {:?}: {full}", config.name.as_str()))?;
         let name = config.name.to_string();
         self.tell(&push::Event::of(Kind::Changed, &name));
@@ -71,14 +70,5 @@ impl Fleet {
             }
         }
         self.look(node);
-    }
-}
-
-fn way(carry: central::Carry) -> Carry {
-    match carry {
-        central::Carry::AsIs => Carry::AsIs,
-        central::Carry::Proportional => Carry::Proportional,
-        central::Carry::Additive => Carry::Additive,
-        central::Carry::Reset => Carry::Reset,
     }
 }

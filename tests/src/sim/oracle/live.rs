@@ -2,7 +2,7 @@
 //! how much was out then, and from the rules what each kind of change may cost.
 
 use super::promise::Promise;
-use super::{Asked, Instant, Oracle, Stock, Verdict, Wrong, must};
+use super::{Asked, Instant, Oracle, Stock, Verdict, Wrong, kept, must};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Carry, Moment, Rule};
 
@@ -16,16 +16,17 @@ impl Oracle {
         let drift_ppm = self.measure.drift_ppm as u64;
         let mut before = std::mem::take(&mut self.promises);
         for rule in rules {
-            let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until);
-            // What is in flight is in flight: nobody can forget it.
-            let is_kept = carry != Carry::Reset || matches!(rule, Rule::Concurrency(_));
+            let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until, drift_ppm);
+            // What is in flight is in flight: nobody can forget it. So it is with the rates that are lent of a flow.
+            let is_fixture = matches!(rule, Rule::Concurrency(_) | Rule::LeakyBucket(_));
+            let is_kept = carry != Carry::Reset || is_fixture;
             let place = if is_kept { before.iter_mut().position(goes_on) } else { None };
             self.promises.push(match place {
                 Some(place) => before.remove(place),
                 None => Promise::amid(now, rule, out, until, drift_ppm),
             });
         }
-        self.ceiling = rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+        self.ceiling = kept(rules);
         self.over = self.over.max(out.saturating_sub(self.ceiling));
         self.books(now, stock)
     }

@@ -31,10 +31,14 @@ pub(super) enum Promise {
     Bucket {
         name: &'static str,
         capacity: u128,
+        /// How much of that is debt.
+        debt: u128,
         refill: u128,
         per: u128,
         level: u128,
         real: u64,
+        /// A steady flow that this one took the place of, and until when on the allocator's clock rates of it go on.
+        former: Option<(u64, Box<Promise>)>,
     },
     /// Calls that have begun and not ended, whoever made them.
     InFlight {
@@ -77,7 +81,16 @@ impl Promise {
                 let per = u128::from(nanos(rule.per()));
                 let capacity = u128::from(rule.burst() - less) * per;
                 let refill = rule.refill().into();
-                Promise::Bucket { name: "S4", capacity, refill, per, level: capacity, real: 0 }
+                Promise::Bucket {
+                    name: "S4",
+                    capacity,
+                    debt: 0,
+                    refill,
+                    per,
+                    level: capacity,
+                    real: 0,
+                    former: None,
+                }
             }
         }
     }
@@ -93,17 +106,24 @@ impl Promise {
         if let (Some(warm_up), Some(bucket)) = (rule.warm_up(), Warming::new(rule, less, 0)) {
             return Promise::Warming { bucket: Box::new(bucket), warm_up, full_since: None };
         }
-        // Who may go into the red from a full bucket has as much as a larger bucket.
-        let capacity = rule.capacity() + if rule.capacity() > 0 { rule.debt() } else { 0 } - less;
+        let capacity = holds(rule) - less;
         match rule.refill_style() {
             RefillStyle::Greedy => {
                 let (per, refill) = (u128::from(per), rule.refill().into());
-                let capacity = u128::from(capacity) * per;
-                Promise::Bucket { name: "S3", capacity, refill, per, level: capacity, real: 0 }
+                let (capacity, debt) = (u128::from(capacity) * per, u128::from(owes(rule)) * per);
+                Promise::Bucket {
+                    name: "S3",
+                    capacity,
+                    debt,
+                    refill,
+                    per,
+                    level: capacity,
+                    real: 0,
+                    former: None,
+                }
             }
             RefillStyle::Interval => {
-                let stretched = (u128::from(per) * u128::from(1_000_000 + drift_ppm)).div_ceil(1_000_000);
-                let per = u64::try_from(stretched).expect("366 days and a tenth");
+                let per = stretched(rule, drift_ppm);
                 Promise::Interval { capacity, refill: rule.refill(), per, level: capacity, next: 0 }
             }
         }
@@ -187,6 +207,7 @@ impl Promise {
                     return over(name, format!("{permits} admitted while no window was open"));
                 }
             }
+            Promise::Bucket { former: Some((_, former)), .. } => former.admit(now, permits, way)?,
             Promise::Bucket { level, per, .. } => *level -= u128::from(permits) * *per,
             Promise::InFlight { in_flight, .. } => *in_flight += permits,
             Promise::Interval { level, .. } => *level -= permits,
@@ -219,7 +240,11 @@ impl Promise {
                 slack.allows(now.real, *limit).saturating_sub(spends.used)
             }
             Promise::Fixed(windows) => windows.room(now.allocator.as_nanos()),
-            Promise::Bucket { capacity, refill, per, level, real, .. } => {
+            Promise::Bucket { capacity, refill, per, level, real, former, .. } => {
+                former.take_if(|(until, _)| *until <= now.allocator.as_nanos());
+                if let Some((_, former)) = former {
+                    return former.room(now);
+                }
                 // What it was topped up with stays, and so does what was out when it was made smaller.
                 let full = (*level).max(*capacity);
                 *level = (*level + u128::from(now.real - *real) * *refill).min(full);
@@ -231,7 +256,7 @@ impl Promise {
             }
             Promise::Interval { capacity, refill, per, level, next } => {
                 while *next <= now.allocator.as_nanos() {
-                    *level = (*level + *refill).min(*capacity);
+                    *level = (*level + *refill).min((*level).max(*capacity));
                     *next += *per;
                 }
                 *level
@@ -239,6 +264,23 @@ impl Promise {
             Promise::Warming { bucket, .. } => bucket.room(now.real),
         }
     }
+}
+
+/// What a bucket gives at once. Who may go into the red from a full one has as much as a larger bucket.
+fn holds(rule: &TokenBucket) -> u64 {
+    rule.capacity() + owes(rule)
+}
+
+/// How far it goes into the red.
+fn owes(rule: &TokenBucket) -> u64 {
+    if rule.capacity() > 0 { rule.debt() } else { 0 }
+}
+
+/// The time between two refills on a clock that runs fast.
+fn stretched(rule: &TokenBucket, drift_ppm: u64) -> u64 {
+    let per = u128::from(nanos(rule.per()));
+    let stretched = (per * u128::from(1_000_000 + drift_ppm)).div_ceil(1_000_000);
+    u64::try_from(stretched).expect("366 days and a tenth")
 }
 
 /// What happened in the last `per` nanoseconds: at `t` exactly, what happened at `t − per` counts no more.

@@ -184,7 +184,7 @@ impl World {
 
     /// Of which rules the books are new, where those of the `lowest` pools are, and those `above` them.
     fn is_new(&self, lowest: &[bool], above: &[bool]) -> IsNew {
-        let own = self.setup.plan.rules.len() - above.len();
+        let own = self.centre.plan.rules.len() - above.len();
         let own = lowest.iter().map(|&is_new| vec![is_new; own]);
         match self.setup.limits() {
             1 => IsNew { own: own.map(|own| [&own, above].concat()).collect(), above: None },
@@ -199,6 +199,12 @@ impl World {
                 self.judges.of(limit).books_lost(now, stocks.own[limit].view);
             }
         }
+        self.books_are_to_begin(is_new);
+    }
+
+    /// The books of those rules that `is_new` says it of begin when what earlier ones lent is over.
+    pub(super) fn books_are_to_begin(&mut self, is_new: &IsNew) {
+        let now = self.now();
         let after = |lost| lost + self.setup.plan.terms.quarantine();
         self.judges.books_begin(now, self.centre.lost.map_or(now.allocator, after), is_new);
     }

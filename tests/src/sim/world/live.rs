@@ -5,7 +5,7 @@ use super::World;
 use super::event::Phase;
 use crate::sim::live::Act;
 use crate::sim::oracle::Verdict;
-use lessor_allocator::limits::Gate;
+use lessor_allocator::limits::{Fixtures, Gate};
 use lessor_allocator::pool::Plan;
 use lessor_protocol::{Moment, NodeName, Refusal};
 use std::sync::Arc;
@@ -28,10 +28,14 @@ impl World {
             Act::Remove => (self.centre.gate, self.centre.is_removed) = (Gate::default(), true),
             Act::Change(carry, rules) => {
                 self.centre.is_removed = false;
+                let begins_anew = Fixtures::of(&rules) != Fixtures::of(&self.centre.plan.rules);
                 let plan = Arc::new(Plan { rules, ..(*self.centre.plan).clone() });
                 self.centre.plan = plan.clone();
                 let view = self.centre.pool.view(0, now);
-                if view.quarantine.is_zero() {
+                if begins_anew {
+                    self.centre.lost = Some(now);
+                    self.new_pool();
+                } else if view.quarantine.is_zero() {
                     self.centre.pool.change(&plan, carry, now);
                 } else {
                     // It has lent nothing yet, and waits as it would have at a start.
@@ -40,6 +44,9 @@ impl World {
                 let (now, stocks) = (self.now(), self.stocks());
                 let rules = self.centre.plan.rules.clone();
                 self.judges.changed(now, &rules, carry, &stocks)?;
+                if begins_anew || !view.quarantine.is_zero() {
+                    self.books_are_to_begin(&self.all_new());
+                }
             }
             Act::TopUp(permits) => {
                 self.centre.pool.top_up(permits, now);

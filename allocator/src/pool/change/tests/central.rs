@@ -1,7 +1,7 @@
 //! What a pool has to lend after a change or a top-up, against what one central limiter has, which `lessor replay`
 //! answers with: whatever becomes of both, they agree.
 
-use crate::central::{self, Limiter, Verdict};
+use crate::central::{Limiter, Verdict};
 use crate::pool::ledgers::Ledgers;
 use lessor_protocol::rule::{FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Windows};
 use lessor_protocol::{Carry, Moment, Rule, Terms};
@@ -19,15 +19,6 @@ enum Step {
     Take(u64),
     TopUp(u64),
     Change(Carry, Vec<Rule>),
-}
-
-fn carry(carry: Carry) -> central::Carry {
-    match carry {
-        Carry::AsIs => central::Carry::AsIs,
-        Carry::Proportional => central::Carry::Proportional,
-        Carry::Additive => central::Carry::Additive,
-        Carry::Reset => central::Carry::Reset,
-    }
 }
 
 /// Both do `steps`; what a pool lends is spent at once.
@@ -51,7 +42,7 @@ fn check(rules: &[Rule], steps: Vec<Step>) {
             }
             Step::Change(way, rules) => {
                 pool.change(&rules, (terms, now), way, (0, now));
-                limiter.set(now, &rules, carry(way));
+                limiter.set(now, &rules, way);
             }
         }
         pool.advance(now);

@@ -1,9 +1,10 @@
 //! What a rule promises once it is changed or topped up while leases are out: how much more windows may hold for a while.
 //! The oracle tells it how much was out then, and until when.
 
-use super::Promise;
+use super::{Promise, holds, owes, stretched};
 use crate::sim::oracle::Instant;
 use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{LeakyBucket, RefillStyle, TokenBucket};
 use lessor_protocol::{Carry, Rule};
 use std::cmp::Reverse;
 
@@ -27,8 +28,13 @@ impl Promise {
                 *level = (*level).max(u128::from(out) * *per);
                 *real = now.real;
             }
-            // Not drawn.
-            Promise::Interval { .. } | Promise::Warming { .. } | Promise::InFlight { .. } => {}
+            Promise::Interval { level, .. } => {
+                *level = (*level).max(out);
+                promise.begin(now, now.allocator.as_nanos());
+            }
+            Promise::Warming { bucket, .. } => bucket.hold_at_least(out, now.real),
+            // A cap that comes is not drawn.
+            Promise::InFlight { .. } => {}
         }
         promise
     }
@@ -41,6 +47,7 @@ impl Promise {
         carry: Carry,
         out: u64,
         until: Instant,
+        drift_ppm: u64,
     ) -> bool {
         self.room(now);
         match (self, rule) {
@@ -59,20 +66,43 @@ impl Promise {
             (Promise::Fixed(windows), Rule::FixedWindow(rule)) => {
                 return windows.changes(rule, carry, out, until);
             }
-            (Promise::Bucket { name, capacity, refill, per, level, .. }, rule)
-                if bucket(rule).is_some_and(|(kind, _, _, every)| kind == *name && every == *per) =>
+            // A limit begins anew where its flow changes, and rates of the old one end by themselves.
+            (old @ Promise::Bucket { name: "S4", .. }, Rule::LeakyBucket(flow)) => {
+                let mut promise = Promise::new(rule, 0, 0);
+                if let (Promise::Bucket { former, .. }, false) = (&mut promise, old.is_flow(flow)) {
+                    *former = Some((until.allocator.as_nanos(), Box::new(old.clone())));
+                    *old = promise;
+                }
+            }
+            (
+                Promise::Bucket { name: "S3", capacity, debt, refill, per, level, .. },
+                Rule::TokenBucket(rule),
+            ) if is_even(rule) && u128::from(nanos(rule.per())) == *per => {
+                let (to, owes) = (u128::from(holds(rule)) * *per, u128::from(owes(rule)) * *per);
+                // What is in the red stays there, and has as much left as it may be further in it from now on.
+                let (red, black) = ((*level).min(*debt), level.saturating_sub(*debt));
+                let black = carried(black, *per, (*capacity - *debt, to - owes), carry);
+                let left = black + red + owes.saturating_sub(*debt);
+                *level = left.min(to.max(u128::from(out) * *per));
+                (*capacity, *debt, *refill) = (to, owes, rule.refill().into());
+            }
+            (Promise::Interval { capacity, refill, per, level, .. }, Rule::TokenBucket(rule))
+                if rule.refill_style() == RefillStyle::Interval && stretched(rule, drift_ppm) == *per =>
             {
-                let Some((_, permits, gained, _)) = bucket(rule) else { return false };
-                let to = permits * *per;
-                *level = match carry {
-                    Carry::Proportional if to > *capacity && *capacity > 0 => {
-                        (*level / *per + 1) * to.div_ceil(*capacity / *per)
-                    }
-                    Carry::Additive if to > *capacity => *level + to - *capacity,
-                    Carry::AsIs | Carry::Proportional | Carry::Additive | Carry::Reset => *level,
-                };
-                *level = (*level).min(to.max(u128::from(out) * *per));
-                (*capacity, *refill) = (to, gained);
+                let to = holds(rule);
+                let left = carried(u128::from(*level), 1, (u128::from(*capacity), u128::from(to)), carry);
+                *level = u64::try_from(left).unwrap_or(u64::MAX).min(to.max(out));
+                (*capacity, *refill) = (to, rule.refill());
+            }
+            (Promise::Warming { bucket, warm_up, full_since }, Rule::TokenBucket(rule))
+                if bucket.per() == nanos(rule.per()) =>
+            {
+                let Some(warms) = rule.warm_up() else { return false };
+                let (level, from) = (u128::from(bucket.room(now.real)) + 1, u128::from(bucket.capacity()));
+                let to = u128::from(rule.capacity());
+                let left = carried(level, 1, (from, to), carry).min(to.max(out.into()));
+                bucket.goes_on_by(rule, u64::try_from(left).unwrap_or(u64::MAX), out, now.real);
+                (*warm_up, *full_since) = (warms, None);
             }
             // A call that goes on counts, whatever the limit is now; what was lent may be spent.
             (Promise::InFlight { limit, in_flight, slack }, Rule::Concurrency(rule)) => {
@@ -82,6 +112,14 @@ impl Promise {
             _ => return false,
         }
         true
+    }
+
+    /// Whether it is the steady flow that `rule` says.
+    fn is_flow(&self, rule: &LeakyBucket) -> bool {
+        let per = u128::from(nanos(rule.per()));
+        let (burst, gained) = (u128::from(rule.burst()) * per, u128::from(rule.refill()));
+        matches!(self, Promise::Bucket { name: "S4", capacity, refill, per: every, former: None, .. }
+            if (*capacity, *refill, *every) == (burst, gained, per))
     }
 
     /// `permits` more, once.
@@ -101,22 +139,23 @@ impl Promise {
             Promise::Bucket { per, level, .. } => *level += u128::from(permits) * *per,
             // Calls come back by themselves.
             Promise::InFlight { .. } => {}
-            // Not drawn.
-            Promise::Interval { .. } | Promise::Warming { .. } => {}
+            Promise::Interval { level, .. } => *level += permits,
+            Promise::Warming { bucket, .. } => bucket.top_up(permits),
         }
     }
 }
 
-/// Of a rule that is a bucket: its name here, what it holds and gains, and in how many nanoseconds.
-fn bucket(rule: &Rule) -> Option<(&'static str, u128, u128, u128)> {
-    match rule {
-        Rule::TokenBucket(rule) => {
-            Some(("S3", rule.capacity().into(), rule.refill().into(), nanos(rule.per()).into()))
-        }
-        Rule::LeakyBucket(rule) => {
-            Some(("S4", rule.burst().into(), rule.refill().into(), nanos(rule.per()).into()))
-        }
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => None,
+/// Whether a bucket is refilled all the time, alike.
+fn is_even(rule: &TokenBucket) -> bool {
+    rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none()
+}
+
+/// What is left of `level`, in parts of which `permit` are one, where a bucket that held `from` holds `to` from now on.
+fn carried(level: u128, permit: u128, (from, to): (u128, u128), carry: Carry) -> u128 {
+    match carry {
+        Carry::Proportional if to > from && from > 0 => (level / permit + 1) * to.div_ceil(from / permit),
+        Carry::Additive if to > from => level + to - from,
+        Carry::AsIs | Carry::Proportional | Carry::Additive | Carry::Reset => level,
     }
 }
 
@@ -127,11 +166,6 @@ fn window(rule: &Rule) -> Option<(&'static str, u64, u64, u64)> {
         Rule::SlidingLog(it) => Some((rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin()))),
         Rule::Concurrency(_) | Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) => None,
     }
-}
-
-/// The end of the window that holds `at`, on the allocator's clock.
-pub(super) fn edge_after(at: Instant, per: u64) -> u64 {
-    (at.allocator.as_nanos() / per + 1) * per
 }
 
 /// What may be admitted beyond the limit for a while, because the limit was changed or topped up.
