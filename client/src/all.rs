@@ -1,12 +1,13 @@
 //! One call on several limits at once: a permit of each, or none of any.
 
 use crate::guard::Guard;
-use crate::limit::{Limit, within};
+use crate::limit::{Limit, until, within};
 use crate::local_pool::CLOCK;
 use crate::refusal::Refusal;
+use crate::reservation::Reservation;
 use crate::wait::wait_in_line;
 use lessor_protocol::Moment;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A call that costs permits of several limits, all of them or none.
 ///
@@ -92,6 +93,26 @@ impl<const N: usize> All<'_, N> {
         within(patience, self.enter()).await.unwrap_or_else(|| Err(self.refuse(short)))
     }
 
+    /// Reserves every part now, or none of any, for a call whose cost is known only when it is over: requests and tokens of
+    /// one model, say. See [`Limit::try_reserve`].
+    ///
+    /// # Errors
+    /// As [`All::try_acquire`].
+    pub fn try_reserve(&self) -> Result<[Reservation; N], Refusal> {
+        self.set_aside(N).map_err(|part| self.refuse(part))
+    }
+
+    /// Reserves every part, waiting if need be.
+    ///
+    /// # Errors
+    /// As [`All::acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`All::acquire`].
+    pub async fn reserve(&self) -> Result<[Reservation; N], Refusal> {
+        self.wait(All::set_aside).await
+    }
+
     /// Waits until `take` gives something.
     async fn wait<T>(&self, take: impl Fn(&Self, usize) -> Result<T, usize>) -> Result<T, Refusal> {
         let mut short = match take(self, N) {
@@ -101,7 +122,7 @@ impl<const N: usize> All<'_, N> {
         loop {
             let (limit, permits) = self.parts[short];
             // First in line here: try all. If this limit is what is short, wait on; if another is, wait there.
-            let turn = wait_in_line(limit.pool(), permits, || match take(self, short) {
+            let turn = wait_in_line(limit.pool(), limit.priority(), permits, || match take(self, short) {
                 Err(part) if part == short => None,
                 other => Some(other),
             });
@@ -128,6 +149,17 @@ impl<const N: usize> All<'_, N> {
         within(patience, self.acquire()).await.unwrap_or_else(|| Err(self.refuse(short)))
     }
 
+    /// Spends every part if they can all be had by `deadline`, as [`Limit::acquire_by`].
+    ///
+    /// # Errors
+    /// As [`All::acquire_within`].
+    ///
+    /// # Cancel safety
+    /// As [`All::acquire`].
+    pub async fn acquire_by(&self, deadline: Instant) -> Result<(), Refusal> {
+        self.acquire_within(until(deadline)).await
+    }
+
     /// Spends every part, or names the one that is short. `first` is the part in whose line the caller is first, `N` if
     /// it is in none.
     fn take(&self, first: usize) -> Result<(), usize> {
@@ -151,6 +183,19 @@ impl<const N: usize> All<'_, N> {
             }
             limit.pool().let_pass(permits);
             limit.guard(permits, false)
+        }))
+    }
+
+    /// The same for a call that is settled when it is over.
+    fn set_aside(&self, first: usize) -> Result<[Reservation; N], usize> {
+        let is_held = self.hold(first)?;
+        let mut is_held = is_held.into_iter();
+        Ok(self.parts.map(|(limit, permits)| {
+            if is_held.next().expect("one for each part") {
+                return limit.reservation(limit.pool().reserve_held(permits), permits);
+            }
+            limit.pool().let_pass(permits);
+            limit.reservation(None, permits)
         }))
     }
 

@@ -26,13 +26,14 @@
 //!
 //! In reading order: `slot` (the atomic words that are spent from), `ticks` and `near` (by which clock, and which word
 //! first), `pace` (how fast), `demand`, `flights` and `refill`
-//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`
-//! and `guard` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
+//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
+//! `guard`, `reservation`, `peek` and `priority` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
 //! tasks), `shared` and `client` (who owns
 //! it all).
 
 mod all;
 pub mod backoff;
+pub mod blocking;
 mod client;
 pub mod demand;
 pub mod dispute;
@@ -44,9 +45,12 @@ mod listener;
 mod local_pool;
 mod near;
 pub mod pace;
+mod peek;
+mod priority;
 pub mod refill;
 mod refiller;
 mod refusal;
+mod reservation;
 mod shared;
 pub mod slot;
 mod sync;
@@ -59,6 +63,9 @@ pub use all::{All, all, try_all};
 pub use client::{Builder, Client, Stats};
 pub use guard::Guard;
 pub use limit::Limit;
+pub use peek::Peek;
+pub use priority::Priority;
 pub use refusal::Refusal;
+pub use reservation::{Reservation, Settled};
 pub use ticks::HotClock;
 pub use transport::ExchangeError;

@@ -1,12 +1,18 @@
 //! The handle that callers hold: one limit, or one key of it. Cheap to clone; look it up once and keep it.
 
+mod enter;
+mod reserve;
+mod waits;
+
 use crate::guard::Guard;
 use crate::local_pool::LocalPool;
+use crate::peek::Peek;
+use crate::priority::Priority;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
-use crate::wait::wait_in_line;
 use std::sync::Arc;
-use std::time::Duration;
+
+pub(crate) use waits::{until, within};
 
 /// A handle to one limit, or to one key of a keyed limit.
 ///
@@ -15,16 +21,37 @@ use std::time::Duration;
 pub struct Limit {
     pool: Arc<LocalPool>,
     shared: Arc<Shared>,
+    priority: Priority,
 }
 
 impl Limit {
     pub(crate) fn new(pool: Arc<LocalPool>, shared: Arc<Shared>) -> Self {
-        Limit { pool, shared }
+        Limit { pool, shared, priority: Priority::Normal }
     }
 
     /// The same limit for one key: a user, a tenant. Look it up once and keep the handle: this takes a lock.
     pub fn key(&self, key: &str) -> Limit {
-        Limit::new(self.shared.pool(&self.pool.name.limit, Some(key)), self.shared.clone())
+        let of_key = Limit::new(self.shared.pool(&self.pool.name.limit, Some(key)), self.shared.clone());
+        of_key.with_priority(self.priority)
+    }
+
+    /// A handle to the same limit whose waiting callers come before or behind others, see [`Priority`].
+    ///
+    /// ```no_run
+    /// # async fn example(limit: lessor::Limit) -> Result<(), lessor::Refusal> {
+    /// let urgent = limit.with_priority(lessor::Priority::High);
+    /// urgent.acquire(1).await?; // before all who wait by `limit`
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_priority(&self, priority: Priority) -> Limit {
+        Limit { priority, ..self.clone() }
+    }
+
+    /// Its place among those who wait.
+    pub fn priority(&self) -> Priority {
+        self.priority
     }
 
     /// Spends `permits` now, or not at all. Zero permits always succeed and cost nothing.
@@ -44,89 +71,45 @@ impl Limit {
         self.pool.try_acquire(permits)
     }
 
-    /// Spends `permits`, waiting for them if need be, first come, first served. Needs a tokio timer where the limit has a
-    /// steady flow: the wait for the next permit of it is timed.
+    /// Spends what there is, up to `permits`, and says how many that are: at least one. For those who can do a part of
+    /// their work.
+    ///
+    /// ```no_run
+    /// # fn example(limit: &lessor::Limit, batch: Vec<u32>) -> Result<(), lessor::Refusal> {
+    /// let now = limit.try_acquire_up_to(batch.len() as u64)?;
+    /// let (now, later) = batch.split_at(now as usize);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`Refusal::TooLarge`] and [`Refusal::Closed`], which no waiting would change, and
-    /// [`Refusal::Unavailable`] if the allocator does not know the limit.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves the line; nothing is spent and nothing is lost.
-    pub async fn acquire(&self, permits: u64) -> Result<(), Refusal> {
-        if self.pool.take_or_pass(permits, false).is_ok() {
-            return Ok(());
+    /// As [`Limit::try_acquire`] for one permit.
+    pub fn try_acquire_up_to(&self, permits: u64) -> Result<u64, Refusal> {
+        if permits == 0 {
+            return Ok(0);
         }
-        wait_in_line(&self.pool, permits, || self.pool.take_or_pass(permits, true).ok()).await
-    }
-
-    /// Spends `permits` if they can be had within `patience`; a permit that comes just then is in time.
-    ///
-    /// Fails at once if the wait cannot end in time, as far as this process knows. Needs a tokio timer.
-    ///
-    /// # Errors
-    /// As [`Limit::acquire`], and [`Refusal::Empty`] with how long it would still be.
-    ///
-    /// # Cancel safety
-    /// As [`Limit::acquire`].
-    pub async fn acquire_within(&self, permits: u64, patience: Duration) -> Result<(), Refusal> {
-        if self.pool.take_or_pass(permits, false).is_ok() {
-            return Ok(());
-        }
-        if self.pool.in_vain(permits, patience) {
-            return Err(self.pool.refuse(permits));
-        }
-        let wait = wait_in_line(&self.pool, permits, || self.pool.take_or_pass(permits, true).ok());
-        within(patience, wait).await.unwrap_or_else(|| Err(self.pool.refuse(permits)))
-    }
-
-    /// Starts a call that takes `permits` now, or not at all. The call lasts until the guard is dropped.
-    ///
-    /// Where the limit caps what is in flight (a `concurrency` rule), that is what to use rather than
-    /// [`Limit::try_acquire`]: a permit that is only acquired counts as in flight for as long as a call may take. Where
-    /// it does not, this is the same as `try_acquire`, and dropping the guard does nothing. It takes a lock where calls
-    /// are counted, for as long as it takes to count one.
-    ///
-    /// # Errors
-    /// As [`Limit::try_acquire`].
-    pub fn try_enter(&self, permits: u64) -> Result<Guard, Refusal> {
-        match self.pool.enter_or_pass(permits, false) {
-            Ok(counted) => Ok(self.guard(permits, counted)),
-            Err(_) => Err(self.pool.refuse(permits)),
+        match self.pool.take_up_to(permits, false) {
+            Ok(taken) => Ok(taken),
+            Err(_) if self.pool.is_shadow() => {
+                self.pool.let_pass(permits);
+                Ok(permits)
+            }
+            Err(_) => Err(self.pool.refuse(1)),
         }
     }
 
-    /// Starts a call that takes `permits`, waiting for them if need be, first come, first served.
+    /// What could be taken now, and what a call of `permits` would be told. Takes nothing, asks for nothing and counts as no
+    /// demand: looking at a limit lends nobody's permits to this process.
     ///
-    /// # Errors
-    /// As [`Limit::acquire`].
-    ///
-    /// # Cancel safety
-    /// As [`Limit::acquire`].
-    pub async fn enter(&self, permits: u64) -> Result<Guard, Refusal> {
-        if let Ok(counted) = self.pool.enter_or_pass(permits, false) {
-            return Ok(self.guard(permits, counted));
-        }
-        // The guard is made at once: whoever drops this future then drops it too.
-        let attempt = || Some(self.guard(permits, self.pool.enter_or_pass(permits, true).ok()?));
-        wait_in_line(&self.pool, permits, attempt).await
-    }
-
-    /// Starts a call that takes `permits` if they can be had within `patience`.
-    ///
-    /// # Errors
-    /// As [`Limit::acquire_within`].
-    ///
-    /// # Cancel safety
-    /// As [`Limit::acquire`].
-    pub async fn enter_within(&self, permits: u64, patience: Duration) -> Result<Guard, Refusal> {
-        if let Ok(counted) = self.pool.enter_or_pass(permits, false) {
-            return Ok(self.guard(permits, counted));
-        }
-        if self.pool.in_vain(permits, patience) {
-            return Err(self.pool.refuse(permits));
-        }
-        within(patience, self.enter(permits)).await.unwrap_or_else(|| Err(self.pool.refuse(permits)))
+    /// ```no_run
+    /// # fn example(limit: &lessor::Limit) {
+    /// let peek = limit.peek(10);
+    /// println!("{} now, ten in {:?}", peek.available, peek.ready_in());
+    /// # }
+    /// ```
+    pub fn peek(&self, permits: u64) -> Peek {
+        let (available, refusal) = self.pool.peek(permits);
+        Peek { available, refusal }
     }
 
     pub(crate) fn guard(&self, permits: u64, counted: bool) -> Guard {
@@ -152,9 +135,4 @@ impl Limit {
     pub(crate) fn pool(&self) -> &LocalPool {
         &self.pool
     }
-}
-
-/// What `future` gives within `patience`; the future is looked at once more when it is over.
-pub(crate) async fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(patience, future).await.ok()
 }

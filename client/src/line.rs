@@ -1,57 +1,148 @@
-//! The callers that wait for permits of one pool, first come, first served: a list of wakers behind the pool's lock.
+//! Who waits for permits of one pool, and who of them is first: wakers behind the pool's lock, by priority and by when
+//! they came. Those who wait join, ask and leave; it wakes nobody and counts no permits.
 
-use std::collections::VecDeque;
+use crate::priority::Priority;
+use std::collections::BTreeMap;
 use std::task::Waker;
 
 /// Most callers in one line. A longer one is memory spent on calls that will hardly be served in time.
 const LINE_MAX: usize = 100_000;
 
-/// The callers in line, in order.
+/// Of so many that are served one is whoever has waited longest, whatever his priority. Fewer would make a high priority
+/// worth little, more would let the lowest wait for longer behind a busy one that never ends.
+const OLDEST_EACH: u64 = 8;
+
+/// The callers in line. Joining, leaving and asking cost the logarithm of their number.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    places: VecDeque<Caller>,
+    /// By when they came, those of one priority in the same list.
+    places: [BTreeMap<u64, Option<Waker>>; Priority::ALL.len()],
     next_id: u64,
+    served: u64,
 }
 
-#[derive(Debug)]
-struct Caller {
+/// A place in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    priority: Priority,
     id: u64,
-    waker: Option<Waker>,
 }
 
 impl Line {
     pub(crate) fn first_waker(&self) -> Option<Waker> {
-        self.places.front().and_then(|caller| caller.waker.clone())
+        let Ticket { priority, id } = self.first()?;
+        self.places[rank(priority)].get(&id)?.clone()
     }
 
     pub(crate) fn all_wakers(&self) -> Vec<Waker> {
-        self.places.iter().filter_map(|caller| caller.waker.clone()).collect()
+        self.places.iter().flat_map(BTreeMap::values).flatten().cloned().collect()
     }
 
-    /// A new last place, by its number; `None` if the line is as long as it may be.
-    pub(crate) fn join(&mut self) -> Option<u64> {
-        if self.places.len() >= LINE_MAX {
+    /// A new place behind all of its priority; `None` if the line is as long as it may be.
+    pub(crate) fn join(&mut self, priority: Priority) -> Option<Ticket> {
+        if self.places.iter().map(BTreeMap::len).sum::<usize>() >= LINE_MAX {
             return None;
         }
         let id = self.next_id;
         self.next_id += 1;
-        self.places.push_back(Caller { id, waker: None });
-        Some(id)
+        self.places[rank(priority)].insert(id, None);
+        Some(Ticket { priority, id })
     }
 
-    /// `id` goes, wherever it stands.
-    pub(crate) fn leave(&mut self, id: u64) {
-        self.places.retain(|caller| caller.id != id);
+    /// Whoever has `ticket` goes, wherever he stands; `is_served` says whether he got what he came for. Returns whether
+    /// somebody else may be first now. (Whoever was served may have been overtaken since, and one more that was served
+    /// may make it somebody's turn.)
+    pub(crate) fn leave(&mut self, ticket: Ticket, is_served: bool) -> bool {
+        let was_first = self.first() == Some(ticket);
+        self.places[rank(ticket.priority)].remove(&ticket.id);
+        self.served += u64::from(is_served);
+        was_first || is_served
     }
 
-    /// Notes how to wake `id`, and tells whether it is the first.
-    pub(crate) fn wait(&mut self, id: u64, waker: &Waker) -> bool {
-        if let Some(caller) = self.places.iter_mut().find(|caller| caller.id == id) {
-            match &mut caller.waker {
+    /// Notes how to wake whoever has `ticket`, and tells whether he is the first.
+    pub(crate) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> bool {
+        if let Some(place) = self.places[rank(ticket.priority)].get_mut(&ticket.id) {
+            match place {
                 Some(known) => known.clone_from(waker),
                 none => *none = Some(waker.clone()),
             }
         }
-        self.places.front().is_some_and(|caller| caller.id == id)
+        self.first() == Some(ticket)
+    }
+
+    /// Who is next: of the highest priority, or now and then of all.
+    fn first(&self) -> Option<Ticket> {
+        let firsts = Priority::ALL.into_iter().filter_map(|priority| {
+            let (&id, _) = self.places[rank(priority)].first_key_value()?;
+            Some(Ticket { priority, id })
+        });
+        if self.served % OLDEST_EACH == OLDEST_EACH - 1 {
+            return firsts.min_by_key(|ticket| ticket.id);
+        }
+        firsts.max_by_key(|ticket| ticket.priority)
+    }
+}
+
+fn rank(priority: Priority) -> usize {
+    priority as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Priority::{High, Low, Normal};
+
+    /// Serves all who wait, and says who they were.
+    fn served(line: &mut Line) -> Vec<(Priority, u64)> {
+        std::iter::from_fn(|| {
+            let first = line.first()?;
+            line.leave(first, true);
+            Some((first.priority, first.id))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn the_higher_priority_is_served_first_and_those_of_one_in_the_order_they_came() {
+        let mut line = Line::default();
+        for priority in [Low, Normal, High, Normal, High, Low] {
+            line.join(priority);
+        }
+        let order = [(High, 2), (High, 4), (Normal, 1), (Normal, 3), (Low, 0), (Low, 5)];
+        assert_eq!(served(&mut line), order);
+    }
+
+    #[test]
+    fn whoever_has_waited_longest_is_served_behind_a_high_priority_that_never_ends() {
+        let mut line = Line::default();
+        let low = line.join(Low).expect("there is room");
+        let mut behind = 0;
+        line.join(High);
+        while line.first() != Some(low) {
+            let first = line.first().expect("they are two");
+            line.leave(first, true);
+            line.join(High);
+            behind += 1;
+        }
+        assert_eq!(behind, OLDEST_EACH - 1);
+        // He is first until he has what he wants, however large that is: others that come, or go, change nothing.
+        let other = line.join(High).expect("there is room");
+        assert_eq!(line.first(), Some(low));
+        assert!(!line.leave(other, false), "nobody else is first for that");
+        assert_eq!(line.first(), Some(low));
+        assert!(line.leave(low, true));
+        assert_eq!(line.first().expect("the high ones wait").priority, High);
+    }
+
+    #[test]
+    fn a_line_is_as_long_as_it_may_be_and_no_longer() {
+        let mut line = Line::default();
+        let tickets: Vec<_> = (0..LINE_MAX).map_while(|_| line.join(Normal)).collect();
+        assert_eq!((tickets.len(), line.join(High)), (LINE_MAX, None));
+        // From the back: a list that is looked through for each would take minutes.
+        tickets.into_iter().rev().for_each(|ticket| {
+            line.leave(ticket, false);
+        });
+        assert!(line.join(Low).is_some() && line.all_wakers().is_empty());
     }
 }

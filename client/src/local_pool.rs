@@ -3,7 +3,9 @@
 
 mod in_flight;
 mod paced;
+mod part;
 mod refuse;
+mod reserve;
 #[cfg(test)]
 mod tests;
 
@@ -122,6 +124,8 @@ pub(crate) struct LocalPool {
     pace: Arc<Pace>,
     /// The largest call that a steady flow kept waiting.
     largest: AtomicU64,
+    /// Permits that calls have cost beyond what they reserved. They are in `queued` too.
+    overdrawn: AtomicU64,
     /// Whether a call was refused as too large, and nobody has asked since.
     doubted: AtomicBool,
     line: Mutex<Line>,
@@ -152,6 +156,7 @@ impl LocalPool {
             name,
             pace: refill.pace().clone(),
             largest: AtomicU64::new(0),
+            overdrawn: AtomicU64::new(0),
             doubted: AtomicBool::new(false),
             line: Mutex::new(Line::default()),
             refill: Mutex::new(refill),
@@ -373,9 +378,7 @@ impl LocalPool {
 
     /// Permits that can be spent at this moment.
     pub(crate) fn available(&self) -> u64 {
-        let now = CLOCK.now();
-        let free = if now < self.slot.deadline() { self.slot.balance().free } else { 0 };
-        if self.is_paced() { free.min(self.pace.available(now)) } else { free }
+        self.there_at(CLOCK.now())
     }
 
     /// The line, with the count of permits that it wants.
@@ -386,6 +389,7 @@ impl LocalPool {
 
     /// Wakes the first in line: there may be something for it.
     pub(crate) fn call_first(&self) {
+        self.pay_overdrawn();
         let waker = self.line().0.first_waker();
         if let Some(waker) = waker {
             waker.wake();

@@ -8,6 +8,8 @@
 mod heard;
 mod in_flight;
 mod rate;
+mod reserved;
+mod stuck;
 
 use crate::demand::Demand;
 use crate::flights::Flights;
@@ -17,8 +19,10 @@ use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
 use rate::RateHeld;
+use reserved::Reserved;
 use std::sync::Arc;
 use std::time::Duration;
+use stuck::patience;
 
 /// Round trips that what is in hand must outlast before more is asked for. Two would be enough on a quiet
 /// network; the third is for the answer that takes half as long again.
@@ -36,11 +40,6 @@ const RENEW_PERCENT: u32 = 25;
 
 /// A wait that was told is stretched by up to this part, in percent, lest all nodes come back at once.
 const JITTER_PERCENT: u64 = 20;
-
-/// A line that spends nothing for so many terms, though permits are in hand, steps back for a term: its first caller
-/// wants more than one lease brings, and somebody else may hold the rest and wait for ours. Sooner would break up a
-/// holding that is still growing. How many is drawn anew each time: two that step back together gain nothing.
-const PATIENCE_TERMS: std::ops::RangeInclusive<u64> = 3..=9;
 
 /// Calls that must have failed to come before a silence says that demand is over: by chance they stay away once in a
 /// thousand times. Fewer would take a pause between two calls for the end, more would sit on permits for longer.
@@ -72,6 +71,8 @@ pub struct Refill {
     attempted: u64,
     /// What is in flight, where the allocator counts that.
     flights: Flights,
+    /// What callers have reserved.
+    reserved: Reserved,
     /// When an attempt was last seen.
     tried: Moment,
     /// How much was spent when the line was last seen to move, and when that was.
@@ -153,6 +154,7 @@ impl Refill {
             demand: Demand::new(now),
             attempted: 0,
             flights: Flights::default(),
+            reserved: Reserved::default(),
             tried: now,
             moved: (0, now),
             patience: patience(0),
@@ -180,9 +182,10 @@ impl Refill {
         self.rate.is_paced
     }
 
-    /// Permits spent since the beginning. Those that are in use and will be spent again are not.
+    /// Permits spent since the beginning. Those that are in use and will be spent again are not, nor what is reserved.
     pub fn spent(&self, slot: &Slot) -> u64 {
-        self.installed - self.removed - slot.balance().total() - self.flights.busy()
+        let unspent = slot.balance().total() + self.flights.busy() + self.reserved.permits();
+        self.installed - self.removed - unspent
     }
 
     /// When to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
@@ -207,6 +210,7 @@ impl Refill {
         }
         let soonest = self.not_before.max(now);
         let balance = slot.balance();
+        let holds = balance.total() + self.reserved.permits() > 0;
         if let Some(ends) = self.rate.turn_ends() {
             // Asking again is handing over: not before the turn is over, or nothing is left to spend.
             return if balance.total() == 0 && seen.waiting > 0 { soonest } else { renew.min(ends) };
@@ -215,14 +219,14 @@ impl Refill {
         if seen.waiting > balance.free
             || (balance.free == 0 && (self.attempts(slot, seen) > self.attempted || lacks_room))
         {
-            return if balance.total() == 0 { soonest } else { soonest.min(renew) };
+            return if holds { soonest.min(renew) } else { soonest };
         }
         if self.flights.hold().is_some() {
             // What is in hand does not become less by being used.
             return renew;
         }
         if balance.total() == 0 {
-            return renew.max(self.not_before);
+            return if holds { renew } else { renew.max(self.not_before) };
         }
         // Milli-permits a second: what is beyond low water lasts so many nanoseconds.
         let demand = u128::from(self.demand.milli().max(1));
@@ -254,6 +258,7 @@ impl Refill {
 
     /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
     pub fn write(&mut self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Ask {
+        self.let_go_of_reserved(slot, now);
         let tried = self.has_tried(slot, seen);
         if tried || self.flights.busy() > 0 {
             self.tried = now;
@@ -270,7 +275,8 @@ impl Refill {
         };
         let hands_over = self.rate.turn_ends().is_some();
         let busy = self.flights.busy();
-        let most = target.max(spare).min(self.flights.hold().unwrap_or(u64::MAX));
+        let share = self.flights.hold().unwrap_or(u64::MAX).saturating_sub(self.reserved.permits());
+        let most = target.max(spare).min(share);
         let keep = if now >= slot.deadline() || hands_over { 0 } else { most.saturating_sub(busy) };
         let returned = slot.shed(keep);
         self.removed += returned;
@@ -318,19 +324,6 @@ impl Refill {
         silent >= self.horizon && mean(self.demand.milli(), silent) >= SILENT_CALLS * PERMIT
     }
 
-    /// Whether callers wait, permits are in hand, and yet nothing was spent for so long that it should all go back
-    /// once: two nodes that each hold half of what both need would otherwise hold and wait for ever.
-    fn is_stuck(&mut self, slot: &Slot, seen: Seen, now: Moment) -> bool {
-        let (before, at) = self.moved;
-        let spent = self.spent(slot) + self.flights.taken();
-        let stuck = seen.waiting > 0 && slot.balance().free > 0 && spent == before;
-        let for_long = stuck && now.since(at) >= self.term.max(self.rate.fills_in()) * self.patience;
-        if !stuck || for_long {
-            self.moved = (spent, now);
-        }
-        for_long
-    }
-
     /// Installs what was granted for the ask that was written last, which was first sent at `first_sent`.
     /// `dice` is any number: it spreads the next ask.
     pub fn believe(
@@ -349,6 +342,8 @@ impl Refill {
         if grant.permits > ask.want || grant.kept > ask.held || !is_sane {
             return Belief::Rubbish;
         }
+        self.let_go_of_reserved(slot, now);
+        self.reserved.goes_on();
         self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);
         let counts_from = if mutant::is(Mutant::FromReceipt) { now } else { first_sent };
         let deadline = terms.holder_end(counts_from, grant.term);
@@ -371,7 +366,7 @@ impl Refill {
         let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
         let is_over = self.flights.is_empty() && ask.running.unwrap_or(0) == 0 && ask.busy == 0;
         let is_told = told_all && is_over && ask.want == 0 && ask.waiting == 0;
-        let holds_nothing = slot.balance().total() == 0 && !self.rate.is_held();
+        let holds_nothing = slot.balance().total() + self.reserved.permits() == 0 && !self.rate.is_held();
         self.phase = if holds_nothing && is_told { Phase::Idle } else { Phase::Active };
         Belief::Installed
     }
@@ -380,6 +375,7 @@ impl Refill {
     pub fn forget(&mut self, slot: &Slot) {
         self.rate.forget();
         self.removed += slot.shed(0);
+        self.reserved.spend_all();
         self.flights.forget();
         self.forgotten = self.spent(slot);
         self.flights.note(self.forgotten);
@@ -403,6 +399,7 @@ impl Refill {
     pub fn close(&mut self, slot: &Slot) -> u64 {
         self.rate.forget();
         self.removed += slot.shed(0);
+        self.reserved.spend_all();
         self.flights.close(self.spent(slot));
         self.spent(slot) - self.forgotten
     }
@@ -418,7 +415,7 @@ impl Refill {
     }
 
     fn attempts(&self, slot: &Slot, seen: Seen) -> u64 {
-        self.spent(slot) + self.flights.taken() + seen.refused
+        self.spent(slot) + self.reserved.tried() + self.flights.taken() + seen.refused
     }
 
     fn has_tried(&self, slot: &Slot, seen: Seen) -> bool {
@@ -433,12 +430,6 @@ impl Refill {
 /// How long what is in hand must last, or more is asked for.
 fn low_water_span(rtt: Duration) -> Duration {
     rtt * LOW_WATER_RTTS + GUARD
-}
-
-/// A number of [`PATIENCE_TERMS`].
-fn patience(dice: u64) -> u32 {
-    let (least, most) = (PATIENCE_TERMS.start(), PATIENCE_TERMS.end());
-    u32::try_from(least + dice % (most - least + 1)).expect("a few")
 }
 
 /// `wait`, stretched by up to [`JITTER_PERCENT`].

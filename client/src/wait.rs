@@ -1,7 +1,9 @@
 //! Waiting for permits of one pool. Nothing is booked for anybody: the first in line is woken and takes for itself, so
 //! leaving the line, at any moment, costs and loses nothing.
 
+use crate::line::Ticket;
 use crate::local_pool::{CLOCK, LocalPool};
+use crate::priority::Priority;
 use crate::refusal::Refusal;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -10,29 +12,32 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
 
-/// A place in line; dropping it leaves the line and calls whoever is first then.
+/// A place in line; dropping it leaves the line and, if it was the first, calls whoever is first then.
 struct Place<'a> {
     pool: &'a LocalPool,
-    id: u64,
+    ticket: Ticket,
     permits: u64,
+    is_served: bool,
 }
 
 impl<'a> Place<'a> {
-    fn join(pool: &'a LocalPool, permits: u64) -> Option<Self> {
+    fn join(pool: &'a LocalPool, priority: Priority, permits: u64) -> Option<Self> {
         let (mut line, queued) = pool.line();
-        let id = line.join()?;
+        let ticket = line.join(priority)?;
         queued.fetch_add(permits, Ordering::Relaxed);
-        Some(Place { pool, id, permits })
+        Some(Place { pool, ticket, permits, is_served: false })
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let (mut line, queued) = self.pool.line();
-        line.leave(self.id);
+        let was_first = line.leave(self.ticket, self.is_served);
         queued.fetch_sub(self.permits, Ordering::Relaxed);
         drop(line);
-        self.pool.call_first();
+        if was_first {
+            self.pool.call_first();
+        }
     }
 }
 
@@ -55,10 +60,11 @@ impl Alarm {
 /// Dropping the future leaves the line. Nothing was booked, so nothing is lost.
 pub(crate) async fn wait_in_line<T>(
     pool: &LocalPool,
+    priority: Priority,
     permits: u64,
     mut attempt: impl FnMut() -> Option<T>,
 ) -> Result<T, Refusal> {
-    let place = Place::join(pool, permits).ok_or_else(|| pool.not_now(permits))?;
+    let mut place = Place::join(pool, priority, permits).ok_or_else(|| pool.not_now(permits))?;
     pool.nudge();
     let mut alarm = Alarm(None);
     poll_fn(|cx| {
@@ -68,12 +74,13 @@ pub(crate) async fn wait_in_line<T>(
         }
         // The waker is known before the attempt: permits that come just after it wake this caller again. The
         // lock is released before it: an attempt on several limits may have to call the first of another line.
-        let first = pool.line().0.wait(place.id, cx.waker());
+        let first = pool.line().0.wait(place.ticket, cx.waker());
         if !first {
             return Poll::Pending;
         }
         loop {
             if let Some(taken) = attempt() {
+                place.is_served = true;
                 return Poll::Ready(Ok(taken));
             }
             // Nobody calls when the next permit of a steady flow is due: whoever is first knows when that is.

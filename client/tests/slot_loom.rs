@@ -285,8 +285,13 @@ fn a_call_that_is_undone_beside_another_lets_no_second_one_through() {
     });
 }
 
-/// A node's side of a pool that caps what is in flight, with `permits` until 100 ns; spent again if they are to be held.
+/// A node's side of a pool that caps what is in flight, with `permits` for a second; spent again if they are to be held.
 fn counted(permits: u64, hold: Option<u64>) -> Arc<(Slot, Mutex<Refill>)> {
+    lent(permits, Some(InFlight { longest: Duration::from_secs(1), hold }))
+}
+
+/// A node's side of a pool, with `permits` for a second.
+fn lent(permits: u64, in_flight: Option<InFlight>) -> Arc<(Slot, Mutex<Refill>)> {
     let (slot, mut refill) = (Slot::new(), Refill::new(at(0), false));
     refill.write(&slot, Seen { waiting: permits, ..Seen::default() }, at(0), Duration::ZERO);
     let grant = Grant {
@@ -298,7 +303,7 @@ fn counted(permits: u64, hold: Option<u64>) -> Arc<(Slot, Mutex<Refill>)> {
         ask_after: Duration::ZERO,
         retry_after: None,
         rate: Rate::Free,
-        in_flight: Some(InFlight { longest: Duration::from_secs(1), hold }),
+        in_flight,
     };
     refill.believe(&slot, &grant, Terms::default(), at(0), at(0), 0);
     Arc::new((slot, Mutex::new(refill)))
@@ -350,5 +355,52 @@ fn what_a_report_says_is_spent_it_says_is_running_until_it_ends() {
         acquires.join().expect("no panic");
         let ask = report(&pool);
         assert_eq!((ask.running, ask.unguarded), (Some(0), 1));
+    });
+}
+
+#[test]
+fn what_is_reserved_beside_a_spend_and_a_report_is_held_until_it_is_settled() {
+    loom::model(|| {
+        let pool = lent(2, None);
+        let caller = pool.clone();
+        let reserves = thread::spawn(move || {
+            let reserved = caller.1.lock().expect("no panic").reserve(&caller.0, 2, at(1));
+            let Ok((number, _)) = reserved else { return 0 };
+            let mut refill = caller.1.lock().expect("no panic");
+            assert_eq!(refill.give_back(&caller.0, number, 1, at(1)), 1);
+            refill.settle(&caller.0, number, at(1));
+            1
+        });
+        let other = pool.clone();
+        let spends = thread::spawn(move || u64::from(other.0.take(1, at(1)).is_ok()));
+        let ask = report(&pool);
+        assert_eq!(ask.held + ask.spent_total, 2);
+        let spent = reserves.join().expect("no panic") + spends.join().expect("no panic");
+        assert!((1..=2).contains(&spent), "{spent} of two");
+        let ask = report(&pool);
+        assert_eq!((ask.spent_total, ask.held), (spent, 2 - spent));
+    });
+}
+
+#[test]
+fn what_is_given_back_beside_the_end_of_its_lease_is_spent_or_free_and_never_both() {
+    loom::model(|| {
+        let pool = lent(2, None);
+        let (number, _) = pool.1.lock().expect("no panic").reserve(&pool.0, 2, at(1)).expect("two are there");
+        // At its end for this node.
+        let end = pool.0.deadline();
+        let caller = pool.clone();
+        let settles = thread::spawn(move || {
+            let mut refill = caller.1.lock().expect("no panic");
+            let back = refill.give_back(&caller.0, number, 2, end.before(Duration::from_nanos(1)));
+            refill.settle(&caller.0, number, end);
+            back
+        });
+        let seen = Seen { waiting: 10, ..Seen::default() };
+        let ask = pool.1.lock().expect("no panic").write(&pool.0, seen, end, Duration::ZERO);
+        let back = settles.join().expect("no panic");
+        // Where the report came first it has said that both were spent, and nothing comes back after that.
+        assert_eq!(ask.spent_total, 2 - back);
+        assert_eq!(pool.0.balance().total(), 0, "nothing of an ended lease is in hand");
     });
 }

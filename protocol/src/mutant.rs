@@ -158,6 +158,12 @@ mutants! {
     NoFlightsOnRestart,
     /// A node spends again what a lease left it in use when it ended, once the call is over.
     OwedIsSpentAgain,
+    /// What is reserved is held beyond the end of its lease, and given back then.
+    ReservedOutlivesLease,
+    /// A reservation gives the same permits back twice.
+    GivenBackTwice,
+    /// A reservation that is settled gives back what its call has cost.
+    SettledIsFree,
     /// What is lent is charged to the limit that was asked, and to none above it.
     AboveNotCharged,
     /// What is lent is sized by the limit that was asked, whatever those above it have left.

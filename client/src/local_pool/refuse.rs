@@ -89,7 +89,7 @@ impl LocalPool {
     }
 
     #[inline]
-    fn not_now_at(&self, permits: u64, now: Moment) -> Refusal {
+    pub(super) fn not_now_at(&self, permits: u64, now: Moment) -> Refusal {
         if let Some(retry_after) = self.early_by(permits, now) {
             return Refusal::Empty { retry_after };
         }

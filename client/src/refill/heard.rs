@@ -52,6 +52,7 @@ impl Refill {
     /// Nobody is to spend any more, not even what is leased: all of it goes back, with the next ask.
     pub fn stop(&mut self, slot: &Slot) {
         self.removed += slot.shed(0);
+        self.reserved.stop();
     }
 
     /// An ask is written: what was heard until `now` is acted on.

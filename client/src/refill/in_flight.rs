@@ -40,7 +40,8 @@ impl Refill {
 
     /// Calls with `permits` that were entered have ended. Returns how many can be spent again.
     pub fn hand_back(&mut self, slot: &Slot, permits: u64, now: Moment) -> u64 {
-        let ended = self.flights.hand_back(permits, slot.balance().total(), now);
+        let in_hand = slot.balance().total() + self.reserved.permits();
+        let ended = self.flights.hand_back(permits, in_hand, now);
         // Where their lease is over they can be spent only once an answer extends it.
         slot.install(ended.reused, 0, Moment::ORIGIN);
         self.removed += ended.removed;

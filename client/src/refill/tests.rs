@@ -5,6 +5,7 @@ use crate::dispute::{DISPUTE_PAUSE, pause_from_zero, start_over};
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
 mod in_flight;
+mod reserved;
 
 const RTT: Duration = Duration::from_millis(10);
 const TERM: Duration = Duration::from_secs(1);

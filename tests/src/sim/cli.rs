@@ -211,6 +211,7 @@ impl Args {
             priorities: 0,
             demand: self.demand,
             cost_max: 1,
+            reserves: 0,
             patience: nanos(self.patience),
             latency: Latency { one_way, jitter: one_way / 10 },
             faults: Faults::default(),

@@ -8,7 +8,7 @@ use lessor::refill::{Refill, Seen};
 use lessor::slot::{LATE_STEPS, Quick, Slot, Time};
 use lessor::timing::{RTT_UNTOLD, learnt};
 use lessor_protocol::{Moment, Tick};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// The step of a common coarse clock.
@@ -43,6 +43,8 @@ pub struct Node {
     pub due: u64,
     /// Whether the allocator says that nothing can be had, so that calls are refused rather than kept waiting.
     pub is_shut_out: bool,
+    /// What calls that have reserved and go on will not need, by the number of the reservation.
+    pub unneeded: BTreeMap<u64, u64>,
     /// Callers that wait.
     pub line: VecDeque<Waiter>,
     /// Whether the task knows that it is wanted.
@@ -110,6 +112,7 @@ impl Node {
             largest: 0,
             due: u64::MAX,
             is_shut_out: false,
+            unneeded: BTreeMap::new(),
             line: VecDeque::new(),
             nudged: false,
             low_water: 0,
@@ -139,10 +142,17 @@ impl Node {
         Seen { refused: self.refused, waiting, shadow_refused: 0, largest: self.largest }
     }
 
-    /// Permits that it can still spend.
+    /// Permits that it can still spend, those among them that a call gives back which has reserved too many.
     pub fn in_hand(&self, real: u64) -> u64 {
         let now = self.now(real);
-        let permits = if self.up && now < self.slot.deadline() { self.slot.balance().total() } else { 0 };
+        let is_live = self.up && now < self.slot.deadline();
+        let unneeded =
+            self.unneeded.iter().filter(|(number, _)| self.refill.is_open(&self.slot, **number, now));
+        let permits = if is_live {
+            self.slot.balance().total() + unneeded.map(|(_, permits)| permits).sum::<u64>()
+        } else {
+            0
+        };
         if self.refill.is_paced() { permits.min(self.refill.pace().available(now)) } else { permits }
     }
 

@@ -165,6 +165,21 @@ impl Oracle {
         session.spent = session.spent.saturating_sub(permits);
     }
 
+    /// `session` has reserved `rest` permits beyond what its call costs.
+    pub fn reserved(&mut self, session: u64, rest: u64) {
+        self.session(session).unneeded += rest;
+    }
+
+    /// Of those, `session` has `back` again.
+    pub fn came_back(&mut self, session: u64, back: u64) -> Verdict {
+        let session = self.session(session);
+        must("S8", back <= session.unneeded, || {
+            format!("{back} came back, of {} that were not needed", session.unneeded)
+        })?;
+        session.unneeded -= back;
+        Ok(())
+    }
+
     /// For those who promise nothing: counts `permits` as far as there is room, and says how many were too many.
     pub fn tally(&mut self, now: Instant, permits: u64) -> u64 {
         let within = permits.min(self.room(now));
@@ -195,7 +210,9 @@ impl Oracle {
                 must("K7", now.allocator >= paused_until, || {
                     format!("{grant:?} while the limit is paused until {paused_until:?}")
                 })?;
-                must("K2", ask.spent_total <= session.spent || !asked.is_honest, || {
+                // What was reserved in vain is spent once its lease has ended.
+                let most = session.spent + session.unneeded;
+                must("K2", ask.spent_total <= most || !asked.is_honest, || {
                     format!("an honest session says more than it spent: {ask:?}, {session:?}")
                 })?;
             }

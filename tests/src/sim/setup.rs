@@ -41,6 +41,8 @@ pub struct Setup {
     pub demand: f64,
     /// A call costs 1 to this many permits.
     pub cost_max: u64,
+    /// Of a hundred calls, how many reserve while there is trouble: more than they cost in the end.
+    pub reserves: u64,
     /// How long a caller waits in line, in nanoseconds; 0 is one that only tries.
     pub patience: u64,
     /// The network.

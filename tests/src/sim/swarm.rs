@@ -62,6 +62,7 @@ pub fn draw(seed: u64) -> Setup {
         workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),
         cost_max: if dice.u32(..3) == 0 { dice.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
+        reserves: 0,
         patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
         faults,
@@ -97,6 +98,10 @@ pub fn draw(seed: u64) -> Setup {
         }
         let by_calendar = setup.rule_sets().flatten().any(|rule| edges_of(rule).is_some());
         setup.then_calm &= !by_calendar;
+    }
+    let mut reserves = fastrand::Rng::with_seed(seed ^ 0x4e5e_4e5e_0000_0000);
+    if reserves.u32(..3) == 0 {
+        setup.reserves = reserves.u64(5..=100);
     }
     // What is done to a limit is done to one that has no others beside it.
     if setup.above > 0 && setup.live.is_empty() && dice.bool() {

@@ -32,6 +32,7 @@ pub fn bare() -> Setup {
         priorities: 0,
         demand: 1.0,
         cost_max: 1,
+        reserves: 0,
         patience: 0,
         latency: Latency { one_way: 0, jitter: 0 },
         faults: Faults::default(),
@@ -74,6 +75,9 @@ pub fn write(setup: &Setup) -> String {
     say("workload", &setup.workload.name());
     say("demand", &setup.demand);
     say("cost_max", &setup.cost_max);
+    if setup.reserves > 0 {
+        say("reserves", &setup.reserves);
+    }
     say("patience", &setup.patience);
     say("one_way", &setup.latency.one_way);
     say("jitter", &setup.latency.jitter);
@@ -147,6 +151,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "workload" => setup.workload = one_of(value, WORKLOADS.into_iter())?,
         "demand" => setup.demand = number(value)?,
         "cost_max" => setup.cost_max = number(value)?,
+        "reserves" => setup.reserves = number(value)?,
         "patience" => setup.patience = number(value)?,
         "one_way" => setup.latency.one_way = number(value)?,
         "jitter" => setup.latency.jitter = number(value)?,

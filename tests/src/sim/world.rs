@@ -8,6 +8,7 @@ mod flights;
 mod foes;
 mod live;
 mod phases;
+mod reserved;
 mod rivalry;
 mod stock;
 mod tasks;
@@ -300,6 +301,7 @@ impl World {
             Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
             Event::Land { limit, permits } => self.judges.landed(limit, permits),
             Event::HandBack { node, life, permits } => self.hand_back(node, life, permits)?,
+            Event::Settle { node, life, number, rest } => self.settle(node, life, number, rest)?,
             Event::Scheme(index) => self.scheme(index),
             Event::Traffic { generation } => self.change_traffic(generation),
             Event::Strike(fault) => self.strike(fault),
@@ -335,7 +337,8 @@ impl World {
             | Event::TimeOut { node, .. }
             | Event::Due { node, .. }
             | Event::GiveUp { node, .. }
-            | Event::HandBack { node, .. } => self.nodes[*node].paused_until,
+            | Event::HandBack { node, .. }
+            | Event::Settle { node, .. } => self.nodes[*node].paused_until,
             Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
             Event::Ask(_) | Event::Sweep => self.centre.paused_until,
             Event::Scheme(_)

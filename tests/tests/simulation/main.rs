@@ -43,6 +43,7 @@ fn setup(limit: &str) -> Setup {
         priorities: 0,
         demand: 1_000.0,
         cost_max: 1,
+        reserves: 0,
         patience: 0,
         latency: Latency { one_way: MILLI, jitter: MILLI },
         faults: Faults::default(),

@@ -17,6 +17,7 @@ fn noisy() -> Setup {
         foes: vec![Lie::Forge, Lie::Overstate],
         workload: Workload::ZipfJumps,
         cost_max: 2,
+        reserves: 50,
         patience: 5 * MILLI,
         then_calm: true,
         ..setup("sliding_window 100/1s + token_bucket 50/100ms capacity 400")

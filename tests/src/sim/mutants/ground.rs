@@ -60,6 +60,9 @@ pub enum Ground {
     Cap,
     /// The same under an allocator that dies every few seconds, and no other trouble.
     CapRestarts,
+    /// A short window in full use by calls that reserve more than they need, and messages that get lost: leases end while calls
+    /// are going on, and bring less than was reserved when they are renewed.
+    Reserving,
     /// A limit with plenty below one that is scarce, of another length.
     Above,
     /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
@@ -68,7 +71,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 21] = [
+    pub const ALL: [Ground; 22] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -88,13 +91,14 @@ impl Ground {
         Ground::OddWindow,
         Ground::Cap,
         Ground::CapRestarts,
+        Ground::Reserving,
         Ground::Above,
         Ground::AboveRestarts,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 41] = [
+        const LED: [(Mutant, Ground); 42] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -131,6 +135,7 @@ impl Ground {
             (Mutant::UnkeptIsFree, Ground::Cap),
             (Mutant::OwedIsSpentAgain, Ground::Cap),
             (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
+            (Mutant::ReservedOutlivesLease, Ground::Reserving),
             (Mutant::AboveNotCharged, Ground::Above),
             (Mutant::AboveNotAsked, Ground::Above),
             (Mutant::AboveNotClipped, Ground::Above),
@@ -174,9 +179,7 @@ impl Ground {
             Ground::OddWindow => odd_window(setup, &mut dice),
             Ground::Cap => {
                 let mut setup = cap(setup, 1..=6, &mut dice);
-                setup.faults.chance.clear();
-                setup.faults.chance.insert(Fault::Loss, 0.2);
-                setup.faults.chance.insert(Fault::LongDelay, 0.2);
+                setup.faults.chance = [(Fault::Loss, 0.2), (Fault::LongDelay, 0.2)].into();
                 setup.lasts = 100 * SECOND;
                 setup
             }
@@ -187,6 +190,7 @@ impl Ground {
                 setup.lasts = 200 * SECOND;
                 setup
             }
+            Ground::Reserving => reserving(setup, &mut dice),
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
         }
@@ -365,6 +369,16 @@ fn odd_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
+fn reserving(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(100..=600));
+    let mut setup = alone(setup, sliding(dice.u64(10..=60), per), 5.0);
+    (setup.cost_max, setup.reserves) = (6, 100);
+    setup.nodes = dice.usize(2..=5);
+    setup.faults.chance = [(Fault::Loss, 0.3), (Fault::LongDelay, 0.1)].into();
+    setup.lasts = 100 * SECOND;
+    setup
+}
+
 fn sliding(limit: u64, per: Duration) -> Rule {
     Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("numbers in range"))
 }
@@ -413,7 +427,7 @@ fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     (setup.above, setup.siblings) = (0, 0);
     setup.demand = (load * sustained(&setup.plan.rules)).clamp(0.5, 3_000.0);
     setup.workload = Workload::Steady;
-    setup.cost_max = 1;
+    (setup.cost_max, setup.reserves) = (1, 0);
     setup.foes.clear();
     setup.live.clear();
     setup.faults.every.clear();

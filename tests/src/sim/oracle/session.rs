@@ -27,6 +27,8 @@ pub(super) struct Session {
     /// Permits it was ever lent, and that it admitted.
     pub(super) lent: u64,
     pub(super) spent: u64,
+    /// Permits that it reserved beyond what its calls cost, and that did not come back.
+    pub(super) unneeded: u64,
     /// When the allocator takes back all that it holds, on the allocator's clock.
     pub(super) end: Moment,
 }

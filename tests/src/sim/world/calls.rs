@@ -2,6 +2,7 @@
 
 use super::World;
 use super::event::{Event, Phase};
+use super::flights::Manner;
 use super::tasks::TIMER_LATE;
 use crate::sim::SECOND;
 use crate::sim::node::Waiter;
@@ -76,6 +77,7 @@ impl World {
             return Ok(());
         }
         let permits = if self.setup.cost_max > 1 { self.dice.u64(1..=self.setup.cost_max) } else { 1 };
+        let permits = self.or_more(permits);
         self.call(node, permits)
     }
 
@@ -130,10 +132,11 @@ impl World {
 
     /// Spends `permits` at `node` if they are there.
     fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::sim::oracle::Wrong> {
-        let manner = self.manner();
+        let manner = self.manner(permits);
         let Some(left) = self.begin_call(node, permits, manner) else {
             return Ok(false);
         };
+        let permits = if let Manner::Reserving { needs } = manner { needs } else { permits };
         let session = self.nodes[node].session;
         self.admissions += 1;
         self.log.note(self.real, "node # admits #", &[node as u64, permits]);

@@ -16,11 +16,16 @@ pub(super) enum Manner {
     Lapsing,
     /// Only spends.
     Plain,
+    /// Reserves, and needs that many of them in the end.
+    Reserving { needs: u64 },
 }
 
 impl World {
-    /// How the next call is made, where calls take time.
-    pub(super) fn manner(&mut self) -> Manner {
+    /// How the next call, of `permits`, is made.
+    pub(super) fn manner(&mut self, permits: u64) -> Manner {
+        if let Some(needs) = self.needs(permits) {
+            return Manner::Reserving { needs };
+        }
         if self.rival.is_some() || longest(&self.setup.plan.rules).is_none() {
             return Manner::Plain;
         }
@@ -33,8 +38,10 @@ impl World {
 
     /// Spends `permits` at `node` in that `manner` if they are there, and says how many are left.
     pub(super) fn begin_call(&mut self, node: usize, permits: u64, manner: Manner) -> Option<u64> {
-        if manner == Manner::Plain {
-            return self.spend(node, permits);
+        match manner {
+            Manner::Plain => return self.spend(node, permits),
+            Manner::Reserving { needs } => return self.reserve(node, permits, needs),
+            Manner::Guarded | Manner::Lapsing => {}
         }
         let at = &mut self.nodes[node];
         let now = at.now(self.real);

@@ -1,0 +1,46 @@
+//! What there is of one pool at this moment: taking a part of what is wanted, and looking without taking. It asks for
+//! nothing and counts no demand that was not tried.
+
+use super::{CLOCK, LocalPool};
+use crate::refusal::Refusal;
+use crate::slot::Short;
+use lessor_protocol::Moment;
+use std::sync::atomic::Ordering;
+
+impl LocalPool {
+    /// Takes what there is, up to `permits`, and says how many that are: at least one. `first` says that it is the
+    /// caller's turn; nobody overtakes the line.
+    pub(crate) fn take_up_to(&self, permits: u64, first: bool) -> Result<u64, Short> {
+        let now = CLOCK.now();
+        loop {
+            let part = permits.min(self.there_at(now));
+            match self.take(part.max(1), first) {
+                Ok(()) => return Ok(part.max(1)),
+                // Somebody was faster, and took some of them: there may be others.
+                Err(Short::Empty | Short::Early) if part > 1 && self.is_open_to(first) => {}
+                Err(short) => return Err(short),
+            }
+        }
+    }
+
+    /// What a call that is not in line could take now, and the refusal that a call of `permits` would get.
+    pub(crate) fn peek(&self, permits: u64) -> (u64, Option<Refusal>) {
+        let now = CLOCK.now();
+        let there = if self.is_open_to(false) { self.there_at(now) } else { 0 };
+        if permits == 0 || permits <= there || self.is_shadow() {
+            return (there, None);
+        }
+        (there, Some(self.for_good(permits).unwrap_or_else(|| self.not_now_at(permits, now))))
+    }
+
+    /// Whether callers may take what is there: the one that is first in line, or anybody if there is none.
+    fn is_open_to(&self, first: bool) -> bool {
+        first || self.hot.queued.load(Ordering::Relaxed) == 0
+    }
+
+    /// Permits that can be spent at `now`.
+    pub(super) fn there_at(&self, now: Moment) -> u64 {
+        let free = if now < self.slot.deadline() { self.slot.balance().free } else { 0 };
+        if self.is_paced() { free.min(self.pace.available(now)) } else { free }
+    }
+}

@@ -1,0 +1,104 @@
+//! Reservations on one pool, for handles that learn only later what their calls cost, and what such a call costs beyond
+//! what was reserved. The books of it are the refill's; nothing here waits.
+
+use super::{CLOCK, LocalPool};
+use crate::slot::{SLOT_MAX, Short};
+use std::sync::atomic::Ordering;
+
+impl LocalPool {
+    /// Sets `permits` aside until [`LocalPool::settle`], which is told the number that this answers; `None` is nothing to
+    /// settle. Otherwise as [`LocalPool::take`].
+    pub(crate) fn reserve(&self, permits: u64, first: bool) -> Result<Option<u64>, Short> {
+        if permits == 0 {
+            return Ok(None);
+        }
+        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
+            return Err(Short::Empty);
+        }
+        if self.is_paced() {
+            self.hold_at_pace(permits, CLOCK.now())?;
+            return Ok(self.reserve_held(permits));
+        }
+        let mut refill = self.refill();
+        // Read under the lock: whoever waited for it for long must not spend what has ended meanwhile.
+        let (number, left) = refill.reserve(&self.slot, permits, CLOCK.now())?;
+        drop(refill);
+        self.spent_down_to(left, permits);
+        Ok(Some(number))
+    }
+
+    /// As [`LocalPool::reserve`]; in shadow mode it never fails, and what it lets pass is not counted.
+    pub(crate) fn reserve_or_pass(&self, permits: u64, first: bool) -> Result<Option<u64>, Short> {
+        match self.reserve(permits, first) {
+            Err(_) if self.is_shadow() => {
+                self.let_pass(permits);
+                Ok(None)
+            }
+            reserved => reserved,
+        }
+    }
+
+    /// The same for what [`LocalPool::hold`] set aside.
+    pub(crate) fn reserve_held(&self, permits: u64) -> Option<u64> {
+        if permits == 0 {
+            return None;
+        }
+        let (number, left) = self.refill().reserve_held(&self.slot, permits, CLOCK.now());
+        self.spent_down_to(left, permits);
+        Some(number)
+    }
+
+    /// Of the reservation `number`, up to `permits` were not needed. Returns how many can be spent again.
+    pub(crate) fn give_back(&self, number: u64, permits: u64) -> u64 {
+        let mut refill = self.refill();
+        let back = refill.give_back(&self.slot, number, permits, CLOCK.now());
+        drop(refill);
+        if back > 0 && self.hot.queued.load(Ordering::Relaxed) > 0 {
+            self.call_first();
+        }
+        back
+    }
+
+    /// What is left of the reservation `number` was spent.
+    pub(crate) fn settle(&self, number: u64) {
+        self.refill().settle(&self.slot, number, CLOCK.now());
+    }
+
+    /// Whether the reservation `number` can still give something back.
+    pub(crate) fn is_open(&self, number: u64) -> bool {
+        self.refill().is_open(&self.slot, number, CLOCK.now())
+    }
+
+    /// A call has cost `permits` more than it had reserved. Takes what is there, and returns how many that were and how many
+    /// are owed: the next permits that come are for them. No more is ever owed than one call can take: more would be
+    /// nonsense, and shut everybody out for ever.
+    pub(crate) fn overdraw(&self, permits: u64) -> (u64, u64) {
+        let taken = self.take_up_to(permits, false).unwrap_or(0);
+        let lacking = permits - taken;
+        if lacking > 0 && self.is_shadow() {
+            self.let_pass(lacking);
+            return (permits, 0);
+        }
+        let most = self.ceiling().min(SLOT_MAX).saturating_sub(self.overdrawn.load(Ordering::Relaxed));
+        let owed = lacking.min(most);
+        if owed > 0 {
+            // As somebody who is first in line: nobody overtakes, and the permits are asked for.
+            self.hot.queued.fetch_add(owed, Ordering::Relaxed);
+            self.overdrawn.fetch_add(owed, Ordering::Relaxed);
+            self.nudge();
+        }
+        (taken, owed)
+    }
+
+    /// Takes for what is owed, as far as it is there.
+    pub(super) fn pay_overdrawn(&self) {
+        if self.overdrawn.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        // Taken whole, so that nobody pays for the same at the same time.
+        let owed = self.overdrawn.swap(0, Ordering::Relaxed);
+        let paid = self.take_up_to(owed, true).unwrap_or(0);
+        self.overdrawn.fetch_add(owed - paid, Ordering::Relaxed);
+        self.hot.queued.fetch_sub(paid, Ordering::Relaxed);
+    }
+}

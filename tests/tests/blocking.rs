@@ -1,0 +1,99 @@
+//! The client for code without async, outside of any runtime and inside of each kind: it waits, and never panics. The
+//! allocator is a process of its own, so that nothing here refills but the client's own thread.
+
+use lessor::blocking::Client;
+use lessor::{ExchangeError, Refusal};
+use scenarios::process::Allocator;
+use std::time::{Duration, Instant};
+
+const CONFIG: &str = r#"
+[[limit]]
+name = "few"
+rules = [{ kind = "token_bucket", capacity = 5, refill = 50, per = "1s" }]
+
+[[limit]]
+name = "none"
+rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial = 0 }]
+
+[[limit]]
+name = "paced"
+rules = [{ kind = "leaky_bucket", refill = 1, per = "10ms" }]
+"#;
+
+/// Longer than anything here has to wait on a machine that is busy with something else.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Every kind of wait that there is.
+fn use_it(url: &str) {
+    let client = Client::connect(url).expect("it answers");
+    let few = client.limit("few");
+    (0..12).for_each(|_| few.acquire(1).expect("it refills"));
+    few.acquire_within(5, LONG).expect("it refills");
+    #[expect(clippy::disallowed_methods, reason = "a deadline as callers have one")]
+    few.acquire_by(1, Instant::now() + LONG).expect("it refills");
+    few.until_ready().expect("it refills");
+    assert_eq!(few.reserve(5).expect("it refills").settle(1).returned, 4);
+    few.enter_within(1, LONG).expect("it refills").finish();
+    let paced = client.limit("paced");
+    (0..3).for_each(|_| paced.acquire(1).expect("it flows"));
+    client
+        .wait(lessor::all([(few.as_async(), 1), (paced.as_async(), 1)]).acquire_within(LONG))
+        .expect("both come");
+    let none = client.limit("none");
+    // Each ends by a timer of the client's own thread. A task that is looked at so often without a pause has no budget
+    // left for timers of its own runtime.
+    for _ in 0..300 {
+        let refusal = none.acquire_within(1, Duration::from_millis(1)).expect_err("it never refills");
+        assert!(matches!(refusal, Refusal::Empty { .. }), "{refusal:?}");
+    }
+    client.shutdown();
+    assert_eq!(few.acquire(1), Err(Refusal::Closed));
+}
+
+#[test]
+fn it_waits_outside_of_a_runtime() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    use_it(&allocator.url);
+}
+
+#[tokio::test]
+async fn it_waits_in_the_only_thread_of_a_runtime() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    use_it(&allocator.url);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_waits_in_a_task_of_a_runtime_with_many_threads() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let url = allocator.url.clone();
+    tokio::spawn(async move { use_it(&url) }).await.expect("no panic");
+}
+
+#[test]
+fn many_threads_wait_in_one_line() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let client = Client::connect(&allocator.url).expect("it answers");
+    let few = client.limit("few");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..5).for_each(|_| few.acquire(1).expect("it refills")));
+        }
+    });
+    assert!(client.stats().failed_exchanges == 0);
+    // A handle may outlive its client: it is told so once what was leased is gone, or before.
+    drop(client);
+    while few.acquire(1) != Err(Refusal::Closed) {}
+}
+
+#[test]
+fn without_an_allocator_it_refuses_or_says_so() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", free.local_addr().expect("it is bound"));
+    drop(free);
+    assert!(matches!(Client::connect(&url), Err(ExchangeError::Unreachable(_))));
+    assert!(matches!(Client::connect("nowhere"), Err(ExchangeError::Address { .. })));
+    let client = lessor::Client::builder(&url).build_blocking().expect("a good address");
+    let refusal =
+        client.limit("few").acquire_within(1, Duration::from_millis(200)).expect_err("nobody lends");
+    assert!(matches!(refusal, Refusal::Unavailable | Refusal::Empty { .. }), "{refusal:?}");
+}

@@ -1,0 +1,196 @@
+//! Crowds that wait in one process: the shipping client against the shipping server, by its real transport. Nobody waits
+//! past his deadline, the order within a priority is that in which they came, and who leaves takes nothing along.
+
+use lessor::{Client, Limit, Priority, Refusal};
+use lessor_protocol::{Clock, Moment};
+use scenarios::fleet::{Fleet, eventually};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Three limits that refill at a rate at which some are served in time and others are not. What is spent of them is in
+/// the books for ever.
+const CONFIG: &str = r#"
+[[limit]]
+name = "a"
+rules = [{ kind = "token_bucket", capacity = 40, refill = 150, per = "1s", initial = 0 }]
+
+[[limit]]
+name = "b"
+rules = [{ kind = "token_bucket", capacity = 40, refill = 60, per = "1s", initial = 0 }]
+
+[[limit]]
+name = "c"
+rules = [{ kind = "token_bucket", capacity = 40, refill = 20, per = "1s", initial = 0 }]
+
+[[limit]]
+name = "slow"
+rules = [{ kind = "token_bucket", capacity = 100, refill = 100, per = "1s", initial = 0 }]
+"#;
+
+const CLOCK: Clock = Clock::since_boot();
+const LIMITS: [&str; 3] = ["a", "b", "c"];
+const PRIORITIES: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
+const TASKS: usize = 1_000;
+
+/// By how much a timer may be late, and a task that waits for its turn to run, on a machine that is busy with a thousand
+/// of them and with something else. It is far less than what a task would wait for that forgot its deadline.
+const LATE: Duration = Duration::from_secs(5);
+
+/// A task that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    number: usize,
+    limit: usize,
+    priority: Priority,
+    permits: u64,
+    patience: Duration,
+}
+
+/// What became of one.
+#[derive(Debug)]
+struct Outcome {
+    waiter: Waiter,
+    /// When it began and when it ended.
+    began: Moment,
+    ended: Moment,
+    got: Result<(), Refusal>,
+}
+
+/// A thousand on three limits, of three priorities, for one to four permits each, with patience for one to five seconds.
+fn crowd(dice: &mut fastrand::Rng) -> Vec<Waiter> {
+    let waiter = |number| Waiter {
+        number,
+        limit: dice.usize(..LIMITS.len()),
+        priority: PRIORITIES[dice.usize(..3)],
+        permits: dice.u64(1..=4),
+        patience: Duration::from_millis(dice.u64(1_000..5_000)),
+    };
+    (0..TASKS).map(waiter).collect()
+}
+
+/// `waiter` waits, and what becomes of it is noted in the order in which it does.
+fn wait(client: &Client, waiter: Waiter, outcomes: &Arc<Mutex<Vec<Outcome>>>) -> JoinHandle<()> {
+    let limit = client.limit(LIMITS[waiter.limit]).with_priority(waiter.priority);
+    let outcomes = outcomes.clone();
+    tokio::spawn(async move {
+        let began = CLOCK.now();
+        let got = limit.acquire_within(waiter.permits, waiter.patience).await;
+        let ended = CLOCK.now();
+        outcomes.lock().expect("no panic").push(Outcome { waiter, began, ended, got });
+    })
+}
+
+/// On one thread, so that tasks come in the order in which they are spawned, and are noted in the order in which they are
+/// served.
+#[tokio::test]
+async fn of_a_thousand_tasks_none_waits_past_its_deadline_and_those_of_one_priority_keep_their_order() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    let mut dice = fastrand::Rng::with_seed(7);
+    let outcomes = Arc::new(Mutex::new(vec![]));
+    let waiters = crowd(&mut dice);
+    let tasks: Vec<_> = waiters.iter().map(|&waiter| wait(&client, waiter, &outcomes)).collect();
+    // All have begun before one of them is cancelled.
+    tokio::task::yield_now().await;
+    let mut gone: Vec<usize> = (0..TASKS).collect();
+    dice.shuffle(&mut gone);
+    gone.truncate(TASKS / 2);
+    for &number in &gone {
+        tasks[number].abort();
+        if dice.u32(..20) == 0 {
+            // Some are served in between.
+            tokio::time::sleep(Duration::from_millis(dice.u64(1..30))).await;
+        }
+    }
+    for task in tasks {
+        if let Err(error) = task.await {
+            assert!(error.is_cancelled(), "{error}");
+        }
+    }
+    let outcomes = std::mem::take(&mut *outcomes.lock().expect("no panic"));
+    assert!(outcomes.len() >= TASKS / 2, "{} have ended by themselves", outcomes.len());
+    for outcome in &outcomes {
+        let waited = outcome.ended.since(outcome.began);
+        assert!(waited <= outcome.waiter.patience + LATE, "{waited:?}: {outcome:?}");
+    }
+    in_order(&outcomes);
+    balance(&fleet, client, &outcomes).await;
+    fleet.stop().await;
+}
+
+/// Among those who were served at the same limit with the same priority, nobody came before one that waited as long: who
+/// is overtaken gave up.
+fn in_order(outcomes: &[Outcome]) {
+    let mut served = 0;
+    for (limit, name) in LIMITS.iter().enumerate() {
+        for priority in PRIORITIES {
+            let of =
+                |outcome: &&Outcome| outcome.waiter.limit == limit && outcome.waiter.priority == priority;
+            let numbers = outcomes.iter().filter(|outcome| outcome.got.is_ok()).filter(of);
+            let numbers: Vec<usize> = numbers.map(|outcome| outcome.waiter.number).collect();
+            assert!(numbers.is_sorted(), "{name} {priority:?}: {numbers:?}");
+            served += numbers.len();
+        }
+    }
+    assert!(served > 50, "{served} were served");
+}
+
+/// Every permit that was lent was spent by somebody who says so, or went back.
+async fn balance(fleet: &Fleet, client: Client, outcomes: &[Outcome]) {
+    client.shutdown().await;
+    for (limit, name) in LIMITS.iter().enumerate() {
+        let of = outcomes.iter().filter(|outcome| outcome.waiter.limit == limit && outcome.got.is_ok());
+        let spent: u64 = of.map(|outcome| outcome.waiter.permits).sum();
+        assert_eq!(fleet.number(name, "outstanding").await, 0, "{name}");
+        assert_eq!(fleet.number(name, "spent").await, spent, "{name}");
+    }
+}
+
+/// Waits for `permits` at `priority`, and is noted when it is served.
+fn queue(
+    limit: &Limit,
+    priority: Priority,
+    permits: u64,
+    order: &Arc<Mutex<Vec<Priority>>>,
+) -> JoinHandle<()> {
+    let (limit, order) = (limit.with_priority(priority), order.clone());
+    tokio::spawn(async move {
+        limit.acquire(permits).await.expect("it refills");
+        order.lock().expect("no panic").push(priority);
+    })
+}
+
+/// A stream of high ones that would use up all there is for ever, a low one that wants a permit, and one that wants nearly
+/// all that the limit can hold: it is served within some dozens of them, and nobody takes what it waits for.
+#[tokio::test]
+async fn a_large_call_of_low_priority_is_served_beside_a_high_stream_that_never_ends() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    let slow = client.limit("slow");
+    let order = Arc::new(Mutex::new(vec![]));
+    // Two dozen high ones at any time, from before the others come.
+    let stream: Vec<_> = (0..24)
+        .map(|_| {
+            let (slow, order) = (slow.with_priority(Priority::High), order.clone());
+            tokio::spawn(async move {
+                loop {
+                    slow.acquire(1).await.expect("it refills");
+                    order.lock().expect("no panic").push(Priority::High);
+                }
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let large = queue(&slow, Priority::Low, 90, &order);
+    let normal = queue(&slow, Priority::Normal, 1, &order);
+    eventually("both", async || (large.is_finished() && normal.is_finished()).then_some(())).await;
+    stream.iter().for_each(JoinHandle::abort);
+    let order = std::mem::take(&mut *order.lock().expect("no panic"));
+    let low = order.iter().position(|priority| *priority == Priority::Low).expect("it was served");
+    let normal = order.iter().position(|priority| *priority == Priority::Normal).expect("it was served");
+    // Whoever has waited longest is one of eight, and before these there were 24.
+    assert!(low.max(normal) <= 8 * 28, "the low one was number {low}, the normal one {normal}");
+    client.shutdown().await;
+    fleet.stop().await;
+}
