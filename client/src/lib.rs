@@ -24,7 +24,8 @@
 //! # }
 //! ```
 //!
-//! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
+//! In reading order: `slot` (the atomic words that are spent from), `ticks` and `near` (by which clock, and which word
+//! first), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
 //! `guard`, `reservation`, `peek` and `priority` (what callers use), `sighting`, `feedback` and `observe` (what the vendor
 //! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
@@ -47,6 +48,7 @@ mod limit;
 mod line;
 mod listener;
 mod local_pool;
+mod near;
 mod observe;
 #[cfg(feature = "reqwest-middleware")]
 pub mod outgoing;
@@ -61,6 +63,7 @@ mod shared;
 pub mod sighting;
 pub mod slot;
 mod sync;
+mod ticks;
 pub mod timing;
 mod transport;
 mod wait;
@@ -76,4 +79,5 @@ pub use priority::Priority;
 pub use refusal::Refusal;
 pub use reservation::{Reservation, Settled};
 pub use sighting::{HeaderNames, Sighting};
+pub use ticks::HotClock;
 pub use transport::ExchangeError;

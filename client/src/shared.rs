@@ -1,6 +1,7 @@
 //! What all handles of a client and its background task share: the pools by name, and how things stand.
 
 use crate::local_pool::{Condition, LocalPool, PoolName};
+use crate::ticks::Ticks;
 use arc_swap::ArcSwap;
 use lessor_protocol::{Key, LimitName};
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ pub(crate) struct Shared {
     pub(crate) failed_exchanges: AtomicU64,
     pub(crate) listening: AtomicU64,
     unreachable: AtomicBool,
+    ticks: Ticks,
     /// The limits without a key: few, never forgotten, and looked up by whoever keeps no handle.
     limits: ArcSwap<HashMap<String, Arc<LocalPool>>>,
     /// All pools. Changes to `limits` are made under this lock too.
@@ -29,13 +31,14 @@ struct Pools {
 }
 
 impl Shared {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(ticks: Ticks) -> Self {
         Shared {
             wake: Arc::new(Notify::new()),
             exchanges: AtomicU64::new(0),
             failed_exchanges: AtomicU64::new(0),
             listening: AtomicU64::new(0),
             unreachable: AtomicBool::new(false),
+            ticks,
             limits: ArcSwap::default(),
             pools: Mutex::new(Pools::default()),
         }
@@ -70,7 +73,7 @@ impl Shared {
     fn make(&self, name: PoolName, closed: bool) -> (Arc<LocalPool>, bool) {
         let wrong = LimitName::try_new(&name.limit).err().or_else(|| Key::try_new(name.key.as_ref()?).err());
         let eager = name.key.is_none() && wrong.is_none();
-        let pool = Arc::new(LocalPool::new(name, eager, self.wake.clone()));
+        let pool = Arc::new(LocalPool::new(name, eager, self.ticks.clone(), self.wake.clone()));
         let condition = match &wrong {
             _ if closed => Condition::Closed,
             Some(error) => {

@@ -16,7 +16,8 @@
 //! assert!(terms.grantor_end(decided, told) > decided + told);
 //! ```
 //!
-//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`rule`]
+//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`tick`] (that time
+//! has gone on), [`rule`]
 //! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`observed`] (what the
 //! vendor says of its own count), [`sizing`] (how much a
 //! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself).
@@ -33,6 +34,7 @@ pub mod observed;
 pub mod push;
 pub mod rule;
 pub mod sizing;
+pub mod tick;
 pub mod wire;
 
 pub use carry::Carry;
@@ -43,6 +45,7 @@ pub use moment::Moment;
 pub use names::{Key, LimitName, NameError, NodeName};
 pub use observed::{Announced, Left, Observed};
 pub use rule::{Rule, RuleError};
+pub use tick::{CoarseClock, Tick};
 
 /// The largest number of permits anything in Lessor can hold or speak of: 2^53 − 1, the largest integer that
 /// every JSON reader keeps exact.
