@@ -5,6 +5,7 @@ use crate::limit::Limit;
 use crate::listener::Listener;
 use crate::refiller::Refiller;
 use crate::shared::Shared;
+use crate::ticks::{HotClock, Ticks};
 use crate::timing::EXCHANGE_TIMEOUT;
 use crate::transport::{ExchangeError, Transport};
 use lessor_protocol::{NodeName, Terms};
@@ -38,6 +39,7 @@ pub struct Builder {
     terms: Terms,
     timeout: Duration,
     seed: Option<u64>,
+    clock: HotClock,
 }
 
 /// What a client has done so far.
@@ -70,6 +72,7 @@ impl Client {
             terms: Terms::default(),
             timeout: EXCHANGE_TIMEOUT,
             seed: None,
+            clock: HotClock::default(),
         }
     }
 
@@ -153,6 +156,13 @@ impl Builder {
         self
     }
 
+    /// Which clock tells callers that time has gone on. Default: [`HotClock::Coarse`].
+    #[must_use]
+    pub fn clock(mut self, clock: HotClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Starts the client without waiting for an answer.
     ///
     /// # Errors
@@ -182,11 +192,12 @@ impl Builder {
             return Err(ExchangeError::Address { url: self.url, reason });
         }
         let transport = Transport::try_new(&self.url, self.timeout)?;
+        let ticks = Ticks::try_new(self.clock).map_err(|error| ExchangeError::NoThread(error.to_string()))?;
         let mut dice = match self.seed {
             Some(seed) => fastrand::Rng::with_seed(seed),
             None => unseeded(),
         };
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::new(ticks));
         let listener = Listener::new(shared.clone(), transport.clone(), node.clone(), dice.fork());
         Ok((Refiller::new(shared.clone(), transport, node, self.terms, dice), listener, shared))
     }

@@ -24,7 +24,8 @@
 //! # }
 //! ```
 //!
-//! In reading order: `slot` (the atomic word that is spent from), `pace` (how fast), `demand`, `flights` and `refill`
+//! In reading order: `slot` (the atomic words that are spent from), `ticks` and `near` (by which clock, and which word
+//! first), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
 //! `guard`, `reservation`, `peek` and `priority` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `fallback`, `events`, `transport` and `listener` (the
 //! background tasks), `shared` and `client` (who owns
@@ -44,6 +45,7 @@ mod limit;
 mod line;
 mod listener;
 mod local_pool;
+mod near;
 pub mod pace;
 mod peek;
 mod priority;
@@ -54,6 +56,7 @@ mod reservation;
 mod shared;
 pub mod slot;
 mod sync;
+mod ticks;
 pub mod timing;
 mod transport;
 mod wait;
@@ -68,4 +71,5 @@ pub use peek::Peek;
 pub use priority::Priority;
 pub use refusal::Refusal;
 pub use reservation::{Reservation, Settled};
+pub use ticks::HotClock;
 pub use transport::ExchangeError;

@@ -56,7 +56,7 @@ impl Limit {
 
     /// Spends `permits` now, or not at all. Zero permits always succeed and cost nothing.
     ///
-    /// Local: it reads a clock and swaps one word. It takes no lock, allocates nothing, logs nothing and never
+    /// Local: it reads a coarse clock and swaps one word. It takes no lock, allocates nothing, logs nothing and never
     /// waits. A spend that leaves little behind wakes the background task, at most once a refill. It never
     /// overtakes callers that wait in [`Limit::acquire`].
     ///
@@ -66,7 +66,7 @@ impl Limit {
     /// # Memory ordering
     /// What happens before a successful call is not made visible to other threads by it: it counts, it does not
     /// synchronise.
-    #[inline]
+    #[inline(always)]
     pub fn try_acquire(&self, permits: u64) -> Result<(), Refusal> {
         self.pool.try_acquire(permits)
     }

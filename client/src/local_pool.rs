@@ -4,17 +4,20 @@
 mod in_flight;
 mod paced;
 mod part;
+mod refuse;
 mod reserve;
 #[cfg(test)]
 mod tests;
 
 use crate::fallback::Standby;
 use crate::line::Line;
+use crate::near::{near, stay};
 use crate::pace::Pace;
 use crate::refill::{Refill, Seen};
 use crate::refusal::Refusal;
-use crate::slot::{SLOT_MAX, Short, Slot};
-use lessor_protocol::{Clock, Moment};
+use crate::slot::{Quick, Short, Slot, Time};
+use crate::ticks::Ticks;
+use lessor_protocol::{Clock, Moment, Tick};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,6 +25,10 @@ use tokio::sync::Notify;
 
 /// Round trip to reckon with until one was measured, in microseconds.
 const RTT_UNTOLD_US: u32 = 1_000;
+
+/// Permits after which a striped slot is summed up, when a stripe of it is low: reading what other threads write costs as
+/// much as ten calls, and less often would be late with little in hand.
+const SUM_EVERY: u64 = 64;
 
 /// What every deadline on a node is counted on.
 pub(crate) const CLOCK: Clock = Clock::since_boot();
@@ -74,16 +81,14 @@ impl Condition {
     }
 }
 
-/// All that a call reads or writes, admitted or refused, in one cache line: a process that calls its vendor now and
-/// then finds it cold, and each further line would be another wait for memory.
+/// All that a call reads, admitted or refused, in one cache line beside that of the slot, which it writes: a process that
+/// calls its vendor now and then finds them cold, and each further line would be another wait for memory. This
+/// one changes when the background task has news, so that no thread waits for another one's call.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Hot {
-    slot: Slot,
     /// Permits that callers in line want. While there is a line, nobody overtakes it.
     queued: AtomicU64,
-    /// Permits refused so far, in total; admitted ones show in the slot.
-    refused: AtomicU64,
     /// The parts of [`Standing`]. Each is true by itself: they make hints and refusals, never an admission.
     ceiling: AtomicU64,
     chance: AtomicU64,
@@ -99,11 +104,19 @@ struct Hot {
     counts_flights: AtomicBool,
     /// Free permits below which a spender wakes the background task. Written by that task.
     low_water: AtomicU32,
+    ticks: Ticks,
+    /// How late a reading may be that those say is still good.
+    late_ns: u32,
 }
+
+// Beside each other, and no third one.
+const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Slot>() == 64);
 
 /// What this process holds of one pool.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct LocalPool {
+    slot: Slot,
     hot: Hot,
     /// Permits let pass in shadow mode.
     shadow_refused: AtomicU64,
@@ -124,13 +137,12 @@ pub(crate) struct LocalPool {
 }
 
 impl LocalPool {
-    pub(crate) fn new(name: PoolName, eager: bool, wake: Arc<Notify>) -> Self {
+    pub(crate) fn new(name: PoolName, eager: bool, ticks: Ticks, wake: Arc<Notify>) -> Self {
         let refill = Refill::new(CLOCK.now(), eager);
         LocalPool {
+            slot: Slot::new(),
             hot: Hot {
-                slot: Slot::new(),
                 queued: AtomicU64::new(0),
-                refused: AtomicU64::new(0),
                 ceiling: AtomicU64::new(lessor_protocol::PERMITS_MAX),
                 chance: AtomicU64::new(0),
                 rtt_us: AtomicU32::new(RTT_UNTOLD_US),
@@ -140,6 +152,8 @@ impl LocalPool {
                 is_paced: AtomicBool::new(false),
                 counts_flights: AtomicBool::new(false),
                 low_water: AtomicU32::new(0),
+                late_ns: ticks.late_ns(),
+                ticks,
             },
             shadow_refused: AtomicU64::new(0),
             standby: Standby::default(),
@@ -155,37 +169,90 @@ impl LocalPool {
     }
 
     /// Spends `permits` now, or says why not.
-    #[inline]
+    // All of it that is ordinary is in its caller, and what is not in functions of its own: a call is spent in fewer
+    // nanoseconds than a stack frame with all of that in it costs.
+    #[inline(always)]
     pub(crate) fn try_acquire(&self, permits: u64) -> Result<(), Refusal> {
-        let now = CLOCK.now();
-        match self.take_at(permits, false, now) {
-            Ok(()) => Ok(()),
-            Err(_) if self.is_shadow() => {
-                self.let_pass(permits);
+        let tick = self.hot.ticks.tick();
+        // Read before the word is changed: what is read after that waits until it is.
+        let low_water = u64::from(self.hot.low_water.load(Ordering::Relaxed));
+        match self.spend_quickly(permits, tick) {
+            Quick::Spent(left) => {
+                if left < low_water {
+                    self.run_low(left, permits);
+                }
                 Ok(())
             }
-            Err(_) => Err(self.refuse_at(permits, now)),
+            Quick::Empty(now) => self.refuse_quickly(permits, now),
+            Quick::Unsure => self.try_slowly(permits, tick),
+        }
+    }
+
+    #[inline(always)]
+    fn spend_quickly(&self, permits: u64, tick: Option<Tick>) -> Quick {
+        let Some(tick) = tick else { return Quick::Unsure };
+        let is_plain =
+            !self.hot.is_paced.load(Ordering::Relaxed) && self.hot.queued.load(Ordering::Relaxed) == 0;
+        if !is_plain || permits == 0 {
+            return Quick::Unsure;
+        }
+        self.slot.spend_quickly(near, permits, tick, u64::from(self.hot.late_ns))
+    }
+
+    #[inline(never)]
+    fn try_slowly(&self, permits: u64, tick: Option<Tick>) -> Result<(), Refusal> {
+        match self.spend(permits, false, tick) {
+            Ok(()) => Ok(()),
+            Err((_, now)) => self.refuse_slowly(permits, now),
         }
     }
 
     /// Spends `permits` if they are there. Nobody overtakes the line; `first` says that it is the caller's turn.
     /// A failure is not counted: the caller may be about to wait.
     pub(crate) fn take(&self, permits: u64, first: bool) -> Result<(), Short> {
-        self.take_at(permits, first, CLOCK.now())
+        self.spend(permits, first, self.hot.ticks.tick()).map_err(|(short, _)| short)
     }
 
-    #[inline]
-    fn take_at(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
+    /// The same when the coarse clock has just shown `tick`. A failure comes with the time: a hint, and never later
+    /// than it is.
+    fn spend(&self, permits: u64, first: bool, tick: Option<Tick>) -> Result<(), (Short, Moment)> {
         if permits == 0 {
             return Ok(());
         }
+        let time = Time { tick, late_ns: u64::from(self.hot.late_ns), exact: || CLOCK.now() };
+        let near = near();
         if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
-            return Err(Short::Empty);
+            return Err((Short::Empty, self.slot.glance(near, &time).earliest));
         }
         if self.hot.is_paced.load(Ordering::Relaxed) {
-            return self.take_paced(permits, now);
+            let now = CLOCK.now();
+            return self.take_paced(permits, now).map_err(|short| (short, now));
         }
-        self.hot.slot.take(permits, now).map(|left| self.spent_down_to(left))
+        let left = self.slot.spend(near, permits, &time)?;
+        stay(left.near);
+        self.spent_down_to(left.free, permits);
+        Ok(())
+    }
+
+    /// After a spend of `permits` from a word of the slot.
+    #[inline]
+    fn spent_down_to(&self, left: u64, permits: u64) {
+        if left < u64::from(self.hot.low_water.load(Ordering::Relaxed)) {
+            self.run_low(left, permits);
+        }
+    }
+
+    /// A word of the slot is low; whether all are is worth a look now and then.
+    #[cold]
+    fn run_low(&self, left: u64, permits: u64) {
+        if self.hot.nudged.load(Ordering::Relaxed) {
+            return;
+        }
+        let is_time = (left ^ (left + permits)) >= SUM_EVERY || left == 0;
+        let is_low = || self.slot.balance().free < u64::from(self.hot.low_water.load(Ordering::Relaxed));
+        if !self.slot.is_striped() || (is_time && is_low()) {
+            self.wake_task();
+        }
     }
 
     /// Sets `permits` aside at `now`, see [`Slot::hold`]; otherwise as [`LocalPool::take`].
@@ -196,26 +263,19 @@ impl LocalPool {
         if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
             return Err(Short::Empty);
         }
-        self.hot.slot.hold(permits, now).map(|_| ())
+        self.slot.hold(permits, now).map(|_| ())
     }
 
     /// Spends what [`LocalPool::hold`] set aside.
     pub(crate) fn spend_held(&self, permits: u64) {
-        self.spent_down_to(self.hot.slot.spend_held(permits));
+        self.spent_down_to(self.slot.spend_held(permits), permits);
     }
 
     /// Frees what [`LocalPool::hold`] set aside, for whoever is in line.
     pub(crate) fn put_back(&self, permits: u64) {
-        self.hot.slot.put_back(permits);
+        self.slot.put_back(permits);
         if self.hot.queued.load(Ordering::Relaxed) > 0 {
             self.call_first();
-        }
-    }
-
-    #[inline]
-    fn spent_down_to(&self, left: u64) {
-        if left < u64::from(self.hot.low_water.load(Ordering::Relaxed)) {
-            self.nudge();
         }
     }
 
@@ -241,7 +301,7 @@ impl LocalPool {
         if !self.standby.counts(permits) {
             self.shadow_refused.fetch_add(permits, Ordering::Relaxed);
         }
-        self.hot.refused.fetch_add(permits, Ordering::Relaxed);
+        self.slot.refuse(near(), permits);
         self.nudge();
     }
 
@@ -259,83 +319,6 @@ impl LocalPool {
                 Ok(())
             }
             Err(short) => Err(short),
-        }
-    }
-
-    /// Why `permits` cannot be had; counts the attempt, once for each call that ends with it.
-    pub(crate) fn refuse(&self, permits: u64) -> Refusal {
-        self.refuse_at(permits, CLOCK.now())
-    }
-
-    // Inlined beside the admission and not marked cold: with a quota worth leasing, a refusal is as ordinary, and
-    // has to be as cheap. In a function of its own it costs a process that wakes up to it another page of code.
-    #[inline]
-    fn refuse_at(&self, permits: u64, now: Moment) -> Refusal {
-        if let Some(refusal) = self.for_good(permits) {
-            self.doubt(refusal);
-            return refusal;
-        }
-        self.hot.refused.fetch_add(permits, Ordering::Relaxed);
-        self.nudge();
-        self.not_now_at(permits, now)
-    }
-
-    /// Has the allocator asked whether `refusal` is still true, if that may have changed: the limit may have been raised.
-    /// It is no demand: what is lent to a node cannot be spent by calls that are too large for it.
-    pub(crate) fn doubt(&self, refusal: Refusal) {
-        if matches!(refusal, Refusal::TooLarge { .. }) {
-            self.doubted.store(true, Ordering::Relaxed);
-            self.nudge();
-        }
-    }
-
-    /// Whether a call was refused as too large since this was last asked. The background task asks.
-    pub(crate) fn takes_doubt(&self) -> bool {
-        self.doubted.load(Ordering::Relaxed) && self.doubted.swap(false, Ordering::Relaxed)
-    }
-
-    /// The refusal that waiting will not change, if there is one.
-    #[inline]
-    pub(crate) fn for_good(&self, permits: u64) -> Option<Refusal> {
-        let ceiling = self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX);
-        match self.condition() {
-            Condition::Closed => Some(Refusal::Closed),
-            Condition::Unknown => Some(Refusal::Unavailable),
-            Condition::Good | Condition::Unreachable | Condition::Paused if permits > ceiling => {
-                Some(Refusal::TooLarge { limit: ceiling })
-            }
-            Condition::Good | Condition::Unreachable | Condition::Paused => None,
-        }
-    }
-
-    /// Whether a wait of `patience` cannot end well, as far as this process knows.
-    pub(crate) fn in_vain(&self, permits: u64, patience: Duration) -> bool {
-        self.for_good(permits).is_some()
-            || self.not_now(permits).retry_after().is_some_and(|wait| wait > patience)
-    }
-
-    /// The refusal of the moment.
-    pub(crate) fn not_now(&self, permits: u64) -> Refusal {
-        self.not_now_at(permits, CLOCK.now())
-    }
-
-    #[inline]
-    fn not_now_at(&self, permits: u64, now: Moment) -> Refusal {
-        if let Some(retry_after) = self.early_by(permits, now) {
-            return Refusal::Empty { retry_after };
-        }
-        let condition = self.condition();
-        if condition == Condition::Unreachable && now >= self.hot.slot.deadline() {
-            return Refusal::Unavailable;
-        }
-        let chance = Moment::from_nanos(self.hot.chance.load(Ordering::Relaxed)).since(now);
-        let rtt = Duration::from_micros(u64::from(self.hot.rtt_us.load(Ordering::Relaxed)));
-        let retry_after = chance.max(rtt);
-        match condition {
-            Condition::Paused => Refusal::Paused { retry_after },
-            Condition::Good | Condition::Unreachable | Condition::Unknown | Condition::Closed => {
-                Refusal::Empty { retry_after }
-            }
         }
     }
 
@@ -361,7 +344,7 @@ impl LocalPool {
     }
 
     pub(crate) fn slot(&self) -> &Slot {
-        &self.hot.slot
+        &self.slot
     }
 
     #[inline]
@@ -398,7 +381,7 @@ impl LocalPool {
     pub(crate) fn seen(&self) -> Seen {
         Seen {
             shadow_refused: self.shadow_refused(),
-            refused: self.hot.refused.load(Ordering::Relaxed),
+            refused: self.slot.refused(),
             waiting: self.hot.queued.load(Ordering::Relaxed),
             largest: self.largest.load(Ordering::Relaxed),
         }

@@ -25,6 +25,10 @@ use tokio::sync::oneshot;
 /// Longest that a stopping client waits for its goodbye to be heard.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// Permits that a stripe of a slot is worth having for: the calls of some microseconds. Less would be looked for all over
+/// soon after, more would leave threads contending for what is there.
+const STRIPE_WORTH: u64 = 256;
+
 /// Told to stop: say goodbye and answer on this.
 pub(crate) type Stop = oneshot::Receiver<oneshot::Sender<()>>;
 
@@ -39,6 +43,8 @@ pub(crate) struct Refiller {
     backoff: Backoff,
     /// After a failure, nothing is sent before this.
     quiet_until: Moment,
+    /// How many stripes a slot is given that threads contend for.
+    stripes: usize,
     /// Where jitter comes from.
     dice: fastrand::Rng,
 }
@@ -61,6 +67,7 @@ impl Refiller {
             rtt: RTT_UNTOLD,
             backoff: Backoff::default(),
             quiet_until: Moment::ORIGIN,
+            stripes: std::thread::available_parallelism().map_or(1, usize::from),
             dice,
         }
     }
@@ -193,6 +200,9 @@ impl Refiller {
             );
         }
         let mut refill = pool.refill();
+        if pool.slot().is_contended() {
+            pool.slot().stripe(self.stripes, STRIPE_WORTH);
+        }
         // Before the first permits are there: nobody may take them without looking at the pace.
         pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);
         let belief = refill.believe(pool.slot(), grant, self.terms, first_sent, now, self.dice.u64(..));

@@ -2,6 +2,7 @@
 
 use crate::events::{Event, Events, Teller};
 use crate::local_pool::{Condition, LocalPool, PoolName};
+use crate::ticks::Ticks;
 use arc_swap::ArcSwap;
 use lessor_protocol::{Fallback, Key, LimitName};
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     events: Teller,
     /// Limits that are in fallback.
     fallen: Mutex<BTreeMap<String, Fallback>>,
+    ticks: Ticks,
     /// The limits without a key: few, never forgotten, and looked up by whoever keeps no handle.
     limits: ArcSwap<HashMap<String, Arc<LocalPool>>>,
     /// All pools. Changes to `limits` are made under this lock too.
@@ -33,7 +35,7 @@ struct Pools {
 }
 
 impl Shared {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(ticks: Ticks) -> Self {
         Shared {
             wake: Arc::new(Notify::new()),
             exchanges: AtomicU64::new(0),
@@ -42,6 +44,7 @@ impl Shared {
             unreachable: AtomicBool::new(false),
             events: Teller::new(),
             fallen: Mutex::default(),
+            ticks,
             limits: ArcSwap::default(),
             pools: Mutex::new(Pools::default()),
         }
@@ -76,7 +79,7 @@ impl Shared {
     fn make(&self, name: PoolName, closed: bool) -> (Arc<LocalPool>, bool) {
         let wrong = LimitName::try_new(&name.limit).err().or_else(|| Key::try_new(name.key.as_ref()?).err());
         let eager = name.key.is_none() && wrong.is_none();
-        let pool = Arc::new(LocalPool::new(name, eager, self.wake.clone()));
+        let pool = Arc::new(LocalPool::new(name, eager, self.ticks.clone(), self.wake.clone()));
         let condition = match &wrong {
             _ if closed => Condition::Closed,
             Some(error) => {

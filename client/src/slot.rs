@@ -1,25 +1,30 @@
-//! What this process may spend of one pool right now, in one atomic word. Callers take from it at every
-//! admission, one background task refills it; it never blocks, allocates or reads a clock.
+//! What this process may spend of one pool right now, in one atomic word, or in one for each thread that contends for
+//! it. Callers take from it at every admission, one background task refills it; it never blocks or reads a clock.
 //!
-//! A permit leaves the word in the same compare-exchange that decides to admit. The deadline is checked at
-//! every spend, against a `now` the caller has just read, so a process that was stopped past it spends nothing
-//! when it wakes. What passes between that reading and the call's arrival at the vendor is the limit's `margin`.
+//! A permit leaves its word in the same compare-exchange that decides to admit. The deadline is checked at
+//! every spend, against the latest that it can be, so a process that was stopped past it spends nothing
+//! when it wakes. What passes between that check and the call's arrival at the vendor is the limit's `margin`.
+
+mod stripes;
+mod watch;
+mod word;
 
 use crate::sync::{AtomicU64, Ordering};
-use lessor_protocol::Moment;
 use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Moment, Tick};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+use stripes::Stripes;
+use watch::Watch;
+use word::{Missed, Word};
 
-// The word:   63 ........ 32 31 ......... 0
-//             held for `all`  free to spend
-//
-// Held permits are set aside by a call that needs several limits at once: no longer free, not yet spent. One
-// load shows both, so that a report never mistakes a permit that may still be put back for a spent one.
-const HELD: u32 = 32;
-const ONE_HELD: u64 = 1 << HELD;
-const FREE: u64 = ONE_HELD - 1;
+pub use stripes::STRIPES_MAX;
+pub use watch::{Glance, LATE_STEPS, Time};
+pub use word::{Balance, SLOT_MAX};
 
-/// The most that fits in either half.
-pub const SLOT_MAX: u64 = FREE;
+/// Takes that met another one at the same word, between two looks of the background task, that make a slot striped. A few
+/// are chance; threads that spend in a loop meet a thousand times in a millisecond.
+const CLASHES: u32 = 64;
 
 /// Why a slot gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,43 +37,91 @@ pub enum Short {
     Early,
 }
 
-/// What is in a slot at one instant.
+/// What a spend left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Balance {
-    /// Free to spend.
+pub struct Left {
+    /// Permits that are free, in the word that it took from at least: in all of them, unless others took at once.
     pub free: u64,
-    /// Set aside by calls that need several limits.
-    pub held: u64,
-}
-
-impl Balance {
-    fn of(word: u64) -> Self {
-        Balance { free: word & FREE, held: word >> HELD }
-    }
-
-    /// All that may still be spent.
-    pub fn total(self) -> u64 {
-        self.free + self.held
-    }
+    /// Where this caller should look first next time.
+    pub near: usize,
 }
 
 /// The permits in hand and the instant they end.
 ///
 /// # Memory ordering
-/// [`Slot::install`] changes the word before it moves the deadline (Release); a spender that sees the new
-/// deadline (Acquire) therefore takes from a word in which nothing of an ended lease is left. The deadline never
-/// moves back. A successful spend is AcqRel on the word: it is ordered with every other change of the balance.
-#[derive(Debug, Default)]
+/// [`Slot::install`] changes the words before it moves the deadline (Release); a spender that sees the new
+/// deadline (Acquire) therefore takes from words in which nothing of an ended lease is left. The deadline never
+/// moves back. A successful spend is AcqRel on its word: it is ordered with every other change of that balance.
+#[derive(Debug)]
+#[repr(align(64))]
 pub struct Slot {
-    word: AtomicU64,
     /// Nanoseconds of the node's clock; nothing may be spent from this instant on. Written by `install` only.
     deadline: AtomicU64,
+    /// There once threads contended. Set by the background task only.
+    stripes: OnceLock<Box<Stripes>>,
+    clashes: AtomicU32,
+    /// All that there is while there are no stripes; where permits come in when there are.
+    own: Purse,
+    refused: AtomicU64,
+}
+
+/// What callers of one stripe take from, and how they tell the time.
+#[derive(Debug)]
+struct Purse {
+    word: Word,
+    watch: Watch,
+}
+
+/// What the quickest way to a permit comes to.
+#[derive(Clone, Copy, Debug)]
+pub enum Quick {
+    /// It was spent, and so many are free where it was.
+    Spent(u64),
+    /// There is none, and it was this late at least.
+    Empty(Moment),
+    /// It takes a closer look, with [`Slot::spend`].
+    Unsure,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Slot::new()
+    }
 }
 
 impl Slot {
     /// An empty slot whose lease is over.
     pub fn new() -> Self {
-        Slot { word: AtomicU64::new(0), deadline: AtomicU64::new(0) }
+        Slot {
+            deadline: AtomicU64::new(0),
+            stripes: OnceLock::new(),
+            clashes: AtomicU32::new(0),
+            own: Purse::new(),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Gives threads words of their own from now on, a power of two of them, each worth having if it holds `worth`
+    /// permits. Once and for all; what is in hand is shared out with the next install.
+    pub fn stripe(&self, stripes: usize, worth: u64) {
+        if stripes > 1 {
+            self.stripes.get_or_init(|| Box::new(Stripes::new(stripes, worth)));
+        }
+    }
+
+    /// Whether it is not striped, and threads have contended for it since this was last asked.
+    pub fn is_contended(&self) -> bool {
+        let clashes = self.clashes.load(std::sync::atomic::Ordering::Relaxed);
+        if clashes > 0 {
+            self.clashes.store(0, std::sync::atomic::Ordering::Relaxed);
+        }
+        clashes >= CLASHES && !self.is_striped()
+    }
+
+    /// Whether threads spend from different words.
+    #[inline]
+    pub fn is_striped(&self) -> bool {
+        self.stripes.get().is_some()
     }
 
     /// Spends `permits` and returns how many are still free.
@@ -77,7 +130,104 @@ impl Slot {
     /// If there are fewer, or the lease is over. Nothing changes then.
     #[inline]
     pub fn take(&self, permits: u64, now: Moment) -> Result<u64, Short> {
-        self.change(permits, now, permits)
+        self.take_near(0, permits, now)?;
+        Ok(self.balance().free)
+    }
+
+    /// Spends `permits`, of the stripe `near` the caller if that has them, by the cheapest reading of the `time` that
+    /// will do. Says what is left, or why not and what the time was.
+    ///
+    /// # Errors
+    /// As [`Slot::take`].
+    #[inline]
+    pub fn spend<F: Fn() -> Moment>(
+        &self,
+        near: usize,
+        permits: u64,
+        time: &Time<F>,
+    ) -> Result<Left, (Short, Moment)> {
+        let watch = &self.purse(|| near).watch;
+        let mut glance = watch.glance(time);
+        let mut taken = self.take_near(near, permits, glance.latest);
+        let is_unsure = || glance.earliest < self.deadline() && self.balance().free >= permits;
+        if taken == Err(Short::Expired) && !glance.is_exact() && is_unsure() {
+            glance = watch.look(time);
+            taken = self.take_near(near, permits, glance.latest);
+        }
+        match taken {
+            Ok(left) => {
+                if Watch::is_due(left.free, permits) {
+                    watch.forget();
+                }
+                Ok(left)
+            }
+            Err(short) => Err((short, glance.earliest)),
+        }
+    }
+
+    /// Spends `permits` of the stripe `near` the caller if it has them, nobody else takes from it in the same instant,
+    /// and the coarse clock still shows `tick`, as it did when somebody read the exact one.
+    #[inline(always)]
+    pub fn spend_quickly(&self, near: impl Fn() -> usize, permits: u64, tick: Tick, late_ns: u64) -> Quick {
+        let purse = self.purse(near);
+        let Some(glance) = purse.watch.known(tick, late_ns) else { return Quick::Unsure };
+        if self.check(glance.latest).is_err() {
+            return Quick::Unsure;
+        }
+        match purse.word.try_take(permits) {
+            Ok(left) => {
+                if Watch::is_due(left, permits) {
+                    purse.watch.forget();
+                }
+                Quick::Spent(left)
+            }
+            Err(Missed::Empty) if !self.is_striped() => Quick::Empty(glance.earliest),
+            Err(Missed::Empty | Missed::Clash) => Quick::Unsure,
+        }
+    }
+
+    /// The time, by the cheapest reading.
+    pub fn glance<F: Fn() -> Moment>(&self, near: usize, time: &Time<F>) -> Glance {
+        self.purse(|| near).watch.glance(time)
+    }
+
+    /// Spends `permits`, of the stripe `near` the caller if that has them, when it is not later than `latest`.
+    #[inline]
+    fn take_near(&self, near: usize, permits: u64, latest: Moment) -> Result<Left, Short> {
+        match self.stripes.get() {
+            None => {
+                // First, for it needs no clock: there is nothing, whether the lease is over or not.
+                if !self.own.word.has(permits) {
+                    return Err(Short::Empty);
+                }
+                self.check(latest)?;
+                let took = self.own.word.take(permits).ok_or(Short::Empty)?;
+                if took.clashed {
+                    self.clashes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+                Ok(Left { free: took.left, near })
+            }
+            Some(stripes) => self.take_striped(stripes, near, permits, latest),
+        }
+    }
+
+    #[inline]
+    fn take_striped(
+        &self,
+        stripes: &Stripes,
+        near: usize,
+        permits: u64,
+        latest: Moment,
+    ) -> Result<Left, Short> {
+        if !mutant::is(Mutant::StripeUnchecked) {
+            self.check(latest)?;
+        }
+        if let Some(took) = stripes.stripe(near).purse.word.take(permits) {
+            // Whoever met another one leaves it to that.
+            return Ok(Left { free: took.left, near: near + usize::from(took.clashed) });
+        }
+        let found = stripes.sweep(&self.own.word, near, permits).ok_or(Short::Empty)?;
+        Ok(Left { free: found.took.left, near: found.place.unwrap_or(near) })
     }
 
     /// Sets `permits` aside: [`Slot::spend_held`] or [`Slot::put_back`] must follow.
@@ -86,23 +236,35 @@ impl Slot {
     /// As [`Slot::take`].
     #[inline]
     pub fn hold(&self, permits: u64, now: Moment) -> Result<u64, Short> {
-        // Free falls by `permits` and held rises by as many, in one subtraction that wraps past the top.
-        self.change(permits, now, permits.wrapping_sub(permits << HELD))
+        self.check(now)?;
+        match self.stripes.get() {
+            None => self.own.word.hold(permits).map(|took| took.left).ok_or(Short::Empty),
+            Some(stripes) if stripes.hold(&self.own.word, permits) => {
+                Ok(stripes.balance(&self.own.word).free)
+            }
+            Some(_) => Err(Short::Empty),
+        }
     }
 
     /// Spends what was set aside, and returns how many are still free.
     pub fn spend_held(&self, permits: u64) -> u64 {
-        Balance::of(self.word.fetch_sub(permits << HELD, Ordering::AcqRel)).free
+        match self.stripes.get() {
+            None => self.own.word.spend_held(permits),
+            Some(stripes) => stripes.spend_held(&self.own.word, permits),
+        }
     }
 
     /// Frees what was set aside.
     pub fn put_back(&self, permits: u64) {
-        self.word.fetch_sub((permits << HELD).wrapping_sub(permits), Ordering::AcqRel);
+        match self.stripes.get() {
+            None => self.own.word.put_back(permits),
+            Some(stripes) => stripes.put_back(&self.own.word, permits),
+        }
     }
 
     /// What is in it. Whatever is not in it was spent or taken out.
     pub fn balance(&self) -> Balance {
-        Balance::of(self.word.load(Ordering::Acquire))
+        self.stripes.get().map_or_else(|| self.own.word.balance(), |stripes| stripes.balance(&self.own.word))
     }
 
     /// The instant its lease ends.
@@ -110,140 +272,70 @@ impl Slot {
         Moment::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
+    /// Counts `permits` that a caller `near` this stripe was refused.
+    #[inline]
+    pub fn refuse(&self, near: usize, permits: u64) {
+        let refused = self.stripes.get().map_or(&self.refused, |stripes| &stripes.stripe(near).refused.0);
+        refused.fetch_add(permits, Ordering::Relaxed);
+    }
+
+    /// Permits refused so far, in total.
+    pub fn refused(&self) -> u64 {
+        let striped = self.stripes.get().into_iter().flat_map(|stripes| stripes.all());
+        let striped: u64 = striped.map(|stripe| stripe.refused.0.load(Ordering::Relaxed)).sum();
+        self.refused.load(Ordering::Relaxed) + striped
+    }
+
     /// Adds `permits`, takes `lost` out again (as far as they are still free), and moves the deadline to
     /// `deadline` unless it is later already. Returns how many of `lost` were still there. One caller at a time.
     pub fn install(&self, permits: u64, lost: u64, deadline: Moment) -> u64 {
-        let mut word = self.word.load(Ordering::Acquire);
-        let taken = loop {
-            let free = Balance::of(word).free;
-            let taken = lost.min(free + permits);
-            let next = (word & !FREE) | (free + permits - taken).min(FREE);
-            // Pairs with the Acquire loads of spenders: see the type's docs.
-            match self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => break taken,
-                Err(current) => word = current,
+        let taken = match self.stripes.get() {
+            None => self.own.word.add(permits, lost),
+            Some(stripes) => {
+                let of_new = lost.min(permits);
+                let of_old = stripes.take_up_to(&self.own.word, lost - of_new);
+                self.own.word.add(permits - of_new, 0);
+                of_new + of_old
             }
         };
+        // Pairs with the Acquire loads of spenders: see the type's docs.
         self.deadline.fetch_max(deadline.as_nanos(), Ordering::Release);
+        if let Some(stripes) = self.stripes.get() {
+            stripes.level(&self.own.word);
+        }
         taken
     }
 
     /// Takes out whatever is free beyond `keep`, and returns it.
     pub fn shed(&self, keep: u64) -> u64 {
-        let mut word = self.word.load(Ordering::Acquire);
-        loop {
-            let surplus = Balance::of(word).free.saturating_sub(keep);
-            if surplus == 0 {
-                return 0;
-            }
-            match self.word.compare_exchange_weak(word, word - surplus, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return surplus,
-                Err(current) => word = current,
+        match self.stripes.get() {
+            None => self.own.word.take_up_to(u64::MAX, keep),
+            Some(stripes) => {
+                let surplus = stripes.balance(&self.own.word).free.saturating_sub(keep);
+                stripes.take_up_to(&self.own.word, surplus)
             }
         }
     }
 
-    /// Takes `less` off the word if at least `permits` are free and the lease is live.
     #[inline]
-    fn change(&self, permits: u64, now: Moment, less: u64) -> Result<u64, Short> {
-        let mut word = self.word.load(Ordering::Acquire);
+    fn purse(&self, near: impl Fn() -> usize) -> &Purse {
+        self.stripes.get().map_or(&self.own, |stripes| &stripes.stripe(near()).purse)
+    }
+
+    /// Whether the lease is live when it is not later than `latest`.
+    #[inline]
+    fn check(&self, latest: Moment) -> Result<(), Short> {
         // Pairs with the Release in `install`.
-        if now.as_nanos() >= self.deadline.load(Ordering::Acquire) && !mutant::is(Mutant::DeadlineAtRefill) {
-            return Err(Short::Expired);
-        }
-        loop {
-            let free = word & FREE;
-            if permits > free {
-                return Err(Short::Empty);
-            }
-            let next = word.wrapping_sub(less);
-            match self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Ok(free - permits),
-                Err(current) => word = current,
-            }
-        }
+        let is_over = latest.as_nanos() >= self.deadline.load(Ordering::Acquire);
+        if is_over && !mutant::is(Mutant::DeadlineAtRefill) { Err(Short::Expired) } else { Ok(()) }
+    }
+}
+
+impl Purse {
+    fn new() -> Self {
+        Purse { word: Word::new(), watch: Watch::new() }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(nanos: u64) -> Moment {
-        Moment::from_nanos(nanos)
-    }
-
-    fn slot(permits: u64) -> Slot {
-        let slot = Slot::new();
-        slot.install(permits, 0, at(100));
-        slot
-    }
-
-    #[test]
-    fn permits_are_spent_until_none_is_left() {
-        let slot = slot(5);
-        assert_eq!(slot.take(3, at(0)), Ok(2));
-        assert_eq!(slot.take(3, at(0)), Err(Short::Empty));
-        assert_eq!(slot.take(2, at(99)), Ok(0));
-        assert_eq!(slot.balance(), Balance { free: 0, held: 0 });
-    }
-
-    #[test]
-    fn nothing_is_spent_at_or_after_the_deadline() {
-        let slot = slot(5);
-        assert_eq!(slot.take(1, at(100)), Err(Short::Expired));
-        assert_eq!(slot.hold(1, at(u64::MAX)), Err(Short::Expired));
-        assert_eq!(slot.balance().free, 5);
-    }
-
-    #[test]
-    fn held_permits_are_neither_free_nor_spent() {
-        let slot = slot(5);
-        assert_eq!(slot.hold(4, at(0)), Ok(1));
-        assert_eq!(slot.balance(), Balance { free: 1, held: 4 });
-        assert_eq!(slot.take(2, at(0)), Err(Short::Empty));
-        slot.put_back(4);
-        assert_eq!(slot.balance(), Balance { free: 5, held: 0 });
-        slot.hold(5, at(0)).expect("five are free");
-        assert_eq!(slot.spend_held(5), 0);
-        assert_eq!(slot.balance().total(), 0);
-    }
-
-    #[test]
-    fn an_install_adds_and_drops_and_never_moves_the_deadline_back() {
-        let slot = slot(5);
-        assert_eq!(slot.install(10, 2, at(50)), 2);
-        assert_eq!((slot.balance().free, slot.deadline()), (13, at(100)));
-        assert_eq!(slot.install(1, 100, at(300)), 14, "no more than there is");
-        assert_eq!((slot.balance().free, slot.deadline()), (0, at(300)));
-    }
-
-    #[test]
-    fn shedding_keeps_what_it_is_told_and_what_is_held() {
-        let slot = slot(10);
-        slot.hold(4, at(0)).expect("ten are free");
-        assert_eq!(slot.shed(2), 4);
-        assert_eq!(slot.balance(), Balance { free: 2, held: 4 });
-        assert_eq!(slot.shed(2), 0);
-    }
-
-    #[test]
-    fn a_full_slot_stays_within_its_half() {
-        let slot = slot(SLOT_MAX);
-        slot.hold(SLOT_MAX, at(0)).expect("all of it");
-        assert_eq!(slot.balance(), Balance { free: 0, held: SLOT_MAX });
-        slot.put_back(SLOT_MAX);
-        assert_eq!(slot.balance(), Balance { free: SLOT_MAX, held: 0 });
-    }
-
-    #[test]
-    fn eight_threads_spend_every_permit_once() {
-        let slot = slot(80_000);
-        let spent: u64 = std::thread::scope(|scope| {
-            let spend = || (0..20_000).filter(|_| slot.take(1, at(0)).is_ok()).count() as u64;
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(spend)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
-        });
-        assert_eq!((spent, slot.balance().free), (80_000, 0));
-    }
-}
+mod tests;

@@ -43,8 +43,8 @@ pub enum ExchangeError {
     /// Called outside a tokio runtime.
     #[error("a client needs a tokio runtime with time and IO enabled to refill its leases")]
     NoRuntime,
-    /// A blocking client could not start the thread of its background task.
-    #[error("no thread for the client's background task: {0}")]
+    /// The system gives no thread for a blocking client's background task, or for a [`crate::HotClock::Tick`].
+    #[error("no thread for the client's background task or clock: {0}")]
     NoThread(String),
 }
 

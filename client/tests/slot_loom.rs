@@ -5,8 +5,8 @@
 
 use lessor::pace::{Gait, Pace};
 use lessor::refill::{Refill, Seen};
-use lessor::slot::Slot;
-use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Terms};
+use lessor::slot::{Quick, Slot, Time};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Terms, Tick};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::time::Duration;
@@ -107,6 +107,114 @@ fn a_call_on_several_limits_and_a_single_one_share_what_is_there() {
         let single = u64::from(slot.take(1, at(0)).is_ok());
         let spent = single + all.join().expect("no panic");
         assert_eq!(spent + slot.balance().total(), 2);
+    });
+}
+
+/// A slot with two stripes, `permits` in each, until 100 ns.
+fn striped(permits: u64) -> Arc<Slot> {
+    let slot = Slot::new();
+    slot.stripe(2, 1);
+    slot.install(2 * permits, 0, at(100));
+    Arc::new(slot)
+}
+
+/// Spends from the stripe `near` the caller at `nanos`.
+fn spend(slot: &Slot, near: usize, permits: u64, nanos: u64) -> bool {
+    slot.spend(near, permits, &Time { tick: None, late_ns: 0, exact: || at(nanos) }).is_ok()
+}
+
+#[test]
+fn spenders_on_two_stripes_take_all_that_there_is_and_no_more() {
+    loom::model(|| {
+        let slot = striped(1);
+        let other = beside(&slot, |slot| (0..2).filter(|_| spend(slot, 1, 1, 0)).count());
+        let mine = usize::from(spend(&slot, 0, 1, 0));
+        let others = other.join().expect("no panic");
+        // Two were there, wherever they were: whoever came third was refused, and nobody else.
+        assert_eq!((mine + others, slot.balance().total()), (2, 0));
+    });
+}
+
+#[test]
+fn a_large_call_collects_from_stripes_beside_a_small_one() {
+    loom::model(|| {
+        let slot = striped(1);
+        let other = beside(&slot, |slot| usize::from(spend(slot, 1, 2, 0)) * 2);
+        let mine = usize::from(spend(&slot, 0, 1, 0));
+        let others = other.join().expect("no panic");
+        assert!(mine + others == 1 || mine + others == 2, "one of them was first");
+        assert_eq!(mine + others + slot.balance().free as usize, 2);
+        assert_eq!(slot.balance().held, 0);
+    });
+}
+
+#[test]
+fn what_is_shared_out_to_stripes_beside_a_spend_is_neither_lost_nor_refused() {
+    loom::model(|| {
+        let slot = striped(1);
+        let other =
+            beside(&slot, |slot| usize::from(spend(slot, 0, 1, 0)) + usize::from(spend(slot, 0, 1, 0)));
+        let lost = slot.install(2, 0, at(200));
+        let spent = other.join().expect("no panic");
+        assert_eq!((lost, spent), (0, 2), "there were two all the time");
+        assert_eq!(slot.balance().total(), 2);
+    });
+}
+
+#[test]
+fn a_report_on_stripes_holds_all_that_may_still_be_spent() {
+    loom::model(|| {
+        let slot = striped(1);
+        let other = beside(&slot, |slot| {
+            let held = slot.hold(2, at(0)).is_ok();
+            if held {
+                slot.put_back(2);
+            }
+            usize::from(spend(slot, 0, 1, 0))
+        });
+        // What it shows as gone was spent before it looked.
+        let total = slot.balance().total();
+        let spent = other.join().expect("no panic") as u64;
+        assert!(total >= 2 - spent && total <= 2, "{total} of 2, {spent} spent");
+        assert_eq!(slot.balance().total(), 2 - spent);
+    });
+}
+
+#[test]
+fn stripes_of_an_ended_lease_are_empty_under_a_new_one() {
+    loom::model(|| {
+        // As for one word: two in each ended at 100, and at 150 one new permit comes.
+        let slot = striped(1);
+        let spender = beside(&slot, |slot| (0..2).filter(|_| spend(slot, 1, 1, 150)).count());
+        let lost = slot.install(1, 2, at(200));
+        let spent = spender.join().expect("no panic");
+        assert!(spent <= 1, "{spent} spent of one that is live");
+        assert_eq!((lost, slot.balance().total()), (2, 1 - spent as u64));
+    });
+}
+
+#[test]
+fn what_stripes_give_back_is_not_spent() {
+    loom::model(|| {
+        let slot = striped(1);
+        let spender = beside(&slot, |slot| (0..2).filter(|_| spend(slot, 1, 1, 0)).count() as u64);
+        let shed = slot.shed(0);
+        let spent = spender.join().expect("no panic");
+        assert_eq!(shed + spent + slot.balance().total(), 2);
+    });
+}
+
+#[test]
+fn a_reading_of_another_tick_is_good_for_nobody() {
+    loom::model(|| {
+        // The lease ends at 100. One caller read the exact clock at 50, in tick 1; it is past 100 in tick 2.
+        let slot = slot(2);
+        let time = |tick, nanos| Time { tick: Some(Tick::of(tick)), late_ns: 10, exact: move || at(nanos) };
+        let early = beside(&slot, move |slot| slot.spend(0, 1, &time(1, 50)).is_ok());
+        assert!(slot.spend(0, 1, &time(2, 120)).is_err());
+        let quick = slot.spend_quickly(|| 0, 1, Tick::of(2), 10);
+        assert!(!matches!(quick, Quick::Spent(_)), "{quick:?} in a tick in which the lease was over");
+        assert!(early.join().expect("no panic"));
     });
 }
 

@@ -16,7 +16,8 @@
 //! assert!(terms.grantor_end(decided, told) > decided + told);
 //! ```
 //!
-//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`rule`]
+//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`tick`] (that time
+//! has gone on), [`rule`]
 //! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`fallback`] (without an allocator), [`sizing`] (how much a
 //! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself).
 
@@ -32,6 +33,7 @@ pub mod names;
 pub mod push;
 pub mod rule;
 pub mod sizing;
+pub mod tick;
 pub mod wire;
 
 pub use carry::Carry;
@@ -42,6 +44,7 @@ pub use lease::Terms;
 pub use moment::Moment;
 pub use names::{Key, LimitName, NameError, NodeName};
 pub use rule::{Rule, RuleError};
+pub use tick::{CoarseClock, Tick};
 
 /// The largest number of permits anything in Lessor can hold or speak of: 2^53 − 1, the largest integer that
 /// every JSON reader keeps exact.

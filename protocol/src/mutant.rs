@@ -76,6 +76,16 @@ mutants! {
     NoDriftInTerms,
     /// The deadline is looked at when a node refills, not at every spend.
     DeadlineAtRefill,
+    /// A reading of the clock is taken for exact for as long as the coarse clock shows the same.
+    StepNotTaken,
+    /// A reading of the clock is good for ever, whatever the coarse clock shows.
+    TickNotLooked,
+    /// The deadline is not looked at where a slot is striped.
+    StripeUnchecked,
+    /// A report leaves out what is in one of the stripes.
+    StripeForgotten,
+    /// A call that finds its stripe empty is refused, whatever the others hold.
+    NoSweep,
     /// A renewal that ends sooner moves the end of the lease back, before the node has heard of it.
     EndMovesBack,
     /// A renewal moves the end of a lease only if it brings new permits.

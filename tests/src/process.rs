@@ -145,6 +145,12 @@ impl Node {
         self.running.tell(&format!("run {millis}"));
     }
 
+    /// Calls from now on, for `millis` with `gap_us` in between; [`Node::answer`] has one instant for each millisecond in
+    /// which some calls were admitted, and that was before the call began.
+    pub fn rush(&mut self, millis: u64, gap_us: u64) {
+        self.running.tell(&format!("rush {millis} {gap_us}"));
+    }
+
     /// Permits in hand.
     pub fn available(&mut self) -> u64 {
         self.running.tell("available");

@@ -8,6 +8,7 @@ use scenarios::process::{Allocator, Node};
 use scenarios::reference::{Spend, breach};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
@@ -105,6 +106,70 @@ fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
     sleeper.running.signal(Signal::CONT);
     let woken = sleeper.answer();
     judge_by(600, [first, others, woken]);
+}
+
+/// So much that a process which calls as fast as it can always has something in hand; a lease of 33 ms.
+const PLENTY: &str = r#"
+[[limit]]
+name = "vendor"
+term = { max = "33ms" }
+rules = [{ kind = "sliding_window", limit = 50_000_000, per = "1s", margin = "50ms" }]
+"#;
+
+/// By when what was lent before has ended, if nobody answers any more: the term, and a request that was just answered.
+const ENDED: Duration = Duration::from_millis(50);
+
+/// Calls that begin between `from` and `until` find no lease, and those before found some.
+fn none_between(from: Moment, until: Moment, admitted: &[Moment]) {
+    assert!(admitted.iter().any(|at| *at < from), "nothing was admitted before: this would prove nothing");
+    let late: Vec<Duration> =
+        admitted.iter().filter(|at| **at > from && **at < until).map(|at| at.since(from)).collect();
+    assert!(late.is_empty(), "admitted so long after all leases had ended: {late:?}");
+}
+
+#[test]
+fn a_process_that_is_stopped_in_a_rush_spends_nothing_when_it_wakes() {
+    let allocator = Allocator::start(PLENTY, "127.0.0.1:0", true);
+    let mut sleeper = node(&allocator, "sleeper");
+    for _ in 0..5 {
+        sleeper.rush(700, 0);
+        std::thread::park_timeout(Duration::from_millis(200));
+        sleeper.running.signal(Signal::STOP);
+        allocator.running.signal(Signal::STOP);
+        let stopped = CLOCK.now();
+        std::thread::park_timeout(Duration::from_millis(200));
+        // It wakes with permits in hand, clocks that it read before, and nobody to ask.
+        sleeper.running.signal(Signal::CONT);
+        let admitted = sleeper.answer();
+        none_between(stopped + ENDED, CLOCK.now(), &admitted);
+        allocator.running.signal(Signal::CONT);
+    }
+}
+
+#[test]
+fn a_process_that_is_starved_of_cores_spends_nothing_after_its_lease() {
+    let allocator = Allocator::start(PLENTY, "127.0.0.1:0", true);
+    let mut starved = node(&allocator, "starved");
+    let (is_over, hogs) =
+        (AtomicBool::new(false), 4 * std::thread::available_parallelism().map_or(1, usize::from));
+    std::thread::scope(|scope| {
+        for _ in 0..hogs {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // Less than one call in a half of a millisecond: several for each step of the coarse clock, and permits in hand.
+        starved.rush(1_500, 300);
+        std::thread::park_timeout(Duration::from_millis(500));
+        allocator.running.signal(Signal::STOP);
+        let stopped = CLOCK.now();
+        let admitted = starved.answer();
+        is_over.store(true, Ordering::Relaxed);
+        none_between(stopped + ENDED, CLOCK.now(), &admitted);
+    });
+    allocator.running.signal(Signal::CONT);
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! What no shared counter can beat on this machine: one clock reading, one change of an atomic.
 
 use crate::sample::Case;
-use lessor_protocol::Clock;
+use lessor_protocol::{Clock, CoarseClock};
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const CLOCK: Clock = Clock::since_boot();
 
-/// An atomic alone in its cache line.
-#[repr(align(64))]
+/// An atomic that no other is fetched with: common processors fetch two lines of 64 bytes at a time.
+#[repr(align(128))]
 struct Counter(AtomicU64);
 
 impl Counter {
@@ -33,15 +35,63 @@ impl Counter {
     }
 }
 
+thread_local! {
+    static OWN: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+fn decrement_own() -> bool {
+    OWN.with(|own| {
+        let count = black_box(own).get();
+        own.set(count - 1);
+        count > 0
+    })
+}
+
 pub(super) fn cases() -> Vec<Case> {
-    let (alone, swapped, shared) = (Counter::full(), Counter::full(), Counter::full());
-    vec![
-        Case::new("floor/clock", || {
-            black_box(CLOCK.now());
-            true
-        }),
+    let (alone, swapped) = (Counter::full(), Counter::full());
+    let (shared, contended) = (Counter::full(), Counter::full());
+    let mut cases = clocks();
+    cases.extend([
+        Case::new("floor/thread-local", decrement_own),
         Case::new("floor/fetch_sub", move || black_box(&alone).subtract()),
         Case::new("floor/cas", move || black_box(&swapped).exchange()),
         Case::new("floor/fetch_sub-2-threads", move || black_box(&shared).subtract()).on_two_threads(),
+        Case::new("floor/cas-2-threads", move || black_box(&contended).exchange()).on_two_threads(),
+    ]);
+    cases
+}
+
+/// `floor/clock` is the one that the hot path reads; the others are what it could have read.
+fn clocks() -> Vec<Case> {
+    let coarse = CoarseClock::try_new();
+    let system = |name, id| {
+        Case::new(name, move || {
+            black_box(clock_gettime(id));
+            true
+        })
+    };
+    vec![
+        Case::new("floor/clock", move || {
+            match coarse {
+                Some(clock) => black_box(clock.tick().number()),
+                None => black_box(CLOCK.now().as_nanos()),
+            };
+            true
+        }),
+        Case::new("floor/clock-boottime", || {
+            black_box(CLOCK.now());
+            true
+        }),
+        system("floor/clock-monotonic", ClockId::Monotonic),
+        tsc(),
     ]
+}
+
+/// The processor's own counter, as the crate that governor uses reads it.
+fn tsc() -> Case {
+    let clock = quanta::Clock::new();
+    Case::new("floor/clock-tsc", move || {
+        black_box(clock.raw());
+        true
+    })
 }

@@ -18,6 +18,18 @@ name = "hit"
 rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
 
 [[limit]]
+name = "shared"
+rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
+
+[[limit]]
+name = "first"
+rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
+
+[[limit]]
+name = "second"
+rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
+
+[[limit]]
 name = "other"
 rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
 
@@ -72,9 +84,9 @@ impl Fleet {
         vec![
             self.hit("lessor/hit", &hit),
             Case::new("lessor/refusal", move || black_box(black_box(&empty).try_acquire(1)).is_err()),
-            self.hit("lessor/hit-2-threads", &hit).on_two_threads(),
+            self.hit("lessor/hit-2-threads", &self.client.limit("shared")).on_two_threads(),
             Case::new("lessor/try-all-2", all).prepared_by(self.ample(vec![hit, other])),
-            self.hit("lessor/keyed", &self.client.limit("keyed").key("user-42")),
+            self.hit("lessor/handle-keyed", &self.client.limit("keyed").key("user-42")),
         ]
     }
 

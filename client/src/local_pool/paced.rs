@@ -20,7 +20,7 @@ impl LocalPool {
 
     /// Sets `permits` aside for which it is time; [`LocalPool::spend_held`] or [`LocalPool::enter_held`] must follow.
     pub(super) fn hold_at_pace(&self, permits: u64, now: Moment) -> Result<(), Short> {
-        self.hot.slot.hold(permits, now)?;
+        self.slot.hold(permits, now)?;
         self.hold_pace(permits, now).map(|_| ()).inspect_err(|_| self.put_back_quietly(permits))
     }
 
@@ -40,7 +40,7 @@ impl LocalPool {
 
     /// Frees what [`LocalPool::hold`] set aside and calls nobody: whoever is first in line is the one that frees it.
     pub(crate) fn put_back_quietly(&self, permits: u64) {
-        self.hot.slot.put_back(permits);
+        self.slot.put_back(permits);
     }
 
     /// Undoes [`LocalPool::hold_pace`].
@@ -52,7 +52,7 @@ impl LocalPool {
 
     /// How long a call of `permits` has to wait for the pace alone: `None` if it has not, or nobody can say.
     pub(crate) fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
-        let slot = &self.hot.slot;
+        let slot = &self.slot;
         if !self.is_paced() || slot.balance().free < permits || now >= slot.deadline() {
             return None;
         }

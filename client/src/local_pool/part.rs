@@ -14,7 +14,7 @@ impl LocalPool {
         let now = CLOCK.now();
         loop {
             let part = permits.min(self.there_at(now));
-            match self.take_at(part.max(1), first, now) {
+            match self.take(part.max(1), first) {
                 Ok(()) => return Ok(part.max(1)),
                 // Somebody was faster, and took some of them: there may be others.
                 Err(Short::Empty | Short::Early) if part > 1 && self.is_open_to(first) => {}
@@ -40,7 +40,7 @@ impl LocalPool {
 
     /// Permits that can be spent at `now`.
     pub(super) fn there_at(&self, now: Moment) -> u64 {
-        let free = if now < self.hot.slot.deadline() { self.hot.slot.balance().free } else { 0 };
+        let free = if now < self.slot.deadline() { self.slot.balance().free } else { 0 };
         if self.is_paced() { free.min(self.pace.available(now)) } else { free }
     }
 }

@@ -21,9 +21,9 @@ impl LocalPool {
         }
         let mut refill = self.refill();
         // Read under the lock: whoever waited for it for long must not spend what has ended meanwhile.
-        let (number, left) = refill.reserve(&self.hot.slot, permits, CLOCK.now())?;
+        let (number, left) = refill.reserve(&self.slot, permits, CLOCK.now())?;
         drop(refill);
-        self.spent_down_to(left);
+        self.spent_down_to(left, permits);
         Ok(Some(number))
     }
 
@@ -43,15 +43,15 @@ impl LocalPool {
         if permits == 0 {
             return None;
         }
-        let (number, left) = self.refill().reserve_held(&self.hot.slot, permits, CLOCK.now());
-        self.spent_down_to(left);
+        let (number, left) = self.refill().reserve_held(&self.slot, permits, CLOCK.now());
+        self.spent_down_to(left, permits);
         Some(number)
     }
 
     /// Of the reservation `number`, up to `permits` were not needed. Returns how many can be spent again.
     pub(crate) fn give_back(&self, number: u64, permits: u64) -> u64 {
         let mut refill = self.refill();
-        let back = refill.give_back(&self.hot.slot, number, permits, CLOCK.now());
+        let back = refill.give_back(&self.slot, number, permits, CLOCK.now());
         drop(refill);
         if back > 0 && self.hot.queued.load(Ordering::Relaxed) > 0 {
             self.call_first();
@@ -61,12 +61,12 @@ impl LocalPool {
 
     /// What is left of the reservation `number` was spent.
     pub(crate) fn settle(&self, number: u64) {
-        self.refill().settle(&self.hot.slot, number, CLOCK.now());
+        self.refill().settle(&self.slot, number, CLOCK.now());
     }
 
     /// Whether the reservation `number` can still give something back.
     pub(crate) fn is_open(&self, number: u64) -> bool {
-        self.refill().is_open(&self.hot.slot, number, CLOCK.now())
+        self.refill().is_open(&self.slot, number, CLOCK.now())
     }
 
     /// A call has cost `permits` more than it had reserved. Takes what is there, and returns how many that were and how many

@@ -1,10 +1,12 @@
 //! What handles leave behind for the background task to see.
 
 use super::*;
+use crate::ticks::HotClock;
 
 fn pool() -> LocalPool {
     let name = PoolName { limit: "vendor-get".to_owned(), key: None };
-    LocalPool::new(name, false, Arc::new(Notify::new()))
+    let ticks = Ticks::try_new(HotClock::Coarse).expect("it needs no thread");
+    LocalPool::new(name, false, ticks, Arc::new(Notify::new()))
 }
 
 #[test]

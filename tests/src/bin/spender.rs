@@ -1,7 +1,7 @@
 //! A node that does what it is told, line by line, for tests with real processes: `spender URL LIMIT NAME`.
 //!
 //! `spend N`, `acquire N PATIENCE_MS`, `enter N TAKES_MS PATIENCE_MS` and `run MILLIS` answer with the instants of the admissions, in nanoseconds of
-//! the machine's clock; `available` with a number; `quit` gives everything back and ends it.
+//! the machine's clock; `rush MILLIS GAP_US`, which calls from a thread of its own, with one for each millisecond in which some were; `available` with a number; `quit` gives everything back and ends it.
 
 use lessor::{Client, Limit};
 use lessor_protocol::Clock;
@@ -30,6 +30,11 @@ async fn main() {
                 say(&enter(&limit, number(1), takes, patience).await);
             }
             "run" => say(&run(&limit, Duration::from_millis(number(1))).await),
+            "rush" => {
+                let (limit, span) = (limit.clone(), Duration::from_millis(number(1)));
+                let gap = Duration::from_micros(number(2));
+                say(&tokio::task::spawn_blocking(move || rush(&limit, span, gap)).await.expect("no panic"));
+            }
             "available" => println!("{}", limit.available()),
             "quit" => break,
             other => panic!("what is {other:?}?"),
@@ -90,6 +95,26 @@ async fn run(limit: &Limit, span: Duration) -> Vec<u64> {
         admitted.extend(spend(limit));
     }
     admitted
+}
+
+/// The instants just before admissions: a thread that is stopped after its call was decided is not late.
+fn rush(limit: &Limit, span: Duration, gap: Duration) -> Vec<u64> {
+    const MILLI: u64 = 1_000_000;
+    let mut admitted: Vec<u64> = vec![];
+    let begin = CLOCK.now();
+    loop {
+        let before = CLOCK.now();
+        if before.since(begin) >= span {
+            return admitted;
+        }
+        let is_noted = admitted.last().is_some_and(|last| last / MILLI == before.as_nanos() / MILLI);
+        if limit.try_acquire(1).is_ok() && !is_noted {
+            admitted.push(before.as_nanos());
+        }
+        if !gap.is_zero() {
+            std::thread::park_timeout(gap);
+        }
+    }
 }
 
 fn say(admitted: &[u64]) {

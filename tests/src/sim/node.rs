@@ -1,14 +1,18 @@
 //! One node of the simulated fleet: the shipping slot, refill and backoff, with callers in front. The world drives it
 //! as the shipping background task does; what that task keeps in atomics is plain here.
 
+use crate::sim::MILLI;
 use crate::sim::clock::HostClock;
 use lessor::backoff::Backoff;
 use lessor::refill::{Refill, Seen};
-use lessor::slot::Slot;
+use lessor::slot::{LATE_STEPS, Quick, Slot, Time};
 use lessor::timing::{RTT_UNTOLD, learnt};
-use lessor_protocol::Moment;
+use lessor_protocol::{Moment, Tick};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+
+/// The step of a common coarse clock.
+const TICK: u64 = 4 * MILLI;
 
 /// A node.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub struct Node {
     pub seq: u64,
     /// What it may spend.
     pub slot: Slot,
+    /// How long its coarse clock stands still: for some steps that come too late, as far as they may.
+    tick: u64,
     /// When and what it asks.
     pub refill: Refill,
     /// Permits refused so far.
@@ -57,6 +63,14 @@ pub struct Node {
     pub alarm: u64,
     /// Arrivals drawn before the last change of rates do not count.
     pub arrivals: u64,
+}
+
+/// What a session spends from: some have one word, others two or four stripes.
+fn slot(session: u64) -> Slot {
+    let slot = Slot::new();
+    // However little a stripe holds, it is worth having here: balances are small.
+    slot.stripe([1, 2, 4][usize::try_from(session % 3).expect("less than three")], 1);
+    slot
 }
 
 /// A caller that waits.
@@ -91,7 +105,8 @@ impl Node {
             paused_until: 0,
             session,
             seq: 0,
-            slot: Slot::new(),
+            slot: slot(session),
+            tick: TICK * (1 + session % u64::from(LATE_STEPS)),
             refill: Refill::new(clock.show(real), true),
             refused: 0,
             largest: 0,
@@ -144,10 +159,21 @@ impl Node {
     /// Spends `permits` if they are there, and says how many are left: as a handle does.
     pub fn spend(&self, real: u64, permits: u64) -> Option<u64> {
         let now = self.now(real);
-        if !self.refill.is_paced() {
-            return self.slot.take(permits, now).ok();
+        if self.refill.is_paced() {
+            return self.hold_at_pace(permits, now).then(|| self.slot.spend_held(permits));
         }
-        self.hold_at_pace(permits, now).then(|| self.slot.spend_held(permits))
+        // Each call is one of another thread's, as far as anybody can tell.
+        let near = usize::try_from(real / 1_000).expect("64 bits");
+        let (tick, late_ns) = (Tick::of(now.as_nanos() / self.tick), TICK * u64::from(LATE_STEPS));
+        let is_spent = match self.slot.spend_quickly(|| near, permits, tick, late_ns) {
+            Quick::Spent(_) => true,
+            Quick::Empty(_) => false,
+            Quick::Unsure => {
+                let time = Time { tick: Some(tick), late_ns, exact: || now };
+                self.slot.spend(near, permits, &time).is_ok()
+            }
+        };
+        is_spent.then(|| self.slot.balance().free)
     }
 
     /// Sets `permits` of a steady flow aside, if they are there and it is time.

@@ -1,0 +1,116 @@
+//! Why a call gets nothing of a pool, and when it may. The pool's other methods call it; it spends nothing.
+
+use super::{CLOCK, Condition, LocalPool};
+use crate::near::near;
+use crate::refusal::Refusal;
+use crate::slot::SLOT_MAX;
+use lessor_protocol::Moment;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl LocalPool {
+    /// Not marked cold: with a quota worth leasing, a refusal is as ordinary as an admission, and has to be as cheap.
+    #[inline(always)]
+    pub(super) fn refuse_quickly(&self, permits: u64, now: Moment) -> Result<(), Refusal> {
+        let is_good = self.hot.condition.load(Ordering::Relaxed) == Condition::Good as u8;
+        let passes = self.hot.passes.load(Ordering::Relaxed);
+        if !is_good || passes || permits > self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX) {
+            return self.refuse_slowly(permits, now);
+        }
+        let retry_after = self.chance_in(now);
+        self.nudge();
+        // Last, for what is read after it waits until it is done.
+        self.slot.refuse(near(), permits);
+        Err(Refusal::Empty { retry_after })
+    }
+
+    #[inline(never)]
+    pub(super) fn refuse_slowly(&self, permits: u64, now: Moment) -> Result<(), Refusal> {
+        if self.is_shadow() {
+            self.let_pass(permits);
+            return Ok(());
+        }
+        Err(self.refuse_at(permits, now))
+    }
+
+    /// Why `permits` cannot be had; counts the attempt, once for each call that ends with it.
+    pub(crate) fn refuse(&self, permits: u64) -> Refusal {
+        self.refuse_at(permits, CLOCK.now())
+    }
+
+    #[inline]
+    pub(super) fn refuse_at(&self, permits: u64, now: Moment) -> Refusal {
+        if let Some(refusal) = self.for_good(permits) {
+            self.doubt(refusal);
+            return refusal;
+        }
+        self.slot.refuse(near(), permits);
+        self.nudge();
+        self.not_now_at(permits, now)
+    }
+
+    /// Has the allocator asked whether `refusal` is still true, if that may have changed: the limit may have been raised.
+    /// It is no demand: what is lent to a node cannot be spent by calls that are too large for it.
+    pub(crate) fn doubt(&self, refusal: Refusal) {
+        if matches!(refusal, Refusal::TooLarge { .. }) {
+            self.doubted.store(true, Ordering::Relaxed);
+            self.nudge();
+        }
+    }
+
+    /// Whether a call was refused as too large since this was last asked. The background task asks.
+    pub(crate) fn takes_doubt(&self) -> bool {
+        self.doubted.load(Ordering::Relaxed) && self.doubted.swap(false, Ordering::Relaxed)
+    }
+
+    /// The refusal that waiting will not change, if there is one.
+    #[inline]
+    pub(crate) fn for_good(&self, permits: u64) -> Option<Refusal> {
+        let ceiling = self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX);
+        match self.condition() {
+            Condition::Closed => Some(Refusal::Closed),
+            Condition::Unknown => Some(Refusal::Unavailable),
+            Condition::Good | Condition::Unreachable | Condition::Paused if permits > ceiling => {
+                Some(Refusal::TooLarge { limit: ceiling })
+            }
+            Condition::Good | Condition::Unreachable | Condition::Paused => None,
+        }
+    }
+
+    /// Whether a wait of `patience` cannot end well, as far as this process knows.
+    pub(crate) fn in_vain(&self, permits: u64, patience: Duration) -> bool {
+        self.for_good(permits).is_some()
+            || self.not_now(permits).retry_after().is_some_and(|wait| wait > patience)
+    }
+
+    /// The refusal of the moment.
+    pub(crate) fn not_now(&self, permits: u64) -> Refusal {
+        self.not_now_at(permits, CLOCK.now())
+    }
+
+    #[inline]
+    pub(super) fn not_now_at(&self, permits: u64, now: Moment) -> Refusal {
+        if let Some(retry_after) = self.early_by(permits, now) {
+            return Refusal::Empty { retry_after };
+        }
+        let condition = self.condition();
+        if condition == Condition::Unreachable && now >= self.slot.deadline() {
+            return Refusal::Unavailable;
+        }
+        let retry_after = self.chance_in(now);
+        match condition {
+            Condition::Paused => Refusal::Paused { retry_after },
+            Condition::Good | Condition::Unreachable | Condition::Unknown | Condition::Closed => {
+                Refusal::Empty { retry_after }
+            }
+        }
+    }
+
+    /// When the pool may have a permit for us.
+    #[inline(always)]
+    fn chance_in(&self, now: Moment) -> Duration {
+        let chance = self.hot.chance.load(Ordering::Relaxed).saturating_sub(now.as_nanos());
+        let rtt = u64::from(self.hot.rtt_us.load(Ordering::Relaxed)) * 1_000;
+        Duration::from_nanos(chance.max(rtt))
+    }
+}

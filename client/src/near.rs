@@ -1,0 +1,20 @@
+//! Which stripe of a slot a thread looks at first. It stays where it was not in anybody's way: threads that meet part.
+//! Pools read it where a slot is striped; it is a hint, and any number is as right as another.
+
+use std::cell::Cell;
+
+thread_local! {
+    static NEAR: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Where this thread looks first.
+#[inline]
+pub(crate) fn near() -> usize {
+    NEAR.get()
+}
+
+/// It looks there from now on.
+#[inline]
+pub(crate) fn stay(near: usize) {
+    NEAR.set(near);
+}

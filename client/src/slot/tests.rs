@@ -1,0 +1,217 @@
+//! What a slot gives, keeps and refuses, by one thread and by several.
+
+use super::*;
+
+fn at(nanos: u64) -> Moment {
+    Moment::from_nanos(nanos)
+}
+
+fn slot(permits: u64) -> Slot {
+    let slot = Slot::new();
+    slot.install(permits, 0, at(100));
+    slot
+}
+
+#[test]
+fn permits_are_spent_until_none_is_left() {
+    let slot = slot(5);
+    assert_eq!(slot.take(3, at(0)), Ok(2));
+    assert_eq!(slot.take(3, at(0)), Err(Short::Empty));
+    assert_eq!(slot.take(2, at(99)), Ok(0));
+    assert_eq!(slot.balance(), Balance { free: 0, held: 0 });
+}
+
+#[test]
+fn nothing_is_spent_at_or_after_the_deadline() {
+    let slot = slot(5);
+    assert_eq!(slot.take(1, at(100)), Err(Short::Expired));
+    assert_eq!(slot.hold(1, at(u64::MAX)), Err(Short::Expired));
+    assert_eq!(slot.balance().free, 5);
+}
+
+#[test]
+fn held_permits_are_neither_free_nor_spent() {
+    let slot = slot(5);
+    assert_eq!(slot.hold(4, at(0)), Ok(1));
+    assert_eq!(slot.balance(), Balance { free: 1, held: 4 });
+    assert_eq!(slot.take(2, at(0)), Err(Short::Empty));
+    slot.put_back(4);
+    assert_eq!(slot.balance(), Balance { free: 5, held: 0 });
+    slot.hold(5, at(0)).expect("five are free");
+    assert_eq!(slot.spend_held(5), 0);
+    assert_eq!(slot.balance().total(), 0);
+}
+
+#[test]
+fn an_install_adds_and_drops_and_never_moves_the_deadline_back() {
+    let slot = slot(5);
+    assert_eq!(slot.install(10, 2, at(50)), 2);
+    assert_eq!((slot.balance().free, slot.deadline()), (13, at(100)));
+    assert_eq!(slot.install(1, 100, at(300)), 14, "no more than there is");
+    assert_eq!((slot.balance().free, slot.deadline()), (0, at(300)));
+}
+
+#[test]
+fn shedding_keeps_what_it_is_told_and_what_is_held() {
+    let slot = slot(10);
+    slot.hold(4, at(0)).expect("ten are free");
+    assert_eq!(slot.shed(2), 4);
+    assert_eq!(slot.balance(), Balance { free: 2, held: 4 });
+    assert_eq!(slot.shed(2), 0);
+}
+
+#[test]
+fn a_full_slot_stays_within_its_half() {
+    let slot = slot(SLOT_MAX);
+    slot.hold(SLOT_MAX, at(0)).expect("all of it");
+    assert_eq!(slot.balance(), Balance { free: 0, held: SLOT_MAX });
+    slot.put_back(SLOT_MAX);
+    assert_eq!(slot.balance(), Balance { free: SLOT_MAX, held: 0 });
+}
+
+#[test]
+fn eight_threads_spend_every_permit_once() {
+    let slot = slot(80_000);
+    let spent: u64 = std::thread::scope(|scope| {
+        let spend = || (0..20_000).filter(|_| slot.take(1, at(0)).is_ok()).count() as u64;
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(spend)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert_eq!((spent, slot.balance().free), (80_000, 0));
+}
+
+/// A coarse clock that stands at `tick`, and an exact one that shows `nanos`.
+fn time(tick: u64, nanos: u64) -> Time<impl Fn() -> Moment> {
+    Time { tick: Some(Tick::of(tick)), late_ns: 10, exact: move || at(nanos) }
+}
+
+fn is_quick(slot: &Slot, tick: u64) -> bool {
+    matches!(slot.spend_quickly(|| 0, 1, Tick::of(tick), 10), Quick::Spent(_))
+}
+
+#[test]
+fn a_reading_is_good_while_the_coarse_clock_shows_the_same() {
+    let slot = slot(5_000);
+    assert!(!is_quick(&slot, 1), "nobody has read the exact clock");
+    slot.spend(0, 1, &time(1, 50)).expect("it is 50, and the lease ends at 100");
+    assert!(is_quick(&slot, 1) && !is_quick(&slot, 2));
+    // A suspend: the coarse clock has moved, were it by the least, and the exact one by hours.
+    assert_eq!(slot.spend(0, 1, &time(2, 1 << 40)).err(), Some((Short::Expired, at(1 << 40))));
+    assert!(!is_quick(&slot, 2));
+}
+
+#[test]
+fn what_a_reading_may_be_late_by_is_taken_off_the_deadline() {
+    let slot = slot(5_000);
+    slot.spend(0, 1, &time(1, 89)).expect("it is 89");
+    assert!(is_quick(&slot, 1), "it is 99 at most");
+    slot.spend(0, 1, &time(2, 90)).expect("it is 90");
+    assert!(!is_quick(&slot, 2), "it may be 100");
+    slot.spend(0, 1, &time(2, 99)).expect("it is read again, and 99");
+    assert!(slot.spend(0, 1, &time(2, 100)).is_err());
+}
+
+#[test]
+fn a_coarse_clock_that_stands_still_is_trusted_for_some_permits_only() {
+    // A machine that was stopped by its host wakes: hours are gone, and the coarse clock has not moved yet.
+    let slot = slot(100_000);
+    slot.spend(0, 1, &time(1, 50)).expect("the lease is live");
+    let late = (0..100_000).filter(|_| is_quick(&slot, 1) || slot.spend(0, 1, &time(1, 1 << 40)).is_ok());
+    assert!(late.count() as u64 <= watch::LOOK_EVERY);
+}
+
+#[test]
+fn an_older_reading_that_comes_late_makes_nobody_younger() {
+    let slot = slot(5_000);
+    slot.spend(0, 1, &time(7, 95)).expect("it is 95");
+    // Somebody who was stopped after reading both clocks notes what they showed then.
+    slot.spend(0, 1, &time(3, 10)).expect("it was 10 when it looked");
+    assert!(!is_quick(&slot, 7) && !is_quick(&slot, 3));
+}
+
+#[test]
+fn a_refusal_for_emptiness_needs_no_exact_clock() {
+    let slot = slot(1);
+    slot.take(1, at(0)).expect("one is there");
+    slot.spend(0, 1, &time(1, 95)).expect_err("none is left");
+    let never = Time { tick: Some(Tick::of(1)), late_ns: 10, exact: || panic!("read") };
+    assert_eq!(slot.spend(0, 1, &never), Err((Short::Empty, at(95))));
+}
+
+/// `permits` on `stripes`.
+fn striped(stripes: usize, permits: u64) -> Slot {
+    let slot = Slot::new();
+    slot.stripe(stripes, 1);
+    slot.install(permits, 0, at(100));
+    slot
+}
+
+fn spend(slot: &Slot, near: usize, permits: u64) -> bool {
+    slot.spend(near, permits, &time(1, 50)).is_ok()
+}
+
+#[test]
+fn nobody_is_refused_while_any_stripe_has_what_it_wants() {
+    let slot = striped(4, 40);
+    for spent in 0..40 {
+        assert!(spend(&slot, 0, 1), "{spent} of 40 are spent");
+    }
+    assert!(!spend(&slot, 0, 1));
+    let slot = striped(4, 40);
+    assert!(spend(&slot, 3, 38) && !spend(&slot, 1, 3) && spend(&slot, 2, 2));
+    assert_eq!(slot.balance(), Balance::default());
+}
+
+#[test]
+fn stripes_are_filled_from_what_comes_in_and_from_each_other() {
+    let slot = striped(2, 100);
+    for _ in 0..50 {
+        assert!(spend(&slot, 0, 1));
+    }
+    assert_eq!(slot.balance().free, 50, "one of them has all");
+    slot.install(10, 0, at(100));
+    // Whoever is near the other finds half of it there, and no look around.
+    let near = |slot: &Slot| slot.spend(0, 1, &time(1, 50)).expect("sixty are there").free;
+    assert_eq!(near(&slot), 29);
+}
+
+#[test]
+fn what_is_set_aside_on_stripes_is_spent_or_put_back() {
+    let slot = striped(2, 10);
+    slot.hold(8, at(0)).expect("five and three");
+    assert_eq!(slot.balance(), Balance { free: 2, held: 8 });
+    assert_eq!(slot.hold(3, at(0)), Err(Short::Empty));
+    slot.put_back(3);
+    assert_eq!(slot.spend_held(5), 5);
+    assert_eq!((slot.balance(), slot.shed(1)), (Balance { free: 5, held: 0 }, 4));
+    assert_eq!(slot.install(1, 9, at(200)), 2, "no more than there is");
+}
+
+#[test]
+fn a_slot_that_threads_contend_for_says_so_once() {
+    let slot = slot(SLOT_MAX);
+    assert!(!slot.is_contended());
+    std::thread::scope(|scope| {
+        let spend = || {
+            // Until they have met often enough: on a machine of one core that takes a while.
+            while slot.clashes.load(Ordering::Relaxed) < CLASHES {
+                slot.take(1, at(0)).expect("four billion are there");
+            }
+        };
+        scope.spawn(spend);
+        scope.spawn(spend);
+    });
+    assert!(slot.is_contended() && !slot.is_contended());
+}
+
+#[test]
+fn eight_threads_spend_every_permit_of_the_stripes_once() {
+    let slot = striped(4, 80_000);
+    let spent: usize = std::thread::scope(|scope| {
+        let slot = &slot;
+        let spend = move |near| (0..20_000).filter(|_| spend(slot, near, 1)).count();
+        let threads: Vec<_> = (0..8).map(|near| scope.spawn(move || spend(near))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert_eq!((spent, slot.balance().free), (80_000, 0));
+}

@@ -1,0 +1,183 @@
+//! One atomic word of a slot: permits that are free, and those set aside. Only [`super::Slot`] and its stripes use it;
+//! it knows no deadline.
+
+use crate::sync::{AtomicU64, Ordering};
+
+// The word:   63 ........ 32 31 ......... 0
+//             held for `all`  free to spend
+//
+// Held permits are set aside by a call that needs several limits at once: no longer free, not yet spent. One
+// load shows both, so that a report never mistakes a permit that may still be put back for a spent one.
+const HELD: u32 = 32;
+const ONE_HELD: u64 = 1 << HELD;
+const FREE: u64 = ONE_HELD - 1;
+
+/// The most that fits in either half.
+pub const SLOT_MAX: u64 = FREE;
+
+/// What is in a slot at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Free to spend.
+    pub free: u64,
+    /// Set aside by calls that need several limits.
+    pub held: u64,
+}
+
+impl Balance {
+    fn of(word: u64) -> Self {
+        Balance { free: word & FREE, held: word >> HELD }
+    }
+
+    /// All that may still be spent.
+    pub fn total(self) -> u64 {
+        self.free + self.held
+    }
+}
+
+/// What came of a take that succeeded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    pub(super) left: u64,
+    /// Whether somebody else changed the word meanwhile.
+    pub(super) clashed: bool,
+}
+
+/// Why a word gave nothing at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Missed {
+    Empty,
+    /// Somebody else changed it meanwhile.
+    Clash,
+}
+
+/// A permit is in one word at a time, and leaves it in the change that decides what becomes of it.
+#[derive(Debug, Default)]
+pub(super) struct Word(AtomicU64);
+
+impl Word {
+    pub(super) fn new() -> Self {
+        Word(AtomicU64::new(0))
+    }
+
+    #[inline]
+    pub(super) fn balance(&self) -> Balance {
+        Balance::of(self.0.load(Ordering::Acquire))
+    }
+
+    /// Whether so many are free.
+    #[inline]
+    pub(super) fn has(&self, permits: u64) -> bool {
+        self.balance().free >= permits
+    }
+
+    /// Takes `permits` out if so many are free.
+    #[inline]
+    pub(super) fn take(&self, permits: u64) -> Option<Took> {
+        self.change(permits, permits)
+    }
+
+    /// The same, tried once.
+    #[inline(always)]
+    pub(super) fn try_take(&self, permits: u64) -> Result<u64, Missed> {
+        let word = self.0.load(Ordering::Acquire);
+        let free = word & FREE;
+        if permits > free {
+            return Err(Missed::Empty);
+        }
+        match self.0.compare_exchange(word, word - permits, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => Ok(free - permits),
+            Err(_) => Err(Missed::Clash),
+        }
+    }
+
+    /// Sets `permits` aside if so many are free.
+    #[inline]
+    pub(super) fn hold(&self, permits: u64) -> Option<Took> {
+        // Free falls by `permits` and held rises by as many, in one subtraction that wraps past the top.
+        self.change(permits, permits.wrapping_sub(permits << HELD))
+    }
+
+    /// Takes `less` off the word if at least `permits` are free.
+    #[inline]
+    fn change(&self, permits: u64, less: u64) -> Option<Took> {
+        let (mut word, mut clashed) = (self.0.load(Ordering::Acquire), false);
+        loop {
+            let free = word & FREE;
+            if permits > free {
+                return None;
+            }
+            let next = word.wrapping_sub(less);
+            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(Took { left: free - permits, clashed }),
+                Err(current) => (word, clashed) = (current, true),
+            }
+        }
+    }
+
+    /// Takes out what was set aside, and returns how many are still free.
+    pub(super) fn spend_held(&self, permits: u64) -> u64 {
+        Balance::of(self.0.fetch_sub(permits << HELD, Ordering::AcqRel)).free
+    }
+
+    /// Frees what was set aside.
+    pub(super) fn put_back(&self, permits: u64) {
+        self.0.fetch_sub((permits << HELD).wrapping_sub(permits), Ordering::AcqRel);
+    }
+
+    /// Adds `permits` and takes `lost` out again, as far as they are free then. Returns how many of those there were.
+    pub(super) fn add(&self, permits: u64, lost: u64) -> u64 {
+        let mut taken = 0;
+        self.update(|Balance { free, held }| {
+            taken = lost.min(free + permits);
+            Balance { free: (free + permits - taken).min(FREE), held }
+        });
+        taken
+    }
+
+    /// Takes out up to `most` that are free, but leaves `keep`. Returns how many.
+    pub(super) fn take_up_to(&self, most: u64, keep: u64) -> u64 {
+        let mut taken = 0;
+        self.update(|Balance { free, held }| {
+            taken = free.saturating_sub(keep).min(most);
+            Balance { free: free - taken, held }
+        });
+        taken
+    }
+
+    /// Sets up to `most` aside. Returns how many.
+    pub(super) fn hold_up_to(&self, most: u64) -> u64 {
+        let mut taken = 0;
+        self.update(|Balance { free, held }| {
+            taken = free.min(most);
+            Balance { free: free - taken, held: held + taken }
+        });
+        taken
+    }
+
+    /// Takes out up to `most` that are set aside, and adds them to the free ones if they are to go `back`. Returns how many.
+    pub(super) fn release(&self, most: u64, back: bool) -> u64 {
+        let mut taken = 0;
+        self.update(|Balance { free, held }| {
+            taken = held.min(most);
+            Balance { free: free + if back { taken } else { 0 }, held: held - taken }
+        });
+        taken
+    }
+
+    fn update(&self, mut change: impl FnMut(Balance) -> Balance) {
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            let Balance { free, held } = change(Balance::of(word));
+            let next = held << HELD | free;
+            if next == word {
+                return;
+            }
+            // Whoever takes next sees all that went before: see the docs of the slot.
+            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(current) => word = current,
+            }
+        }
+    }
+}

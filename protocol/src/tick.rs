@@ -1,0 +1,90 @@
+//! A coarse clock, to learn cheaply that time has gone on: a few nanoseconds a reading, where [`crate::Clock`] takes
+//! twenty or more. Callers on a node read it at every spend. It says nothing of how late it is.
+
+use std::time::Duration;
+
+/// What a coarse clock shows. Two that differ say that time has gone on between them; nothing else can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick(u64);
+
+impl Tick {
+    /// The tick with this number, which no other has.
+    pub const fn of(number: u64) -> Self {
+        Tick(number)
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// The system's coarse clock: `CLOCK_MONOTONIC_COARSE`, which Linux moves with each of its timer interrupts, whatever
+/// our process and its threads do. It never shows the same again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoarseClock {
+    step_ns: u32,
+}
+
+impl CoarseClock {
+    /// Coarser than the coarsest kernel is configured (100 interrupts a second), it would hardly be of use; finer than
+    /// this, it is no clock that is kept by interrupts, and may cost as much as an exact one.
+    const STEP: std::ops::RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(10);
+
+    /// The system's, if it has one.
+    #[cfg(target_os = "linux")]
+    pub fn try_new() -> Option<Self> {
+        let step = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+        let step = Duration::try_from(step).ok().filter(|step| Self::STEP.contains(step))?;
+        Some(CoarseClock { step_ns: step.subsec_nanos() })
+    }
+
+    /// The system's, if it has one.
+    #[cfg(not(target_os = "linux"))]
+    pub fn try_new() -> Option<Self> {
+        None
+    }
+
+    /// How far it moves at a time.
+    pub fn step(self) -> Duration {
+        Duration::from_nanos(u64::from(self.step_ns))
+    }
+
+    /// What it shows. Costs one `clock_gettime` through the vDSO without a look at the hardware: 2 to 5 ns.
+    #[cfg(target_os = "linux")]
+    #[inline(always)]
+    pub fn tick(self) -> Tick {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        // Nanoseconds are less than 2^30, and 2^34 seconds are 500 years: no two readings make the same number.
+        Tick((time.tv_sec as u64) << 30 | time.tv_nsec as u64)
+    }
+
+    /// What it shows.
+    #[cfg(not(target_os = "linux"))]
+    pub fn tick(self) -> Tick {
+        unreachable!("there is none on this platform")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Clock;
+
+    /// What everything that goes by a coarse clock relies on: it moves while nobody but the kernel helps it.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn it_moves_by_itself_and_never_back() {
+        let Some(coarse) = CoarseClock::try_new() else { return };
+        let clock = Clock::since_boot();
+        let (mut last, begin) = (coarse.tick(), clock.now());
+        let mut moves = 0;
+        while moves < 5 {
+            let tick = coarse.tick();
+            assert!(tick.number() >= last.number());
+            moves += u32::from(tick != last);
+            last = tick;
+            assert!(clock.now().since(begin) < Duration::from_secs(60), "it stands still");
+        }
+    }
+}
