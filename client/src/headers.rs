@@ -58,11 +58,12 @@ fn value(text: String) -> HeaderValue {
 mod tests {
     use super::*;
     use crate::shared::Shared;
-    use crate::{HeaderNames, Sighting};
+    use crate::ticks::Ticks;
+    use crate::{HeaderNames, HotClock, Sighting};
     use std::sync::Arc;
 
     fn limit(name: &str) -> Limit {
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::default()).expect("no thread is needed")));
         Limit::new(shared.pool(name, None), shared)
     }
 
