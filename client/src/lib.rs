@@ -17,6 +17,7 @@
 //! lessor::all([(&rest, 1), (&messages, 20)]).acquire_within(Duration::from_secs(2)).await?;
 //! let user = lessor.limit("export").key("user-42"); // look it up once, keep it
 //! user.try_acquire(1)?;
+//! lessor.limit("export").try_acquire_key("user-43", 1)?; // or look it up at each call
 //! let call = lessor.limit("vendor/reports").enter(1).await?; // in flight until it is dropped
 //! drop(call);
 //! lessor.shutdown().await; // gives the rest back
@@ -34,11 +35,13 @@
 mod all;
 pub mod backoff;
 pub mod blocking;
+mod called;
 mod client;
 pub mod demand;
 pub mod dispute;
 pub mod flights;
 mod guard;
+mod keys;
 mod limit;
 mod line;
 mod listener;
@@ -53,6 +56,8 @@ mod refusal;
 mod reservation;
 mod shared;
 pub mod slot;
+#[doc(hidden)]
+pub mod stocked;
 mod sync;
 mod ticks;
 pub mod timing;

@@ -81,9 +81,10 @@ impl Listener {
                     refill.stop(pool.slot());
                 }
                 refill.hear(now, waits, self.dice.u64(..));
+                pool.make_known();
             }
         }
-        self.shared.wake.notify_one();
+        self.shared.called.wake.notify_one();
     }
 }
 

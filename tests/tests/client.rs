@@ -302,6 +302,26 @@ async fn each_key_has_a_pool_of_its_own() {
     fleet.stop().await;
 }
 
+/// A call by key and a call on a handle of that key spend the same three permits.
+#[tokio::test]
+async fn a_key_can_be_looked_up_at_each_call() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client("a").await;
+    let user = client.limit("user");
+    user.try_acquire_key("cat", 1).expect_err("nobody knew of it");
+    let first = eventually("a lease for the key", async || user.try_acquire_key("cat", 1).ok());
+    first.await;
+    user.key("cat").acquire_within(1, Duration::from_secs(2)).await.expect("two are left");
+    eventually("the third", async || user.try_acquire_key("cat", 1).ok()).await;
+    let handle = user.key("cat");
+    assert!(handle.acquire_within(1, Duration::from_millis(200)).await.is_err());
+    assert!(user.try_acquire_key("cat", 1).is_err(), "three an hour are spent");
+    assert_eq!(user.try_acquire_key("", 1), Err(Refusal::Unavailable), "no key is called so");
+    client.shutdown().await;
+    assert_eq!(user.try_acquire_key("dog", 1), Err(Refusal::Closed));
+    fleet.stop().await;
+}
+
 /// Of 12 calls on 5 permits that never come back, 7 would be refused, in whatever way they are made. Nobody is, nobody
 /// waits, and the operator sees the 7; a limit beside it that is not on trial still refuses.
 #[tokio::test]
