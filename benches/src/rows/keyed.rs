@@ -46,7 +46,7 @@ fn next(keys: usize) -> &'static String {
     dice ^= dice >> 7;
     dice ^= dice << 17;
     DICE.set(dice);
-    &KEYS[(u128::from(dice) * keys as u128 >> 64) as usize]
+    &KEYS[((u128::from(dice) * keys as u128) >> 64) as usize]
 }
 
 pub(super) fn cases() -> Vec<Case> {
