@@ -106,8 +106,12 @@ impl Allocator {
                         }
                     };
                     // Also where nothing is lent: that is when it matters.
-                    let shadow = self.limit_for(&ask.limit).is_some_and(|limit| limit.config().shadow);
-                    GrantBody { shadow, ..body }
+                    match self.limit_for(&ask.limit).map(|limit| limit.config()) {
+                        Some(config) => {
+                            GrantBody { shadow: config.shadow, fallback: config.fallback, ..body }
+                        }
+                        None => body,
+                    }
                 }
                 Entry::Unread(answer) => {
                     self.count_wrong(Reason::Invalid);

@@ -1,5 +1,6 @@
 //! The client: where handles come from and the background task is owned.
 
+use crate::events::Events;
 use crate::limit::Limit;
 use crate::listener::Listener;
 use crate::refiller::Refiller;
@@ -81,6 +82,23 @@ impl Client {
     /// as does a limit that the allocator does not know.
     pub fn limit(&self, name: &str) -> Limit {
         Limit::new(self.shared.pool(name, None), self.shared.clone())
+    }
+
+    /// What happens to this client from now on: the allocator out of reach and back, limits in and out of fallback, paused
+    /// and changed. A listener that is slow misses the oldest; nothing waits for it.
+    ///
+    /// ```no_run
+    /// # async fn example(lessor: lessor::Client) {
+    /// let mut events = lessor.events();
+    /// while let Some(event) = events.next().await {
+    ///     if let lessor::Event::FallbackEntered { limit, fallback } = event {
+    ///         eprintln!("{limit} is {fallback} until the allocator answers again");
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn events(&self) -> Events {
+        self.shared.listen()
     }
 
     /// What it has done so far.

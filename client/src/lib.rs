@@ -3,7 +3,7 @@
 //! A central allocator owns the quota of a contract and lends it out. This client spends what it was lent in
 //! memory, refills it in the background, and gives back what it does not need. The sum over all processes stays
 //! within the limit in every window, through crashes, restarts, partitions and pauses: a lease is checked against
-//! its deadline at every spend, and when the allocator cannot be reached, calls are refused rather than guessed.
+//! its deadline at every spend, and when the allocator cannot be reached, calls are refused rather than guessed, unless the limit says otherwise.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -28,8 +28,8 @@
 //! In reading order: `slot` (the atomic words that are spent from), `ticks` and `near` (by which clock, and which word
 //! first), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
-//! `guard`, `reservation`, `peek` and `priority` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `transport` and `listener` (the background
-//! tasks), `shared` and `client` (who owns
+//! `guard`, `reservation`, `peek` and `priority` (what callers use), `refiller`, `timing`, `dispute`, `backoff`, `fallback`, `events`, `transport` and `listener` (the
+//! background tasks), `shared` and `client` (who owns
 //! it all).
 
 mod all;
@@ -39,6 +39,8 @@ mod called;
 mod client;
 pub mod demand;
 pub mod dispute;
+mod events;
+mod fallback;
 pub mod flights;
 mod guard;
 mod keys;
@@ -66,7 +68,9 @@ mod wait;
 
 pub use all::{All, all, try_all};
 pub use client::{Builder, Client, Stats};
+pub use events::{Event, Events};
 pub use guard::Guard;
+pub use lessor_protocol::Fallback;
 pub use limit::Limit;
 pub use peek::Peek;
 pub use priority::Priority;

@@ -141,6 +141,12 @@ impl Limit {
         self.pool.shadow_refused()
     }
 
+    /// Permits that calls got though nobody had lent them, because the allocator could not be reached and the limit's
+    /// fallback is [`crate::Fallback::Open`].
+    pub fn fallback_passed(&self) -> u64 {
+        self.pool.fallback_passed()
+    }
+
     /// The name of the limit.
     pub fn name(&self) -> &str {
         &self.pool.name.limit

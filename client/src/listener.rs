@@ -73,6 +73,9 @@ impl Listener {
     /// Wakes whoever it is about.
     fn hear(&mut self, event: &Event) {
         let now = CLOCK.now();
+        if let (Kind::Changed, Some(limit)) = (event.kind, &event.limit) {
+            self.shared.tell(crate::events::Event::Changed { limit: limit.as_str().into() });
+        }
         for pool in self.shared.pools() {
             if event.is_about(&pool.name.limit) {
                 let waits = pool.seen().waiting > 0;

@@ -11,6 +11,7 @@ mod reserve;
 mod tests;
 
 use crate::called::Called;
+use crate::fallback::Standby;
 use crate::keys::{KeyText, Keys};
 use crate::line::Line;
 use crate::near::{near, stay};
@@ -95,8 +96,8 @@ struct Hot {
     chance: AtomicU64,
     rtt_us: AtomicU32,
     condition: AtomicU8,
-    /// Whether the limit is in shadow mode, as far as we were told.
-    shadow: AtomicBool,
+    /// Whether what would be refused is let pass: see `standby`.
+    passes: AtomicBool,
     /// Whether the background task knows already that it is wanted.
     nudged: AtomicBool,
     /// Whether the limit has a steady flow: then a call takes from the pace too. Written by that task.
@@ -123,6 +124,8 @@ pub(crate) struct LocalPool {
     pub(crate) key: KeyText,
     /// Permits let pass in shadow mode.
     shadow_refused: AtomicU64,
+    /// Shadow mode and fallback, as far as we were told.
+    standby: Standby,
     pub(crate) name: PoolName,
     /// Of the plain pool of a limit: those of its keys.
     keys: OnceLock<Box<Keys>>,
@@ -155,7 +158,7 @@ impl LocalPool {
                 chance: AtomicU64::new(0),
                 rtt_us: AtomicU32::new(RTT_UNTOLD_US),
                 condition: AtomicU8::new(Condition::Good as u8),
-                shadow: AtomicBool::new(false),
+                passes: AtomicBool::new(false),
                 nudged: AtomicBool::new(false),
                 is_paced: AtomicBool::new(false),
                 counts_flights: AtomicBool::new(false),
@@ -165,6 +168,7 @@ impl LocalPool {
             },
             shadow_refused: AtomicU64::new(0),
             key: KeyText::new(name.key.as_deref()),
+            standby: Standby::default(),
             name,
             keys: OnceLock::new(),
             pace: refill.pace().clone(),
@@ -291,21 +295,28 @@ impl LocalPool {
         }
     }
 
-    /// Whether what would be refused is let pass, as long as the client runs.
+    /// Whether what would be refused is let pass, in shadow mode or in an open fallback, as long as the client runs.
     #[inline]
     pub(crate) fn is_shadow(&self) -> bool {
-        self.hot.shadow.load(Ordering::Relaxed) && self.condition() != Condition::Closed
+        self.hot.passes.load(Ordering::Relaxed) && self.condition() != Condition::Closed
     }
 
-    /// The allocator says whether the limit is in shadow mode.
-    pub(crate) fn set_shadow(&self, shadow: bool) {
-        self.hot.shadow.store(shadow, Ordering::Relaxed);
+    /// Shadow mode and fallback. Whoever changes them calls [`LocalPool::mind_passing`].
+    pub(crate) fn standby(&self) -> &Standby {
+        &self.standby
+    }
+
+    /// Shadow mode or fallback may have changed.
+    pub(crate) fn mind_passing(&self) {
+        self.hot.passes.store(self.standby.lets_pass(), Ordering::Relaxed);
     }
 
     /// Counts `permits` that would have been refused. They are demand all the same.
     #[cold]
     pub(crate) fn let_pass(&self, permits: u64) {
-        self.shadow_refused.fetch_add(permits, Ordering::Relaxed);
+        if !self.standby.counts(permits) {
+            self.shadow_refused.fetch_add(permits, Ordering::Relaxed);
+        }
         self.slot.refuse(near(), permits);
         self.nudge();
     }

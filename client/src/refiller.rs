@@ -5,6 +5,8 @@ use crate::backoff::Backoff;
 use crate::dispute::{
     DISPUTE_PAUSE, Remedy, SESSION_PAUSE, pause_from_zero, pause_refused, remedy, start_over,
 };
+use crate::events::Event;
+use crate::fallback;
 use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
 use crate::shared::Shared;
@@ -185,11 +187,14 @@ impl Refiller {
 
     fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], first_sent: Moment) {
         self.backoff.succeeded();
-        self.shared.reachable(true);
+        if self.shared.reachable(true) {
+            self.shared.tell(Event::Reachable);
+            fallback::leave(&self.shared);
+        }
         let mut renew_session = false;
         for (pool, body) in pools.iter().zip(grants) {
-            if body.shadow != pool.is_shadow() {
-                pool.set_shadow(body.shadow);
+            if pool.standby().told(body.shadow, body.fallback) {
+                pool.mind_passing();
                 // Whoever waits need not wait any more, one after the other.
                 pool.call_first();
             }
@@ -229,6 +234,7 @@ impl Refiller {
             Belief::Installed => {
                 let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
                 self.stand(pool, Condition::Good, grant.ceiling, chance);
+                self.stops(pool, false, Duration::ZERO);
                 pool.call_first();
             }
             Belief::Rubbish => {
@@ -251,8 +257,21 @@ impl Refiller {
             refill.stop(pool.slot());
         }
         drop(refill);
+        self.stops(pool, stops, refusal.retry_after);
         let condition = if stops { Condition::Paused } else { Condition::Good };
         self.stand(pool, condition, pool.ceiling(), now + refusal.retry_after);
+    }
+
+    /// Tells whether `pool` is paused, if that is news.
+    fn stops(&self, pool: &LocalPool, stops: bool, retry_after: Duration) {
+        if pool.standby().stops(stops) {
+            let limit = pool.name.limit.as_str().into();
+            self.shared.tell(if stops {
+                Event::Paused { limit, retry_after }
+            } else {
+                Event::Resumed { limit }
+            });
+        }
     }
 
     /// The allocator found something wrong with our ask. True if the whole session should begin again.
@@ -288,12 +307,14 @@ impl Refiller {
         self.quiet_until = now + self.backoff.failed(self.dice.u64(..));
         if self.shared.reachable(false) {
             tracing::warn!(%error, "no exchange with the allocator; spending what is leased");
+            self.shared.tell(Event::Unreachable);
         }
         for pool in pools {
             if [Condition::Good, Condition::Paused].contains(&pool.condition()) {
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), self.quiet_until);
             }
         }
+        fallback::enter(&self.shared, now);
     }
 
     fn stand(&self, pool: &LocalPool, condition: Condition, ceiling: u64, chance: Moment) {

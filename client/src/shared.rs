@@ -1,11 +1,12 @@
 //! What all handles of a client and its background task share: the pools by name, and how things stand.
 
 use crate::called::Called;
+use crate::events::{Event, Events, Teller};
 use crate::local_pool::{Condition, LocalPool, PoolName};
 use crate::ticks::Ticks;
 use arc_swap::ArcSwap;
-use lessor_protocol::{Key, LimitName};
-use std::collections::HashMap;
+use lessor_protocol::{Fallback, Key, LimitName};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +18,9 @@ pub(crate) struct Shared {
     pub(crate) failed_exchanges: AtomicU64,
     pub(crate) listening: AtomicU64,
     unreachable: AtomicBool,
+    events: Teller,
+    /// Limits that are in fallback.
+    fallen: Mutex<BTreeMap<String, Fallback>>,
     ticks: Ticks,
     /// The limits without a key: few, never forgotten, and looked up by whoever keeps no handle.
     limits: ArcSwap<HashMap<String, Arc<LocalPool>>>,
@@ -38,6 +42,8 @@ impl Shared {
             failed_exchanges: AtomicU64::new(0),
             listening: AtomicU64::new(0),
             unreachable: AtomicBool::new(false),
+            events: Teller::new(),
+            fallen: Mutex::default(),
             ticks,
             limits: ArcSwap::default(),
             pools: Mutex::new(Pools::default()),
@@ -126,8 +132,23 @@ impl Shared {
         self.unreachable.swap(!reachable, Ordering::Relaxed) == reachable
     }
 
+    /// Limits that are in fallback, and what they do then.
+    pub(crate) fn fallen(&self) -> MutexGuard<'_, BTreeMap<String, Fallback>> {
+        self.fallen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whoever listens to this client.
+    pub(crate) fn tell(&self, event: Event) {
+        self.events.tell(event);
+    }
+
+    pub(crate) fn listen(&self) -> Events {
+        self.events.listen()
+    }
+
     /// Every call is refused from now on.
     pub(crate) fn close(&self) {
+        self.tell(Event::Closed);
         let mut pools = self.lock();
         pools.closed = true;
         for pool in pools.by_name.values() {

@@ -18,12 +18,13 @@
 //!
 //! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`tick`] (that time
 //! has gone on), [`rule`]
-//! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`sizing`] (how much a
+//! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`fallback`] (without an allocator), [`sizing`] (how much a
 //! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself).
 
 pub mod carry;
 pub mod clock;
 pub mod exchange;
+pub mod fallback;
 pub mod lease;
 pub mod moment;
 #[doc(hidden)]
@@ -38,6 +39,7 @@ pub mod wire;
 pub use carry::Carry;
 pub use clock::Clock;
 pub use exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
+pub use fallback::Fallback;
 pub use lease::Terms;
 pub use moment::Moment;
 pub use names::{Key, LimitName, NameError, NodeName};

@@ -6,6 +6,7 @@ mod refused;
 pub use refused::Refused;
 
 use crate::exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal};
+use crate::fallback::Fallback;
 use crate::lease::{millis_up, whole_millis};
 use crate::moment::nanos;
 use crate::sizing::MILLI;
@@ -147,6 +148,9 @@ pub struct GrantBody {
     /// Whether the limit is in shadow mode: what would be refused is let pass, and counted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
+    /// What to do about the limit while nobody answers.
+    #[serde(default, skip_serializing_if = "Fallback::is_closed")]
+    pub fallback: Fallback,
     /// Set on a refusal: nothing that is held was touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,

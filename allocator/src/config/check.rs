@@ -8,7 +8,7 @@ use super::{
     CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
     Named, Names, ServerConfig,
 };
-use lessor_protocol::{Key, Rule, Terms};
+use lessor_protocol::{Fallback, Key, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -105,7 +105,6 @@ impl Check<'_> {
     fn limit(&self) -> Result<LimitConfig, ConfigError> {
         let raw = self.limit;
         let name = self.name()?;
-        self.check_fallback()?;
         let rules = self.rules(&raw.name, "rules", &raw.rules)?;
         let (overrides, guaranteed) = (self.overrides()?, self.shared(sharing::guaranteed(raw))?);
         Ok(LimitConfig {
@@ -116,6 +115,7 @@ impl Check<'_> {
             overrides,
             keyed: self.keyed()?,
             shadow: raw.shadow,
+            fallback: self.fallback()?,
             parent: raw.parent.as_ref().map(|parent| parent.get_ref().clone()),
             ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
             rules,
@@ -158,19 +158,15 @@ impl Check<'_> {
         Ok(overrides)
     }
 
-    fn check_fallback(&self) -> Result<(), ConfigError> {
-        match &self.limit.fallback {
-            Some(fallback) if fallback.get_ref() != "closed" => {
-                let value = fallback.get_ref();
-                let known = if ["open", "safe_share"].contains(&value.as_str()) {
-                    "is not available in this version"
-                } else {
-                    "is none"
-                };
-                Err(self.wrong(fallback, format!("fallback {value:?} {known}: use \"closed\"")))
-            }
-            Some(_) | None => Ok(()),
-        }
+    fn fallback(&self) -> Result<Fallback, ConfigError> {
+        let Some(raw) = &self.limit.fallback else { return Ok(Fallback::default()) };
+        let value = raw.get_ref();
+        let known = match value.as_str() {
+            "safe_share" => "is not available in this version",
+            _ => "is none",
+        };
+        let problem = || self.wrong(raw, format!("fallback {value:?} {known}: use \"closed\" or \"open\""));
+        Fallback::named(value).ok_or_else(problem)
     }
 
     fn keyed(&self) -> Result<Keyed, ConfigError> {

@@ -22,7 +22,7 @@ pub use named::{Named, Names, named_for};
 
 use crate::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Key, NodeName, Rule, Terms};
+use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -82,6 +82,8 @@ pub struct LimitConfig {
     pub overrides: BTreeMap<Key, Vec<Rule>>,
     /// Whether nothing is refused, and what would have been is counted.
     pub shadow: bool,
+    /// What nodes do while they cannot reach the allocator.
+    pub fallback: Fallback,
     /// Whether it lends more slowly below its low-water mark.
     pub ease_off: bool,
     /// Sessions that each pool remembers.

@@ -94,7 +94,7 @@ impl LimitConfig {
             ease_off: Some(self.ease_off),
             shadow: self.shadow,
             parent: self.parent.clone().map(placeless),
-            fallback: Some(placeless("closed".to_owned())),
+            fallback: Some(placeless(self.fallback.name().to_owned())),
             keys_max,
             names_max,
             lessees_max: Some(count(self.lessees_max as u64)),

@@ -62,6 +62,20 @@ fn calls_in_flight_are_capped_beside_a_rate() {
     assert_eq!(Config::parse(&config.to_string()), Ok(config));
 }
 
+#[test]
+fn a_limit_is_closed_without_its_allocator_unless_it_says_otherwise() {
+    let rules = "rules = [{ kind = \"sliding_window\", limit = 600, per = \"30s\" }]";
+    for (said, fallback) in [
+        ("", Fallback::Closed),
+        ("fallback = \"closed\"", Fallback::Closed),
+        ("fallback = \"open\"", Fallback::Open),
+    ] {
+        let config = Config::parse(&format!("[[limit]]\nname = \"a\"\n{said}\n{rules}")).expect("valid");
+        assert_eq!(config.limits[0].fallback, fallback);
+        assert_eq!(Config::parse(&config.to_string()), Ok(config));
+    }
+}
+
 /// What it prints is a configuration that says the same, so every default in it is the one in force.
 #[test]
 fn what_is_printed_means_the_same() {
@@ -271,15 +285,18 @@ fn rules_that_promise_nothing_sensible_are_refused() {
 #[test]
 fn what_comes_later_is_said_to_come_later() {
     option_refused(
-        "fallback = \"open\"",
-        "limit \"a\": fallback \"open\" is not available in this version: use \"closed\"",
+        "fallback = \"safe_share\"",
+        "limit \"a\": fallback \"safe_share\" is not available in this version: use \"closed\" or \"open\"",
     );
     option_refused("priority = 3", "limit[0].priority is not available in this version");
 }
 
 #[test]
 fn options_that_make_no_sense_are_refused() {
-    option_refused("fallback = \"ajar\"", "limit \"a\": fallback \"ajar\" is none: use \"closed\"");
+    option_refused(
+        "fallback = \"ajar\"",
+        "limit \"a\": fallback \"ajar\" is none: use \"closed\" or \"open\"",
+    );
     option_refused("keys_max = 3", "limit \"a\": keys_max needs keyed = true: this limit has no keys");
     option_refused(
         "names_max = 3",

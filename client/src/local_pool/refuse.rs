@@ -13,8 +13,8 @@ impl LocalPool {
     #[inline(always)]
     pub(super) fn refuse_quickly(&self, permits: u64, now: Moment) -> Result<(), Refusal> {
         let is_good = self.hot.condition.load(Ordering::Relaxed) == Condition::Good as u8;
-        let is_shadow = self.hot.shadow.load(Ordering::Relaxed);
-        if !is_good || is_shadow || permits > self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX) {
+        let passes = self.hot.passes.load(Ordering::Relaxed);
+        if !is_good || passes || permits > self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX) {
             return self.refuse_slowly(permits, now);
         }
         let retry_after = self.chance_in(now);

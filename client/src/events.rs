@@ -1,0 +1,125 @@
+//! What happens to a client, told to whoever listens: the background tasks tell, callers may hear. Nothing waits for a
+//! listener, and nothing depends on one.
+
+use lessor_protocol::Fallback;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+/// Events that are kept for a slow listener. More would be memory for nobody; who is slower misses the oldest, and is
+/// told how many.
+const KEPT: usize = 256;
+
+/// Something that happened to a [`crate::Client`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The allocator does not answer. What is leased is spent until it ends.
+    Unreachable,
+    /// It answers again.
+    Reachable,
+    /// It cannot be reached and the lease of a limit is over: from now on calls are answered as its fallback says.
+    FallbackEntered {
+        /// The limit.
+        limit: Arc<str>,
+        /// What it does until [`Event::FallbackLeft`].
+        fallback: Fallback,
+    },
+    /// The allocator answers again, and the limit lends as ever.
+    FallbackLeft {
+        /// The limit.
+        limit: Arc<str>,
+        /// What it did.
+        fallback: Fallback,
+    },
+    /// Somebody has paused the limit, or blocked this node.
+    Paused {
+        /// The limit.
+        limit: Arc<str>,
+        /// When to look again.
+        retry_after: Duration,
+    },
+    /// It lends again.
+    Resumed {
+        /// The limit.
+        limit: Arc<str>,
+    },
+    /// The limit goes on by other rules, is new, or is gone. It may be a pattern.
+    Changed {
+        /// The limit.
+        limit: Arc<str>,
+    },
+    /// The vendor has refused or counted otherwise than we did.
+    VendorDisagreed {
+        /// The limit.
+        limit: Arc<str>,
+    },
+    /// This listener was too slow, and so many events are gone.
+    Missed(u64),
+    /// The client was shut down. Nothing follows.
+    Closed,
+}
+
+/// Hears what happens to a client, from [`crate::Client::events`].
+#[derive(Debug)]
+pub struct Events(broadcast::Receiver<Event>);
+
+impl Events {
+    /// The next event, once it happens; `None` after the last one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no event.
+    pub async fn next(&mut self) -> Option<Event> {
+        match self.0.recv().await {
+            Ok(event) => Some(event),
+            Err(RecvError::Lagged(missed)) => Some(Event::Missed(missed)),
+            Err(RecvError::Closed) => None,
+        }
+    }
+
+    /// The next event if there is one that was not heard yet.
+    pub fn try_next(&mut self) -> Option<Event> {
+        match self.0.try_recv() {
+            Ok(event) => Some(event),
+            Err(TryRecvError::Lagged(missed)) => Some(Event::Missed(missed)),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+        }
+    }
+}
+
+/// Where events are told.
+#[derive(Debug)]
+pub(crate) struct Teller(broadcast::Sender<Event>);
+
+impl Teller {
+    pub(crate) fn new() -> Self {
+        Teller(broadcast::Sender::new(KEPT))
+    }
+
+    /// Tells all who listen, if anybody does.
+    pub(crate) fn tell(&self, event: Event) {
+        // An error means that nobody listens.
+        let _ = self.0.send(event);
+    }
+
+    pub(crate) fn listen(&self) -> Events {
+        Events(self.0.subscribe())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_that_is_too_slow_is_told_how_much_it_missed() {
+        let teller = Teller::new();
+        teller.tell(Event::Unreachable);
+        let mut events = teller.listen();
+        assert_eq!(events.try_next(), None, "what was before it listened is not for it");
+        (0..KEPT + 3).for_each(|_| teller.tell(Event::Reachable));
+        assert_eq!(events.try_next(), Some(Event::Missed(3)));
+        assert_eq!(std::iter::from_fn(|| events.try_next()).count(), KEPT);
+    }
+}

@@ -1,0 +1,64 @@
+//! What a node does about a limit while it cannot reach the allocator. An allocator's configuration says it, grants tell
+//! it, nodes remember it; nobody decides anything here.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a node does once the allocator cannot be reached and its lease is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Fallback {
+    /// It lets everything pass. Nothing holds the cap until the allocator is back.
+    Open,
+    /// It refuses. The cap holds. So it does with a word that is not known here.
+    #[default]
+    #[serde(other)]
+    Closed,
+}
+
+impl Fallback {
+    /// All of them.
+    pub const ALL: [Fallback; 2] = [Fallback::Closed, Fallback::Open];
+
+    /// Its name in configuration, metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fallback::Closed => "closed",
+            Fallback::Open => "open",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Fallback> {
+        Fallback::ALL.into_iter().find(|fallback| fallback.name() == name)
+    }
+
+    /// Whether it is the default, which goes without saying.
+    pub fn is_closed(&self) -> bool {
+        *self == Fallback::Closed
+    }
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_name_and_one_that_is_not_known_is_closed() {
+        for fallback in Fallback::ALL {
+            assert_eq!(Fallback::named(fallback.name()), Some(fallback));
+            let read: Fallback = serde_json::from_value(fallback.name().into()).expect("a name");
+            assert_eq!(read, fallback);
+        }
+        assert_eq!(Fallback::named("ajar"), None);
+        let later: Fallback = serde_json::from_str("\"of a later version\"").expect("any word");
+        assert_eq!(later, Fallback::Closed);
+    }
+}

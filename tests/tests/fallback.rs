@@ -1,0 +1,157 @@
+//! What a client does while its allocator is gone, and who hears of it: the shipping client, and a server that stops and
+//! comes back at the same address.
+
+use lessor::{Event, Events, Fallback, Limit, Refusal};
+use scenarios::fleet::{Fleet, eventually};
+use std::time::Duration;
+
+/// One of each, with leases that are over soon.
+const CONFIG: &str = r#"
+[[limit]]
+name = "closed"
+rules = [{ kind = "sliding_window", limit = 50, per = "1s", margin = "0s" }]
+
+[[limit]]
+name = "open"
+fallback = "open"
+rules = [{ kind = "sliding_window", limit = 50, per = "1s", margin = "0s" }]
+
+[[limit]]
+name = "capped"
+fallback = "open"
+rules = [{ kind = "concurrency", limit = 1, longest = "1s" }]
+"#;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// The next event that `wanted` makes something of.
+async fn hear<T>(events: &mut Events, wanted: impl Fn(&Event) -> Option<T>) -> T {
+    let heard = async {
+        loop {
+            let event = events.next().await.expect("the client lives");
+            if let Some(found) = wanted(&event) {
+                return found;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, heard).await.expect("in time")
+}
+
+/// Hears that both `limits` are in fallback, or are out of it: in any order.
+async fn hear_all(events: &mut Events, mut limits: Vec<(&str, Fallback)>, entered: bool) {
+    while !limits.is_empty() {
+        let change = |event: &Event| {
+            if let Event::FallbackEntered { limit, fallback } = event {
+                return Some((limit.clone(), *fallback, true));
+            }
+            let Event::FallbackLeft { limit, fallback } = event else { return None };
+            Some((limit.clone(), *fallback, false))
+        };
+        let (limit, fallback, has_entered) = hear(events, change).await;
+        assert_eq!(has_entered, entered, "{limit}");
+        limits.retain(|known| *known != (&*limit, fallback));
+    }
+}
+
+/// Tries until `limit` refuses.
+async fn use_up(limit: &Limit) -> Refusal {
+    eventually("a refusal", async || limit.try_acquire(1).err()).await
+}
+
+#[tokio::test]
+async fn a_limit_without_its_allocator_does_what_was_said_and_everybody_hears_of_it() {
+    let fleet = Fleet::start(CONFIG).await;
+    let address = fleet.url.trim_start_matches("http://").to_owned();
+    let client = fleet.client("a").await;
+    let mut events = client.events();
+    let (closed, open) = (client.limit("closed"), client.limit("open"));
+    closed.acquire(1).await.expect("fifty a second");
+    open.acquire(1).await.expect("fifty a second");
+    // While the allocator answers, an open limit refuses like any other.
+    assert!(matches!(use_up(&open).await, Refusal::Empty { .. }));
+    fleet.stop().await;
+    let waiting = tokio::spawn({
+        let open = open.clone();
+        async move { open.acquire(50).await }
+    });
+    hear(&mut events, |event| (*event == Event::Unreachable).then_some(())).await;
+    hear_all(&mut events, vec![("closed", Fallback::Closed), ("open", Fallback::Open)], true).await;
+    assert_eq!(closed.try_acquire(1), Err(Refusal::Unavailable));
+    (0..1_000).for_each(|_| open.try_acquire(1).expect("everything passes"));
+    open.try_reserve(7).expect("this too").settle(9);
+    waiting.await.expect("no panic").expect("and all who wait");
+    assert!(open.fallback_passed() >= 1_007, "{} were counted", open.fallback_passed());
+    assert_eq!((open.shadow_refused(), closed.fallback_passed()), (0, 0));
+    // It is over with the first answer.
+    let fleet = Fleet::start_at(CONFIG, &address).await;
+    hear(&mut events, |event| (*event == Event::Reachable).then_some(())).await;
+    hear_all(&mut events, vec![("closed", Fallback::Closed), ("open", Fallback::Open)], false).await;
+    let passed = open.fallback_passed();
+    use_up(&open).await;
+    closed.acquire_within(1, LONG).await.expect("it lends again");
+    assert_eq!(open.fallback_passed(), passed);
+    client.shutdown().await;
+    hear(&mut events, |event| (*event == Event::Closed).then_some(())).await;
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn a_limit_that_was_never_heard_of_is_closed() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    let mut events = client.events();
+    fleet.stop().await;
+    let open = client.limit("open");
+    assert!(open.acquire_within(1, Duration::from_millis(100)).await.is_err());
+    hear_all(&mut events, vec![("open", Fallback::Closed)], true).await;
+    assert_eq!(open.try_acquire(1), Err(Refusal::Unavailable));
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn calls_in_flight_and_calls_on_several_limits_pass_an_open_fallback_too() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    let mut events = client.events();
+    let (closed, open, capped) = (client.limit("closed"), client.limit("open"), client.limit("capped"));
+    open.acquire(1).await.expect("fifty a second");
+    closed.acquire(1).await.expect("fifty a second");
+    let first = capped.enter(1).await.expect("one at once");
+    assert!(capped.try_enter(1).is_err());
+    fleet.stop().await;
+    let all = vec![("closed", Fallback::Closed), ("open", Fallback::Open), ("capped", Fallback::Open)];
+    hear_all(&mut events, all, true).await;
+    let second = capped.try_enter(1).expect("everything passes");
+    drop((first, second));
+    lessor::all([(&open, 1), (&capped, 1)]).try_acquire().expect("both pass");
+    assert!(lessor::all([(&open, 1), (&closed, 1)]).try_acquire().is_err(), "the other one is closed");
+    client.shutdown().await;
+    assert_eq!(open.try_acquire(1), Err(Refusal::Closed), "a client that was shut down lets nothing pass");
+}
+
+#[tokio::test]
+async fn a_limit_that_is_paused_stays_so_without_its_allocator() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    let mut events = client.events();
+    let open = client.limit("open");
+    open.acquire(1).await.expect("fifty a second");
+    let pause = reqwest::Client::new().post(format!("{}/v1/limits/open/pause", fleet.url));
+    let said = pause.header("content-type", "application/json").body(r#"{"for":"1h"}"#).send().await;
+    assert!(said.expect("it answers").status().is_success());
+    hear(&mut events, |event| {
+        matches!(event, Event::Paused { limit, .. } if &**limit == "open").then_some(())
+    })
+    .await;
+    fleet.stop().await;
+    hear(&mut events, |event| (*event == Event::Unreachable).then_some(())).await;
+    // Each failure is another chance to let it pass by mistake.
+    let failed = client.stats().failed_exchanges + 3;
+    eventually("failures", async || {
+        assert!(open.try_acquire(1).is_err());
+        (client.stats().failed_exchanges >= failed).then_some(())
+    })
+    .await;
+    assert_eq!(open.fallback_passed(), 0);
+    client.shutdown().await;
+}
