@@ -7,7 +7,14 @@ use crate::sample::{COUNTED, WRONG_MAX};
 use std::error::Error;
 use std::process::Command;
 
-const ROWS: [&str; 3] = ["floor/clock", "lessor/hit", "lessor/refusal"];
+const ROWS: [&str; 6] = [
+    "floor/clock",
+    "lessor/hit",
+    "lessor/refusal",
+    "lessor/handle-keyed",
+    "lessor/keyed-1k",
+    "lessor/try-all-2",
+];
 
 /// Calls of a run: so many that neither the few dozen instructions around them show, nor the call that wakes the
 /// background task.

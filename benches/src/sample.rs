@@ -37,16 +37,20 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     threads: usize,
     prepare: Prepare,
-    /// Makes so many calls, and counts those that were not answered as this row is about.
-    calls: Calls,
+    /// For each thread in turn: makes so many calls, and counts those that were not answered as this row is about.
+    calls: Vec<Calls>,
 }
 
 impl Case {
     /// A row about `call`, which says whether it was answered as it should be.
     pub(crate) fn new(name: &'static str, call: impl Fn() -> bool + Sync + 'static) -> Self {
-        // The loop is compiled together with the call; only the batch is behind a pointer.
-        let calls = move |count| (0..count).map(|_| u64::from(!call())).sum();
-        Case { name, threads: 1, prepare: Box::new(|| Ok(())), calls: Box::new(calls) }
+        Case { name, threads: 1, prepare: Box::new(|| Ok(())), calls: vec![batch(call)] }
+    }
+
+    /// Made by two threads at the same time, of which the second makes another call.
+    pub(crate) fn beside(mut self, call: impl Fn() -> bool + Sync + 'static) -> Self {
+        self.calls.push(batch(call));
+        Case { threads: 2, ..self }
     }
 
     /// Made by two threads at the same time.
@@ -73,14 +77,19 @@ impl Case {
 
     fn one_sample(&mut self) -> Result<Sample, Box<dyn Error>> {
         (self.prepare)()?;
-        let (calls, start) = (&self.calls, Barrier::new(self.threads));
-        let run = || {
+        let start = Barrier::new(self.threads);
+        let run = |thread: usize| {
             start.wait();
-            Run::of(calls)
+            Run::of(&self.calls[thread % self.calls.len()])
         };
         let runs: Vec<Run> = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..self.threads).map(|_| scope.spawn(run)).collect();
-            let mine = run();
+            let others: Vec<_> = (1..self.threads)
+                .map(|thread| {
+                    let run = &run;
+                    scope.spawn(move || run(thread))
+                })
+                .collect();
+            let mine = run(0);
             let others = others.into_iter().map(|thread| thread.join().expect("a run does not panic"));
             others.chain([mine]).collect()
         });
@@ -90,8 +99,13 @@ impl Case {
     /// Makes `count` calls on this thread, and says how many were answered otherwise.
     pub(crate) fn call(&mut self, count: u64) -> Result<u64, Box<dyn Error>> {
         (self.prepare)()?;
-        Ok(counted(&self.calls, count))
+        Ok(counted(&self.calls[0], count))
     }
+}
+
+/// The loop is compiled together with the call; only the batch is behind a pointer.
+fn batch(call: impl Fn() -> bool + Sync + 'static) -> Calls {
+    Box::new(move |count| (0..count).map(|_| u64::from(!call())).sum())
 }
 
 /// What `ir` counts the instructions of: a profiler knows it by its name, [`COUNTED`].

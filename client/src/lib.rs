@@ -17,6 +17,7 @@
 //! lessor::all([(&rest, 1), (&messages, 20)]).acquire_within(Duration::from_secs(2)).await?;
 //! let user = lessor.limit("export").key("user-42"); // look it up once, keep it
 //! user.try_acquire(1)?;
+//! lessor.limit("export").try_acquire_key("user-43", 1)?; // or look it up at each call
 //! let call = lessor.limit("vendor/reports").enter(1).await?; // in flight until it is dropped
 //! drop(call);
 //! lessor.shutdown().await; // gives the rest back
@@ -35,6 +36,7 @@
 mod all;
 pub mod backoff;
 pub mod blocking;
+mod called;
 mod client;
 pub mod demand;
 pub mod dispute;
@@ -44,6 +46,7 @@ pub mod feedback;
 pub mod flights;
 mod guard;
 mod headers;
+mod keys;
 #[cfg(feature = "tower")]
 pub mod layer;
 mod limit;
@@ -64,6 +67,8 @@ mod reservation;
 mod shared;
 pub mod sighting;
 pub mod slot;
+#[doc(hidden)]
+pub mod stocked;
 mod sync;
 mod ticks;
 pub mod timing;

@@ -71,6 +71,20 @@ impl Limit {
         self.pool.try_acquire(permits)
     }
 
+    /// Spends `permits` of one key now, or not at all: the same as `self.key(key).try_acquire(permits)` for callers that see
+    /// many keys and keep no handle. One lookup, which takes a lock that few others take at the same time; it allocates
+    /// at the first call of a key. A key that nobody calls or has a handle of is forgotten once what was leased for it
+    /// is over or given back, and the background task has looked (every five seconds).
+    ///
+    /// # Errors
+    /// As [`Limit::try_acquire`]. The first call of a key is refused unless its limit is in shadow mode: nothing is leased
+    /// for it yet, and it is asked for.
+    #[inline]
+    pub fn try_acquire_key(&self, key: &str, permits: u64) -> Result<(), Refusal> {
+        let known = self.pool.keys().and_then(|keys| keys.with(key, |pool| pool.try_acquire(permits)));
+        known.unwrap_or_else(|| self.key(key).try_acquire(permits))
+    }
+
     /// Spends what there is, up to `permits`, and says how many that are: at least one. For those who can do a part of
     /// their work.
     ///

@@ -85,9 +85,10 @@ impl Listener {
                     pool.is_told_to_stop();
                 }
                 refill.hear(now, waits, self.dice.u64(..));
+                pool.make_known();
             }
         }
-        self.shared.wake.notify_one();
+        self.shared.called.wake.notify_one();
     }
 }
 

@@ -2,6 +2,7 @@
 //! the last answer said. Handles spend from it, the background task refills it.
 
 mod in_flight;
+mod known;
 mod paced;
 mod part;
 mod refuse;
@@ -9,8 +10,10 @@ mod reserve;
 #[cfg(test)]
 mod tests;
 
+use crate::called::Called;
 use crate::fallback::Standby;
 use crate::feedback::Feedback;
+use crate::keys::{KeyText, Keys};
 use crate::line::Line;
 use crate::near::{near, stay};
 use crate::pace::Pace;
@@ -20,9 +23,8 @@ use crate::slot::{Quick, Short, Slot, Time};
 use crate::ticks::Ticks;
 use lessor_protocol::{Clock, Moment, Tick};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// Round trip to reckon with until one was measured, in microseconds.
 const RTT_UNTOLD_US: u32 = 1_000;
@@ -119,11 +121,15 @@ const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Slot>() == 64);
 pub(crate) struct LocalPool {
     slot: Slot,
     hot: Hot,
+    /// What the name says, where a lookup finds it soon.
+    pub(crate) key: KeyText,
     /// Permits let pass in shadow mode.
     shadow_refused: AtomicU64,
     /// Shadow mode and fallback, as far as we were told.
     standby: Standby,
     pub(crate) name: PoolName,
+    /// Of the plain pool of a limit: those of its keys.
+    keys: OnceLock<Box<Keys>>,
     /// Of limits with a steady flow. Others never look at it.
     pace: Arc<Pace>,
     /// The largest call that a steady flow kept waiting.
@@ -136,13 +142,18 @@ pub(crate) struct LocalPool {
     refill: Mutex<Refill>,
     /// What was heard of the vendor; made when there is something.
     pub(crate) feedback: OnceLock<Box<Mutex<Feedback>>>,
-    pub(crate) wake: Arc<Notify>,
+    called: Arc<Called>,
+    /// Whether the background task looks at this pool, or is about to. Who sets it puts the pool there.
+    is_known: AtomicBool,
+    /// Nothing is asked in its name any more: another one may have it. Set by the background task.
+    is_forgotten: AtomicBool,
+    me: Weak<LocalPool>,
 }
 
 impl LocalPool {
-    pub(crate) fn new(name: PoolName, eager: bool, ticks: Ticks, wake: Arc<Notify>) -> Self {
+    pub(crate) fn new(name: PoolName, eager: bool, ticks: Ticks, called: Arc<Called>) -> Arc<Self> {
         let refill = Refill::new(CLOCK.now(), eager);
-        LocalPool {
+        Arc::new_cyclic(|me| LocalPool {
             slot: Slot::new(),
             hot: Hot {
                 queued: AtomicU64::new(0),
@@ -159,8 +170,10 @@ impl LocalPool {
                 ticks,
             },
             shadow_refused: AtomicU64::new(0),
+            key: KeyText::new(name.key.as_deref()),
             standby: Standby::default(),
             name,
+            keys: OnceLock::new(),
             pace: refill.pace().clone(),
             largest: AtomicU64::new(0),
             overdrawn: AtomicU64::new(0),
@@ -168,8 +181,11 @@ impl LocalPool {
             line: Mutex::new(Line::default()),
             refill: Mutex::new(refill),
             feedback: OnceLock::new(),
-            wake,
-        }
+            called,
+            is_known: AtomicBool::new(false),
+            is_forgotten: AtomicBool::new(false),
+            me: me.clone(),
+        })
     }
 
     /// Spends `permits` now, or says why not.
@@ -326,25 +342,14 @@ impl LocalPool {
         }
     }
 
-    /// Tells the background task that it is wanted, unless it knows. At most once until it has looked: this is
-    /// the only thing a spend can do that touches the runtime.
-    #[inline]
-    pub(crate) fn nudge(&self) {
-        if !self.hot.nudged.load(Ordering::Relaxed) {
-            self.wake_task();
-        }
+    /// The pools of a limit's keys, of the limit's plain pool.
+    pub(crate) fn keys(&self) -> Option<&Keys> {
+        self.keys.get().map(|keys| &**keys)
     }
 
-    #[cold]
-    fn wake_task(&self) {
-        if !self.hot.nudged.swap(true, Ordering::AcqRel) {
-            self.wake.notify_one();
-        }
-    }
-
-    /// From now on a nudge is heard again, or (`false`) it is not needed until the task looks by itself.
-    pub(crate) fn listen(&self, listen: bool) {
-        self.hot.nudged.store(!listen, Ordering::Release);
+    /// The same, from now on.
+    pub(crate) fn keys_or_new(&self) -> &Keys {
+        self.keys.get_or_init(|| Box::new(Keys::new()))
     }
 
     pub(crate) fn slot(&self) -> &Slot {

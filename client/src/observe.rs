@@ -59,7 +59,7 @@ impl LocalPool {
         }
         refill.report(now);
         drop(refill);
-        self.wake.notify_one();
+        self.wake_to_tell();
     }
 
     /// See [`Limit::paused`].

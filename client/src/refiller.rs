@@ -44,6 +44,9 @@ pub(crate) struct Refiller {
     backoff: Backoff,
     /// After a failure, nothing is sent before this.
     quiet_until: Moment,
+    /// The pools to look at, and when those that nobody needs are forgotten next.
+    known: Vec<Arc<LocalPool>>,
+    forgets: Moment,
     /// How many stripes a slot is given that threads contend for.
     stripes: usize,
     /// Where jitter comes from.
@@ -68,6 +71,8 @@ impl Refiller {
             rtt: RTT_UNTOLD,
             backoff: Backoff::default(),
             quiet_until: Moment::ORIGIN,
+            known: vec![],
+            forgets: Moment::ORIGIN,
             stripes: std::thread::available_parallelism().map_or(1, usize::from),
             dice,
         }
@@ -81,7 +86,7 @@ impl Refiller {
                 let sleep = next.since(CLOCK.now()).min(LOOK_AGAIN);
                 tokio::select! {
                     told = &mut stop => Some(told),
-                    () = self.shared.wake.notified() => None,
+                    () = self.shared.called.wake.notified() => None,
                     () = tokio::time::sleep(sleep) => None,
                 }
             } else {
@@ -109,24 +114,39 @@ impl Refiller {
         if now < self.quiet_until {
             return (vec![], self.quiet_until);
         }
+        self.shared.called.take(&mut self.known);
         let (mut due, mut next) = (vec![], Moment::NEVER);
-        for pool in self.shared.pools() {
+        for pool in std::mem::take(&mut self.known) {
+            if pool.is_forgotten() {
+                continue;
+            }
+            pool.let_go();
             let mut refill = pool.refill();
             if pool.takes_doubt() {
                 refill.doubt(now);
             }
-            if now >= refill.not_before() {
+            let may_ask = now >= refill.not_before();
+            if may_ask {
                 pool.listen(true);
             } else {
                 next = next.min(refill.not_before());
             }
             let when = refill.due(pool.slot(), pool.seen(), now, self.rtt);
+            let rests = may_ask && when == Moment::NEVER && refill.is_idle();
             drop(refill);
             if when <= now + TOGETHER && due.len() < ASKS_MAX {
-                due.push(pool);
+                due.push(pool.clone());
             } else {
                 next = next.min(when);
             }
+            // One that rests is called again by whoever wants something of it.
+            if !rests && pool.keep() {
+                self.known.push(pool);
+            }
+        }
+        if now >= self.forgets {
+            self.forgets = now + LOOK_AGAIN;
+            self.shared.forget_idle();
         }
         (due, next)
     }
@@ -310,6 +330,7 @@ impl Refiller {
         self.seq = 0;
         for pool in self.shared.pools() {
             self.start_over(&pool, SESSION_PAUSE);
+            pool.make_known();
         }
     }
 

@@ -1,5 +1,6 @@
 //! What all handles of a client and its background task share: the pools by name, and how things stand.
 
+use crate::called::Called;
 use crate::events::{Event, Events, Teller};
 use crate::local_pool::{Condition, LocalPool, PoolName};
 use crate::ticks::Ticks;
@@ -8,12 +9,11 @@ use lessor_protocol::{Fallback, Key, LimitName};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
 
 /// What handles and the background task share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) wake: Arc<Notify>,
+    pub(crate) called: Arc<Called>,
     pub(crate) exchanges: AtomicU64,
     pub(crate) failed_exchanges: AtomicU64,
     pub(crate) listening: AtomicU64,
@@ -37,7 +37,7 @@ struct Pools {
 impl Shared {
     pub(crate) fn new(ticks: Ticks) -> Self {
         Shared {
-            wake: Arc::new(Notify::new()),
+            called: Arc::default(),
             exchanges: AtomicU64::new(0),
             failed_exchanges: AtomicU64::new(0),
             listening: AtomicU64::new(0),
@@ -70,16 +70,25 @@ impl Shared {
                 limits.insert(name.limit.clone(), pool.clone());
                 self.limits.store(Arc::new(limits));
             }
+            if let Some(plain) = self.plain(&name) {
+                plain.keys_or_new().insert(pool.clone());
+            }
             pools.by_name.insert(name, pool.clone());
         }
         pool
+    }
+
+    /// Where callers look up `name`, if it is one of a key.
+    fn plain(&self, name: &PoolName) -> Option<Arc<LocalPool>> {
+        name.key.as_ref()?;
+        self.limits.load().get(&name.limit).cloned()
     }
 
     /// A pool, and whether the background task is to know it: a name that cannot be is never sent.
     fn make(&self, name: PoolName, closed: bool) -> (Arc<LocalPool>, bool) {
         let wrong = LimitName::try_new(&name.limit).err().or_else(|| Key::try_new(name.key.as_ref()?).err());
         let eager = name.key.is_none() && wrong.is_none();
-        let pool = Arc::new(LocalPool::new(name, eager, self.ticks.clone(), self.wake.clone()));
+        let pool = LocalPool::new(name, eager, self.ticks.clone(), self.called.clone());
         let condition = match &wrong {
             _ if closed => Condition::Closed,
             Some(error) => {
@@ -95,14 +104,27 @@ impl Shared {
         (pool, wrong.is_none() && !closed)
     }
 
-    /// All pools that somebody holds a handle to or something is leased for; the others are forgotten.
+    /// All pools.
     pub(crate) fn pools(&self) -> Vec<Arc<LocalPool>> {
+        self.lock().by_name.values().cloned().collect()
+    }
+
+    /// Forgets the pools of keys that nobody holds a handle to and nothing is leased for. This looks at all there are.
+    pub(crate) fn forget_idle(&self) {
         let mut pools = self.lock();
-        // Handles are cloned under this lock or from a handle: with one owner left, nobody else can come by one.
+        // Handles are cloned under this lock or from a handle: with these owners left, nobody else can come by one. Who
+        // calls by the key just now is refused, for nothing is held, and finds another pool next time.
         pools.by_name.retain(|name, pool| {
-            name.key.is_none() || Arc::strong_count(pool) > 1 || !pool.refill().is_idle()
+            let plain = self.plain(name);
+            let owners = 1 + usize::from(plain.is_some());
+            let is_needed =
+                name.key.is_none() || Arc::strong_count(pool) > owners || !pool.refill().is_idle();
+            if let (false, Some(plain), Some(key)) = (is_needed, plain, &name.key) {
+                plain.keys_or_new().remove(key);
+                pool.forget();
+            }
+            is_needed
         });
-        pools.by_name.values().cloned().collect()
     }
 
     /// Notes whether the allocator answers. True if that is news.
@@ -139,5 +161,32 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Pools> {
         // A map of pools: no panic elsewhere can have left it half changed.
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ticks::HotClock;
+
+    fn is_found(plain: &LocalPool, key: &str) -> bool {
+        plain.keys().is_some_and(|keys| keys.with(key, |_| ()).is_some())
+    }
+
+    #[test]
+    fn keys_without_a_lease_or_a_handle_are_forgotten() {
+        let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+        let plain = shared.pool("user", None);
+        let kept = shared.pool("user", Some("kept"));
+        let called = shared.pool("user", Some("called"));
+        called.make_known();
+        let forgotten = shared.pool("user", Some("forgotten"));
+        let weak = Arc::downgrade(&forgotten);
+        drop((called, forgotten));
+        shared.forget_idle();
+        assert!(is_found(&plain, "kept") && !is_found(&plain, "forgotten"));
+        assert!(is_found(&plain, "called"), "the background task is about to look at it");
+        assert_eq!((weak.strong_count(), shared.pools().len()), (0, 3));
+        assert!(Arc::ptr_eq(&kept, &shared.pool("user", Some("kept"))));
     }
 }

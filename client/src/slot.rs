@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use stripes::Stripes;
 use watch::Watch;
-use word::{Missed, Word};
+use word::Word;
 
 pub use stripes::STRIPES_MAX;
 pub use watch::{Glance, LATE_STEPS, Time};
@@ -171,19 +171,18 @@ impl Slot {
     pub fn spend_quickly(&self, near: impl Fn() -> usize, permits: u64, tick: Tick, late_ns: u64) -> Quick {
         let purse = self.purse(near);
         let Some(glance) = purse.watch.known(tick, late_ns) else { return Quick::Unsure };
+        // First, for it needs no clock: there is nothing, whether the lease is over or not.
+        let Some(seen) = purse.word.see(permits) else {
+            return if self.is_striped() { Quick::Unsure } else { Quick::Empty(glance.earliest) };
+        };
         if self.check(glance.latest).is_err() {
             return Quick::Unsure;
         }
-        match purse.word.try_take(permits) {
-            Ok(left) => {
-                if Watch::is_due(left, permits) {
-                    purse.watch.forget();
-                }
-                Quick::Spent(left)
-            }
-            Err(Missed::Empty) if !self.is_striped() => Quick::Empty(glance.earliest),
-            Err(Missed::Empty | Missed::Clash) => Quick::Unsure,
+        let Some(left) = purse.word.take_seen(seen, permits) else { return Quick::Unsure };
+        if Watch::is_due(left, permits) {
+            purse.watch.forget();
         }
+        Quick::Spent(left)
     }
 
     /// The time, by the cheapest reading.

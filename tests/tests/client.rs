@@ -298,6 +298,10 @@ async fn each_key_has_a_pool_of_its_own() {
     assert_eq!(spend(&user.key("bob")).await, 3);
     assert_eq!(spend(&user.key("ann")).await, 0, "three an hour are spent");
     assert_eq!(user.try_acquire(1), Err(Refusal::Unavailable), "counted by key: say which");
+    user.try_acquire_key("cat", 1).expect_err("nobody knew of it");
+    eventually("a lease for the key", async || user.try_acquire_key("cat", 1).ok()).await;
+    assert_eq!(spend(&user.key("cat")).await, 2, "a handle of it spends the same");
+    assert!(user.try_acquire_key("cat", 1).is_err() && user.try_acquire_key("", 1).is_err());
     client.shutdown().await;
     fleet.stop().await;
 }

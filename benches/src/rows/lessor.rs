@@ -2,7 +2,7 @@
 //! is made to last through a sample, and the calls that it did not cover are counted.
 
 use crate::sample::Case;
-use lessor::{Client, Limit, try_all};
+use lessor::{Client, HotClock, Limit, try_all};
 use lessor_allocator::{Config, Server};
 use std::error::Error;
 use std::hint::black_box;
@@ -27,6 +27,10 @@ rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_0
 
 [[limit]]
 name = "second"
+rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
+
+[[limit]]
+name = "ticking"
 rules = [{ kind = "token_bucket", capacity = 1_000_000_000_000, refill = 1_000_000_000_000, per = "1h" }]
 
 [[limit]]
@@ -59,19 +63,22 @@ const TRIES: u32 = 100;
 pub(crate) struct Fleet {
     runtime: Runtime,
     client: Client,
+    /// Goes by a thread of its own rather than the system's coarse clock.
+    ticking: Client,
 }
 
 impl Fleet {
     /// Starts them, on one thread beside the one that measures.
     pub(crate) fn start() -> Result<Self, Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let client = runtime.block_on(async {
+        let (client, ticking) = runtime.block_on(async {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
             let url = format!("http://{}", listener.local_addr()?);
             tokio::spawn(Server::new(Config::parse(CONFIG)?, true).run(listener, std::future::pending()));
-            Ok::<_, Box<dyn Error>>(Client::connect(&url).await?)
+            let ticking = Client::builder(&url).node("ticking").clock(HotClock::Tick).connect().await?;
+            Ok::<_, Box<dyn Error>>((Client::connect(&url).await?, ticking))
         })?;
-        Ok(Fleet { runtime, client })
+        Ok(Fleet { runtime, client, ticking })
     }
 
     pub(super) fn cases(&self) -> Vec<Case> {
@@ -83,8 +90,17 @@ impl Fleet {
         };
         vec![
             self.hit("lessor/hit", &hit),
-            Case::new("lessor/refusal", move || black_box(black_box(&empty).try_acquire(1)).is_err()),
+            Case::new("lessor/refusal", move || {
+                // Looked at where it is: moving it would be a wait for what has just been written.
+                let answer = black_box(&empty).try_acquire(1);
+                black_box(&answer).is_err()
+            }),
             self.hit("lessor/hit-2-threads", &self.client.limit("shared")).on_two_threads(),
+            self.hit_two(
+                "lessor/hit-2-threads-2-limits",
+                ["first", "second"].map(|name| self.client.limit(name)),
+            ),
+            self.hit("lessor/hit-tick", &self.ticking.limit("ticking")),
             Case::new("lessor/try-all-2", all).prepared_by(self.ample(vec![hit, other])),
             self.hit("lessor/handle-keyed", &self.client.limit("keyed").key("user-42")),
         ]
@@ -94,6 +110,14 @@ impl Fleet {
         let called = limit.clone();
         let call = move || black_box(&called).try_acquire(1).is_ok();
         Case::new(name, call).prepared_by(self.ample(vec![limit.clone()]))
+    }
+
+    /// Two threads, each on a limit of its own.
+    fn hit_two(&self, name: &'static str, limits: [Limit; 2]) -> Case {
+        let [first, second] = limits.clone();
+        let case = Case::new(name, move || black_box(&first).try_acquire(1).is_ok());
+        case.beside(move || black_box(&second).try_acquire(1).is_ok())
+            .prepared_by(self.ample(limits.to_vec()))
     }
 
     /// Sees to it that of each limit there is a lease that outlasts a sample.

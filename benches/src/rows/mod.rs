@@ -1,6 +1,7 @@
 //! What is measured: the physical floor, our own calls against a real lease, and what a user would pick instead.
 
 mod floor;
+mod keyed;
 pub(crate) mod lessor;
 mod peers;
 
@@ -12,6 +13,7 @@ use std::error::Error;
 pub(crate) fn all(fleet: &Fleet) -> Result<Vec<Case>, Box<dyn Error>> {
     let mut cases = floor::cases();
     cases.extend(fleet.cases());
+    cases.extend(keyed::cases());
     cases.extend(peers::cases()?);
     Ok(cases)
 }

@@ -8,7 +8,9 @@ use governor::{Quota, RateLimiter};
 use std::error::Error;
 use std::hint::black_box;
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+use throttlecrab::AdaptiveStore;
 use tokio::sync::Semaphore;
 
 /// Permits a second that no loop can spend: one a nanosecond, the finest step of those that count in time.
@@ -29,6 +31,7 @@ pub(super) fn cases() -> Result<Vec<Case>, Box<dyn Error>> {
         tokio_semaphore(),
         leaky_bucket(),
         ratelimit()?,
+        throttlecrab(),
     ])
 }
 
@@ -56,4 +59,17 @@ fn ratelimit() -> Result<Case, Box<dyn Error>> {
     let plenty = u64::from(PLENTY);
     let limiter = ratelimit::Ratelimiter::builder(plenty).initial_available(plenty).build()?;
     Ok(Case::new("ratelimit/hit", move || black_box(&limiter).try_wait().is_ok()))
+}
+
+/// It takes the time from its caller, and `&mut self`: threads would share it behind a lock.
+fn throttlecrab() -> Case {
+    let plenty = i64::from(PLENTY);
+    let limiter = Mutex::new(throttlecrab::RateLimiter::new(AdaptiveStore::new()));
+    let call = move || {
+        #[expect(clippy::disallowed_methods, reason = "its interface takes the wall clock")]
+        let now = SystemTime::now();
+        let mut limiter = black_box(&limiter).lock().expect("no panic");
+        limiter.rate_limit("user-42", plenty, plenty, 1, 1, now).is_ok_and(|(is_allowed, _)| is_allowed)
+    };
+    Case::new("throttlecrab/hit", call)
 }

@@ -3,10 +3,10 @@
 use super::*;
 use crate::ticks::HotClock;
 
-fn pool() -> LocalPool {
+fn pool() -> Arc<LocalPool> {
     let name = PoolName { limit: "vendor-get".to_owned(), key: None };
     let ticks = Ticks::try_new(HotClock::Coarse).expect("it needs no thread");
-    LocalPool::new(name, false, ticks, Arc::new(Notify::new()))
+    LocalPool::new(name, false, ticks, Arc::default())
 }
 
 #[test]

@@ -43,13 +43,9 @@ pub(super) struct Took {
     pub(super) clashed: bool,
 }
 
-/// Why a word gave nothing at once.
+/// A word as it was when enough was free.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Missed {
-    Empty,
-    /// Somebody else changed it meanwhile.
-    Clash,
-}
+pub(super) struct Seen(u64);
 
 /// A permit is in one word at a time, and leaves it in the change that decides what becomes of it.
 #[derive(Debug, Default)]
@@ -77,18 +73,18 @@ impl Word {
         self.change(permits, permits)
     }
 
-    /// The same, tried once.
+    /// What is there, to be taken with [`Word::take_seen`], if so many are free.
     #[inline(always)]
-    pub(super) fn try_take(&self, permits: u64) -> Result<u64, Missed> {
+    pub(super) fn see(&self, permits: u64) -> Option<Seen> {
         let word = self.0.load(Ordering::Acquire);
-        let free = word & FREE;
-        if permits > free {
-            return Err(Missed::Empty);
-        }
-        match self.0.compare_exchange(word, word - permits, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => Ok(free - permits),
-            Err(_) => Err(Missed::Clash),
-        }
+        (word & FREE >= permits).then_some(Seen(word))
+    }
+
+    /// Takes out `permits`, and returns how many are left, unless somebody has changed the word since it was `seen`.
+    #[inline(always)]
+    pub(super) fn take_seen(&self, Seen(word): Seen, permits: u64) -> Option<u64> {
+        let taken = self.0.compare_exchange(word, word - permits, Ordering::AcqRel, Ordering::Relaxed);
+        taken.is_ok().then_some((word & FREE) - permits)
     }
 
     /// Sets `permits` aside if so many are free.

@@ -1,0 +1,64 @@
+//! How one pool and the background task find each other: who wakes it, and which pools it looks at. Whatever is lost here
+//! is made good by the next call; it decides nothing about permits.
+
+use super::LocalPool;
+use std::sync::atomic::Ordering;
+
+impl LocalPool {
+    /// Tells the background task that it is wanted, unless it knows. At most once until it has looked: this is
+    /// the only thing a spend can do that touches the runtime.
+    #[inline]
+    pub(crate) fn nudge(&self) {
+        if !self.hot.nudged.load(Ordering::Relaxed) {
+            self.wake_task();
+        }
+    }
+
+    #[cold]
+    pub(super) fn wake_task(&self) {
+        if !self.hot.nudged.swap(true, Ordering::AcqRel) {
+            self.make_known();
+            self.called.wake.notify_one();
+        }
+    }
+
+    /// There is something to tell the allocator at once, whether or not the task was nudged already.
+    pub(crate) fn wake_to_tell(&self) {
+        self.make_known();
+        self.called.wake.notify_one();
+    }
+
+    /// The background task looks at it next time.
+    pub(crate) fn make_known(&self) {
+        if !self.is_known.swap(true, Ordering::AcqRel)
+            && let Some(me) = self.me.upgrade()
+        {
+            self.called.push(me);
+        }
+    }
+
+    /// The background task looks at it now. Whoever calls from here on puts it there again, unless the task keeps it.
+    pub(crate) fn let_go(&self) {
+        self.is_known.store(false, Ordering::SeqCst);
+    }
+
+    /// Somebody may still call it who has just looked it up: nothing will come of that.
+    pub(crate) fn forget(&self) {
+        self.is_forgotten.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.is_forgotten.load(Ordering::Relaxed)
+    }
+
+    /// The task keeps it. False if somebody has put it there again meanwhile.
+    pub(crate) fn keep(&self) -> bool {
+        !self.is_known.swap(true, Ordering::AcqRel)
+    }
+
+    /// From now on a nudge is heard again, or (`false`) it is not needed until the task looks by itself.
+    pub(crate) fn listen(&self, listen: bool) {
+        // A swap, for what is read after it is not to be older than it: whoever waits is seen, or heard.
+        self.hot.nudged.swap(!listen, Ordering::SeqCst);
+    }
+}
