@@ -200,6 +200,9 @@ impl Oracle {
         answer: &Result<Answer, AskError>,
         stock: Stock,
     ) -> Result<u64, Wrong> {
+        let (by, session) = (self.measure, self.session(asked.session));
+        // Before it is known again by this ask.
+        session.may_say_again(now, by);
         let (mut lent, mut spent) = (0, 0);
         if let Ok(Answer::Grant(grant)) = answer {
             let Asked { seq, ask, .. } = *asked;

@@ -61,10 +61,7 @@ impl Oracle {
     ) -> Verdict {
         let by = self.measure;
         let session = self.session(session);
-        if session.may_be_forgotten(now, by) {
-            // Whoever is forgotten may say it all again.
-            (session.heard, session.refused_total) = (0, 0);
-        }
+        session.may_say_again(now, by);
         let is_news = observed.number > session.heard;
         let is_refused = observed.refused_total > session.refused_total;
         if is_news && after != before {

@@ -51,8 +51,15 @@ impl Session {
         Session { node, ..Session::default() }
     }
 
+    /// Whoever is forgotten may say again all that it heard of the vendor: what holds still, is as new to those books.
+    pub(super) fn may_say_again(&mut self, now: Instant, by: Measure) {
+        if self.may_be_forgotten(now, by) {
+            (self.heard, self.refused_total) = (0, 0);
+        }
+    }
+
     /// Whether the books may not know it: they are not those that answered it, or it was silent for long.
-    pub(super) fn may_be_forgotten(&self, now: Instant, by: Measure) -> bool {
+    fn may_be_forgotten(&self, now: Instant, by: Measure) -> bool {
         self.life != by.life || now.allocator.since(self.answered) >= by.remembered
     }
 
