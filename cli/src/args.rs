@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Keeps a fleet of processes inside a quota that belongs to somebody else.
 #[derive(Debug, Parser)]
-#[command(version, about, propagate_version = true)]
+#[command(name = "lessor", version, propagate_version = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -34,6 +34,12 @@ pub(crate) enum Command {
     /// Try a configuration on your own traffic: requests in, answers out, in virtual time and without a server.
     #[command(after_help = REPLAY_HELP)]
     Replay(ReplayArgs),
+    /// Print what a shell needs to complete the command line of `lessor`.
+    #[command(after_help = COMPLETIONS_EXAMPLE)]
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write the pages of all commands into a folder.
+    #[command(after_help = MAN_EXAMPLE)]
+    Man(ManArgs),
     /// One node of a demo.
     #[command(name = crate::demo::NODE_COMMAND, hide = true)]
     DemoNode,
@@ -52,6 +58,34 @@ Example:
   lessor check lessor.toml
 
 Exit codes: 0 good, 2 bad, with one line that names the key and the value.";
+
+const COMPLETIONS_EXAMPLE: &str = "\
+Example:
+  lessor completions bash > /etc/bash_completion.d/lessor
+
+Exit codes: 0 printed, 1 nobody reads it, 2 bad command line.";
+
+const MAN_EXAMPLE: &str = "\
+Examples:
+  lessor man | man -l -
+  lessor man --into /usr/local/share/man/man1
+
+Exit codes: 0 done, 1 it cannot be written, 2 bad command line.";
+
+/// `lessor completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// For which shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `lessor man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for each command into this folder, instead of one to stdout.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) into: Option<PathBuf>,
+}
 
 const LIMITS_EXAMPLE: &str = "\
 Examples:

@@ -7,6 +7,7 @@ mod demo;
 mod failure;
 mod limits;
 mod logging;
+mod manual;
 mod replay;
 mod serve;
 mod stop;
@@ -24,6 +25,8 @@ fn main() -> ExitCode {
         Command::Limits(args) => limits::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Completions(args) => manual::complete(&args),
+        Command::Man(args) => manual::pages(&args),
         Command::DemoNode => demo::run_node(),
     };
     match outcome {

@@ -7,6 +7,7 @@ use crate::logging;
 use crate::stop::Stop;
 use crate::watch::Watch;
 use lessor_allocator::Server;
+use sd_notify::NotifyState;
 use std::io::Write as _;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
@@ -27,13 +28,24 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let watch = Watch::install(args.config.clone(), text, server.reloads())?;
         // A signal that comes once it has said so must not be lost, nor kill.
         announce(&listener).map_err(cannot)?;
+        tell_manager(NotifyState::Ready);
         // It ends with the server, whatever it is waiting for.
         let ran = tokio::select! {
-            ran = server.run(listener, async move { stop.asked().await }) => ran,
+            ran = server.run(listener, async move {
+                stop.asked().await;
+                tell_manager(NotifyState::Stopping);
+            }) => ran,
             () = watch.run() => Ok(()),
         };
         ran.map_err(|error| Failure::Run(format!("the allocator broke: {error}")))
     })
+}
+
+/// Tells whoever manages this process how far it is. Without a manager nobody is told.
+fn tell_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(false, &[state]) {
+        tracing::warn!(%error, "the service manager cannot be told");
+    }
 }
 
 /// The one line on stdout. No log filter hides it: with port 0 it is the only way to learn the address.

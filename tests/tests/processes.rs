@@ -4,10 +4,11 @@
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Clock, Moment, Rule};
 use rustix::process::Signal;
-use scenarios::process::{Allocator, Node};
+use scenarios::process::{Allocator, Node, Running};
 use scenarios::reference::{Spend, breach};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -182,6 +183,48 @@ fn sigterm_ends_the_allocator_in_time_though_a_peer_holds_on() {
     let status = allocator.running.wait();
     assert_eq!(status.code(), Some(0));
     assert!(CLOCK.now().since(asked) < Duration::from_secs(6), "within five seconds and a start-up's noise");
+}
+
+/// As systemd has it told (`packaging/lessor.service`): ready once it listens, and that it stops.
+#[test]
+fn a_service_manager_hears_when_it_is_ready_and_when_it_stops() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, heard) = (folder.path().join("lessor.toml"), folder.path().join("notify"));
+    std::fs::write(&file, CONFIG).expect("a file in it");
+    let manager = UnixDatagram::bind(&heard).expect("a socket in it");
+    manager.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
+    let hear = || {
+        let mut said = [0; 64];
+        let length = manager.recv(&mut said).expect("it is told");
+        String::from_utf8_lossy(&said[..length]).into_owned()
+    };
+    let mut command = std::process::Command::new(scenarios::process::lessor());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).env("NOTIFY_SOCKET", &heard);
+    let running = Running::start(&mut command);
+    assert_eq!(hear().trim_end(), "READY=1");
+    running.signal(Signal::TERM);
+    assert_eq!(hear().trim_end(), "STOPPING=1");
+    assert_eq!(running.wait().code(), Some(0));
+}
+
+#[test]
+fn shells_and_manuals_know_every_command() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |args: &[&str]| {
+        let output = std::process::Command::new(scenarios::process::lessor()).args(args).output();
+        let output = output.expect("it runs");
+        assert!(output.status.success(), "{args:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let path = folder.path().to_str().expect("a plain path");
+    run(&["man", "--into", path]);
+    for command in ["serve", "check", "limits", "demo", "replay"] {
+        assert!(folder.path().join(format!("lessor-{command}.1")).exists(), "{command} has no page");
+        for shell in ["bash", "zsh", "fish"] {
+            assert!(run(&["completions", shell]).contains(command), "{shell} does not know {command}");
+        }
+    }
+    assert!(run(&["man"]).contains("lessor"));
 }
 
 #[test]

@@ -1,0 +1,33 @@
+//! `lessor completions` and `lessor man`: what shells and readers of manuals are told of the command line. All of it comes
+//! from the same description that parses it.
+
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::failure::Failure;
+use clap::CommandFactory as _;
+use std::io::Write as _;
+
+/// Prints the completions for one shell.
+pub(crate) fn complete(args: &CompletionsArgs) -> Result<(), Failure> {
+    let mut script = vec![];
+    clap_complete::generate(args.shell, &mut Cli::command(), "lessor", &mut script);
+    print(&script)
+}
+
+/// Prints the manual page of the binary, or writes those of all commands.
+pub(crate) fn pages(args: &ManArgs) -> Result<(), Failure> {
+    if let Some(folder) = &args.into {
+        let written = clap_mangen::generate_to(Cli::command(), folder);
+        return written
+            .map_err(|error| Failure::Run(format!("cannot write pages into {}: {error}", folder.display())));
+    }
+    let mut page = vec![];
+    let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
+    rendered.map_err(|error| Failure::Run(format!("cannot render the page: {error}")))?;
+    print(&page)
+}
+
+fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    let printed = stdout.write_all(text).and_then(|()| stdout.flush());
+    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
+}

@@ -1,0 +1,100 @@
+//! A Grafana dashboard as its file says it, as far as tests look at it.
+
+use super::project;
+use serde_json::Value;
+
+#[derive(Debug)]
+pub(super) struct Board {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) links: Vec<String>,
+    /// Those that show something.
+    pub(super) panels: Vec<Panel>,
+    /// Of rows too.
+    pub(super) places: Vec<Place>,
+    /// What fills its variables.
+    pub(super) variables: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Panel {
+    pub(super) title: String,
+    pub(super) question: String,
+    pub(super) unit: String,
+    pub(super) targets: Vec<Target>,
+}
+
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) datasource: String,
+    pub(super) expr: String,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Place {
+    pub(super) id: u64,
+    pub(super) x: u64,
+    pub(super) y: u64,
+    pub(super) w: u64,
+    pub(super) h: u64,
+}
+
+impl Place {
+    pub(super) fn overlaps(&self, other: &Place) -> bool {
+        self.x < other.x + other.w
+            && other.x < self.x + self.w
+            && self.y < other.y + other.h
+            && other.y < self.y + self.h
+    }
+}
+
+/// All that are there.
+pub(super) fn boards() -> Vec<Board> {
+    let folder = project().join("dashboards/grafana");
+    let files = std::fs::read_dir(&folder).expect("the folder is there");
+    let mut files: Vec<_> = files.map(|file| file.expect("it can be read").path()).collect();
+    files.sort();
+    let files = files.into_iter().filter(|file| file.extension().is_some_and(|kind| kind == "json"));
+    let boards = files.map(|file| {
+        let text = std::fs::read_to_string(&file).expect("it can be read");
+        board(&serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display())))
+    });
+    boards.collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn each(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn board(board: &Value) -> Board {
+    let panels = each(&board["panels"]).filter(|panel| panel["type"] != "row").map(|panel| Panel {
+        title: text(&panel["title"]),
+        question: text(&panel["description"]),
+        unit: text(&panel["fieldConfig"]["defaults"]["unit"]),
+        targets: each(&panel["targets"])
+            .map(|target| Target {
+                datasource: text(&target["datasource"]["uid"]),
+                expr: text(&target["expr"]),
+            })
+            .collect(),
+    });
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let places = each(&board["panels"]).map(|panel| {
+        let grid = &panel["gridPos"];
+        let [id, x, y, w, h] = [&panel["id"], &grid["x"], &grid["y"], &grid["w"], &grid["h"]].map(number);
+        Place { id, x, y, w, h }
+    });
+    let variables = each(&board["templating"]["list"]).filter(|it| it["type"] == "query");
+    Board {
+        name: text(&board["title"]),
+        uid: text(&board["uid"]),
+        links: each(&board["links"]).map(|link| text(&link["url"])).collect(),
+        panels: panels.collect(),
+        places: places.collect(),
+        variables: variables.map(|it| text(&it["definition"])).collect(),
+    }
+}
