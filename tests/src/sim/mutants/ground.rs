@@ -5,8 +5,6 @@ mod live;
 
 use crate::sim::edges::EDGES;
 use crate::sim::faults::Fault;
-use crate::sim::foe::Lie;
-use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
@@ -16,7 +14,7 @@ use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
-use lessor_protocol::{Carry, Rule, Terms};
+use lessor_protocol::{Rule, Terms};
 use live::{lowered, new_windows, paused};
 use std::time::Duration;
 

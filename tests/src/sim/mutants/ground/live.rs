@@ -6,7 +6,7 @@ use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::setup::Setup;
 use crate::sim::{MILLI, SECOND};
-use lessor_protocol::rule::FixedWindow;
+use lessor_protocol::rule::{FixedWindow, SlidingWindow};
 use lessor_protocol::{Carry, Rule};
 use std::time::Duration;
 
