@@ -10,6 +10,7 @@ use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
 use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
+use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
@@ -198,7 +199,7 @@ impl Ground {
                 setup.lasts = 200 * SECOND;
                 setup
             }
-            Ground::Outside => swarm::outside(paused(setup, &mut dice), &mut dice),
+            Ground::Outside => near(swarm::outside(paused(setup, &mut dice), &mut dice)),
             Ground::Reserving => reserving(setup, &mut dice),
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
@@ -389,6 +390,14 @@ fn below(setup: Setup, own: Duration, limit: u64, scarce: Rule, dice: &mut fastr
     setup.plan.rules.insert(0, plenty.expect("numbers in range"));
     setup.above = 1;
     setup.siblings = dice.usize(0..=2);
+    setup
+}
+
+/// With links that suit the leases of its rules: those of nodes far away last longer than the silence of a run expects.
+fn near(mut setup: Setup) -> Setup {
+    let most = nanos(setup.term()) / 8;
+    let Latency { one_way, jitter } = setup.latency;
+    setup.latency = Latency { one_way: one_way.min(most), jitter: jitter.min(most) };
     setup
 }
 
