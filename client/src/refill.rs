@@ -5,6 +5,7 @@
 //! back what its demand does not need, and all of it after a term without any: rare calls are for those who wait a
 //! round trip, not for a permit that sits idle. It always says totals.
 
+mod aside;
 mod heard;
 mod in_flight;
 mod rate;
@@ -349,7 +350,7 @@ impl Refill {
         let deadline = terms.holder_end(counts_from, grant.term);
         let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
         self.flights.hear(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
-        let dropped = slot.install(grant.permits, self.flights.to_drop(lost), deadline);
+        let dropped = self.install(slot, grant.permits, lost, deadline);
         self.flights.owe(lost, dropped);
         self.removed += dropped;
         self.installed += grant.permits;
@@ -395,13 +396,17 @@ impl Refill {
         self.is_known
     }
 
-    /// Takes everything that is free out of the slot and returns the final total for the allocator.
+    /// Takes everything that is free out of the slot and returns the final total for the allocator. What is set aside at
+    /// that moment counts as spent.
     pub fn close(&mut self, slot: &Slot) -> u64 {
         self.rate.forget();
         self.removed += slot.shed(0);
         self.reserved.spend_all();
-        self.flights.close(self.spent(slot));
-        self.spent(slot) - self.forgotten
+        // What is set aside may be spent yet, and nobody will say so.
+        let busy = self.flights.busy();
+        let spent = self.installed - self.removed - busy;
+        self.flights.close(spent);
+        spent + busy - self.forgotten
     }
 
     /// Whether there is nothing to lose by forgetting this pool altogether.

@@ -294,19 +294,24 @@ fn counted(permits: u64, hold: Option<u64>) -> Arc<(Slot, Mutex<Refill>)> {
 fn lent(permits: u64, in_flight: Option<InFlight>) -> Arc<(Slot, Mutex<Refill>)> {
     let (slot, mut refill) = (Slot::new(), Refill::new(at(0), false));
     refill.write(&slot, Seen { waiting: permits, ..Seen::default() }, at(0), Duration::ZERO);
-    let grant = Grant {
+    refill.believe(&slot, &grant(permits, in_flight), Terms::default(), at(0), at(0), 0);
+    Arc::new((slot, Mutex::new(refill)))
+}
+
+/// Of `permits` for a second, and nothing of what there was.
+fn grant(permits: u64, in_flight: Option<InFlight>) -> Grant {
+    let term = Duration::from_secs(1);
+    Grant {
         kept: 0,
         permits,
-        term: Duration::from_secs(1),
-        horizon: Duration::from_secs(1),
+        term,
+        horizon: term,
         ceiling: permits,
         ask_after: Duration::ZERO,
         retry_after: None,
         rate: Rate::Free,
         in_flight,
-    };
-    refill.believe(&slot, &grant, Terms::default(), at(0), at(0), 0);
-    Arc::new((slot, Mutex::new(refill)))
+    }
 }
 
 /// The ask of a node where callers wait for more than there is, so that it gives nothing back.
@@ -402,5 +407,25 @@ fn what_is_given_back_beside_the_end_of_its_lease_is_spent_or_free_and_never_bot
         // Where the report came first it has said that both were spent, and nothing comes back after that.
         assert_eq!(ask.spent_total, 2 - back);
         assert_eq!(pool.0.balance().total(), 0, "nothing of an ended lease is in hand");
+    });
+}
+
+#[test]
+fn what_is_put_back_beside_the_end_of_its_lease_is_not_spent_in_the_next() {
+    loom::model(|| {
+        let pool = lent(3, None);
+        let held = pool.0.hold(2, at(0)).expect("three are there");
+        assert_eq!(held, 1);
+        let caller = pool.clone();
+        let puts_back = thread::spawn(move || caller.0.put_back(2));
+        let ask = report(&pool);
+        assert_eq!(ask.held, 3);
+        // That was over for long when the next one came: of one permit.
+        let now = at(0) + Duration::from_secs(2);
+        let mut refill = pool.1.lock().expect("no panic");
+        refill.believe(&pool.0, &grant(1, None), Terms::default(), now, now, 0);
+        puts_back.join().expect("no panic");
+        let spent = [1, 1].map(|permits| u64::from(pool.0.take(permits, now).is_ok()));
+        assert!(spent.iter().sum::<u64>() <= 1, "one was lent: {spent:?}");
     });
 }

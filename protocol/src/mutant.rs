@@ -162,6 +162,8 @@ mutants! {
     ReservedOutlivesLease,
     /// A reservation gives the same permits back twice.
     GivenBackTwice,
+    /// What a caller puts back after the end of its lease can be spent in the next one.
+    AsideOutlivesLease,
     /// A reservation that is settled gives back what its call has cost.
     SettledIsFree,
     /// What is lent is charged to the limit that was asked, and to none above it.

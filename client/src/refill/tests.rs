@@ -4,6 +4,7 @@ use super::*;
 use crate::dispute::{DISPUTE_PAUSE, pause_from_zero, start_over};
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
+mod aside;
 mod in_flight;
 mod reserved;
 

@@ -43,6 +43,8 @@ pub struct Setup {
     pub cost_max: u64,
     /// Of a hundred calls, how many reserve while there is trouble: more than they cost in the end.
     pub reserves: u64,
+    /// Of a hundred calls, how many need another limit too while there is trouble, and find too little of that one.
+    pub in_vain: u64,
     /// How long a caller waits in line, in nanoseconds; 0 is one that only tries.
     pub patience: u64,
     /// The network.

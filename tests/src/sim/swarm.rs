@@ -63,6 +63,7 @@ pub fn draw(seed: u64) -> Setup {
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),
         cost_max: if dice.u32(..3) == 0 { dice.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
         reserves: 0,
+        in_vain: 0,
         patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
         faults,
@@ -111,6 +112,11 @@ pub fn draw(seed: u64) -> Setup {
     let mut dice = fastrand::Rng::with_seed(seed ^ 0x0b5e_47ed_0000_0000);
     if dice.u32(..4) == 0 && setup.siblings == 0 {
         draw_outside(&mut dice, ceiling, &mut setup);
+    }
+    // And again.
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x1a7a_1a00_0000_0000);
+    if dice.u32(..4) == 0 {
+        setup.in_vain = dice.u64(1..=50);
     }
     setup
 }

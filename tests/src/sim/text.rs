@@ -35,6 +35,7 @@ pub fn bare() -> Setup {
         demand: 1.0,
         cost_max: 1,
         reserves: 0,
+        in_vain: 0,
         patience: 0,
         latency: Latency { one_way: 0, jitter: 0 },
         faults: Faults::default(),
@@ -84,6 +85,9 @@ pub fn write(setup: &Setup) -> String {
     say("cost_max", &setup.cost_max);
     if setup.reserves > 0 {
         say("reserves", &setup.reserves);
+    }
+    if setup.in_vain > 0 {
+        say("in_vain", &setup.in_vain);
     }
     say("patience", &setup.patience);
     say("one_way", &setup.latency.one_way);
@@ -160,6 +164,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "demand" => setup.demand = number(value)?,
         "cost_max" => setup.cost_max = number(value)?,
         "reserves" => setup.reserves = number(value)?,
+        "in_vain" => setup.in_vain = number(value)?,
         "patience" => setup.patience = number(value)?,
         "one_way" => setup.latency.one_way = number(value)?,
         "jitter" => setup.latency.jitter = number(value)?,

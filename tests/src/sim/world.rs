@@ -2,6 +2,7 @@
 //! shipping code's part, and nothing about right and wrong; that is the oracle's.
 
 mod allocator;
+mod aside;
 mod calls;
 mod event;
 mod flights;
@@ -305,6 +306,7 @@ impl World {
             Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
             Event::Land { limit, permits } => self.judges.landed(limit, permits),
             Event::HandBack { node, life, permits } => self.hand_back(node, life, permits)?,
+            Event::PutBack { node, life, permits } => self.put_back(node, life, permits)?,
             Event::Settle { node, life, number, rest } => self.settle(node, life, number, rest)?,
             Event::Scheme(index) => self.scheme(index),
             Event::Traffic { generation } => self.change_traffic(generation),
@@ -342,6 +344,7 @@ impl World {
             | Event::Due { node, .. }
             | Event::GiveUp { node, .. }
             | Event::HandBack { node, .. }
+            | Event::PutBack { node, .. }
             | Event::Settle { node, .. } => self.nodes[*node].paused_until,
             Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
             Event::Ask(_) | Event::Sweep => self.centre.paused_until,

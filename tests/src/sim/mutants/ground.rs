@@ -67,6 +67,9 @@ pub enum Ground {
     /// A short window in full use by calls that reserve more than they need, and messages that get lost: leases end while calls
     /// are going on, and bring less than was reserved when they are renewed.
     Reserving,
+    /// The same by calls of which half come to nothing, for they find another limit short: threads are stopped while they have
+    /// set something aside.
+    InVain,
     /// A limit with plenty below one that is scarce, of another length.
     Above,
     /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
@@ -75,7 +78,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 23] = [
+    pub const ALL: [Ground; 24] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -97,13 +100,14 @@ impl Ground {
         Ground::CapRestarts,
         Ground::Outside,
         Ground::Reserving,
+        Ground::InVain,
         Ground::Above,
         Ground::AboveRestarts,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 46] = [
+        const LED: [(Mutant, Ground); 47] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -141,6 +145,7 @@ impl Ground {
             (Mutant::OwedIsSpentAgain, Ground::Cap),
             (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
             (Mutant::ReservedOutlivesLease, Ground::Reserving),
+            (Mutant::AsideOutlivesLease, Ground::InVain),
             (Mutant::AboveNotCharged, Ground::Above),
             (Mutant::AboveNotAsked, Ground::Above),
             (Mutant::AboveNotClipped, Ground::Above),
@@ -201,6 +206,7 @@ impl Ground {
             }
             Ground::Outside => near(swarm::outside(paused(setup, &mut dice), &mut dice)),
             Ground::Reserving => reserving(setup, &mut dice),
+            Ground::InVain => in_vain(setup, &mut dice),
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
         }
@@ -352,6 +358,17 @@ fn reserving(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
+/// One or two nodes: what one of them sets aside is much of what there is, and little is left for its next lease.
+fn in_vain(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(500..=3_000));
+    let mut setup = alone(setup, sliding(dice.u64(10..=60), per), 20.0);
+    (setup.cost_max, setup.in_vain, setup.patience) = (6, 90, 0);
+    setup.nodes = dice.usize(1..=2);
+    setup.faults.chance = [(Fault::Loss, 0.4)].into();
+    setup.lasts = 200 * SECOND;
+    setup
+}
+
 fn sliding(limit: u64, per: Duration) -> Rule {
     Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("numbers in range"))
 }
@@ -408,7 +425,7 @@ fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     (setup.above, setup.siblings) = (0, 0);
     setup.demand = (load * sustained(&setup.plan.rules)).clamp(0.5, 3_000.0);
     setup.workload = Workload::Steady;
-    (setup.cost_max, setup.reserves) = (1, 0);
+    (setup.cost_max, setup.reserves, setup.in_vain) = (1, 0, 0);
     setup.foes.clear();
     setup.live.clear();
     setup.faults.every.clear();

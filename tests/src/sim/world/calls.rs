@@ -77,6 +77,10 @@ impl World {
             return Ok(());
         }
         let permits = if self.setup.cost_max > 1 { self.dice.u64(1..=self.setup.cost_max) } else { 1 };
+        if self.is_in_vain() {
+            self.set_aside(node, permits);
+            return Ok(());
+        }
         let permits = self.or_more(permits);
         self.call(node, permits)
     }

@@ -39,6 +39,8 @@ pub(super) enum Event {
     Land { limit: usize, permits: u64 },
     /// The process that made a call learns that it has ended.
     HandBack { node: usize, life: u64, permits: u64 },
+    /// A call on several limits comes to nothing.
+    PutBack { node: usize, life: u64, permits: u64 },
     /// A call that has reserved is over, and did not need `rest`.
     Settle { node: usize, life: u64, number: u64, rest: u64 },
     /// One that does not play by the rules asks for something.
@@ -127,6 +129,7 @@ impl Event {
             | Event::GiveUp { node, .. }
             | Event::Due { node, .. }
             | Event::HandBack { node, .. }
+            | Event::PutBack { node, .. }
             | Event::Settle { node, .. }
             | Event::Start { node, .. }
             | Event::Thaw { node, .. } => Some(*node),
