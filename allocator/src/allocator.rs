@@ -17,8 +17,8 @@ use crate::wrong::{Reason, Wrong, quoted};
 use family::Family;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::push::Event;
-use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody};
-use lessor_protocol::{Answer, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, Terms};
+use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SafeShareBody, SpentBody};
+use lessor_protocol::{Answer, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, SafeShare, Terms};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
@@ -104,7 +104,11 @@ impl Allocator {
             grants.push(match entry {
                 Entry::Ask(ask) => {
                     let body = match self.ask(now, caller, &mut pools, ask) {
-                        Ok(answer) => GrantBody::of(&ask.limit, ask.key.as_deref(), answer),
+                        Ok(answer) => {
+                            let safe = answer.grant().and_then(|_| self.safe_share(now, caller, ask));
+                            let safe = safe.map(SafeShareBody::of);
+                            GrantBody { safe, ..GrantBody::of(&ask.limit, ask.key.as_deref(), answer) }
+                        }
                         Err(wrong) => {
                             self.count_wrong(wrong.reason);
                             unanswered(&ask.limit, ask.key.as_deref(), wrong)
@@ -241,6 +245,13 @@ impl Allocator {
             limit.count_answer(&ask.ask(), &answer);
         }
         Ok(answer)
+    }
+
+    /// What the caller may go on with of the limit it asked for, while nobody answers.
+    fn safe_share(&mut self, now: Moment, caller: &Caller, ask: &AskBody) -> Option<SafeShare> {
+        let id = self.sessions.find(&caller.node, caller.session)?;
+        let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref()).ok()?;
+        limit.safe_share(now, &pool, id)
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {

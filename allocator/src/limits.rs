@@ -18,7 +18,7 @@ use crate::pool::{AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};
 use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
 use figures::Sums;
-use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Observed, Rule, Terms};
+use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Observed, Rule, SafeShare, Terms};
 use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -181,6 +181,12 @@ impl Limit {
         let heard = self.with_pool(now, pool, |pool| pool.observe(now, id, observed)).unwrap_or_default();
         self.sums.disagreed.count(heard);
         heard
+    }
+
+    /// What the session `id` may go on with of `pool` while no allocator answers it, if that is configured.
+    pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: LesseeId) -> Option<SafeShare> {
+        self.config.sharing.safe?;
+        self.pools.get_mut(pool)?.pool.safe_share(now, id)
     }
 
     /// Whether it has a pool for each key.

@@ -23,6 +23,17 @@ pub struct Sharing {
     pub guaranteed: Vec<u64>,
     /// How far the vendor's own count is believed.
     pub vendor: Trust,
+    /// Who may spend of the reserve while no allocator answers.
+    pub safe: Option<Safe>,
+}
+
+/// Sessions that may go on with a part of the reserve while no allocator answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Safe {
+    /// So many at most, at least one.
+    pub nodes: u64,
+    /// For so long after the last answer, [`lessor_protocol::SafeShare::LASTS_MAX`] at most.
+    pub lasts: Duration,
 }
 
 impl Default for Sharing {
@@ -34,6 +45,7 @@ impl Default for Sharing {
             term_max: Terms::TERM_MAX,
             guaranteed: vec![],
             vendor: Trust::default(),
+            safe: None,
         }
     }
 }

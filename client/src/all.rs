@@ -207,8 +207,9 @@ impl<const N: usize> All<'_, N> {
         let mut is_held = [false; N];
         for (part, (limit, permits)) in self.parts.iter().enumerate() {
             is_held[part] = limit.pool().hold(*permits, part == first, now).is_ok();
-            // A limit in shadow mode stops nobody.
-            if !is_held[part] && !limit.pool().is_shadow() {
+            // A limit in shadow mode stops nobody, nor one without an allocator that has a part of the reserve left.
+            let stops = || !limit.pool().is_shadow() && !limit.pool().take_share(*permits, part == first);
+            if !is_held[part] && stops() {
                 let held = self.parts.iter().zip(is_held).filter(|(_, is_held)| *is_held);
                 held.for_each(|((limit, permits), _)| limit.pool().put_back(*permits));
                 return Err(part);

@@ -3,10 +3,13 @@
 
 use crate::events::Event;
 use crate::local_pool::{Condition, LocalPool};
+use crate::seat::Seat;
 use crate::shared::Shared;
-use lessor_protocol::{Fallback, Moment};
-use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// One if a limit is in fallback in this process, by limit and by what it does then.
 const ACTIVE: &str = "lessor_client_fallback";
@@ -17,8 +20,8 @@ const PASSED: &str = "lessor_client_fallback_passed_permits_total";
 /// One pool's part in it.
 #[derive(Debug, Default)]
 pub(crate) struct Standby {
-    /// What the allocator told: whether everything is to pass without it.
-    opens: AtomicBool,
+    /// What the allocator told is to be done without it, by its place in [`Fallback::ALL`].
+    told: AtomicU8,
     /// Whether the limit is in shadow mode, as far as we were told.
     shadow: AtomicBool,
     /// Somebody has paused the limit, or blocked this node: that goes before any fallback.
@@ -26,13 +29,22 @@ pub(crate) struct Standby {
     active: AtomicBool,
     /// Permits that were let pass.
     passed: AtomicU64,
+    /// What of the reserve this process may go on with.
+    seat: Mutex<Seat>,
 }
 
 impl Standby {
     /// The last answer said so. True if the limit enters or leaves shadow mode by that.
     pub(crate) fn told(&self, shadow: bool, fallback: Fallback) -> bool {
-        self.opens.store(fallback == Fallback::Open, Ordering::Relaxed);
+        self.expect(fallback);
         self.shadow.swap(shadow, Ordering::Relaxed) != shadow
+    }
+
+    /// The answer to an ask that was first sent at `first_sent` told of a part of the reserve, or of none.
+    pub(crate) fn tell_share(&self, share: Option<SafeShare>, first_sent: Moment, terms: Terms) {
+        if share.is_some() {
+            self.seat().tell(share, first_sent, terms);
+        }
     }
 
     /// Whether somebody has paused the limit. True if that is news.
@@ -40,14 +52,29 @@ impl Standby {
         self.stopped.swap(stopped, Ordering::Relaxed) != stopped
     }
 
-    /// Whether what would be refused is let pass.
-    pub(crate) fn lets_pass(&self) -> bool {
-        self.shadow.load(Ordering::Relaxed) || self.is_open()
+    /// Whether everything that would be refused is let pass.
+    pub(crate) fn lets_all_pass(&self) -> bool {
+        self.shadow.load(Ordering::Relaxed) || self.is(Fallback::Open)
+    }
+
+    /// Whether anything is.
+    pub(crate) fn lets_some_pass(&self) -> bool {
+        self.lets_all_pass() || self.is(Fallback::SafeShare)
+    }
+
+    /// Takes `permits` of this process's part of the reserve, if it goes by that now and they are due.
+    pub(crate) fn take_share(&self, permits: u64, now: Moment) -> bool {
+        self.is(Fallback::SafeShare) && self.seat().take(permits, now)
+    }
+
+    /// How long until that could be.
+    pub(crate) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
+        if self.is(Fallback::SafeShare) { self.seat().wait(permits, now) } else { None }
     }
 
     /// Counts permits that were let pass because nobody answers. False if they were for another reason.
     pub(crate) fn counts(&self, permits: u64) -> bool {
-        let is_counted = self.is_open() && !self.shadow.load(Ordering::Relaxed);
+        let is_counted = self.lets_some_pass() && !self.shadow.load(Ordering::Relaxed);
         if is_counted {
             self.passed.fetch_add(permits, Ordering::Relaxed);
         }
@@ -59,13 +86,24 @@ impl Standby {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// What happens in fallback.
-    fn fallback(&self) -> Fallback {
-        if self.opens.load(Ordering::Relaxed) { Fallback::Open } else { Fallback::Closed }
+    fn expect(&self, fallback: Fallback) {
+        let place = Fallback::ALL.iter().position(|known| *known == fallback).unwrap_or(0);
+        self.told.store(u8::try_from(place).unwrap_or(0), Ordering::Relaxed);
     }
 
-    fn is_open(&self) -> bool {
-        self.active.load(Ordering::Relaxed) && self.fallback() == Fallback::Open
+    /// What happens in fallback.
+    fn fallback(&self) -> Fallback {
+        Fallback::ALL[usize::from(self.told.load(Ordering::Relaxed))]
+    }
+
+    /// Whether the limit is in `fallback` now.
+    fn is(&self, fallback: Fallback) -> bool {
+        self.active.load(Ordering::Relaxed) && self.fallback() == fallback
+    }
+
+    fn seat(&self) -> MutexGuard<'_, Seat> {
+        // Numbers: no panic can have left them half changed.
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,15 +111,15 @@ impl Standby {
 pub(crate) fn enter(shared: &Shared, now: Moment) {
     let (pools, mut passed) = (shared.pools(), BTreeMap::new());
     // A key that is new has heard nothing yet: what was told of another key of its limit holds for it too.
-    let opens = pools.iter().filter(|pool| pool.standby().fallback() == Fallback::Open);
-    let opens: HashSet<&str> = opens.map(|pool| pool.name.limit.as_str()).collect();
+    let told = pools.iter().map(|pool| (pool.name.limit.as_str(), pool.standby().fallback()));
+    let told: HashMap<&str, Fallback> = told.filter(|(_, fallback)| *fallback != Fallback::Closed).collect();
     for pool in &pools {
         let standby = pool.standby();
         let is_of_no_use = [Condition::Unknown, Condition::Closed].contains(&pool.condition());
         if now < pool.slot().deadline() || is_of_no_use || standby.stopped.load(Ordering::Relaxed) {
             continue;
         }
-        standby.opens.store(opens.contains(pool.name.limit.as_str()), Ordering::Relaxed);
+        standby.expect(told.get(pool.name.limit.as_str()).copied().unwrap_or_default());
         standby.active.store(true, Ordering::Relaxed);
         pool.mind_passing();
         *passed.entry(pool.name.limit.clone()).or_default() += standby.passed();
@@ -89,8 +127,8 @@ pub(crate) fn enter(shared: &Shared, now: Moment) {
         if shared.fallen().insert(pool.name.limit.clone(), fallback).is_none() {
             entered(shared, &pool.name.limit, fallback);
         }
-        if standby.lets_pass() {
-            // Whoever waits need not wait any more, one after the other.
+        if standby.lets_some_pass() {
+            // Whoever waits need not wait any more, or not for an answer: one after the other.
             pool.call_first();
         }
     }
@@ -119,13 +157,16 @@ pub(crate) fn leave(shared: &Shared) {
 
 fn entered(shared: &Shared, limit: &str, fallback: Fallback) {
     metrics::gauge!(ACTIVE, "limit" => limit.to_owned(), "fallback" => fallback.name()).set(1.0);
-    if fallback == Fallback::Open {
-        tracing::error!(
+    match fallback {
+        Fallback::Open => tracing::error!(
             limit,
             "no allocator and no lease: EVERY CALL PASSES until it answers again, and nothing holds the cap"
-        );
-    } else {
-        tracing::warn!(limit, "no allocator and no lease: calls are refused until it answers again");
+        ),
+        Fallback::SafeShare => tracing::warn!(
+            limit,
+            "no allocator and no lease: calls go on with this process's part of the reserve until it answers again"
+        ),
+        _ => tracing::warn!(limit, "no allocator and no lease: calls are refused until it answers again"),
     }
     shared.tell(Event::FallbackEntered { limit: limit.into(), fallback });
 }

@@ -29,7 +29,7 @@
 //! first), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
 //! `guard`, `reservation`, `peek` and `priority` (what callers use), `sighting`, `feedback` and `observe` (what the vendor
-//! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `timing`, `dispute`, `backoff`, `fallback`, `events`,
+//! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `timing`, `dispute`, `backoff`, `fallback` and `seat`, `events`,
 //! `transport` and `listener` (the background tasks), `shared` and `client` (who owns
 //! it all).
 
@@ -64,6 +64,7 @@ pub mod refill;
 mod refiller;
 mod refusal;
 mod reservation;
+pub mod seat;
 mod shared;
 pub mod sighting;
 pub mod slot;

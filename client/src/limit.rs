@@ -108,6 +108,7 @@ impl Limit {
                 self.pool.let_pass(permits);
                 Ok(permits)
             }
+            Err(_) if self.pool.try_pass(1, false) => Ok(1),
             Err(_) => Err(self.pool.refuse(1)),
         }
     }

@@ -5,6 +5,7 @@ mod in_flight;
 mod known;
 mod paced;
 mod part;
+mod pass;
 mod refuse;
 mod reserve;
 #[cfg(test)]
@@ -296,49 +297,6 @@ impl LocalPool {
         self.slot.put_back(permits);
         if self.hot.queued.load(Ordering::Relaxed) > 0 {
             self.call_first();
-        }
-    }
-
-    /// Whether what would be refused is let pass, in shadow mode or in an open fallback, as long as the client runs.
-    #[inline]
-    pub(crate) fn is_shadow(&self) -> bool {
-        self.hot.passes.load(Ordering::Relaxed) && self.condition() != Condition::Closed
-    }
-
-    /// Shadow mode and fallback. Whoever changes them calls [`LocalPool::mind_passing`].
-    pub(crate) fn standby(&self) -> &Standby {
-        &self.standby
-    }
-
-    /// Shadow mode or fallback may have changed.
-    pub(crate) fn mind_passing(&self) {
-        self.hot.passes.store(self.standby.lets_pass(), Ordering::Relaxed);
-    }
-
-    /// Counts `permits` that would have been refused. They are demand all the same.
-    #[cold]
-    pub(crate) fn let_pass(&self, permits: u64) {
-        if !self.standby.counts(permits) {
-            self.shadow_refused.fetch_add(permits, Ordering::Relaxed);
-        }
-        self.slot.refuse(near(), permits);
-        self.nudge();
-    }
-
-    /// Permits let pass in shadow mode so far.
-    pub(crate) fn shadow_refused(&self) -> u64 {
-        self.shadow_refused.load(Ordering::Relaxed)
-    }
-
-    /// As [`LocalPool::take`]; in shadow mode it never fails.
-    pub(crate) fn take_or_pass(&self, permits: u64, first: bool) -> Result<(), Short> {
-        match self.take(permits, first) {
-            Ok(()) => Ok(()),
-            Err(_) if self.is_shadow() => {
-                self.let_pass(permits);
-                Ok(())
-            }
-            Err(short) => Err(short),
         }
     }
 

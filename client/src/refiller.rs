@@ -15,7 +15,7 @@ use crate::transport::{ExchangeError, Transport, excerpt};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::wire::{
     ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, ObservedBody,
-    SpentBody, code,
+    SafeShareBody, SpentBody, code,
 };
 use lessor_protocol::{Answer, Grant, Moment, PERMITS_MAX, Rate, Refusal, Terms};
 use std::sync::Arc;
@@ -195,6 +195,8 @@ impl Refiller {
         }
         let mut renew_session = false;
         for (pool, body) in pools.iter().zip(grants) {
+            let share = body.safe.map(SafeShareBody::share);
+            pool.standby().tell_share(share, first_sent, self.terms);
             if pool.standby().told(body.shadow, body.fallback) {
                 pool.mind_passing();
                 // Whoever waits need not wait any more, one after the other.

@@ -9,6 +9,8 @@ use std::fmt;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Fallback {
+    /// It goes on with the part of the limit's reserve that it was told it has, see [`crate::SafeShare`]. The cap holds.
+    SafeShare,
     /// It lets everything pass. Nothing holds the cap until the allocator is back.
     Open,
     /// It refuses. The cap holds. So it does with a word that is not known here.
@@ -19,12 +21,13 @@ pub enum Fallback {
 
 impl Fallback {
     /// All of them.
-    pub const ALL: [Fallback; 2] = [Fallback::Closed, Fallback::Open];
+    pub const ALL: [Fallback; 3] = [Fallback::Closed, Fallback::SafeShare, Fallback::Open];
 
     /// Its name in configuration, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
             Fallback::Closed => "closed",
+            Fallback::SafeShare => "safe_share",
             Fallback::Open => "open",
         }
     }

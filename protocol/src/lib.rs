@@ -19,7 +19,7 @@
 //! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`tick`] (that time
 //! has gone on), [`rule`]
 //! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`observed`] (what the
-//! vendor says of its own count), [`fallback`] (without an allocator), [`sizing`] (how much a
+//! vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
 //! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself).
 
 pub mod carry;
@@ -34,6 +34,7 @@ pub mod names;
 pub mod observed;
 pub mod push;
 pub mod rule;
+pub mod safe_share;
 pub mod sizing;
 pub mod tick;
 pub mod wire;
@@ -47,6 +48,7 @@ pub use moment::Moment;
 pub use names::{Key, LimitName, NameError, NodeName};
 pub use observed::{Announced, Left, Observed};
 pub use rule::{Rule, RuleError};
+pub use safe_share::SafeShare;
 pub use tick::{CoarseClock, Tick};
 
 /// The largest number of permits anything in Lessor can hold or speak of: 2^53 − 1, the largest integer that

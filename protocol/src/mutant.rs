@@ -164,6 +164,16 @@ mutants! {
     GivenBackTwice,
     /// What a caller puts back after the end of its lease can be spent in the next one.
     AsideOutlivesLease,
+    /// More sessions are told that they have a part of the reserve than it pays for.
+    SeatsUncounted,
+    /// A part of the reserve goes to the next session as soon as the one before may not spend it any more.
+    SeatFreeAtEnd,
+    /// An allocator that lost its books tells sessions at once that they have a part of the reserve.
+    SeatsOnRestart,
+    /// A node goes on with its part of the reserve after that has ended.
+    SeatOutlived,
+    /// A large call takes from a part of the reserve what is only due after it.
+    SeatInAdvance,
     /// A reservation that is settled gives back what its call has cost.
     SettledIsFree,
     /// What is lent is charged to the limit that was asked, and to none above it.

@@ -3,9 +3,11 @@
 
 mod observed;
 mod refused;
+mod safe_share;
 
 pub use observed::{AnnouncedBody, ObservedBody};
 pub use refused::Refused;
+pub use safe_share::SafeShareBody;
 
 use crate::exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal};
 use crate::fallback::Fallback;
@@ -156,6 +158,9 @@ pub struct GrantBody {
     /// What to do about the limit while nobody answers.
     #[serde(default, skip_serializing_if = "Fallback::is_closed")]
     pub fallback: Fallback,
+    /// With [`Fallback::SafeShare`]: what this session may go on with, if there was a share left for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safe: Option<SafeShareBody>,
     /// Set on a refusal: nothing that is held was touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,

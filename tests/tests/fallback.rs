@@ -2,11 +2,19 @@
 //! comes back at the same address.
 
 use lessor::{Event, Events, Fallback, Limit, Refusal};
+use lessor_protocol::Clock;
 use scenarios::fleet::{Fleet, eventually};
 use std::time::Duration;
 
 /// One of each, with leases that are over soon.
 const CONFIG: &str = r#"
+[[limit]]
+name = "safe"
+fallback = "safe_share"
+reserve = 20
+safe = { nodes = 2 }
+rules = [{ kind = "sliding_window", limit = 50, per = "1s", margin = "0s" }]
+
 [[limit]]
 name = "closed"
 rules = [{ kind = "sliding_window", limit = 50, per = "1s", margin = "0s" }]
@@ -154,4 +162,45 @@ async fn a_limit_that_is_paused_stays_so_without_its_allocator() {
     .await;
     assert_eq!(open.fallback_passed(), 0);
     client.shutdown().await;
+}
+
+/// Two processes hold a seat, each for ten a second; a third one finds none left.
+#[tokio::test]
+async fn a_safe_share_goes_on_evenly_and_within_what_is_kept_back() {
+    let fleet = Fleet::start(CONFIG).await;
+    let address = fleet.url.trim_start_matches("http://").to_owned();
+    let mut clients = vec![];
+    for name in ["a", "b", "c"] {
+        let client = fleet.client(name).await;
+        client.limit("safe").acquire(1).await.expect("fifty a second");
+        clients.push(client);
+    }
+    let mut events = clients[0].events();
+    fleet.stop().await;
+    hear_all(&mut events, vec![("safe", Fallback::SafeShare)], true).await;
+    let clock = Clock::since_boot();
+    let safe = clients[0].limit("safe");
+    // However it is asked for: a hundred milliseconds apart, and as much earlier or later as a larger call needs.
+    let began = clock.now();
+    let mut spent = 0;
+    for permits in [1, 1, 3, 1, 2] {
+        safe.acquire(permits).await.expect("it goes on");
+        spent += permits;
+    }
+    lessor::all([(&safe, 1)]).acquire().await.expect("also in a call on several");
+    let took = clock.now().since(began);
+    assert!(took >= Duration::from_millis(100) * (spent as u32), "{spent} and one more in {took:?}");
+    assert_eq!((safe.fallback_passed(), safe.shadow_refused()), (spent + 1, 0));
+    let wait = safe.try_acquire(10).expect_err("it is not due").retry_after().expect("waiting helps");
+    assert!(wait > Duration::from_millis(800), "nine intervals before it: {wait:?}");
+    assert_eq!(safe.try_acquire(11), Err(Refusal::Unavailable), "never on one share");
+    clients[1].limit("safe").acquire_within(1, LONG).await.expect("the second seat");
+    eventually("the third one falls back", async || {
+        (clients[2].limit("safe").try_acquire(1) == Err(Refusal::Unavailable)).then_some(())
+    })
+    .await;
+    let fleet = Fleet::start_at(CONFIG, &address).await;
+    hear_all(&mut events, vec![("safe", Fallback::SafeShare)], false).await;
+    clients[2].limit("safe").acquire_within(1, LONG).await.expect("it lends again");
+    fleet.stop().await;
 }

@@ -161,11 +161,8 @@ impl Check<'_> {
     fn fallback(&self) -> Result<Fallback, ConfigError> {
         let Some(raw) = &self.limit.fallback else { return Ok(Fallback::default()) };
         let value = raw.get_ref();
-        let known = match value.as_str() {
-            "safe_share" => "is not available in this version",
-            _ => "is none",
-        };
-        let problem = || self.wrong(raw, format!("fallback {value:?} {known}: use \"closed\" or \"open\""));
+        let names = Fallback::ALL.map(|fallback| format!("{:?}", fallback.name())).join(", ");
+        let problem = || self.wrong(raw, format!("fallback is {value:?}: use one of {names}"));
         Fallback::named(value).ok_or_else(problem)
     }
 

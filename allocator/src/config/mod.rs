@@ -9,6 +9,7 @@ mod named;
 mod one;
 mod raw;
 mod rules;
+mod safe;
 mod sharing;
 mod show;
 #[cfg(test)]

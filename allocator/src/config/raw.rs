@@ -60,6 +60,8 @@ pub(crate) struct RawLimit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reserve: Option<Spanned<Count>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) safe: Option<Spanned<RawSafe>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lease_max: Option<Spanned<Count>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) term: Option<Spanned<RawTerm>>,
@@ -78,6 +80,15 @@ pub(super) struct RawTerm {
     pub min: Option<Timespan>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Timespan>,
+}
+
+/// Who goes on with a part of the reserve while no allocator answers.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSafe {
+    pub nodes: Count,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lasts: Option<Timespan>,
 }
 
 /// How far the vendor's own count is believed.

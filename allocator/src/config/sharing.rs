@@ -3,6 +3,7 @@
 
 use super::by_node::{self, ByNode};
 use super::raw::{Count, RawLimit, RawTerm, Timespan};
+use super::safe;
 use super::show::timespan;
 use super::vendor;
 use crate::pool::LEASE_MAX;
@@ -21,12 +22,12 @@ type Problem = (usize, String);
 /// How a limit with `rules` is shared, where for some keys `others` hold.
 pub(super) fn sharing<'a>(
     raw: &RawLimit,
-    rules: &[Rule],
-    others: impl Iterator<Item = &'a Vec<Rule>>,
+    rules: &'a [Rule],
+    others: impl Iterator<Item = &'a Vec<Rule>> + Clone,
     guaranteed: &ByNode,
 ) -> Result<Sharing, Problem> {
     let ceiling = |rules: &[Rule]| rules.iter().map(Rule::ceiling).min().unwrap_or(0);
-    let ceiling = others.map(|rules| ceiling(rules)).chain([ceiling(rules)]).min().unwrap_or(0);
+    let ceiling = others.clone().map(|rules| ceiling(rules)).chain([ceiling(rules)]).min().unwrap_or(0);
     let reserve = match &raw.reserve {
         Some(reserve) if reserve.get_ref().0 > 0 && reserve.get_ref().0 >= ceiling => {
             let said = format!("reserve is {}, all that the limit has: ", reserve.get_ref().0);
@@ -55,7 +56,8 @@ pub(super) fn sharing<'a>(
     }
     let (term_min, term_max) = term(raw.term.as_ref())?;
     let (guaranteed, vendor) = (guaranteed.numbers().collect(), vendor::trust(raw.vendor.as_ref())?);
-    Ok(Sharing { reserve, lease_max, term_min, term_max, guaranteed, vendor })
+    let safe = safe::safe(raw, reserve, others.map(Vec::as_slice).chain([rules]))?;
+    Ok(Sharing { reserve, lease_max, term_min, term_max, guaranteed, vendor, safe })
 }
 
 fn term(raw: Option<&Spanned<RawTerm>>) -> Result<(Duration, Duration), Problem> {

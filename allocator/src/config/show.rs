@@ -2,7 +2,7 @@
 //! can be read again and means the same.
 
 use super::raw::{AnchorDay, Count, RawLimit, RawOverride, RawRule, RawTerm, RawWarmUp, Timespan};
-use super::{ByNode, Config, Keyed, LimitConfig, Names, vendor};
+use super::{ByNode, Config, Keyed, LimitConfig, Names, safe, vendor};
 use lessor_protocol::rule::{FixedWindow, TokenBucket, Windows};
 use lessor_protocol::{Key, Rule};
 use serde::Serialize;
@@ -42,6 +42,9 @@ fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
     line(f, "priorities", &limit.priorities)?;
     line(f, "guaranteed", &limit.guaranteed)?;
     line(f, "reserve", &limit.reserve)?;
+    if let Some(safe) = &limit.safe {
+        line(f, "safe", safe)?;
+    }
     line(f, "lease_max", &limit.lease_max)?;
     line(f, "term", &limit.term)?;
     line(f, "vendor", &limit.vendor)?;
@@ -103,6 +106,7 @@ impl LimitConfig {
             priorities: by_node(&self.priorities),
             guaranteed: by_node(&self.guaranteed),
             reserve: Some(count(sharing.reserve)),
+            safe: sharing.safe.map(|safe| placeless(safe::raw(safe))),
             lease_max: Some(count(sharing.lease_max)),
             term: Some(placeless(RawTerm {
                 min: Some(Timespan(sharing.term_min)),

@@ -284,10 +284,6 @@ fn rules_that_promise_nothing_sensible_are_refused() {
 /// The design knows more than this version. Whoever reads it is told the difference.
 #[test]
 fn what_comes_later_is_said_to_come_later() {
-    option_refused(
-        "fallback = \"safe_share\"",
-        "limit \"a\": fallback \"safe_share\" is not available in this version: use \"closed\" or \"open\"",
-    );
     option_refused("priority = 3", "limit[0].priority is not available in this version");
 }
 
@@ -295,7 +291,7 @@ fn what_comes_later_is_said_to_come_later() {
 fn options_that_make_no_sense_are_refused() {
     option_refused(
         "fallback = \"ajar\"",
-        "limit \"a\": fallback \"ajar\" is none: use \"closed\" or \"open\"",
+        "limit \"a\": fallback is \"ajar\": use one of \"closed\", \"safe_share\", \"open\"",
     );
     option_refused("keys_max = 3", "limit \"a\": keys_max needs keyed = true: this limit has no keys");
     option_refused(

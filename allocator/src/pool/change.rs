@@ -35,6 +35,8 @@ impl Pool {
         let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         self.guarantees = Guarantees::new(&plan.sharing.guaranteed, self.ledgers.span(ceiling), self.now);
         self.plan = plan;
+        let span = self.safe_span();
+        self.seats.count(span);
         self.pacer = Pacer::Free;
         self.audit();
     }
@@ -60,6 +62,7 @@ impl Pool {
             ends: self.ends.clone(),
             landings: self.landings.clone(),
             guarantees: self.guarantees.clone(),
+            seats: self.seats.clone(),
             ..*self
         }
     }

@@ -170,6 +170,7 @@ impl Pool {
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, RateClaim::None);
         self.fall_silent(place, seq);
+        self.leave_seat(id);
         let mirror = Place { below: self.number, session: id };
         for Above { pool, .. } in above.iter_mut() {
             pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);

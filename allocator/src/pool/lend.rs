@@ -295,7 +295,7 @@ impl Pool {
     /// Permits that must be there beyond what the lessee wants: the reserve, and what is kept for others.
     fn kept_back(&self, id: Place) -> u64 {
         let kept = self.guarantees.kept_at_most(self.lessees[&id].share.group);
-        kept.min(self.ceiling().saturating_sub(1)) + self.plan.sharing.reserve
+        kept.min(self.ceiling().saturating_sub(1)) + self.reserve()
     }
 
     fn other_claims(&self, id: Place) -> Vec<Claim> {
@@ -328,7 +328,7 @@ impl Pool {
     /// What can be shared out now, and the pace at which if the pool eases off.
     fn supply(&mut self) -> (Supply, Option<Pace>) {
         let (left, term) = (self.left(), self.term);
-        let kept_back = self.plan.sharing.reserve.saturating_add(self.withheld());
+        let kept_back = self.reserve().saturating_add(self.withheld());
         // While it eases in, what there will be is what there is.
         let most = self.eased();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
@@ -354,7 +354,7 @@ impl Pool {
     /// The most permits that can ever be there; 0 where a steady flow, of which none are kept, is all there is.
     fn stock(&self) -> u64 {
         let kept = self.plan.rules.iter().filter(|rule| rule.flow().is_none());
-        let kept_back = self.plan.sharing.reserve.saturating_add(self.withheld());
+        let kept_back = self.reserve().saturating_add(self.withheld());
         kept.map(Rule::ceiling).min().unwrap_or(0).saturating_sub(kept_back)
     }
 

@@ -15,6 +15,7 @@ mod lessee;
 mod lingering;
 mod plan;
 mod rates;
+mod seats;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ pub use feedback::{Believe, Heard, Trust};
 pub use lend::LEASE_MAX;
 pub use lessee::LesseeId;
 pub use plan::{AskError, Holder, Plan, PoolView};
+pub(crate) use seats::safe_span;
 
 use crate::pacing::Pacer;
 use crate::rules::{self, Flow};
@@ -36,6 +38,7 @@ use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, Rule};
+use seats::Seats;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +81,7 @@ pub struct Pool {
     pacer: Pacer,
     guarantees: Guarantees,
     feedback: Feedback,
+    seats: Seats,
     now: Moment,
     /// Nothing is granted before this.
     opens: Moment,
@@ -106,6 +110,7 @@ impl Pool {
             shadow_refused: 0,
             pacer: Pacer::Free,
             feedback: Feedback::default(),
+            seats: Seats::new(now),
             now,
             opens: now,
             outlived: now,
@@ -120,6 +125,8 @@ impl Pool {
         let live = if mutant::is(Mutant::AheadForgotten) && is_fixed { Duration::ZERO } else { live };
         let quarantined = lost + live;
         let mut pool = Pool::new(plan, now);
+        let span = pool.safe_span().unwrap_or_default();
+        pool.seats.forget(lost, span, pool.plan.terms);
         if mutant::is(Mutant::ForgottenOnRestart) {
             return pool;
         }
@@ -196,13 +203,13 @@ impl Pool {
             return self.now >= self.opens && self.ends.is_empty();
         }
         // A session that is remembered gets its last grant again for its last ask; from a new pool it would not.
-        self.now >= self.opens && self.lessees.is_empty() && self.is_fresh()
+        self.now >= self.opens && self.lessees.is_empty() && self.seats.are_free() && self.is_fresh()
     }
 
     /// The most that can ever be lent at once.
     pub fn ceiling(&self) -> u64 {
         let ceiling = self.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
-        ceiling.saturating_sub(self.plan.sharing.reserve)
+        ceiling.saturating_sub(self.reserve())
     }
 
     /// The most one call can ever take.
@@ -212,7 +219,7 @@ impl Pool {
 
     /// Permits that can be lent now.
     fn left(&self) -> u64 {
-        let kept_back = self.plan.sharing.reserve.saturating_add(self.withheld());
+        let kept_back = self.reserve().saturating_add(self.withheld());
         self.ledgers.available().saturating_sub(kept_back).min(self.eased())
     }
 
@@ -224,7 +231,7 @@ impl Pool {
     /// Permits that could be lent and spent now.
     fn available(&self) -> u64 {
         let level = self.flow.as_ref().map_or(u64::MAX, Flow::level);
-        self.left().min(level.saturating_sub(self.plan.sharing.reserve))
+        self.left().min(level.saturating_sub(self.reserve()))
     }
 
     /// Lets time pass: leases end in order, and at the end of each the rules stand exactly there.
@@ -250,6 +257,7 @@ impl Pool {
             flow.advance(self.now);
         }
         self.guarantees.advance(self.now);
+        self.seats.advance(self.now, safe_span(&self.plan.rules));
         if self.now < self.outlived {
             self.recount_ahead();
         }

@@ -194,9 +194,9 @@ impl Pool {
         let me = &self.lessees[&id];
         let own = me.turn.lent.charged();
         // What is kept back is room that nobody has.
-        let burst = flow.burst().saturating_sub(self.plan.sharing.reserve);
+        let burst = flow.burst().saturating_sub(self.reserve());
         let mut free = flow.free(own);
-        free.cap = free.cap.saturating_sub(self.plan.sharing.reserve).min(self.plan.sharing.lease_max);
+        free.cap = free.cap.saturating_sub(self.reserve()).min(self.plan.sharing.lease_max);
         if own.cap > 0 && ask.waiting == 0 {
             // It grows into room that is empty only.
             free.cap = free.cap.saturating_sub(flow.level_up()).max(own.cap);

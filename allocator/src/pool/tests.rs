@@ -8,6 +8,7 @@ use lessor_protocol::{RefusalReason, Terms};
 mod ahead;
 mod flow;
 mod in_flight;
+mod seats;
 
 const SECOND: Duration = Duration::from_secs(1);
 

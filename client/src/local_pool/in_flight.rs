@@ -33,10 +33,7 @@ impl LocalPool {
     /// As [`LocalPool::enter`]; in shadow mode it never fails, and what it lets pass is not counted.
     pub(crate) fn enter_or_pass(&self, permits: u64, first: bool) -> Result<bool, Short> {
         match self.enter(permits, first) {
-            Err(_) if self.is_shadow() => {
-                self.let_pass(permits);
-                Ok(false)
-            }
+            Err(_) if self.try_pass(permits, first) => Ok(false),
             entered => entered,
         }
     }

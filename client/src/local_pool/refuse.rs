@@ -26,8 +26,7 @@ impl LocalPool {
 
     #[inline(never)]
     pub(super) fn refuse_slowly(&self, permits: u64, now: Moment) -> Result<(), Refusal> {
-        if self.is_shadow() {
-            self.let_pass(permits);
+        if self.try_pass(permits, false) {
             return Ok(());
         }
         Err(self.refuse_at(permits, now))

@@ -30,10 +30,7 @@ impl LocalPool {
     /// As [`LocalPool::reserve`]; in shadow mode it never fails, and what it lets pass is not counted.
     pub(crate) fn reserve_or_pass(&self, permits: u64, first: bool) -> Result<Option<u64>, Short> {
         match self.reserve(permits, first) {
-            Err(_) if self.is_shadow() => {
-                self.let_pass(permits);
-                Ok(None)
-            }
+            Err(_) if self.try_pass(permits, first) => Ok(None),
             reserved => reserved,
         }
     }

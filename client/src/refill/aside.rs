@@ -18,7 +18,7 @@ impl Refill {
         let mut dropped = slot.install(permits, lost, Moment::ORIGIN);
         let mut is_whole = true;
         if dropped < lost {
-            let aside = slot.balance().held + self.reserved.permits();
+            let aside = slot.balance().held;
             // What was put back since then is free, and what is put back from now on was seen.
             dropped += slot.install(0, lost - dropped, Moment::ORIGIN);
             is_whole = dropped == lost || aside == 0;

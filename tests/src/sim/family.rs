@@ -4,7 +4,7 @@
 
 use lessor_allocator::pool::{Above, AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};
 use lessor_allocator::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Carry, Moment, Observed, Refusal};
+use lessor_protocol::{Answer, Ask, Carry, Moment, Observed, Refusal, SafeShare};
 use std::sync::Arc;
 
 /// The pools that nodes ask, and those above them.
@@ -140,6 +140,11 @@ impl Family {
         running: Option<u64>,
     ) -> Result<u64, AskError> {
         self.with(limit, |pool, above| pool.leave_below(above, now, id, seq, spent_total, running))
+    }
+
+    /// See [`Pool::safe_share`].
+    pub fn safe_share(&mut self, limit: usize, now: Moment, id: LesseeId) -> Option<SafeShare> {
+        self.lowest[limit].pool.safe_share(now, id)
     }
 
     /// How the one above `limit` looks.

@@ -60,6 +60,14 @@ impl Judges {
         self.above.iter_mut().try_for_each(|above| above.counts(now, permits, way))
     }
 
+    /// See [`Oracle::counts`]: `permits` of `limit` were admitted on a part of what is kept back, and of no lease.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn passed(&mut self, limit: usize, now: Instant, permits: u64, way: u64) -> Verdict {
+        self.own[limit].counts(now, permits, way)
+    }
+
     /// See [`Oracle::landed`].
     pub fn landed(&mut self, limit: usize, permits: u64) {
         self.own[limit].landed(permits);

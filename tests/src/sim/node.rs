@@ -6,6 +6,7 @@ use crate::sim::clock::HostClock;
 use lessor::backoff::Backoff;
 use lessor::feedback::Feedback;
 use lessor::refill::{Refill, Seen};
+use lessor::seat::Seat;
 use lessor::slot::{LATE_STEPS, Quick, Slot, Time};
 use lessor::timing::{RTT_UNTOLD, learnt};
 use lessor_protocol::{Moment, Tick};
@@ -44,6 +45,12 @@ pub struct Node {
     pub largest: u64,
     /// When the first in line is called because the next permit of a steady flow is due, in real time.
     pub due: u64,
+    /// What it may go on with while nobody answers, and whether it does.
+    pub seat: Seat,
+    /// See `seat`.
+    pub is_fallen: bool,
+    /// Whether somebody has paused the limit, or blocked this node.
+    pub is_stopped: bool,
     /// Whether the allocator says that nothing can be had, so that calls are refused rather than kept waiting.
     pub is_shut_out: bool,
     /// What calls that have reserved and go on will not need, by the number of the reservation.
@@ -115,6 +122,9 @@ impl Node {
             refused: 0,
             largest: 0,
             due: u64::MAX,
+            seat: Seat::default(),
+            is_fallen: false,
+            is_stopped: false,
             is_shut_out: false,
             unneeded: BTreeMap::new(),
             line: VecDeque::new(),
@@ -192,8 +202,13 @@ impl Node {
         is_time
     }
 
-    /// When the next permit of a steady flow is due for the first in line, if that is what it waits for.
+    /// When the next permit of a steady flow, or of what it goes on with, is due for the first in line, if that is what it
+    /// waits for.
     pub fn next_due(&self, real: u64) -> Option<u64> {
+        if let Some(first) = self.line.front().filter(|_| self.is_fallen) {
+            let now = self.now(real);
+            return self.seat.wait(first.permits, now).map(|wait| self.clock.when(now + wait));
+        }
         let first = self.line.front().filter(|_| self.refill.is_paced())?;
         let now = self.now(real);
         let wait = self.refill.pace().check(first.permits, now).err()?.wait?;

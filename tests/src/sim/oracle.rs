@@ -298,7 +298,8 @@ impl Oracle {
         self.exposed(now, in_hand + view.available)
     }
 
-    /// S1–S3, S5, S6 of a limit above others, whose sessions are theirs: `permits` were admitted on a lease of one of them.
+    /// S1–S3, S5, S6 of `permits` that were admitted on no lease of its own: on one of a limit below, whose sessions are
+    /// theirs, or on a part of what is kept back.
     pub fn counts(&mut self, now: Instant, permits: u64, way: u64) -> Verdict {
         self.promises.iter_mut().try_for_each(|promise| promise.admit(now, permits, way))
     }

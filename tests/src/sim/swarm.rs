@@ -12,7 +12,7 @@ use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND};
 use lessor_allocator::pool::{Believe, Plan, Trust};
 use lessor_allocator::rules::term;
-use lessor_allocator::share::Sharing;
+use lessor_allocator::share::{Safe, Sharing};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
@@ -112,6 +112,10 @@ pub fn draw(seed: u64) -> Setup {
     let mut dice = fastrand::Rng::with_seed(seed ^ 0x0b5e_47ed_0000_0000);
     if dice.u32(..4) == 0 && setup.siblings == 0 {
         draw_outside(&mut dice, ceiling, &mut setup);
+    }
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x5afe_0000_0000_0000);
+    if dice.u32(..4) == 0 {
+        draw_safe(&mut dice, ceiling, &mut setup);
     }
     // And again.
     let mut dice = fastrand::Rng::with_seed(seed ^ 0x1a7a_1a00_0000_0000);
@@ -254,6 +258,28 @@ fn draw_sharing(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
         free -= permits;
         sharing.guaranteed.push(permits);
     }
+}
+
+/// Some nodes go on with a part of the reserve while no allocator answers, where the limit counts in windows.
+fn draw_safe(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+    let counts = |rule: &Rule| match rule {
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => true,
+        Rule::FixedWindow(rule) => rule.windows().anchor() == Some("epoch"),
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
+    };
+    let guaranteed = !setup.plan.sharing.guaranteed.is_empty();
+    if setup.above > 0 || ceiling < 2 || guaranteed || !setup.rule_sets().flatten().all(counts) {
+        return;
+    }
+    let sharing = &mut setup.plan.sharing;
+    sharing.reserve = sharing.reserve.max(dice.u64(1..=ceiling / 2));
+    let nodes = dice.u64(1..=sharing.reserve.min(2 * setup.nodes as u64));
+    let lasts = Duration::from_millis(dice.u64(1_000..=20_000));
+    sharing.safe = Some(Safe { nodes, lasts });
+    // What is lowered must leave more than is kept back.
+    setup.live.retain(|live| !matches!(live.act, Act::Change(..)));
+    // One that spends by its clock spends too much if that jumps ahead.
+    setup.faults.every.remove(&Fault::ClockJump);
 }
 
 fn draw_rules(dice: &mut fastrand::Rng) -> Vec<Rule> {

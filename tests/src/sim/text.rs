@@ -13,7 +13,7 @@ use crate::sim::network::Latency;
 use crate::sim::setup::{Sabotage, Setup, parse_rules, plan};
 use crate::sim::traffic::{WORKLOADS, Workload};
 use lessor_allocator::pool::{Believe, Trust};
-use lessor_allocator::share::Sharing;
+use lessor_allocator::share::{Safe, Sharing};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{RefillStyle, TokenBucket, Windows};
 use lessor_protocol::{Rule, Terms};
@@ -64,6 +64,9 @@ pub fn write(setup: &Setup) -> String {
         say("reserve", &sharing.reserve);
         say("lease_max", &sharing.lease_max);
         sharing.guaranteed.iter().for_each(|permits| say("guaranteed", permits));
+    }
+    if let Some(Safe { nodes, lasts }) = sharing.safe {
+        say("safe", &format!("{nodes}/{}", nanos(lasts)));
     }
     let Trust { believe, longest, keep_percent, ease } = sharing.vendor;
     if sharing.vendor != Trust::default() {
@@ -151,6 +154,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "above" => setup.above = number(value)?,
         "siblings" => setup.siblings = number(value)?,
         "priorities" => setup.priorities = number(value)?,
+        "safe" => setup.plan.sharing.safe = Some(safe(value)?),
         "reserve" => setup.plan.sharing.reserve = number(value)?,
         "lease_max" => setup.plan.sharing.lease_max = number(value)?,
         "guaranteed" => setup.plan.sharing.guaranteed.push(number(value)?),
@@ -186,6 +190,12 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// How many go on by themselves, and for how long: `3/5000000000`.
+fn safe(text: &str) -> Result<Safe, String> {
+    let (nodes, lasts) = text.split_once('/').ok_or(format!("{text:?}: say for example \"3/5000000000\""))?;
+    Ok(Safe { nodes: number(nodes)?, lasts: Duration::from_nanos(number(lasts)?) })
 }
 
 /// How far the vendor is believed: `trim/1000000000/10/5000000000`.

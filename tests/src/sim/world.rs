@@ -301,7 +301,7 @@ impl World {
             Event::Wake { node, life } => self.wake(node, life),
             Event::Ask(message) => self.reach(message)?,
             Event::Answer(reply) => self.hear(reply)?,
-            Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange),
+            Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange)?,
             Event::Due { node, life } => self.due(node, life)?,
             Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
             Event::Land { limit, permits } => self.judges.landed(limit, permits),

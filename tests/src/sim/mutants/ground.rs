@@ -1,6 +1,7 @@
 //! Where to look for a mistake: in any fleet that the swarm draws or, if such a fleet hardly ever comes where it
 //! matters, in one that is led there. The rest of the setup is as it was drawn.
 
+mod apart;
 mod live;
 
 use crate::sim::edges::EDGES;
@@ -10,6 +11,8 @@ use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
 use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
+use apart::{cut_off, handed_on, in_vain};
+use lessor_allocator::share::Safe;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
@@ -70,6 +73,13 @@ pub enum Ground {
     /// The same by calls of which half come to nothing, for they find another limit short: threads are stopped while they have
     /// set something aside.
     InVain,
+    /// A window in full use of which half is kept back for nodes that go on by themselves, while links are cut for longer than
+    /// that may last, and nodes die.
+    CutOff,
+    /// The same for one node at a time, and for less than a window.
+    HandedOn,
+    /// As `CutOff` under an allocator that dies once in a while.
+    CutOffRestarts,
     /// A limit with plenty below one that is scarce, of another length.
     Above,
     /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
@@ -78,7 +88,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 24] = [
+    pub const ALL: [Ground; 27] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -101,13 +111,16 @@ impl Ground {
         Ground::Outside,
         Ground::Reserving,
         Ground::InVain,
+        Ground::CutOff,
+        Ground::HandedOn,
+        Ground::CutOffRestarts,
         Ground::Above,
         Ground::AboveRestarts,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 47] = [
+        const LED: [(Mutant, Ground); 52] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -146,6 +159,11 @@ impl Ground {
             (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
             (Mutant::ReservedOutlivesLease, Ground::Reserving),
             (Mutant::AsideOutlivesLease, Ground::InVain),
+            (Mutant::SeatsUncounted, Ground::CutOff),
+            (Mutant::SeatFreeAtEnd, Ground::HandedOn),
+            (Mutant::SeatsOnRestart, Ground::CutOffRestarts),
+            (Mutant::SeatOutlived, Ground::CutOff),
+            (Mutant::SeatInAdvance, Ground::CutOff),
             (Mutant::AboveNotCharged, Ground::Above),
             (Mutant::AboveNotAsked, Ground::Above),
             (Mutant::AboveNotClipped, Ground::Above),
@@ -207,6 +225,16 @@ impl Ground {
             Ground::Outside => near(swarm::outside(paused(setup, &mut dice), &mut dice)),
             Ground::Reserving => reserving(setup, &mut dice),
             Ground::InVain => in_vain(setup, &mut dice),
+            Ground::CutOff => cut_off(setup, &mut dice),
+            Ground::HandedOn => handed_on(setup, &mut dice),
+            Ground::CutOffRestarts => {
+                let mut setup = cut_off(setup, &mut dice);
+                // For longer than the books take to begin again.
+                setup.plan.sharing.safe = Some(Safe { nodes: 1, lasts: Duration::from_secs(30) });
+                setup.faults.every.insert(Fault::Cut, (SECOND, 30 * SECOND));
+                setup.faults.every.insert(Fault::AllocatorRestart, (20 * SECOND, MILLI));
+                setup
+            }
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
         }
@@ -355,17 +383,6 @@ fn reserving(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.nodes = dice.usize(2..=5);
     setup.faults.chance = [(Fault::Loss, 0.3), (Fault::LongDelay, 0.1)].into();
     setup.lasts = 100 * SECOND;
-    setup
-}
-
-/// One or two nodes: what one of them sets aside is much of what there is, and little is left for its next lease.
-fn in_vain(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    let per = Duration::from_millis(dice.u64(500..=3_000));
-    let mut setup = alone(setup, sliding(dice.u64(10..=60), per), 20.0);
-    (setup.cost_max, setup.in_vain, setup.patience) = (6, 90, 0);
-    setup.nodes = dice.usize(1..=2);
-    setup.faults.chance = [(Fault::Loss, 0.4)].into();
-    setup.lasts = 200 * SECOND;
     setup
 }
 

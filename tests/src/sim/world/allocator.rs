@@ -40,6 +40,7 @@ impl World {
         if let Some(boundary) = &mut self.meter.boundary {
             boundary.asked(now);
         }
+        let mut share = None;
         let answer = if !self.centre.up {
             None
         } else if self.rival.is_some() {
@@ -59,11 +60,14 @@ impl World {
             };
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;
+            if matches!(answer, Ok(Answer::Grant(_))) {
+                share = self.centre.pool.safe_share(limit, now, LesseeId(session));
+            }
             Some(answer.map_err(Unanswered::Wrong))
         };
         let Self { network, setup, struck, dice, .. } = self;
         for at in network.send(self.real, node, Way::Back, &setup.faults, struck, dice) {
-            self.push(at, Event::Answer(Reply { node, session, exchange, sent, answer }));
+            self.push(at, Event::Answer(Reply { node, session, exchange, sent, answer, share }));
         }
         Ok(())
     }

@@ -138,7 +138,7 @@ impl World {
     fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::sim::oracle::Wrong> {
         let manner = self.manner(permits);
         let Some(left) = self.begin_call(node, permits, manner) else {
-            return Ok(false);
+            return self.pass(node, permits);
         };
         let permits = if let Manner::Reserving { needs } = manner { needs } else { permits };
         let session = self.nodes[node].session;
@@ -159,6 +159,23 @@ impl World {
         if left < self.nodes[node].low_water {
             self.nudge(node);
         }
+        Ok(true)
+    }
+
+    /// Lets `permits` pass at `node` on its part of what is kept back, if it goes by that and they are due.
+    fn pass(&mut self, node: usize, permits: u64) -> Result<bool, crate::sim::oracle::Wrong> {
+        let at = &mut self.nodes[node];
+        let now = at.now(self.real);
+        if !at.is_fallen || !at.seat.take(permits, now) {
+            return Ok(false);
+        }
+        self.admissions += 1;
+        self.log.note(self.real, "node # goes on with # by itself", &[node as u64, permits]);
+        self.meter.admitted(self.real, node, permits);
+        let way = self.margin();
+        let way = if way == 0 { 0 } else { self.dice.u64(0..=way) };
+        self.judges.passed(self.setup.limit(node), self.now(), permits, way)?;
+        self.vendor_answers(node);
         Ok(true)
     }
 

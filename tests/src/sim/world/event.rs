@@ -4,7 +4,7 @@
 use crate::sim::faults::Fault;
 use lessor_allocator::pool::AskError;
 use lessor_allocator::wrong::{Reason, Wrong};
-use lessor_protocol::{Answer, Ask, Observed};
+use lessor_protocol::{Answer, Ask, Observed, SafeShare};
 use std::cmp::Ordering;
 
 /// The part of a run.
@@ -91,6 +91,8 @@ pub(super) struct Reply {
     pub(super) sent: u64,
     /// `None` if nobody is there.
     pub(super) answer: Option<Result<Answer, Unanswered>>,
+    /// What the node may go on with by itself.
+    pub(super) share: Option<SafeShare>,
 }
 
 /// An error instead of an answer.

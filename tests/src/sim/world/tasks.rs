@@ -136,10 +136,11 @@ impl World {
         at.exchange = None;
         let now = at.now(self.real);
         let Some(answer) = reply.answer else {
-            self.failed(node);
-            return Ok(());
+            return self.failed(node);
         };
         at.backoff.succeeded();
+        at.is_fallen = false;
+        at.seat.tell(reply.share, exchange.first_sent, self.setup.plan.terms);
         at.measured(now.since(exchange.first_sent));
         match answer {
             Ok(Answer::Grant(grant)) => {
@@ -154,7 +155,8 @@ impl World {
                 let dice = self.dice.u64(..);
                 at.refill.refused(now, pause_refused(refusal), dice);
                 at.is_shut_out = false;
-                if refusal.reason.stops() {
+                at.is_stopped = refusal.reason.stops();
+                if at.is_stopped {
                     at.refill.stop(&at.slot);
                 }
             }
@@ -180,7 +182,7 @@ impl World {
                 what: format!("node {node} was granted what cannot be: {grant:?}"),
             });
         }
-        at.is_shut_out = false;
+        (at.is_shut_out, at.is_stopped) = (false, false);
         at.low_water = at.refill.nudge_below(at.rtt);
         at.nudged = at.refill.not_before() > now;
         let left = at.slot.deadline().since(now).as_nanos() as u64;
@@ -228,20 +230,27 @@ impl World {
         start_over(&mut at.refill, &at.slot, at.clock.show(self.real), pause, dice);
     }
 
-    pub(super) fn time_out(&mut self, node: usize, life: u64, exchange: u64) {
+    pub(super) fn time_out(&mut self, node: usize, life: u64, exchange: u64) -> Verdict {
         let at = &mut self.nodes[node];
         if at.life == life && at.exchange.is_some_and(|waiting| waiting.id == exchange) {
             at.exchange = None;
-            self.failed(node);
+            self.failed(node)?;
         }
+        Ok(())
     }
 
-    fn failed(&mut self, node: usize) {
+    fn failed(&mut self, node: usize) -> Verdict {
         self.log.note(self.real, "node # got no answer", &[node as u64]);
         let at = &mut self.nodes[node];
-        let wait = at.backoff.failed(self.dice.u64(..));
-        at.quiet_until = at.now(self.real) + wait;
+        let (now, wait) = (at.now(self.real), at.backoff.failed(self.dice.u64(..)));
+        at.quiet_until = now + wait;
+        let has_share = self.setup.plan.sharing.safe.is_some() && !at.is_shut_out && !at.is_stopped;
+        at.is_fallen = has_share && now >= at.slot.deadline();
+        if at.is_fallen {
+            self.serve_line(node)?;
+        }
         self.look(node);
+        Ok(())
     }
 }
 

@@ -1,0 +1,164 @@
+//! Who may go on with a part of the reserve while no allocator answers, and what of the reserve that takes. A pool has so
+//! many seats, all alike; a session keeps its own for as long as it asks, and nobody says what was spent on it.
+//!
+//! A seat is free again once its holder may not spend on it any more and what it spent has left every window. So what all
+//! seats together allow in any window is at most what is kept back, whoever dies, is cut off or begins anew.
+
+use super::{LesseeId, Pool};
+use crate::share::Safe;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Moment, Rule, SafeShare, Terms};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The seats of one pool.
+#[derive(Clone, Debug)]
+pub(super) struct Seats {
+    taken: BTreeMap<LesseeId, Seat>,
+    /// Nobody is told of one before this: an earlier life may have told others.
+    opens: Moment,
+    /// When the first of them is free, or before.
+    soonest: Moment,
+    /// What all of them together allow in one window of the rules that hold now.
+    permits: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    permits: u64,
+    span: Duration,
+    free_from: Moment,
+}
+
+impl Seat {
+    /// What it allows in any interval of length `span`.
+    fn within(&self, span: Duration) -> u64 {
+        if span <= self.span {
+            return self.permits;
+        }
+        let permits = u128::from(self.permits) * u128::from(nanos(span));
+        // One more than the even flow brings: an interval may begin and end with a permit.
+        u64::try_from(permits / u128::from(nanos(self.span).max(1)) + 1).unwrap_or(u64::MAX)
+    }
+}
+
+impl Seats {
+    /// None is taken.
+    pub(super) fn new(now: Moment) -> Self {
+        Seats { taken: BTreeMap::new(), opens: now, soonest: Moment::NEVER, permits: 0 }
+    }
+
+    /// An earlier life of the allocator may have told of some until `lost`, in windows of up to `span`.
+    pub(super) fn forget(&mut self, lost: Moment, span: Duration, terms: Terms) {
+        if !mutant::is(Mutant::SeatsOnRestart) {
+            self.opens = terms.grantor_end(lost, SafeShare::LASTS_MAX) + terms.stretched(span);
+        }
+    }
+
+    /// Whether none is taken.
+    pub(super) fn are_free(&self) -> bool {
+        self.taken.is_empty()
+    }
+
+    /// What must be kept back for them.
+    pub(super) fn permits(&self) -> u64 {
+        self.permits
+    }
+
+    /// Lets time pass. `span` is that of the rules.
+    pub(super) fn advance(&mut self, now: Moment, span: Option<Duration>) {
+        if self.soonest <= now {
+            self.taken.retain(|_, seat| seat.free_from > now);
+            self.count(span);
+        }
+    }
+
+    /// The windows that count are `span` long now.
+    pub(super) fn count(&mut self, span: Option<Duration>) {
+        let within = |seat: &Seat| span.map_or(seat.permits, |span| seat.within(span));
+        self.permits = self.taken.values().map(within).fold(0, u64::saturating_add);
+        if mutant::is(Mutant::SeatsUncounted) {
+            self.permits = 0;
+        }
+        self.soonest = self.taken.values().map(|seat| seat.free_from).min().unwrap_or(Moment::NEVER);
+    }
+
+    /// The session goes without having spent after `now`.
+    fn leave(&mut self, id: LesseeId, now: Moment, terms: Terms, span: Option<Duration>) {
+        if let Some(seat) = self.taken.get_mut(&id) {
+            seat.free_from = seat.free_from.min(now + terms.stretched(seat.span));
+            self.count(span);
+        }
+    }
+
+    /// Whether `id` has a seat of `share` from now on, of which there are as many as `reserve` pays for, and no more than
+    /// `most`. One that has another, from before a change, keeps that until it ends.
+    fn take(
+        &mut self,
+        id: LesseeId,
+        share: SafeShare,
+        (reserve, most): (u64, usize),
+        now: Moment,
+        terms: Terms,
+    ) -> bool {
+        let is_same = |seat: &Seat| (seat.permits, seat.span) == (share.permits, share.span);
+        let has_room = self.taken.len() < most && share.permits <= reserve.saturating_sub(self.permits);
+        let is_told = match self.taken.get(&id) {
+            Some(seat) => is_same(seat),
+            None => (has_room || mutant::is(Mutant::SeatsUncounted)) && now >= self.opens,
+        };
+        if is_told {
+            let ends = terms.grantor_end(now, share.lasts);
+            let leaves = if mutant::is(Mutant::SeatFreeAtEnd) { Duration::ZERO } else { share.span };
+            let free_from = ends + terms.stretched(leaves);
+            self.taken.insert(id, Seat { permits: share.permits, span: share.span, free_from });
+            self.count(Some(share.span));
+        }
+        is_told
+    }
+}
+
+impl Pool {
+    /// What the session `id` may go on with while no allocator answers it, if there is a seat for it.
+    pub fn safe_share(&mut self, now: Moment, id: LesseeId) -> Option<SafeShare> {
+        self.advance(now);
+        let Safe { nodes, lasts } = self.plan.sharing.safe?;
+        let (reserve, span) = (self.plan.sharing.reserve, self.safe_span()?);
+        let share = SafeShare { permits: reserve / nodes.max(1), span, lasts };
+        let most = usize::try_from(nodes).unwrap_or(usize::MAX);
+        let is_told =
+            share.is_sane() && self.seats.take(id, share, (reserve, most), self.now, self.plan.terms);
+        is_told.then_some(share)
+    }
+
+    /// Permits that are never lent: what was configured, or what earlier seats still allow if that is more.
+    pub(super) fn reserve(&self) -> u64 {
+        self.plan.sharing.reserve.max(self.seats.permits())
+    }
+
+    /// The session has gone.
+    pub(super) fn leave_seat(&mut self, id: LesseeId) {
+        let span = self.safe_span();
+        self.seats.leave(id, self.now, self.plan.terms, span);
+    }
+
+    /// The longest window of its rules, with the way to the vendor. `None` if one of them has no windows.
+    pub(super) fn safe_span(&self) -> Option<Duration> {
+        safe_span(&self.plan.rules)
+    }
+}
+
+/// The longest window of `rules`, with the way to the vendor. `None` if one of them counts otherwise than in windows that
+/// begin by themselves.
+pub(crate) fn safe_span(rules: &[Rule]) -> Option<Duration> {
+    let mut spans = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => Some(rule.per() + rule.margin()),
+        Rule::SlidingLog(rule) => Some(rule.per() + rule.margin()),
+        // Windows of first use begin with a call that nobody here hears of.
+        Rule::FixedWindow(rule) if rule.windows().anchor() == Some("first_use") => None,
+        Rule::FixedWindow(rule) => Some(rule.per()),
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
+    });
+    spans.try_fold(Duration::ZERO, |longest, span| Some(longest.max(span?))).filter(|span| !span.is_zero())
+}

@@ -1,0 +1,79 @@
+//! What is let pass though no permit is there for it: in shadow mode, or without an allocator. The pool's other methods call
+//! it where they would refuse; it waits for nothing.
+
+use super::{CLOCK, Condition, LocalPool};
+use crate::fallback::Standby;
+use crate::near::near;
+use crate::slot::Short;
+use lessor_protocol::Moment;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A wait for this process's part of the reserve is looked at again after this at the soonest.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+impl LocalPool {
+    /// Whether everything that would be refused is let pass, in shadow mode or in an open fallback, as long as the client
+    /// runs.
+    #[inline]
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.passes() && self.standby.lets_all_pass()
+    }
+
+    #[inline]
+    fn passes(&self) -> bool {
+        self.hot.passes.load(Ordering::Relaxed) && self.condition() != Condition::Closed
+    }
+
+    /// Lets `permits` pass that would be refused, if something allows that. Nobody overtakes the line; `first` says that it
+    /// is the caller's turn.
+    pub(crate) fn try_pass(&self, permits: u64, first: bool) -> bool {
+        let passes = self.is_shadow() || self.take_share(permits, first);
+        if passes {
+            self.let_pass(permits);
+        }
+        passes
+    }
+
+    /// Takes `permits` of this process's part of the reserve. [`LocalPool::let_pass`] must follow.
+    pub(crate) fn take_share(&self, permits: u64, first: bool) -> bool {
+        let is_open = self.passes() && (first || self.hot.queued.load(Ordering::Relaxed) == 0);
+        is_open && self.standby.take_share(permits, CLOCK.now())
+    }
+
+    /// How long a call of `permits` has to wait for this process's part of the reserve: `None` if nobody goes by that now.
+    pub(super) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
+        let wait = if self.passes() { self.standby.share_in(permits, now) } else { None };
+        wait.map(|wait| wait.max(WAIT_MIN))
+    }
+
+    /// Shadow mode and fallback. Whoever changes them calls [`LocalPool::mind_passing`].
+    pub(crate) fn standby(&self) -> &Standby {
+        &self.standby
+    }
+
+    /// Shadow mode or fallback may have changed.
+    pub(crate) fn mind_passing(&self) {
+        self.hot.passes.store(self.standby.lets_some_pass(), Ordering::Relaxed);
+    }
+
+    /// Counts `permits` that would have been refused. They are demand all the same.
+    #[cold]
+    pub(crate) fn let_pass(&self, permits: u64) {
+        if !self.standby.counts(permits) {
+            self.shadow_refused.fetch_add(permits, Ordering::Relaxed);
+        }
+        self.slot.refuse(near(), permits);
+        self.nudge();
+    }
+
+    /// Permits let pass in shadow mode so far.
+    pub(crate) fn shadow_refused(&self) -> u64 {
+        self.shadow_refused.load(Ordering::Relaxed)
+    }
+
+    /// As [`LocalPool::take`]; in shadow mode it never fails.
+    pub(crate) fn take_or_pass(&self, permits: u64, first: bool) -> Result<(), Short> {
+        self.take(permits, first).or_else(|short| self.try_pass(permits, first).then_some(()).ok_or(short))
+    }
+}

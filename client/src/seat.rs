@@ -1,0 +1,132 @@
+//! What this process may go on with of one limit while no allocator answers: a part of its reserve, spent evenly. The
+//! background task is told of it, calls take from it; it reads no clock.
+//!
+//! A call of n permits needs the time of n − 1 before it and of n after it. So any interval in which k intervals fit holds
+//! at most k + 1 permits, however large the calls are, and one of length `span` holds no more than the share.
+
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Moment, SafeShare, Terms};
+use std::time::Duration;
+
+/// A part of the reserve of one limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seat {
+    held: Option<Held>,
+    /// When what was taken last is paid for.
+    paid: Moment,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    permits: u64,
+    /// Nanoseconds from one permit to the next.
+    interval: u64,
+    ends: Moment,
+}
+
+impl Seat {
+    /// An allocator told of `share` in its answer to an ask that was first sent at `first_sent`. What it told before holds
+    /// until its end where it says nothing now.
+    pub fn tell(&mut self, share: Option<SafeShare>, first_sent: Moment, terms: Terms) {
+        let Some(share) = share.filter(SafeShare::is_sane) else { return };
+        let ends = terms.holder_end(first_sent, share.lasts);
+        self.held = Some(Held { permits: share.permits, interval: share.interval(terms), ends });
+    }
+
+    /// Takes `permits`, if that is due by now.
+    pub fn take(&mut self, permits: u64, now: Moment) -> bool {
+        let (Some(held), Some(Duration::ZERO)) = (self.held, self.wait(permits, now)) else { return false };
+        self.paid = now + times(held.interval, permits);
+        true
+    }
+
+    /// How long it is until `permits` can be taken; `None` if never.
+    pub fn wait(&self, permits: u64, now: Moment) -> Option<Duration> {
+        let held = self.held.filter(|held| permits <= held.permits)?;
+        let before = if mutant::is(Mutant::SeatInAdvance) { 0 } else { permits.saturating_sub(1) };
+        let due = (self.paid + times(held.interval, before)).max(now);
+        (due < held.ends || mutant::is(Mutant::SeatOutlived)).then(|| due.since(now))
+    }
+}
+
+fn times(interval: u64, permits: u64) -> Duration {
+    Duration::from_nanos(interval.saturating_mul(permits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MILLI: u64 = 1_000_000;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_nanos(millis * MILLI)
+    }
+
+    fn share(permits: u64) -> SafeShare {
+        SafeShare { permits, span: Duration::from_secs(1), lasts: Duration::from_secs(60) }
+    }
+
+    fn seat(permits: u64) -> Seat {
+        let mut seat = Seat::default();
+        seat.tell(Some(share(permits)), at(10_000), Terms::try_new(0).expect("no drift"));
+        seat
+    }
+
+    #[test]
+    fn permits_come_one_after_the_other_until_the_share_ends() {
+        let mut seat = seat(10);
+        assert!(seat.take(1, at(20_000)) && !seat.take(1, at(20_099)) && seat.take(1, at(20_100)));
+        assert_eq!(seat.wait(1, at(20_150)), Some(Duration::from_millis(50)));
+        // Three need the time of two before them, and of three after.
+        assert_eq!(seat.wait(3, at(20_150)), Some(Duration::from_millis(250)));
+        assert!(seat.take(3, at(20_400)));
+        assert_eq!(seat.wait(1, at(20_400)), Some(Duration::from_millis(300)));
+        assert_eq!((seat.wait(11, at(30_000)), seat.wait(1, at(70_000))), (None, None));
+        assert!(seat.take(10, at(69_999)));
+    }
+
+    #[test]
+    fn whoever_was_told_of_nothing_takes_nothing_and_what_was_told_holds_until_its_end() {
+        let mut seat = Seat::default();
+        assert!(!seat.take(1, at(20_000)));
+        seat.tell(Some(share(0)), at(20_000), Terms::default());
+        assert!(!seat.take(1, at(20_000)));
+        seat.tell(Some(share(1)), at(20_000), Terms::default());
+        seat.tell(None, at(30_000), Terms::default());
+        assert!(seat.take(1, at(30_000)));
+        // Another one does not forgive what was taken from this one.
+        seat.tell(Some(share(2)), at(30_500), Terms::default());
+        assert!(!seat.take(1, at(30_900)) && seat.take(1, at(31_002)));
+    }
+
+    proptest! {
+        /// The law of a share, on any clock within the drift, for calls of any size: what its holder spends in any window of
+        /// real time is no more than the share.
+        #[test]
+        fn no_window_holds_more_than_the_share(
+            permits in 1u64..12,
+            rate in -1.0f64..1.0,
+            calls in proptest::collection::vec((0u64..400, 1u64..12), 1..60),
+        ) {
+            let terms = Terms::default();
+            let rate = 1.0 + rate * f64::from(Terms::DRIFT_PPM) / 1e6;
+            let mut seat = Seat::default();
+            seat.tell(Some(share(permits)), at(0), terms);
+            let (mut real, mut spent) = (0u64, vec![]);
+            for (pause, n) in calls {
+                real += pause * MILLI;
+                let now = Moment::from_nanos((real as f64 * rate) as u64);
+                if seat.take(n, now) {
+                    spent.push((real, n));
+                }
+            }
+            for (index, &(end, _)) in spent.iter().enumerate() {
+                let window = spent[..=index].iter().filter(|(at, _)| at + 1_000 * MILLI > end);
+                let sum: u64 = window.map(|(_, n)| n).sum();
+                prop_assert!(sum <= permits, "{} in a window up to {}: {:?}", sum, end, spent);
+            }
+        }
+    }
+}
