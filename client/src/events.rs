@@ -50,7 +50,8 @@ pub enum Event {
         /// The limit.
         limit: Arc<str>,
     },
-    /// The vendor has refused or counted otherwise than we did.
+    /// The vendor has refused a call, or has less left than this process holds: see [`crate::Limit::observe`]. Told with the
+    /// next ask, once for all that was seen until then.
     VendorDisagreed {
         /// The limit.
         limit: Arc<str>,

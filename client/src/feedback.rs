@@ -33,6 +33,8 @@ pub struct Feedback {
     announced_at: Moment,
     /// When a contract was last told at once.
     news_at: Moment,
+    /// Whether the vendor counted otherwise than we do since that was last asked.
+    disagrees: bool,
 }
 
 impl Feedback {
@@ -53,10 +55,12 @@ impl Feedback {
             }
         }
         let mut is_urgent = sighting.refused;
+        self.disagrees |= sighting.refused;
         if let Some(Left { permits, lasts }) = sighting.left {
             self.left = Some((permits, now, lasts.map(later)));
             // Some of what is in hand would be refused.
             is_urgent |= permits < in_hand;
+            self.disagrees |= permits < in_hand;
         }
         if sighting.announced.iter().any(Option::is_some) {
             let is_news = sighting.announced != self.announced;
@@ -67,6 +71,11 @@ impl Feedback {
             }
         }
         is_urgent
+    }
+
+    /// Whether the vendor refused, or had less left than this process, since this was last asked.
+    pub fn takes_disagreement(&mut self) -> bool {
+        std::mem::take(&mut self.disagrees)
     }
 
     /// How long the vendor still wants to be left alone, as it said when it refused.

@@ -79,6 +79,11 @@ impl LocalPool {
         }
     }
 
+    /// Whether the vendor disagreed since this was last asked.
+    pub(crate) fn takes_disagreement(&self) -> bool {
+        self.feedback.get().is_some_and(|feedback| lock(feedback).takes_disagreement())
+    }
+
     /// What to say of the vendor with an ask that is written at `now`.
     pub(crate) fn observed(&self, now: Moment) -> Option<Observed> {
         self.feedback.get().and_then(|feedback| lock(feedback).tell(now))

@@ -160,6 +160,9 @@ impl Refiller {
                 pool.listen(false);
                 let ask = pool.refill().write(pool.slot(), pool.seen(), first_sent, self.rtt);
                 let observed = pool.observed(first_sent).as_ref().map(ObservedBody::of);
+                if pool.takes_disagreement() {
+                    self.shared.tell(Event::VendorDisagreed { limit: pool.name.limit.as_str().into() });
+                }
                 AskBody { observed, ..AskBody::of(&pool.name.limit, pool.name.key.as_deref(), ask) }
             })
             .collect();

@@ -1,7 +1,7 @@
 //! What one node hears of the vendor, the whole fleet goes by: the shipping client against the shipping server.
 
 use lessor::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use lessor::{Client, Limit, Refusal};
+use lessor::{Client, Event, Limit, Refusal};
 use lessor_allocator::{Config, Server};
 use lessor_protocol::Clock;
 use serde_json::Value;
@@ -85,11 +85,14 @@ async fn what_one_node_is_refused_stops_all_of_them_and_they_come_back_by_themse
         limit.acquire_within(1, PATIENCE).await.expect("there is plenty");
     }
     let exchanges = one.stats().exchanges;
+    let mut events = one.events();
     sees.observe(StatusCode::OK, &headers(&[("content-type", "text/plain")]));
     sees.observe(StatusCode::TOO_MANY_REQUESTS, &headers(&[("retry-after", "1")]));
     assert!(sees.try_acquire(1).is_err(), "whoever saw it stops at once");
     until(&hears, is_paused).await;
     assert!(one.stats().exchanges > exchanges, "it was told");
+    let told = Event::VendorDisagreed { limit: "vendor/rest".into() };
+    assert_eq!(events.try_next(), Some(told), "once, and to this process too");
     let paused = shown(&url, "vendor/rest").await;
     assert_eq!(paused["vendor_paused_pools"], 1, "{paused}");
     assert_eq!(paused["vendor_disagreed"]["refused"], 1);
