@@ -6,6 +6,7 @@ use crate::local_pool::{Condition, LocalPool};
 use crate::shared::Shared;
 use lessor_protocol::{Fallback, Moment};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// One if a limit is in fallback in this process, by limit and by what it does then.
@@ -74,20 +75,20 @@ pub(crate) fn enter(shared: &Shared, now: Moment) {
     let (pools, mut passed) = (shared.pools(), BTreeMap::new());
     // A key that is new has heard nothing yet: what was told of another key of its limit holds for it too.
     let opens = pools.iter().filter(|pool| pool.standby().fallback() == Fallback::Open);
-    let opens: HashSet<&str> = opens.map(|pool| pool.name.limit.as_str()).collect();
+    let opens: HashSet<&str> = opens.map(|pool| &*pool.name().limit).collect();
     for pool in &pools {
         let standby = pool.standby();
         let is_of_no_use = [Condition::Unknown, Condition::Closed].contains(&pool.condition());
         if now < pool.slot().deadline() || is_of_no_use || standby.stopped.load(Ordering::Relaxed) {
             continue;
         }
-        standby.opens.store(opens.contains(pool.name.limit.as_str()), Ordering::Relaxed);
+        standby.opens.store(opens.contains(&*pool.name().limit), Ordering::Relaxed);
         standby.active.store(true, Ordering::Relaxed);
         pool.mind_passing();
-        *passed.entry(pool.name.limit.clone()).or_default() += standby.passed();
+        *passed.entry(pool.name().limit.clone()).or_default() += standby.passed();
         let fallback = standby.fallback();
-        if shared.fallen().insert(pool.name.limit.clone(), fallback).is_none() {
-            entered(shared, &pool.name.limit, fallback);
+        if shared.fallen().insert(pool.name().limit.clone(), fallback).is_none() {
+            entered(shared, &pool.name().limit, fallback);
         }
         if standby.lets_pass() {
             // Whoever waits need not wait any more, one after the other.
@@ -107,12 +108,12 @@ pub(crate) fn leave(shared: &Shared) {
     for pool in shared.pools() {
         pool.standby().active.store(false, Ordering::Relaxed);
         pool.mind_passing();
-        *passed.entry(pool.name.limit.clone()).or_default() += pool.standby().passed();
+        *passed.entry(pool.name().limit.clone()).or_default() += pool.standby().passed();
     }
     for (limit, fallback) in fallen {
         metrics::gauge!(ACTIVE, "limit" => limit.clone(), "fallback" => fallback.name()).set(0.0);
         tracing::info!(%limit, %fallback, "the allocator answers again: the limit is out of fallback");
-        shared.tell(Event::FallbackLeft { limit: limit.into(), fallback });
+        shared.tell(Event::FallbackLeft { limit, fallback });
     }
     count(passed);
 }
@@ -130,7 +131,7 @@ fn entered(shared: &Shared, limit: &str, fallback: Fallback) {
     shared.tell(Event::FallbackEntered { limit: limit.into(), fallback });
 }
 
-fn count(passed: BTreeMap<String, u64>) {
+fn count(passed: BTreeMap<Arc<str>, u64>) {
     for (limit, permits) in passed.into_iter().filter(|(_, permits)| *permits > 0) {
         metrics::counter!(PASSED, "limit" => limit).absolute(permits);
     }
