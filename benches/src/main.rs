@@ -5,12 +5,14 @@
 //! cargo run --release -p benches -- check lessor       # the rows whose name holds a text
 //! cargo run --release -p benches -- check --json
 //! cargo run --release -p benches -- ir                 # instructions a call, counted by valgrind
+//! cargo run --release -p benches -- memory             # bytes a key takes
 //! ```
 //!
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
-//! `table` (how it is shown), `instructions` (what no noise can reach).
+//! `table` (how it is shown), `instructions` (what no noise can reach), `memory` (what a key takes).
 
 mod instructions;
+mod memory;
 mod quiet;
 mod rows;
 mod sample;
@@ -47,6 +49,8 @@ enum Command {
     },
     /// Counts the instructions of a call, with valgrind.
     Ir,
+    /// Shows how much memory a key takes.
+    Memory,
     /// Calls one row so many times: what `ir` runs under valgrind.
     #[command(hide = true)]
     Calls { row: String, calls: u64 },
@@ -56,6 +60,10 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Check { row, rounds, json } => check(row.as_deref(), rounds, json),
         Command::Ir => instructions::print(),
+        Command::Memory => {
+            memory::print();
+            Ok(())
+        }
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
     };
     match done {

@@ -13,7 +13,8 @@ const HEAD: [&str; 6] =
 const CAVEATS: &str = "\
 Read ratios within one table. A loop lets calls overlap: amid other work a call costs more than its row says.
 In a virtual machine, clocks and the second core are the host's: rows with a clock or two threads differ most.
-A row of two threads is wall time over the calls of both.
+A row of two threads is wall time over the calls of both. What two cores of this machine do at most beside one is what the
+floor rows of two threads that share nothing say: two hardware threads of one core, or a busy host, do less than twice as much.
 ";
 
 /// The table, with what it mis-measures above it.

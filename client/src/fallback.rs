@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// One if a limit is in fallback in this process, by limit and by what it does then.
@@ -111,7 +111,7 @@ impl Standby {
 pub(crate) fn enter(shared: &Shared, now: Moment) {
     let (pools, mut passed) = (shared.pools(), BTreeMap::new());
     // A key that is new has heard nothing yet: what was told of another key of its limit holds for it too.
-    let told = pools.iter().map(|pool| (pool.name.limit.as_str(), pool.standby().fallback()));
+    let told = pools.iter().map(|pool| (&*pool.name().limit, pool.standby().fallback()));
     let told: HashMap<&str, Fallback> = told.filter(|(_, fallback)| *fallback != Fallback::Closed).collect();
     for pool in &pools {
         let standby = pool.standby();
@@ -119,13 +119,13 @@ pub(crate) fn enter(shared: &Shared, now: Moment) {
         if now < pool.slot().deadline() || is_of_no_use || standby.stopped.load(Ordering::Relaxed) {
             continue;
         }
-        standby.expect(told.get(pool.name.limit.as_str()).copied().unwrap_or_default());
+        standby.expect(told.get(&*pool.name().limit).copied().unwrap_or_default());
         standby.active.store(true, Ordering::Relaxed);
         pool.mind_passing();
-        *passed.entry(pool.name.limit.clone()).or_default() += standby.passed();
+        *passed.entry(pool.name().limit.clone()).or_default() += standby.passed();
         let fallback = standby.fallback();
-        if shared.fallen().insert(pool.name.limit.clone(), fallback).is_none() {
-            entered(shared, &pool.name.limit, fallback);
+        if shared.fallen().insert(pool.name().limit.clone(), fallback).is_none() {
+            entered(shared, &pool.name().limit, fallback);
         }
         if standby.lets_some_pass() {
             // Whoever waits need not wait any more, or not for an answer: one after the other.
@@ -145,12 +145,12 @@ pub(crate) fn leave(shared: &Shared) {
     for pool in shared.pools() {
         pool.standby().active.store(false, Ordering::Relaxed);
         pool.mind_passing();
-        *passed.entry(pool.name.limit.clone()).or_default() += pool.standby().passed();
+        *passed.entry(pool.name().limit.clone()).or_default() += pool.standby().passed();
     }
     for (limit, fallback) in fallen {
         metrics::gauge!(ACTIVE, "limit" => limit.clone(), "fallback" => fallback.name()).set(0.0);
         tracing::info!(%limit, %fallback, "the allocator answers again: the limit is out of fallback");
-        shared.tell(Event::FallbackLeft { limit: limit.into(), fallback });
+        shared.tell(Event::FallbackLeft { limit, fallback });
     }
     count(passed);
 }
@@ -171,7 +171,7 @@ fn entered(shared: &Shared, limit: &str, fallback: Fallback) {
     shared.tell(Event::FallbackEntered { limit: limit.into(), fallback });
 }
 
-fn count(passed: BTreeMap<String, u64>) {
+fn count(passed: BTreeMap<Arc<str>, u64>) {
     for (limit, permits) in passed.into_iter().filter(|(_, permits)| *permits > 0) {
         metrics::counter!(PASSED, "limit" => limit).absolute(permits);
     }

@@ -1,18 +1,22 @@
-//! The pools of one limit by key, for callers that keep no handle: one lookup a call, which allocates nothing. Handles of
+//! The pools of one limit by key: for callers that keep no handle, one lookup a call, which allocates nothing. Handles of
 //! the plain limit look here; what is made and forgotten, [`crate::shared::Shared`] decides.
 
+mod table;
+
 use crate::local_pool::LocalPool;
-use std::borrow::Borrow;
-use std::collections::HashSet;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::{Arc, PoisonError, RwLock};
+use crate::refusal::Refusal;
+use crate::slot::Watch;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use table::Table;
 
 /// Parts with a lock of their own. A lookup writes to the lock of its part: with so many, two threads seldom do so at
 /// once, and a part that grows keeps few of them waiting. Each is 128 bytes.
 const SHARDS: usize = 256;
 
-/// Longest key that is kept beside its pool: comparing a longer one waits once more for memory.
-const SHORT: usize = 31;
+/// Longest key that is kept beside its pool: comparing a longer one waits once more for memory. The textual forms of a UUID
+/// and of an address fit.
+const SHORT: usize = 54;
 
 /// The pools of one limit by key.
 #[derive(Debug)]
@@ -20,172 +24,116 @@ pub(crate) struct Keys {
     shards: Box<[Shard]>,
     /// Differs from map to map: whoever chooses keys does not know which fall together.
     hasher: RandomState,
+    /// The newest reading of the exact clock that any lookup took: a key that is called now and then takes none.
+    watch: SharedWatch,
 }
+
+/// Written once a tick and read by every lookup: no line that is written at each call.
+#[derive(Debug)]
+#[repr(align(128))]
+struct SharedWatch(Watch);
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard(RwLock<HashSet<Entry, Hashed>>);
-
-/// A pool, and the hash of its key: growing reads no pool.
-#[derive(Debug)]
-struct Entry {
-    hash: u64,
-    pool: Arc<LocalPool>,
-}
+struct Shard(RwLock<Table>);
 
 impl Keys {
     pub(crate) fn new() -> Self {
-        Keys { shards: (0..SHARDS).map(|_| Shard::default()).collect(), hasher: RandomState::new() }
+        Keys {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            hasher: RandomState::new(),
+            watch: SharedWatch(Watch::new()),
+        }
+    }
+
+    /// Spends `permits` of the pool of `key`, if that is known.
+    #[inline]
+    pub(crate) fn try_acquire(&self, key: &str, permits: u64) -> Option<Result<(), Refusal>> {
+        self.with(key, |pool| pool.try_acquire_by(Some(&self.watch.0), permits))
     }
 
     /// What `act` says of the pool of `key`, if that is known.
     #[inline]
-    pub(crate) fn with<T>(&self, key: &str, act: impl FnOnce(&LocalPool) -> T) -> Option<T> {
-        let asked = Asked { hash: self.hasher.hash_one(key), key };
-        // Pools are whole whatever panicked: there is nothing in the set that could be half done.
-        let shard = self.shard(asked.hash).read().unwrap_or_else(PoisonError::into_inner);
-        shard.get(&asked as &dyn Named).map(|entry| act(&entry.pool))
+    fn with<T>(&self, key: &str, act: impl FnOnce(&Arc<LocalPool>) -> T) -> Option<T> {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).read().get(hash, key).map(act)
+    }
+
+    /// The pool of `key`, if that is known.
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<LocalPool>> {
+        self.with(key, Arc::clone)
     }
 
     /// Adds the pool of a key, unless there is one.
     pub(crate) fn insert(&self, pool: Arc<LocalPool>) {
-        let hash = self.hasher.hash_one(pool.key.text(&pool.name.key));
-        self.shard(hash).write().unwrap_or_else(PoisonError::into_inner).insert(Entry { hash, pool });
+        let hash = self.hasher.hash_one(pool.key());
+        self.shard(hash).write().insert(hash, pool);
     }
 
-    /// Forgets the pool of `key`.
-    pub(crate) fn remove(&self, key: &str) {
-        let asked = Asked { hash: self.hasher.hash_one(key), key };
-        self.shard(asked.hash).write().unwrap_or_else(PoisonError::into_inner).remove(&asked as &dyn Named);
+    /// All pools.
+    pub(crate) fn pools(&self) -> Vec<Arc<LocalPool>> {
+        self.shards.iter().flat_map(|shard| shard.read().pools().cloned().collect::<Vec<_>>()).collect()
     }
 
-    fn shard(&self, hash: u64) -> &RwLock<HashSet<Entry, Hashed>> {
-        // Not the bits that the set itself goes by, which are the lowest and the highest.
-        &self.shards[(hash >> 32) as usize % SHARDS].0
+    /// Forgets the pools that `is_needed` says no of. A part at a time, each under a lock of `lock`'s: whoever holds that
+    /// adds none and takes none out. Lookups wait only while some are taken out.
+    pub(crate) fn forget<L>(&self, lock: impl Fn() -> L, is_needed: impl Fn(&Arc<LocalPool>) -> bool) {
+        for shard in &self.shards {
+            let _lock = lock();
+            let unneeded = shard.read().unneeded(&is_needed);
+            if unneeded.is_empty() {
+                continue;
+            }
+            let mut table = shard.write();
+            for hash in unneeded {
+                // Looked at again: somebody may have called it just now, and nobody does any more.
+                if let Some(pool) = table.remove(hash, &is_needed) {
+                    pool.forget();
+                }
+            }
+        }
+    }
+
+    fn shard(&self, hash: u64) -> &Shard {
+        // Not the bits that the table itself goes by, which are the lowest.
+        &self.shards[(hash >> 32) as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    // Pools are whole whatever panicked: there is nothing in the table that could be half done.
+    #[inline]
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The key of a pool, beside it where it is short.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KeyText {
     /// `None` if it is long, or there is none.
-    short: Option<u8>,
+    len: Option<u8>,
     head: [u8; SHORT],
 }
 
 impl KeyText {
     pub(crate) fn new(key: Option<&str>) -> Self {
-        let mut text = KeyText::default();
+        let mut text = KeyText { len: None, head: [0; SHORT] };
         if let Some(key) = key.filter(|key| key.len() <= SHORT) {
             text.head[..key.len()].copy_from_slice(key.as_bytes());
-            text.short = u8::try_from(key.len()).ok();
+            text.len = u8::try_from(key.len()).ok();
         }
         text
     }
 
-    fn is(&self, key: &str, whole: &Option<String>) -> bool {
-        match self.short {
-            Some(len) => &self.head[..usize::from(len)] == key.as_bytes(),
-            None => whole.as_deref() == Some(key),
-        }
-    }
-
-    fn text<'a>(&self, whole: &'a Option<String>) -> &'a str {
-        whole.as_deref().unwrap_or_default()
-    }
-}
-
-/// What an entry and a key that is looked for have in common.
-trait Named {
-    fn hash(&self) -> u64;
-    fn is(&self, other: &dyn Named) -> bool;
-    fn key(&self) -> &str;
-}
-
-struct Asked<'a> {
-    hash: u64,
-    key: &'a str,
-}
-
-impl Named for Asked<'_> {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-    fn is(&self, other: &dyn Named) -> bool {
-        self.key == other.key()
-    }
-    fn key(&self) -> &str {
-        self.key
-    }
-}
-
-impl Named for Entry {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-    fn is(&self, other: &dyn Named) -> bool {
-        self.pool.key.is(other.key(), &self.pool.name.key)
-    }
-    fn key(&self) -> &str {
-        self.pool.key.text(&self.pool.name.key)
-    }
-}
-
-impl PartialEq for dyn Named + '_ {
-    fn eq(&self, other: &Self) -> bool {
-        // The entry compares: its key is where its pool is.
-        self.hash() == other.hash() && other.is(self)
-    }
-}
-
-impl Eq for dyn Named + '_ {}
-
-impl Hash for dyn Named + '_ {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(Named::hash(self));
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self as &dyn Named == other as &dyn Named
-    }
-}
-
-impl Eq for Entry {}
-
-impl Hash for Entry {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
-    }
-}
-
-impl<'a> Borrow<dyn Named + 'a> for Entry {
-    fn borrow(&self) -> &(dyn Named + 'a) {
-        self
-    }
-}
-
-/// Passes on what is a hash already.
-#[derive(Clone, Debug, Default)]
-struct Hashed(u64);
-
-impl BuildHasher for Hashed {
-    type Hasher = Hashed;
-    fn build_hasher(&self) -> Hashed {
-        Hashed(0)
-    }
-}
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only whole hashes are written");
-    }
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
+    /// Whether it is `key`; `None` if it is not here.
+    #[inline]
+    pub(crate) fn is(&self, key: &str) -> Option<bool> {
+        self.len.map(|len| &self.head[..usize::from(len)] == key.as_bytes())
     }
 }
 

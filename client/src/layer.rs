@@ -1,5 +1,7 @@
 //! A [`tower::Layer`](https://docs.rs/tower) for servers: each request takes a permit, of a limit or of one key of it, or is
-//! refused before it reaches the service. It works with whatever speaks `http`: axum, and tonic with a rejection of its own.
+//! refused before it reaches the service. It works with whatever speaks `http`: axum, and tonic.
+
+mod grpc;
 
 use crate::limit::Limit;
 use crate::refusal::Refusal;
@@ -37,29 +39,42 @@ type Rejection<R> = Arc<dyn Fn(&Limit, &Refusal) -> Response<R> + Send + Sync>;
 /// Lets through as many requests as a limit has permits, and refuses the others.
 ///
 /// A refused request is answered 429 (or 503 where the allocator gives no lease) as `application/problem+json`, with the
-/// headers of [`Limit::headers`]; those that are let through get `RateLimit` and `RateLimit-Policy` too. With a key, each
-/// request looks up the pool of its own.
+/// headers of [`Limit::headers`]; those that are let through get `RateLimit` and `RateLimit-Policy` too. A refused gRPC call is
+/// answered `RESOURCE_EXHAUSTED` (or `UNAVAILABLE`), with `grpc-retry-pushback-ms`. With a key, each request looks up the
+/// pool of its own.
 pub struct LimitLayer<R> {
     limit: Limit,
     key: Option<KeyOf>,
     patience: Duration,
     reject: Rejection<R>,
+    /// The same for gRPC calls.
+    reject_grpc: Rejection<R>,
 }
 
 impl<R: From<String> + 'static> LimitLayer<R> {
     /// Each request takes a permit of `limit`, or is refused at once.
     pub fn new(limit: Limit) -> Self {
-        LimitLayer { limit, key: None, patience: Duration::ZERO, reject: Arc::new(problem) }
+        let in_grpc = |limit: &Limit, refusal: &Refusal| grpc::refused(String::new().into(), limit, refusal);
+        LimitLayer { reject_grpc: Arc::new(in_grpc), ..LimitLayer::rejecting(limit, problem) }
+    }
+}
+
+impl<R: Default + 'static> LimitLayer<R> {
+    /// The same for servers that serve gRPC alone, such as tonic's. Whatever is refused is answered as a gRPC call.
+    pub fn grpc(limit: Limit) -> Self {
+        LimitLayer::rejecting(limit, |limit, refusal| grpc::refused(R::default(), limit, refusal))
     }
 }
 
 impl<R> LimitLayer<R> {
-    /// The same for services whose bodies are not made of text; `reject` makes the answer to who is refused.
+    /// The same for services whose bodies are not made of text, or that refuse in words of their own; `reject` makes the
+    /// answer to who is refused.
     pub fn rejecting(
         limit: Limit,
         reject: impl Fn(&Limit, &Refusal) -> Response<R> + Send + Sync + 'static,
     ) -> Self {
-        LimitLayer { limit, key: None, patience: Duration::ZERO, reject: Arc::new(reject) }
+        let reject: Rejection<R> = Arc::new(reject);
+        LimitLayer { limit, key: None, patience: Duration::ZERO, reject_grpc: reject.clone(), reject }
     }
 
     /// Counts by what `key` says of a request, see [`NO_KEY`] for what it says nothing of. The limit must be keyed.
@@ -98,8 +113,9 @@ impl<R> LimitLayer<R> {
 
 impl<R> Clone for LimitLayer<R> {
     fn clone(&self) -> Self {
-        let LimitLayer { limit, key, patience, reject } = self;
-        LimitLayer { limit: limit.clone(), key: key.clone(), patience: *patience, reject: reject.clone() }
+        let LimitLayer { limit, key, patience, reject, reject_grpc } = self;
+        let (reject, reject_grpc) = (reject.clone(), reject_grpc.clone());
+        LimitLayer { limit: limit.clone(), key: key.clone(), patience: *patience, reject, reject_grpc }
     }
 }
 
@@ -158,7 +174,9 @@ where
                 false => limit.acquire_within(1, layer.patience).await,
             };
             if let Err(refusal) = taken {
-                return Ok((layer.reject)(&limit, &refusal));
+                let is_grpc = grpc::is_call(request.headers());
+                let reject = if is_grpc { &layer.reject_grpc } else { &layer.reject };
+                return Ok(reject(&limit, &refusal));
             }
             let mut response = inner.call(request).await?;
             response.headers_mut().extend(limit.headers(None));

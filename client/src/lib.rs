@@ -33,6 +33,11 @@
 //! `transport` and `listener` (the background tasks), `shared` and `client` (who owns
 //! it all).
 
+/// What the guide for those who come from another limiter shows, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/migration.md")]
+mod migration {}
+
 mod all;
 pub mod backoff;
 pub mod blocking;

@@ -77,7 +77,7 @@ impl Listener {
             self.shared.tell(crate::events::Event::Changed { limit: limit.as_str().into() });
         }
         for pool in self.shared.pools() {
-            if event.is_about(&pool.name.limit, pool.name.key.as_deref()) {
+            if event.is_about(&pool.name().limit, pool.name().key.as_deref()) {
                 let waits = pool.seen().waiting > 0;
                 let mut refill = pool.refill();
                 if event.stops(&self.node) {

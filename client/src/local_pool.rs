@@ -1,6 +1,7 @@
 //! What this process holds of one pool, shared by every handle of it: the slot, the callers in line, and what
 //! the last answer said. Handles spend from it, the background task refills it.
 
+mod blank;
 mod in_flight;
 mod known;
 mod paced;
@@ -20,15 +21,14 @@ use crate::near::{near, stay};
 use crate::pace::Pace;
 use crate::refill::{Refill, Seen};
 use crate::refusal::Refusal;
-use crate::slot::{Quick, Short, Slot, Time};
+use crate::slot::{Quick, Short, Slot, Time, Watch};
 use crate::ticks::Ticks;
 use lessor_protocol::{Clock, Moment, Tick};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-/// Round trip to reckon with until one was measured, in microseconds.
-const RTT_UNTOLD_US: u32 = 1_000;
+pub(crate) use blank::{Blank, Blanks};
 
 /// Permits after which a striped slot is summed up, when a stripe of it is low: reading what other threads write costs as
 /// much as ten calls, and less often would be late with little in hand.
@@ -40,8 +40,9 @@ pub(crate) const CLOCK: Clock = Clock::since_boot();
 /// The name of a pool: a limit, and a key if it is keyed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolName {
-    pub(crate) limit: String,
-    pub(crate) key: Option<String>,
+    /// The same text for all keys of a limit.
+    pub(crate) limit: Arc<str>,
+    pub(crate) key: Option<Box<str>>,
 }
 
 /// What the last exchange said about the pool.
@@ -116,19 +117,29 @@ struct Hot {
 // Beside each other, and no third one.
 const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Slot>() == 64);
 
-/// What this process holds of one pool.
+/// What this process holds of one pool: what each call reads, in lines beside each other, and the way to the rest. A call
+/// by a key that no cache holds waits for one page, in which many pools are.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct LocalPool {
     slot: Slot,
     hot: Hot,
+    /// There once it has a name.
+    cold: Option<Box<Cold>>,
     /// What the name says, where a lookup finds it soon.
-    pub(crate) key: KeyText,
+    text: KeyText,
+}
+
+const _: () = assert!(size_of::<LocalPool>() == 192);
+
+/// What calls seldom read.
+#[derive(Debug)]
+struct Cold {
+    name: PoolName,
     /// Permits let pass in shadow mode.
     shadow_refused: AtomicU64,
     /// Shadow mode and fallback, as far as we were told.
     standby: Standby,
-    pub(crate) name: PoolName,
     /// Of the plain pool of a limit: those of its keys.
     keys: OnceLock<Box<Keys>>,
     /// Of limits with a steady flow. Others never look at it.
@@ -142,51 +153,18 @@ pub(crate) struct LocalPool {
     line: Mutex<Line>,
     refill: Mutex<Refill>,
     /// What was heard of the vendor; made when there is something.
-    pub(crate) feedback: OnceLock<Box<Mutex<Feedback>>>,
+    feedback: OnceLock<Box<Mutex<Feedback>>>,
     called: Arc<Called>,
     /// Whether the background task looks at this pool, or is about to. Who sets it puts the pool there.
     is_known: AtomicBool,
     /// Nothing is asked in its name any more: another one may have it. Set by the background task.
     is_forgotten: AtomicBool,
-    me: Weak<LocalPool>,
+    me: OnceLock<Weak<LocalPool>>,
 }
 
 impl LocalPool {
-    pub(crate) fn new(name: PoolName, eager: bool, ticks: Ticks, called: Arc<Called>) -> Arc<Self> {
-        let refill = Refill::new(CLOCK.now(), eager);
-        Arc::new_cyclic(|me| LocalPool {
-            slot: Slot::new(),
-            hot: Hot {
-                queued: AtomicU64::new(0),
-                ceiling: AtomicU64::new(lessor_protocol::PERMITS_MAX),
-                chance: AtomicU64::new(0),
-                rtt_us: AtomicU32::new(RTT_UNTOLD_US),
-                condition: AtomicU8::new(Condition::Good as u8),
-                passes: AtomicBool::new(false),
-                nudged: AtomicBool::new(false),
-                is_paced: AtomicBool::new(false),
-                counts_flights: AtomicBool::new(false),
-                low_water: AtomicU32::new(0),
-                late_ns: ticks.late_ns(),
-                ticks,
-            },
-            shadow_refused: AtomicU64::new(0),
-            key: KeyText::new(name.key.as_deref()),
-            standby: Standby::default(),
-            name,
-            keys: OnceLock::new(),
-            pace: refill.pace().clone(),
-            largest: AtomicU64::new(0),
-            overdrawn: AtomicU64::new(0),
-            doubted: AtomicBool::new(false),
-            line: Mutex::new(Line::default()),
-            refill: Mutex::new(refill),
-            feedback: OnceLock::new(),
-            called,
-            is_known: AtomicBool::new(false),
-            is_forgotten: AtomicBool::new(false),
-            me: me.clone(),
-        })
+    fn cold(&self) -> &Cold {
+        self.cold.as_ref().expect("a pool has a name")
     }
 
     /// Spends `permits` now, or says why not.
@@ -194,10 +172,16 @@ impl LocalPool {
     // nanoseconds than a stack frame with all of that in it costs.
     #[inline(always)]
     pub(crate) fn try_acquire(&self, permits: u64) -> Result<(), Refusal> {
+        self.try_acquire_by(None, permits)
+    }
+
+    /// The same by a `watch` that callers of other pools share.
+    #[inline(always)]
+    pub(crate) fn try_acquire_by(&self, watch: Option<&Watch>, permits: u64) -> Result<(), Refusal> {
         let tick = self.hot.ticks.tick();
         // Read before the word is changed: what is read after that waits until it is.
         let low_water = u64::from(self.hot.low_water.load(Ordering::Relaxed));
-        match self.spend_quickly(permits, tick) {
+        match self.spend_quickly(watch, permits, tick) {
             Quick::Spent(left) => {
                 if left < low_water {
                     self.run_low(left, permits);
@@ -205,24 +189,24 @@ impl LocalPool {
                 Ok(())
             }
             Quick::Empty(now) => self.refuse_quickly(permits, now),
-            Quick::Unsure => self.try_slowly(permits, tick),
+            Quick::Unsure => self.try_slowly(watch, permits, tick),
         }
     }
 
     #[inline(always)]
-    fn spend_quickly(&self, permits: u64, tick: Option<Tick>) -> Quick {
+    fn spend_quickly(&self, watch: Option<&Watch>, permits: u64, tick: Option<Tick>) -> Quick {
         let Some(tick) = tick else { return Quick::Unsure };
         let is_plain =
             !self.hot.is_paced.load(Ordering::Relaxed) && self.hot.queued.load(Ordering::Relaxed) == 0;
         if !is_plain || permits == 0 {
             return Quick::Unsure;
         }
-        self.slot.spend_quickly(near, permits, tick, u64::from(self.hot.late_ns))
+        self.slot.spend_quickly(near, watch, permits, tick, u64::from(self.hot.late_ns))
     }
 
     #[inline(never)]
-    fn try_slowly(&self, permits: u64, tick: Option<Tick>) -> Result<(), Refusal> {
-        match self.spend(permits, false, tick) {
+    fn try_slowly(&self, watch: Option<&Watch>, permits: u64, tick: Option<Tick>) -> Result<(), Refusal> {
+        match self.spend(watch, permits, false, tick) {
             Ok(()) => Ok(()),
             Err((_, now)) => self.refuse_slowly(permits, now),
         }
@@ -231,16 +215,23 @@ impl LocalPool {
     /// Spends `permits` if they are there. Nobody overtakes the line; `first` says that it is the caller's turn.
     /// A failure is not counted: the caller may be about to wait.
     pub(crate) fn take(&self, permits: u64, first: bool) -> Result<(), Short> {
-        self.spend(permits, first, self.hot.ticks.tick()).map_err(|(short, _)| short)
+        self.spend(None, permits, first, self.hot.ticks.tick()).map_err(|(short, _)| short)
     }
 
     /// The same when the coarse clock has just shown `tick`. A failure comes with the time: a hint, and never later
     /// than it is.
-    fn spend(&self, permits: u64, first: bool, tick: Option<Tick>) -> Result<(), (Short, Moment)> {
+    fn spend(
+        &self,
+        watch: Option<&Watch>,
+        permits: u64,
+        first: bool,
+        tick: Option<Tick>,
+    ) -> Result<(), (Short, Moment)> {
         if permits == 0 {
             return Ok(());
         }
-        let time = Time { tick, late_ns: u64::from(self.hot.late_ns), exact: || CLOCK.now() };
+        let late_ns = u64::from(self.hot.late_ns);
+        let time = Time { tick, late_ns, shared: watch, exact: || CLOCK.now() };
         let near = near();
         if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
             return Err((Short::Empty, self.slot.glance(near, &time).earliest));
@@ -300,14 +291,39 @@ impl LocalPool {
         }
     }
 
+    pub(crate) fn name(&self) -> &PoolName {
+        &self.cold().name
+    }
+
+    /// Its key; nothing if it has none.
+    pub(crate) fn key(&self) -> &str {
+        self.cold().name.key.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it is the pool of `key`.
+    #[inline]
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        self.text.is(key).unwrap_or_else(|| self.key() == key)
+    }
+
+    /// What was heard of the vendor, if anything was.
+    pub(crate) fn feedback(&self) -> Option<&Mutex<Feedback>> {
+        self.cold().feedback.get().map(|feedback| &**feedback)
+    }
+
+    /// The same, from now on.
+    pub(crate) fn feedback_or_new(&self) -> &Mutex<Feedback> {
+        self.cold().feedback.get_or_init(Box::default)
+    }
+
     /// The pools of a limit's keys, of the limit's plain pool.
     pub(crate) fn keys(&self) -> Option<&Keys> {
-        self.keys.get().map(|keys| &**keys)
+        self.cold().keys.get().map(|keys| &**keys)
     }
 
     /// The same, from now on.
     pub(crate) fn keys_or_new(&self) -> &Keys {
-        self.keys.get_or_init(|| Box::new(Keys::new()))
+        self.cold().keys.get_or_init(|| Box::new(Keys::new()))
     }
 
     pub(crate) fn slot(&self) -> &Slot {
@@ -350,7 +366,7 @@ impl LocalPool {
             shadow_refused: self.shadow_refused(),
             refused: self.slot.refused(),
             waiting: self.hot.queued.load(Ordering::Relaxed),
-            largest: self.largest.load(Ordering::Relaxed),
+            largest: self.cold().largest.load(Ordering::Relaxed),
         }
     }
 
@@ -362,7 +378,7 @@ impl LocalPool {
     /// The line, with the count of permits that it wants.
     pub(crate) fn line(&self) -> (MutexGuard<'_, Line>, &AtomicU64) {
         // A line is a list of wakers: nothing that a panic elsewhere could have left half done.
-        (self.line.lock().unwrap_or_else(PoisonError::into_inner), &self.hot.queued)
+        (self.cold().line.lock().unwrap_or_else(PoisonError::into_inner), &self.hot.queued)
     }
 
     /// Wakes the first in line: there may be something for it.
@@ -383,6 +399,6 @@ impl LocalPool {
     }
 
     pub(crate) fn refill(&self) -> MutexGuard<'_, Refill> {
-        self.refill.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cold().refill.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -47,8 +47,7 @@ impl Limit {
 impl LocalPool {
     fn saw(&self, sighting: &Sighting) {
         let (now, in_hand) = (CLOCK.now(), self.available());
-        let feedback = self.feedback.get_or_init(Box::default);
-        let is_urgent = lock(feedback).see(sighting, now, in_hand);
+        let is_urgent = lock(self.feedback_or_new()).see(sighting, now, in_hand);
         if !is_urgent {
             return;
         }
@@ -64,7 +63,7 @@ impl LocalPool {
 
     /// See [`Limit::paused`].
     fn paused(&self) -> Option<Duration> {
-        let heard = self.feedback.get().and_then(|feedback| lock(feedback).waits(CLOCK.now()));
+        let heard = self.feedback().and_then(|feedback| lock(feedback).waits(CLOCK.now()));
         let told = match self.condition() {
             Condition::Paused => self.not_now(0).retry_after(),
             Condition::Good | Condition::Unreachable | Condition::Unknown | Condition::Closed => None,
@@ -81,12 +80,12 @@ impl LocalPool {
 
     /// Whether the vendor disagreed since this was last asked.
     pub(crate) fn takes_disagreement(&self) -> bool {
-        self.feedback.get().is_some_and(|feedback| lock(feedback).takes_disagreement())
+        self.feedback().is_some_and(|feedback| lock(feedback).takes_disagreement())
     }
 
     /// What to say of the vendor with an ask that is written at `now`.
     pub(crate) fn observed(&self, now: Moment) -> Option<Observed> {
-        self.feedback.get().and_then(|feedback| lock(feedback).tell(now))
+        self.feedback().and_then(|feedback| lock(feedback).tell(now))
     }
 }
 

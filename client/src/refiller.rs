@@ -7,7 +7,7 @@ use crate::dispute::{
 };
 use crate::events::Event;
 use crate::fallback;
-use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
+use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Standing};
 use crate::refill::{Belief, Seen};
 use crate::shared::Shared;
 use crate::timing::{LOOK_AGAIN, RTT_UNTOLD, TOGETHER, learnt};
@@ -161,9 +161,9 @@ impl Refiller {
                 let ask = pool.refill().write(pool.slot(), pool.seen(), first_sent, self.rtt);
                 let observed = pool.observed(first_sent).as_ref().map(ObservedBody::of);
                 if pool.takes_disagreement() {
-                    self.shared.tell(Event::VendorDisagreed { limit: pool.name.limit.as_str().into() });
+                    self.shared.tell(Event::VendorDisagreed { limit: pool.name().limit.clone() });
                 }
-                AskBody { observed, ..AskBody::of(&pool.name.limit, pool.name.key.as_deref(), ask) }
+                AskBody { observed, ..AskBody::of(&pool.name().limit, pool.name().key.as_deref(), ask) }
             })
             .collect();
         let answer = self.send(asks).await.and_then(|response| matching(response, &pools));
@@ -222,7 +222,7 @@ impl Refiller {
             && let Some(cap) = grant.in_flight
         {
             tracing::info!(
-                limit = %excerpt(&pool.name.limit), longest = ?cap.longest,
+                limit = %excerpt(&pool.name().limit), longest = ?cap.longest,
                 "what is in flight is capped: enter it; what is only acquired counts for as long as a call may take"
             );
         }
@@ -248,7 +248,7 @@ impl Refiller {
                 pool.refill().refused(now, DISPUTE_PAUSE, self.dice.u64(..));
                 // Said once: whoever does it once mostly does it again, and is asked again soon.
                 if pool.condition() != Condition::Unreachable {
-                    tracing::warn!(limit = %excerpt(&pool.name.limit), ?grant, "ignored a grant that cannot be");
+                    tracing::warn!(limit = %excerpt(&pool.name().limit), ?grant, "ignored a grant that cannot be");
                 }
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), now + DISPUTE_PAUSE);
             }
@@ -272,7 +272,7 @@ impl Refiller {
     /// Tells whether `pool` is paused, if that is news.
     fn stops(&self, pool: &LocalPool, stops: bool, retry_after: Duration) {
         if pool.standby().stops(stops) {
-            let limit = pool.name.limit.as_str().into();
+            let limit = pool.name().limit.clone();
             self.shared.tell(if stops {
                 Event::Paused { limit, retry_after }
             } else {
@@ -297,7 +297,7 @@ impl Refiller {
                 let for_keys = error.code == code::KEY_MISMATCH && pool.seen() == Seen::default();
                 if pool.condition() != Condition::Unknown && !for_keys {
                     tracing::error!(
-                        limit = %excerpt(&pool.name.limit), code = %excerpt(&error.code),
+                        limit = %excerpt(&pool.name().limit), code = %excerpt(&error.code),
                         detail = %excerpt(&error.detail), "the allocator lends nothing from this limit"
                     );
                 }
@@ -354,7 +354,13 @@ impl Refiller {
                 let mut refill = pool.refill();
                 let spent_total = refill.close(pool.slot());
                 let running = refill.left_running();
-                SpentBody { limit: pool.name.limit.clone(), key: pool.name.key.clone(), spent_total, running }
+                let PoolName { limit, key } = pool.name();
+                SpentBody {
+                    limit: limit.to_string(),
+                    key: key.as_deref().map(str::to_owned),
+                    spent_total,
+                    running,
+                }
             })
             .collect();
         let said = tokio::time::timeout(GOODBYE, async {
@@ -380,16 +386,17 @@ impl Refiller {
 
 /// The grants of a response that answers exactly what was asked.
 fn matching(response: LeasesResponse, pools: &[Arc<LocalPool>]) -> Result<Vec<GrantBody>, ExchangeError> {
-    let named =
-        |pool: &LocalPool, body: &GrantBody| pool.name.limit == body.limit && pool.name.key == body.key;
+    let named = |name: &PoolName, body: &GrantBody| {
+        *name.limit == *body.limit && name.key.as_deref() == body.key.as_deref()
+    };
     if response.grants.len() != pools.len() {
         let (got, asked) = (response.grants.len(), pools.len());
         return Err(ExchangeError::Rubbish(format!("{got} grants for {asked} asks")));
     }
-    match pools.iter().zip(&response.grants).find(|(pool, body)| !named(pool, body)) {
+    match pools.iter().zip(&response.grants).find(|(pool, body)| !named(pool.name(), body)) {
         Some((pool, _)) => Err(ExchangeError::Rubbish(format!(
             "a grant for another limit than {}",
-            excerpt(&pool.name.limit)
+            excerpt(&pool.name().limit)
         ))),
         None => Ok(response.grants),
     }

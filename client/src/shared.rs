@@ -2,7 +2,8 @@
 
 use crate::called::Called;
 use crate::events::{Event, Events, Teller};
-use crate::local_pool::{Condition, LocalPool, PoolName};
+use crate::keys::Keys;
+use crate::local_pool::{Blank, Blanks, Condition, LocalPool, PoolName};
 use crate::ticks::Ticks;
 use arc_swap::ArcSwap;
 use lessor_protocol::{Fallback, Key, LimitName};
@@ -20,18 +21,21 @@ pub(crate) struct Shared {
     unreachable: AtomicBool,
     events: Teller,
     /// Limits that are in fallback.
-    fallen: Mutex<BTreeMap<String, Fallback>>,
+    fallen: Mutex<BTreeMap<Arc<str>, Fallback>>,
     ticks: Ticks,
-    /// The limits without a key: few, never forgotten, and looked up by whoever keeps no handle.
+    /// The limits without a key: few, never forgotten, and looked up by whoever keeps no handle. Those of keys are with
+    /// that of their limit.
     limits: ArcSwap<HashMap<String, Arc<LocalPool>>>,
-    /// All pools. Changes to `limits` are made under this lock too.
-    pools: Mutex<Pools>,
+    /// Pools are added and forgotten under this lock.
+    changes: Mutex<Changes>,
 }
 
 #[derive(Debug, Default)]
-struct Pools {
-    by_name: HashMap<PoolName, Arc<LocalPool>>,
+struct Changes {
+    /// None is added any more.
     closed: bool,
+    /// For the next keys.
+    blanks: Blanks,
 }
 
 impl Shared {
@@ -46,51 +50,60 @@ impl Shared {
             fallen: Mutex::default(),
             ticks,
             limits: ArcSwap::default(),
-            pools: Mutex::new(Pools::default()),
+            changes: Mutex::default(),
         }
     }
 
     /// The pool of a limit and key, made on first use.
     pub(crate) fn pool(&self, limit: &str, key: Option<&str>) -> Arc<LocalPool> {
-        let known = if key.is_none() { self.limits.load().get(limit).cloned() } else { None };
-        known.unwrap_or_else(|| {
-            self.find_or_make(PoolName { limit: limit.to_owned(), key: key.map(str::to_owned) })
+        let plain = self.plain(limit);
+        match key {
+            None => plain,
+            Some(key) => self.of_key(&plain, key),
+        }
+    }
+
+    fn plain(&self, limit: &str) -> Arc<LocalPool> {
+        let find = || self.limits.load().get(limit).cloned();
+        if let Some(pool) = find() {
+            return pool;
+        }
+        let mut changes = self.lock();
+        find().unwrap_or_else(|| {
+            let (pool, known) = self.make(PoolName { limit: limit.into(), key: None }, &mut changes);
+            if known {
+                let mut limits = HashMap::clone(&self.limits.load());
+                limits.insert(limit.to_owned(), pool.clone());
+                self.limits.store(Arc::new(limits));
+            }
+            pool
         })
     }
 
-    fn find_or_make(&self, name: PoolName) -> Arc<LocalPool> {
-        let mut pools = self.lock();
-        if let Some(pool) = pools.by_name.get(&name) {
-            return pool.clone();
-        }
-        let (pool, known) = self.make(name.clone(), pools.closed);
-        if known {
-            if name.key.is_none() {
-                let mut limits = HashMap::clone(&self.limits.load());
-                limits.insert(name.limit.clone(), pool.clone());
-                self.limits.store(Arc::new(limits));
-            }
-            if let Some(plain) = self.plain(&name) {
+    fn of_key(&self, plain: &LocalPool, key: &str) -> Arc<LocalPool> {
+        // Handles are cloned under this lock or from a handle: see `forget_idle`.
+        let mut changes = self.lock();
+        plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
+            let limit = plain.name().limit.clone();
+            let (pool, known) = self.make(PoolName { limit, key: Some(key.into()) }, &mut changes);
+            if known {
                 plain.keys_or_new().insert(pool.clone());
             }
-            pools.by_name.insert(name, pool.clone());
-        }
-        pool
-    }
-
-    /// Where callers look up `name`, if it is one of a key.
-    fn plain(&self, name: &PoolName) -> Option<Arc<LocalPool>> {
-        name.key.as_ref()?;
-        self.limits.load().get(&name.limit).cloned()
+            pool
+        })
     }
 
     /// A pool, and whether the background task is to know it: a name that cannot be is never sent.
-    fn make(&self, name: PoolName, closed: bool) -> (Arc<LocalPool>, bool) {
+    fn make(&self, name: PoolName, changes: &mut Changes) -> (Arc<LocalPool>, bool) {
         let wrong = LimitName::try_new(&name.limit).err().or_else(|| Key::try_new(name.key.as_ref()?).err());
         let eager = name.key.is_none() && wrong.is_none();
-        let pool = LocalPool::new(name, eager, self.ticks.clone(), self.called.clone());
+        let blank = match name.key {
+            None => Blank::new(self.ticks.clone()),
+            Some(_) => changes.blanks.next(&self.ticks),
+        };
+        let pool = blank.name(name, eager, self.called.clone());
         let condition = match &wrong {
-            _ if closed => Condition::Closed,
+            _ if changes.closed => Condition::Closed,
             Some(error) => {
                 tracing::error!(%error, "no limit or key can have this name: every call on it is refused");
                 Condition::Unknown
@@ -101,30 +114,25 @@ impl Shared {
         if eager {
             pool.nudge();
         }
-        (pool, wrong.is_none() && !closed)
+        (pool, wrong.is_none() && !changes.closed)
     }
 
     /// All pools.
     pub(crate) fn pools(&self) -> Vec<Arc<LocalPool>> {
-        self.lock().by_name.values().cloned().collect()
+        let mut pools: Vec<_> = self.limits.load().values().cloned().collect();
+        let keys: Vec<_> = pools.iter().filter_map(|plain| plain.keys()).flat_map(Keys::pools).collect();
+        pools.extend(keys);
+        pools
     }
 
     /// Forgets the pools of keys that nobody holds a handle to and nothing is leased for. This looks at all there are.
     pub(crate) fn forget_idle(&self) {
-        let mut pools = self.lock();
-        // Handles are cloned under this lock or from a handle: with these owners left, nobody else can come by one. Who
+        // Handles are cloned under the lock or from a handle: with this owner left, nobody else can come by one. Who
         // calls by the key just now is refused, for nothing is held, and finds another pool next time.
-        pools.by_name.retain(|name, pool| {
-            let plain = self.plain(name);
-            let owners = 1 + usize::from(plain.is_some());
-            let is_needed =
-                name.key.is_none() || Arc::strong_count(pool) > owners || !pool.refill().is_idle();
-            if let (false, Some(plain), Some(key)) = (is_needed, plain, &name.key) {
-                plain.keys_or_new().remove(key);
-                pool.forget();
-            }
-            is_needed
-        });
+        let is_needed = |pool: &Arc<LocalPool>| Arc::strong_count(pool) > 1 || !pool.refill().is_idle();
+        for keys in self.limits.load().values().filter_map(|plain| plain.keys()) {
+            keys.forget(|| self.lock(), is_needed);
+        }
     }
 
     /// Notes whether the allocator answers. True if that is news.
@@ -133,7 +141,7 @@ impl Shared {
     }
 
     /// Limits that are in fallback, and what they do then.
-    pub(crate) fn fallen(&self) -> MutexGuard<'_, BTreeMap<String, Fallback>> {
+    pub(crate) fn fallen(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Fallback>> {
         self.fallen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,18 +157,19 @@ impl Shared {
     /// Every call is refused from now on.
     pub(crate) fn close(&self) {
         self.tell(Event::Closed);
-        let mut pools = self.lock();
-        pools.closed = true;
-        for pool in pools.by_name.values() {
+        // Held all the while: none is added beside this.
+        let mut changes = self.lock();
+        changes.closed = true;
+        for pool in self.pools() {
             pool.set_condition(Condition::Closed);
             pool.refill().close(pool.slot());
             pool.call_all();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pools> {
-        // A map of pools: no panic elsewhere can have left it half changed.
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Changes> {
+        // One word: no panic elsewhere can have left it half changed.
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,7 +179,7 @@ mod tests {
     use crate::ticks::HotClock;
 
     fn is_found(plain: &LocalPool, key: &str) -> bool {
-        plain.keys().is_some_and(|keys| keys.with(key, |_| ()).is_some())
+        plain.keys().is_some_and(|keys| keys.get(key).is_some())
     }
 
     #[test]

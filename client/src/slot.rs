@@ -15,11 +15,10 @@ use lessor_protocol::{Moment, Tick};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use stripes::Stripes;
-use watch::Watch;
 use word::Word;
 
 pub use stripes::STRIPES_MAX;
-pub use watch::{Glance, LATE_STEPS, Time};
+pub use watch::{Glance, LATE_STEPS, Time, Watch};
 pub use word::{Balance, SLOT_MAX};
 
 /// Takes that met another one at the same word, between two looks of the background task, that make a slot striped. A few
@@ -144,7 +143,7 @@ impl Slot {
         &self,
         near: usize,
         permits: u64,
-        time: &Time<F>,
+        time: &Time<'_, F>,
     ) -> Result<Left, (Short, Moment)> {
         let watch = &self.purse(|| near).watch;
         let mut glance = watch.glance(time);
@@ -166,11 +165,19 @@ impl Slot {
     }
 
     /// Spends `permits` of the stripe `near` the caller if it has them, nobody else takes from it in the same instant,
-    /// and the coarse clock still shows `tick`, as it did when somebody read the exact one.
+    /// and the coarse clock still shows `tick`, as it did when somebody read the exact one: for this stripe, or for whatever
+    /// it is that has a `shared` watch.
     #[inline(always)]
-    pub fn spend_quickly(&self, near: impl Fn() -> usize, permits: u64, tick: Tick, late_ns: u64) -> Quick {
+    pub fn spend_quickly(
+        &self,
+        near: impl Fn() -> usize,
+        shared: Option<&Watch>,
+        permits: u64,
+        tick: Tick,
+        late_ns: u64,
+    ) -> Quick {
         let purse = self.purse(near);
-        let Some(glance) = purse.watch.known(tick, late_ns) else { return Quick::Unsure };
+        let Some(glance) = purse.watch.known(shared, tick, late_ns) else { return Quick::Unsure };
         // First, for it needs no clock: there is nothing, whether the lease is over or not.
         let Some(seen) = purse.word.see(permits) else {
             return if self.is_striped() { Quick::Unsure } else { Quick::Empty(glance.earliest) };
@@ -186,7 +193,7 @@ impl Slot {
     }
 
     /// The time, by the cheapest reading.
-    pub fn glance<F: Fn() -> Moment>(&self, near: usize, time: &Time<F>) -> Glance {
+    pub fn glance<F: Fn() -> Moment>(&self, near: usize, time: &Time<'_, F>) -> Glance {
         self.purse(|| near).watch.glance(time)
     }
 

@@ -26,7 +26,8 @@ pub enum HotClock {
     /// It assumes that the kernel's timer moves that clock at least once in six of its steps (24 ms at 250 a second) while
     /// our threads run, and whenever the machine is suspended or resumed. Where a hypervisor withholds the core
     /// that does so for longer, or stops a machine and lets its clock jump, what is spent too late is at most 512
-    /// permits from each stripe of a slot.
+    /// permits from each stripe of a slot. That holds for each key too, although all those that are looked up in one limit
+    /// ([`crate::Limit::try_acquire_key`]) share a reading: what one of them spends since is counted for it alone.
     #[default]
     Coarse,
     /// A count in memory, which a thread of this client moves each millisecond: the cheapest.

@@ -5,7 +5,7 @@
 
 use lessor::pace::{Gait, Pace};
 use lessor::refill::{Refill, Seen};
-use lessor::slot::{Quick, Slot, Time};
+use lessor::slot::{Quick, Slot, Time, Watch};
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Terms, Tick};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -120,7 +120,7 @@ fn striped(permits: u64) -> Arc<Slot> {
 
 /// Spends from the stripe `near` the caller at `nanos`.
 fn spend(slot: &Slot, near: usize, permits: u64, nanos: u64) -> bool {
-    slot.spend(near, permits, &Time { tick: None, late_ns: 0, exact: || at(nanos) }).is_ok()
+    slot.spend(near, permits, &Time { tick: None, late_ns: 0, shared: None, exact: || at(nanos) }).is_ok()
 }
 
 #[test]
@@ -204,17 +204,52 @@ fn what_stripes_give_back_is_not_spent() {
     });
 }
 
+/// The exact clock shows `nanos`, in a `tick` of the coarse one.
+fn time(tick: u64, nanos: u64, shared: Option<&Watch>) -> Time<'_, impl Fn() -> Moment> {
+    Time { tick: Some(Tick::of(tick)), late_ns: 10, shared, exact: move || at(nanos) }
+}
+
 #[test]
 fn a_reading_of_another_tick_is_good_for_nobody() {
     loom::model(|| {
         // The lease ends at 100. One caller read the exact clock at 50, in tick 1; it is past 100 in tick 2.
         let slot = slot(2);
-        let time = |tick, nanos| Time { tick: Some(Tick::of(tick)), late_ns: 10, exact: move || at(nanos) };
+        let time = |tick, nanos| time(tick, nanos, None);
         let early = beside(&slot, move |slot| slot.spend(0, 1, &time(1, 50)).is_ok());
         assert!(slot.spend(0, 1, &time(2, 120)).is_err());
-        let quick = slot.spend_quickly(|| 0, 1, Tick::of(2), 10);
+        let quick = slot.spend_quickly(|| 0, None, 1, Tick::of(2), 10);
         assert!(!matches!(quick, Quick::Spent(_)), "{quick:?} in a tick in which the lease was over");
         assert!(early.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn a_shared_reading_of_another_tick_is_good_for_no_slot() {
+    loom::model(|| {
+        // The same by a watch of two slots: what was read at 50 in tick 1, for one of them, is not good for the other in
+        // tick 2, in whichever order its parts are written.
+        let (one, other, shared) = (slot(1), slot(1), Arc::new(Watch::new()));
+        let watch = shared.clone();
+        let early = beside(&one, move |slot| slot.spend(0, 1, &time(1, 50, Some(&watch))).is_ok());
+        assert!(other.spend(0, 1, &time(2, 120, Some(&shared))).is_err());
+        let quick = other.spend_quickly(|| 0, Some(&shared), 1, Tick::of(2), 10);
+        assert!(!matches!(quick, Quick::Spent(_)), "{quick:?} in a tick in which the lease was over");
+        assert!(early.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn whoever_finds_that_a_slot_was_looked_at_finds_what_was_seen() {
+    loom::model(|| {
+        // 512 permits are spent in tick 1, in which the coarse clock stands still: the next to call reads the exact one,
+        // at 120. Whoever comes beside it reads it too, or finds that.
+        let (slot, shared) = (slot(1_024), Arc::new(Watch::new()));
+        assert!(slot.spend(0, 1, &time(1, 50, Some(&shared))).is_ok());
+        let watch = shared.clone();
+        let quick = beside(&slot, move |slot| slot.spend_quickly(|| 0, Some(&watch), 1, Tick::of(1), 10));
+        assert!(slot.spend(0, 1, &time(1, 120, Some(&shared))).is_err());
+        let quick = quick.join().expect("no panic");
+        assert!(!matches!(quick, Quick::Spent(_)), "{quick:?} after the lease was over");
     });
 }
 

@@ -4,6 +4,9 @@
 #[path = "../../client/examples/axum_server.rs"]
 mod axum_server;
 #[expect(dead_code, reason = "an example has a main of its own")]
+#[path = "../../client/examples/tonic_server.rs"]
+mod tonic_server;
+#[expect(dead_code, reason = "an example has a main of its own")]
 #[path = "../../client/examples/vendor_client.rs"]
 mod vendor_client;
 
@@ -19,6 +22,7 @@ use scenarios::fleet::Fleet;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tonic::Code;
 
 const CONFIG: &str = r#"
 [[limit]]
@@ -65,6 +69,19 @@ async fn a_server_serves_each_user_as_often_as_it_may() {
     let statuses: Vec<_> = answers.iter().map(|(user, status, _)| (*user, *status)).collect();
     assert_eq!(statuses, [("alice", 200), ("alice", 429), ("bob", 200)]);
     assert!(answers[1].2.contains("quota-exceeded"), "{}", answers[1].2);
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn a_grpc_server_serves_each_user_as_often_as_it_may() {
+    let fleet = Fleet::start(CONFIG).await;
+    let answers = tonic_server::run(&fleet.url).await.expect("it runs");
+    let codes: Vec<_> = answers.iter().map(|(user, code, _)| (*user, *code)).collect();
+    let exhausted = Code::ResourceExhausted;
+    assert_eq!(codes, [("alice", Code::Ok), ("alice", exhausted), ("bob", Code::Ok)]);
+    // An hour, and what a clock that runs fast is allowed.
+    let pushback = answers[1].2.expect("it can be had again");
+    assert!((1_000_000..=3_700_000).contains(&pushback), "{pushback}");
     fleet.stop().await;
 }
 
@@ -118,7 +135,31 @@ async fn requests_are_counted_by_address_or_by_whatever_is_said() {
     fleet.stop().await;
 }
 
-/// What a gRPC server needs: the call is answered 200, and its status says that it came to nothing.
+/// One server for both: a gRPC call is answered 200, and its status says that it came to nothing.
+#[tokio::test]
+async fn a_grpc_call_among_others_is_refused_as_one() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let server = serve(LimitLayer::new(client.limit("none"))).await;
+    let call = async |kind: &str| {
+        let answer = reqwest::Client::new().post(&server).header("content-type", kind).send().await;
+        let answer = answer.expect("it answers");
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        (status, headers, answer.text().await.expect("text"))
+    };
+    let (status, headers, body) = call("application/grpc+proto").await;
+    assert_eq!((status, said(&headers, "grpc-status"), body.as_str()), (200, "8", ""));
+    assert_eq!(said(&headers, "content-type"), "application/grpc");
+    assert!(said(&headers, "grpc-message").starts_with("no permit left"), "{headers:?}");
+    let pushback: u64 = said(&headers, "grpc-retry-pushback-ms").parse().expect("milliseconds");
+    let retry_after: u64 = said(&headers, "retry-after").parse().expect("seconds");
+    assert_eq!(pushback.div_ceil(1_000).max(1), retry_after);
+    assert_eq!(call("application/json").await.0, 429);
+    client.shutdown().await;
+    assert_eq!(said(&call("application/grpc").await.1, "grpc-status"), "14", "a client that was shut down");
+    fleet.stop().await;
+}
+
 #[tokio::test]
 async fn a_server_of_another_kind_refuses_in_words_of_its_own() {
     let fleet = Fleet::start(CONFIG).await;

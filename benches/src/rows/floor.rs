@@ -50,13 +50,17 @@ fn decrement_own() -> bool {
 pub(super) fn cases() -> Vec<Case> {
     let (alone, swapped) = (Counter::full(), Counter::full());
     let (shared, contended) = (Counter::full(), Counter::full());
+    let (one, other) = (Counter::full(), Counter::full());
     let mut cases = clocks();
     cases.extend([
         Case::new("floor/thread-local", decrement_own),
+        Case::new("floor/thread-local-2-threads", decrement_own).on_two_threads(),
         Case::new("floor/fetch_sub", move || black_box(&alone).subtract()),
         Case::new("floor/cas", move || black_box(&swapped).exchange()),
         Case::new("floor/fetch_sub-2-threads", move || black_box(&shared).subtract()).on_two_threads(),
         Case::new("floor/cas-2-threads", move || black_box(&contended).exchange()).on_two_threads(),
+        Case::new("floor/cas-2-threads-2-words", move || black_box(&one).exchange())
+            .beside(move || black_box(&other).exchange()),
     ]);
     cases
 }

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::sync::LazyLock;
 
-const MANY: usize = 1_000_000;
+pub(crate) const MANY: usize = 1_000_000;
 
 type Governor = RateLimiter<String, DashMapStateStore<String>, DefaultClock>;
 
@@ -47,6 +47,22 @@ fn next(keys: usize) -> &'static String {
     dice ^= dice << 17;
     DICE.set(dice);
     &KEYS[((u128::from(dice) * keys as u128) >> 64) as usize]
+}
+
+/// Makes each map that has as many keys. It stays.
+pub(crate) fn maps() -> [(&'static str, fn()); 3] {
+    LazyLock::force(&KEYS);
+    [
+        ("map", || {
+            LazyLock::force(&BARE);
+        }),
+        ("lessor", || {
+            LazyLock::force(&MILLION);
+        }),
+        ("governor", || {
+            LazyLock::force(&PEER);
+        }),
+    ]
 }
 
 pub(super) fn cases() -> Vec<Case> {

@@ -1,7 +1,7 @@
 //! What is measured: the physical floor, our own calls against a real lease, and what a user would pick instead.
 
 mod floor;
-mod keyed;
+pub(crate) mod keyed;
 pub(crate) mod lessor;
 mod peers;
 

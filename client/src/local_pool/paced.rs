@@ -29,10 +29,10 @@ impl LocalPool {
         if permits == 0 || !self.is_paced() {
             return Ok(None);
         }
-        match self.pace.take(permits, now) {
+        match self.cold().pace.take(permits, now) {
             Ok(taken) => Ok(Some(taken)),
             Err(Early { .. }) => {
-                self.largest.fetch_max(permits, Ordering::Relaxed);
+                self.cold().largest.fetch_max(permits, Ordering::Relaxed);
                 Err(Short::Early)
             }
         }
@@ -46,7 +46,7 @@ impl LocalPool {
     /// Undoes [`LocalPool::hold_pace`].
     pub(crate) fn put_back_pace(&self, taken: Option<Taken>) {
         if let Some(taken) = taken {
-            self.pace.put_back(taken);
+            self.cold().pace.put_back(taken);
         }
     }
 
@@ -60,7 +60,7 @@ impl LocalPool {
         if !self.is_paced() || slot.balance().free < permits || now >= slot.deadline() {
             return None;
         }
-        self.pace.check(permits, now).err()?.wait
+        self.cold().pace.check(permits, now).err()?.wait
     }
 
     pub(crate) fn is_paced(&self) -> bool {

@@ -52,14 +52,14 @@ impl LocalPool {
     /// It is no demand: what is lent to a node cannot be spent by calls that are too large for it.
     pub(crate) fn doubt(&self, refusal: Refusal) {
         if matches!(refusal, Refusal::TooLarge { .. }) {
-            self.doubted.store(true, Ordering::Relaxed);
+            self.cold().doubted.store(true, Ordering::Relaxed);
             self.nudge();
         }
     }
 
     /// Whether a call was refused as too large since this was last asked. The background task asks.
     pub(crate) fn takes_doubt(&self) -> bool {
-        self.doubted.load(Ordering::Relaxed) && self.doubted.swap(false, Ordering::Relaxed)
+        self.cold().doubted.load(Ordering::Relaxed) && self.cold().doubted.swap(false, Ordering::Relaxed)
     }
 
     /// The refusal that waiting will not change, if there is one.

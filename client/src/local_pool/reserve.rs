@@ -76,12 +76,12 @@ impl LocalPool {
             self.let_pass(lacking);
             return (permits, 0);
         }
-        let most = self.ceiling().min(SLOT_MAX).saturating_sub(self.overdrawn.load(Ordering::Relaxed));
+        let most = self.ceiling().min(SLOT_MAX).saturating_sub(self.cold().overdrawn.load(Ordering::Relaxed));
         let owed = lacking.min(most);
         if owed > 0 {
             // As somebody who is first in line: nobody overtakes, and the permits are asked for.
             self.hot.queued.fetch_add(owed, Ordering::Relaxed);
-            self.overdrawn.fetch_add(owed, Ordering::Relaxed);
+            self.cold().overdrawn.fetch_add(owed, Ordering::Relaxed);
             self.nudge();
         }
         (taken, owed)
@@ -89,13 +89,13 @@ impl LocalPool {
 
     /// Takes for what is owed, as far as it is there.
     pub(super) fn pay_overdrawn(&self) {
-        if self.overdrawn.load(Ordering::Relaxed) == 0 {
+        if self.cold().overdrawn.load(Ordering::Relaxed) == 0 {
             return;
         }
         // Taken whole, so that nobody pays for the same at the same time.
-        let owed = self.overdrawn.swap(0, Ordering::Relaxed);
+        let owed = self.cold().overdrawn.swap(0, Ordering::Relaxed);
         let paid = self.take_up_to(owed, true).unwrap_or(0);
-        self.overdrawn.fetch_add(owed - paid, Ordering::Relaxed);
+        self.cold().overdrawn.fetch_add(owed - paid, Ordering::Relaxed);
         self.hot.queued.fetch_sub(paid, Ordering::Relaxed);
     }
 }

@@ -4,9 +4,9 @@ use super::*;
 use crate::ticks::HotClock;
 
 fn pool() -> Arc<LocalPool> {
-    let name = PoolName { limit: "vendor-get".to_owned(), key: None };
+    let name = PoolName { limit: "vendor-get".into(), key: None };
     let ticks = Ticks::try_new(HotClock::Coarse).expect("it needs no thread");
-    LocalPool::new(name, false, ticks, Arc::default())
+    Blank::new(ticks).name(name, false, Arc::default())
 }
 
 #[test]

@@ -81,12 +81,16 @@ fn eight_threads_spend_every_permit_once() {
 }
 
 /// A coarse clock that stands at `tick`, and an exact one that shows `nanos`.
-fn time(tick: u64, nanos: u64) -> Time<impl Fn() -> Moment> {
-    Time { tick: Some(Tick::of(tick)), late_ns: 10, exact: move || at(nanos) }
+fn time(tick: u64, nanos: u64) -> Time<'static, impl Fn() -> Moment> {
+    Time { tick: Some(Tick::of(tick)), late_ns: 10, shared: None, exact: move || at(nanos) }
 }
 
 fn is_quick(slot: &Slot, tick: u64) -> bool {
-    matches!(slot.spend_quickly(|| 0, 1, Tick::of(tick), 10), Quick::Spent(_))
+    is_quick_by(None, slot, tick)
+}
+
+fn is_quick_by(shared: Option<&Watch>, slot: &Slot, tick: u64) -> bool {
+    matches!(slot.spend_quickly(|| 0, shared, 1, Tick::of(tick), 10), Quick::Spent(_))
 }
 
 #[test]
@@ -134,8 +138,40 @@ fn a_refusal_for_emptiness_needs_no_exact_clock() {
     let slot = slot(1);
     slot.take(1, at(0)).expect("one is there");
     slot.spend(0, 1, &time(1, 95)).expect_err("none is left");
-    let never = Time { tick: Some(Tick::of(1)), late_ns: 10, exact: || panic!("read") };
+    let never = Time { tick: Some(Tick::of(1)), late_ns: 10, shared: None, exact: || panic!("read") };
     assert_eq!(slot.spend(0, 1, &never), Err((Short::Empty, at(95))));
+}
+
+#[test]
+fn a_shared_reading_is_good_for_slots_that_never_read_one() {
+    let (one, other, shared) = (slot(5_000), slot(5_000), Watch::new());
+    assert!(!is_quick_by(Some(&shared), &one, 1), "nobody has read the exact clock");
+    one.spend(0, 1, &Time { shared: Some(&shared), ..time(1, 50) })
+        .expect("it is 50, and the lease ends at 100");
+    assert!(is_quick_by(Some(&shared), &other, 1) && !is_quick_by(Some(&shared), &other, 2));
+    // Its own callers have not looked, and go by nothing else.
+    assert!(is_quick(&one, 1) && !is_quick(&other, 1));
+    let late = Time { shared: Some(&shared), ..time(2, 100) };
+    assert_eq!(one.spend(0, 1, &late).err(), Some((Short::Expired, at(100))));
+    assert!(!is_quick_by(Some(&shared), &other, 2), "it is over for all of them");
+}
+
+#[test]
+fn a_shared_reading_is_good_for_so_many_permits_of_each_slot() {
+    // The coarse clock stands still, and the slot is at a multiple: one more, and 511 that nobody looks for.
+    let (one, other, shared) = (slot(1_024), slot(5_000), Watch::new());
+    let read = |nanos| Time { shared: Some(&shared), ..time(1, nanos) };
+    one.spend(0, 1, &read(50)).expect("it is 50");
+    let quick = (0..1_024).take_while(|_| is_quick_by(Some(&shared), &one, 1)).count();
+    // The first of them looks for itself: it has gone past a multiple.
+    assert_eq!(quick, 0);
+    one.spend(0, 1, &read(50)).expect("it is 50");
+    let quick = (0..1_024).take_while(|_| is_quick_by(Some(&shared), &one, 1)).count();
+    assert_eq!(quick, 511, "as many as a stripe spends without a look");
+    assert!(!is_quick(&one, 1), "nor by a handle");
+    assert!(is_quick_by(Some(&shared), &other, 1), "others have spent nothing");
+    assert_eq!(one.spend(0, 1, &read(100)).err(), Some((Short::Expired, at(100))));
+    assert!(!is_quick_by(Some(&shared), &other, 1), "what was read for one holds for the other");
 }
 
 /// `permits` on `stripes`.

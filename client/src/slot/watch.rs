@@ -1,5 +1,6 @@
 //! How a caller tells the time cheaply: an exact reading is good for as long as a coarse clock shows the same, and then
-//! only for a few calls. Callers on a stripe share what one of them has read; nothing here reads a clock.
+//! only for a few calls. Callers on a stripe share what one of them has read, and those of many slots may do so too; nothing
+//! here reads a clock.
 
 use crate::sync::{AtomicU64, Ordering};
 use lessor_protocol::mutant::{self, Mutant};
@@ -8,8 +9,12 @@ use lessor_protocol::{Moment, Tick};
 /// No tick has this number: none was looked at.
 const NONE: u64 = u64::MAX;
 
+/// Nor has any this one: so much was spent here since the exact clock was read that it is to be read again.
+const DUE: u64 = u64::MAX - 1;
+
 /// Permits after which the exact clock is read again, though the coarse one shows the same: so many can be spent too late
-/// on each stripe if the coarse clock stands still for longer than its docs say. It costs a twentieth of a nanosecond a call;
+/// on each stripe if the coarse clock stands still for longer than its docs say, by whose reading ever: what is due is noted
+/// on the stripe, before what others share is looked at. It costs a twentieth of a nanosecond a call;
 /// fewer would cost more than it is worth.
 pub(super) const LOOK_EVERY: u64 = 512;
 
@@ -40,11 +45,13 @@ impl Glance {
 
 /// How a caller tells the time.
 #[derive(Clone, Copy, Debug)]
-pub struct Time<F> {
+pub struct Time<'a, F> {
     /// What the coarse clock shows. It was read before anything else; `None` if there is none.
     pub tick: Option<Tick>,
     /// How long ago an exact reading may be that was taken while the coarse clock showed the same, in nanoseconds.
     pub late_ns: u64,
+    /// What callers of other slots have read.
+    pub shared: Option<&'a Watch>,
     /// Reads the exact clock.
     pub exact: F,
 }
@@ -55,21 +62,39 @@ pub struct Time<F> {
 /// A reading is published before its tick (Release), so whoever finds a tick (Acquire) finds that reading or a newer
 /// one. Readings only rise: a thread that was stopped before it wrote an old one changes nothing.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub struct Watch {
     tick: AtomicU64,
     seen: AtomicU64,
 }
 
+impl Default for Watch {
+    fn default() -> Self {
+        Watch::new()
+    }
+}
+
 impl Watch {
-    pub(super) fn new() -> Self {
+    /// Nobody has looked yet.
+    pub fn new() -> Self {
         Watch { tick: AtomicU64::new(NONE), seen: AtomicU64::new(0) }
     }
 
-    /// The time, by what was read since the coarse clock moved to `tick`, if anything was.
+    /// The time, by what was read since the coarse clock moved to `tick`, if anything was: for this stripe, or (`shared`) for
+    /// others too.
     #[inline(always)]
-    pub(super) fn known(&self, tick: Tick, late_ns: u64) -> Option<Glance> {
+    pub(super) fn known(&self, shared: Option<&Watch>, tick: Tick, late_ns: u64) -> Option<Glance> {
+        match shared {
+            None => self.known_here(tick, late_ns),
+            // What others have read does not count here.
+            Some(_) if self.tick.load(Ordering::Acquire) == DUE => None,
+            Some(shared) => shared.known_here(tick, late_ns),
+        }
+    }
+
+    #[inline(always)]
+    fn known_here(&self, tick: Tick, late_ns: u64) -> Option<Glance> {
         let known = self.tick.load(Ordering::Acquire);
-        if known != tick.number() && (!mutant::is(Mutant::TickNotLooked) || known == NONE) {
+        if known != tick.number() && (!mutant::is(Mutant::TickNotLooked) || known >= DUE) {
             return None;
         }
         let earliest = Moment::from_nanos(self.seen.load(Ordering::Relaxed));
@@ -80,18 +105,22 @@ impl Watch {
 
     /// The same, or by a new reading.
     #[inline]
-    pub(super) fn glance<F: Fn() -> Moment>(&self, time: &Time<F>) -> Glance {
-        time.tick.and_then(|tick| self.known(tick, time.late_ns)).unwrap_or_else(|| self.look(time))
+    pub(super) fn glance<F: Fn() -> Moment>(&self, time: &Time<'_, F>) -> Glance {
+        let known = time.tick.and_then(|tick| self.known(time.shared, tick, time.late_ns));
+        known.unwrap_or_else(|| self.look(time))
     }
 
     /// Reads the exact clock, for others too.
     #[cold]
-    pub(super) fn look<F: Fn() -> Moment>(&self, time: &Time<F>) -> Glance {
+    pub(super) fn look<F: Fn() -> Moment>(&self, time: &Time<'_, F>) -> Glance {
         let now = (time.exact)();
         if let Some(tick) = time.tick {
-            self.seen.fetch_max(now.as_nanos(), Ordering::AcqRel);
-            // Pairs with the Acquire above.
-            self.tick.store(tick.number(), Ordering::Release);
+            // Shared first: whoever finds that somebody has looked here finds there what was seen.
+            for watch in time.shared.into_iter().chain([self]) {
+                watch.seen.fetch_max(now.as_nanos(), Ordering::AcqRel);
+                // Pairs with the Acquire above.
+                watch.tick.store(tick.number(), Ordering::Release);
+            }
         }
         Glance::exact(now)
     }
@@ -106,6 +135,6 @@ impl Watch {
     /// The next caller reads the exact clock.
     #[cold]
     pub(super) fn forget(&self) {
-        self.tick.store(NONE, Ordering::Release);
+        self.tick.store(DUE, Ordering::Release);
     }
 }

@@ -7,7 +7,7 @@ use lessor::backoff::Backoff;
 use lessor::feedback::Feedback;
 use lessor::refill::{Refill, Seen};
 use lessor::seat::Seat;
-use lessor::slot::{LATE_STEPS, Quick, Slot, Time};
+use lessor::slot::{LATE_STEPS, Quick, Slot, Time, Watch};
 use lessor::timing::{RTT_UNTOLD, learnt};
 use lessor_protocol::{Moment, Tick};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +33,8 @@ pub struct Node {
     pub seq: u64,
     /// What it may spend.
     pub slot: Slot,
+    /// What callers by key share of their readings of the clock.
+    watch: Watch,
     /// How long its coarse clock stands still: for some steps that come too late, as far as they may.
     tick: u64,
     /// When and what it asks.
@@ -116,6 +118,7 @@ impl Node {
             session,
             seq: 0,
             slot: slot(session),
+            watch: Watch::new(),
             tick: TICK * (1 + session % u64::from(LATE_STEPS)),
             refill: Refill::new(clock.show(real), true),
             feedback: Feedback::default(),
@@ -179,11 +182,13 @@ impl Node {
         // Each call is one of another thread's, as far as anybody can tell.
         let near = usize::try_from(real / 1_000).expect("64 bits");
         let (tick, late_ns) = (Tick::of(now.as_nanos() / self.tick), TICK * u64::from(LATE_STEPS));
-        let is_spent = match self.slot.spend_quickly(|| near, permits, tick, late_ns) {
+        // Every other one looks the pool up, as those do that call by a key.
+        let shared = (near % 2 == 1).then_some(&self.watch);
+        let is_spent = match self.slot.spend_quickly(|| near, shared, permits, tick, late_ns) {
             Quick::Spent(_) => true,
             Quick::Empty(_) => false,
             Quick::Unsure => {
-                let time = Time { tick: Some(tick), late_ns, exact: || now };
+                let time = Time { tick: Some(tick), late_ns, shared, exact: || now };
                 self.slot.spend(near, permits, &time).is_ok()
             }
         };

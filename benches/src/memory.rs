@@ -1,0 +1,27 @@
+//! Bytes a key takes, beside a bare map and a peer: what was asked of the allocator and is still there, and what became
+//! resident for it. The pools are those that ship, as they are once they were lent to.
+
+use crate::rows::keyed;
+
+/// Prints the bytes a key of some maps with as many keys as the rows have.
+pub(crate) fn print() {
+    let keys = keyed::MANY as f64;
+    println!("| {keys} keys | bytes a key, allocated | resident |");
+    println!("|---|---:|---:|");
+    for (name, make) in keyed::maps() {
+        let before = resident();
+        let allocated = allocation_counter::measure(make).bytes_current as f64 / keys;
+        let resident = match (before, resident()) {
+            (Some(before), Some(after)) => format!("{:.0}", after.saturating_sub(before) as f64 / keys),
+            _ => "-".to_owned(),
+        };
+        println!("| {name} | {allocated:.0} | {resident} |");
+    }
+}
+
+/// Bytes of this process in memory, where the platform says.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(kilobytes.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+}
