@@ -89,6 +89,8 @@ pub(super) struct Reply {
     pub(super) sent: u64,
     /// `None` if nobody is there.
     pub(super) answer: Option<Result<Answer, Unanswered>>,
+    /// The longest that a call may take by the rules of that time, in nanoseconds, if they say.
+    pub(super) longest: Option<u64>,
 }
 
 /// An error instead of an answer.
