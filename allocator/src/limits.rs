@@ -4,6 +4,7 @@
 mod figures;
 mod gate;
 mod live;
+mod past;
 mod pool_id;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod tests;
 pub use figures::{Answered, Disagreed, Figures};
 pub use gate::{BLOCKED_MAX, Gate};
 pub use live::{Effect, Fixtures, Preview};
+pub use past::Past;
 pub use pool_id::PoolId;
 
 use crate::config::{Keyed, LimitConfig, Names};
@@ -28,15 +30,6 @@ use std::time::Duration;
 /// Pools that every new key pays for looking at. With more than one, a flood of new keys cannot outrun the sweep
 /// that makes room for them; each more makes a new key dearer.
 const STEPS_FOR_KEY: usize = 4;
-
-/// What an earlier life of the allocator may have left behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
-    /// Nothing: nobody can be spending what it lent.
-    None,
-    /// It ended at this moment at the latest, and its books are lost.
-    Lost(Moment),
-}
 
 /// One limit and its pools.
 #[derive(Debug)]
@@ -75,8 +68,8 @@ impl Limit {
     /// The limit, with its pool if it is not keyed.
     pub fn new(config: LimitConfig, terms: Terms, past: Past, now: Moment) -> Self {
         let (plan, overrides) = plans(&config, terms);
-        let mut probe = pool(&plan, past, now);
-        let memories = overrides.values().map(|plan| pool(plan, past, now).memory());
+        let mut probe = past.pool(&plan, now);
+        let memories = overrides.values().map(|plan| past.pool(plan, now).memory());
         let mut limit = Limit {
             opens: now + probe.view(now).quarantine,
             ceiling: probe.call_max(),
@@ -319,7 +312,7 @@ impl Limit {
 
     fn make(&mut self, now: Moment, id: PoolId) {
         let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
-        let pool = pool(of_key.unwrap_or(&self.plan), self.past, now);
+        let pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
         let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default() };
         self.sums.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
@@ -351,11 +344,4 @@ fn plans(config: &LimitConfig, terms: Terms) -> (Arc<Plan>, BTreeMap<Key, Arc<Pl
     };
     let overrides = config.overrides.iter().map(|(key, rules)| (key.clone(), plan(rules)));
     (plan(&config.rules), overrides.collect())
-}
-
-fn pool(plan: &Arc<Plan>, past: Past, now: Moment) -> Pool {
-    match past {
-        Past::None => Pool::new(plan.clone(), now),
-        Past::Lost(lost) => Pool::after_loss(plan.clone(), lost, now),
-    }
 }

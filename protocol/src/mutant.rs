@@ -144,6 +144,10 @@ mutants! {
     OverIsExtended,
     /// A rule that is new lends to leases that end after its window.
     NewRuleOutlived,
+    /// A cap on what is in flight comes to a limit in use as other rules do, as if nothing were in flight.
+    CapBeginsEmpty,
+    /// Calls that were let begin under a cap are taken for ended as soon as the cap that took its place says.
+    OldCallsForgotten,
     /// A paused pool still lends.
     PausedLends,
     /// An allocator that lost its books lends as soon as one node has told what it holds.

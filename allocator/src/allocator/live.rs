@@ -138,10 +138,8 @@ impl Allocator {
     /// which this one knows nothing of.
     fn past_of(&self, now: Moment, name: &str) -> Past {
         let pattern = named_for(&self.limits, name).and_then(|pattern| self.limits.get(&pattern));
-        match pattern.is_some_and(|limit| limit.stands_for(name)) {
-            true => Past::Lost(now),
-            false => self.past,
-        }
+        let lent_before = pattern.filter(|limit| limit.stands_for(name));
+        lent_before.map_or(self.past, |limit| limit.past_of_others(now))
     }
 
     /// Forgets, of the limits that went, those that cannot be told from new ones.

@@ -1,6 +1,7 @@
 //! Raw → checked. Every error names the limit, the key and the value, and says what would be right.
 
 use super::family;
+use super::place;
 use super::raw::{Count, RawConfig, RawLimit, RawRule, RawServer};
 use super::rules::rule;
 use super::sharing;
@@ -12,219 +13,181 @@ use lessor_protocol::{Fallback, Key, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
-use toml::Spanned;
 
 pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Config, ConfigError> {
     let mut names = BTreeSet::new();
     let mut limits = vec![];
-    for limit in &raw.limit {
-        let check = Check { text, limit, margin };
-        if !names.insert(limit.name.get_ref()) {
-            return Err(check.wrong(&limit.name, "is there twice: every limit needs a name of its own"));
+    let check = |index: usize| Check { text, limit: &raw.limit[index], index, margin };
+    for (index, limit) in raw.limit.iter().enumerate() {
+        if !names.insert(&limit.name) {
+            let name = &limit.name;
+            return Err(check(index)
+                .wrong(format!("name is {name:?}, which is there twice: every limit needs one of its own")));
         }
-        limits.push(check.limit()?);
+        limits.push(check(index).limit()?);
     }
-    family::check(&limits).map_err(|(index, problem)| {
-        let limit = &raw.limit[index];
-        let offset = limit.parent.as_ref().map_or(0, |parent| parent.span().start);
-        Check { text, limit, margin }.wrong_at(offset, problem)
-    })?;
+    family::check(&limits).map_err(|(index, problem)| check(index).wrong(problem))?;
     if limits.is_empty() {
         return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
     }
+    let wrong = |problem: String| ConfigError::at(text, place::offset(text, &problem), problem);
     Ok(Config {
-        terms: terms(text, raw.clock_drift_ppm.as_ref())?,
-        server: server(text, &raw.server)?,
+        terms: terms(raw.clock_drift_ppm).map_err(wrong)?,
+        server: server(&raw.server).map_err(wrong)?,
         limits,
     })
 }
 
-fn terms(text: &str, raw: Option<&Spanned<Count>>) -> Result<Terms, ConfigError> {
-    let Some(raw) = raw else {
+fn terms(raw: Option<Count>) -> Result<Terms, String> {
+    let Some(Count(ppm)) = raw else {
         return Ok(Terms::default());
     };
-    let Count(ppm) = *raw.get_ref();
     let terms = u32::try_from(ppm).ok().and_then(Terms::try_new);
     terms.ok_or_else(|| {
-        let problem = format!(
+        format!(
             "clock_drift_ppm is {ppm}: a clock that is off by more than a tenth is broken, use at most {}",
             Terms::DRIFT_PPM_MAX
-        );
-        ConfigError::at(text, raw.span().start, problem)
+        )
     })
 }
 
-fn server(text: &str, raw: &RawServer) -> Result<ServerConfig, ConfigError> {
-    let listen = raw.listen.as_ref();
-    let address = listen.map_or(LISTEN, |listen| listen.get_ref());
+fn server(raw: &RawServer) -> Result<ServerConfig, String> {
+    let address = raw.listen.as_deref().unwrap_or(LISTEN);
     let listen = address.parse::<SocketAddr>().map_err(|_| {
-        let problem =
-            format!("server.listen is {address:?}: use an IP address and a port, for example {LISTEN:?}");
-        ConfigError::at(text, listen.map_or(0, |listen| listen.span().start), problem)
+        format!("server.listen is {address:?}: use an IP address and a port, for example {LISTEN:?}")
     })?;
-    let connections_max =
-        at_least_one(raw.connections_max.as_ref(), CONNECTIONS_MAX).map_err(|(offset, problem)| {
-            ConfigError::at(text, offset, format!("server.connections_max {problem}"))
-        })?;
+    let connections_max = at_least_one("server.connections_max", raw.connections_max, CONNECTIONS_MAX)?;
     Ok(ServerConfig { listen, connections_max })
 }
 
-/// A bound: at least one, or nothing would ever be let in. Else where it stands, and what is wrong with it.
-fn at_least_one(raw: Option<&Spanned<Count>>, default: usize) -> Result<usize, (usize, String)> {
-    let Some(raw) = raw else {
+/// A bound: at least one, or nothing would ever be let in.
+fn at_least_one(name: &str, raw: Option<Count>, default: usize) -> Result<usize, String> {
+    let Some(Count(given)) = raw else {
         return Ok(default);
     };
-    match usize::try_from(raw.get_ref().0) {
-        Ok(count) if count > 0 => Ok(count),
-        _ => {
-            let problem = format!("is {}: use a number from 1 on", raw.get_ref().0);
-            Err((raw.span().start, problem))
-        }
-    }
+    let count = usize::try_from(given).ok().filter(|count| *count > 0);
+    count.ok_or_else(|| format!("{name} is {given}: use a number from 1 on"))
 }
 
 /// One limit, and the text that it stands in.
 struct Check<'a> {
     text: &'a str,
     limit: &'a RawLimit,
+    /// Which one it is there.
+    index: usize,
     /// Of windows that say none.
     margin: Duration,
 }
 
 impl Check<'_> {
-    /// `problem` with this limit, where `place` stands.
-    fn wrong<T>(&self, place: &Spanned<T>, problem: impl std::fmt::Display) -> ConfigError {
-        self.wrong_at(place.span().start, problem)
-    }
-
-    fn wrong_at(&self, offset: usize, problem: impl std::fmt::Display) -> ConfigError {
-        let problem = format!("limit {:?}: {problem}", self.limit.name.get_ref());
-        ConfigError::at(self.text, offset, problem)
+    /// `problem` with this limit, which begins with the key that is wrong.
+    fn wrong(&self, problem: String) -> ConfigError {
+        let offset = place::offset(self.text, &format!("limit[{}].{problem}", self.index));
+        ConfigError::at(self.text, offset, format!("limit {:?}: {problem}", self.limit.name))
     }
 
     fn limit(&self) -> Result<LimitConfig, ConfigError> {
+        self.checked().map_err(|problem| self.wrong(problem))
+    }
+
+    fn checked(&self) -> Result<LimitConfig, String> {
         let raw = self.limit;
         let name = self.name()?;
-        let rules = self.rules(&raw.name, "rules", &raw.rules)?;
-        let (overrides, guaranteed) = (self.overrides()?, self.shared(sharing::guaranteed(raw))?);
+        let rules = self.rules("rules", &raw.rules)?;
+        let (overrides, guaranteed) = (self.overrides()?, sharing::guaranteed(raw)?);
         Ok(LimitConfig {
             name,
-            sharing: self.shared(sharing::sharing(raw, &rules, overrides.values(), &guaranteed))?,
-            priorities: self.shared(sharing::priorities(raw))?,
+            sharing: sharing::sharing(raw, &rules, overrides.values(), &guaranteed)?,
+            priorities: sharing::priorities(raw)?,
             guaranteed,
             overrides,
             keyed: self.keyed()?,
             shadow: raw.shadow,
             fallback: self.fallback()?,
-            parent: raw.parent.as_ref().map(|parent| parent.get_ref().clone()),
+            parent: raw.parent.clone(),
             ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
             rules,
-            lessees_max: self.at_least_one("lessees_max", raw.lessees_max.as_ref(), LESSEES_MAX)?,
-            weights: self.shared(sharing::weights(raw))?,
+            lessees_max: at_least_one("lessees_max", raw.lessees_max, LESSEES_MAX)?,
+            weights: sharing::weights(raw)?,
         })
     }
 
-    fn name(&self) -> Result<Named, ConfigError> {
+    fn name(&self) -> Result<Named, String> {
         let raw = self.limit;
-        let name = Named::try_new(raw.name.get_ref());
-        let name = name.map_err(|problem| self.wrong(&raw.name, format!("name {problem}")))?;
-        match (name.names(), &raw.names_max) {
-            (Names::One, Some(names_max)) => {
-                Err(self
-                    .wrong(names_max, "names_max needs a name that ends in *: this limit has but one name"))
-            }
+        let name = Named::try_new(&raw.name).map_err(|problem| format!("name {problem}"))?;
+        match (name.names(), raw.names_max) {
+            (Names::One, Some(Count(names_max))) => Err(format!(
+                "names_max is {names_max}, which needs a name that ends in *: this limit has but one name"
+            )),
             (Names::One, None) => Ok(name),
             (Names::Many { .. }, names_max) => {
-                Ok(name.with_names_max(self.at_least_one("names_max", names_max.as_ref(), NAMES_MAX)?))
+                Ok(name.with_names_max(at_least_one("names_max", names_max, NAMES_MAX)?))
             }
         }
     }
 
-    fn overrides(&self) -> Result<BTreeMap<Key, Vec<Rule>>, ConfigError> {
+    fn overrides(&self) -> Result<BTreeMap<Key, Vec<Rule>>, String> {
         let mut overrides = BTreeMap::new();
         for (index, raw) in self.limit.overrides.iter().enumerate() {
+            let (named, text) = (format!("override[{index}]"), &raw.key);
             if !self.limit.keyed {
-                let problem = format!("override[{index}] needs keyed = true: this limit has no keys");
-                return Err(self.wrong(&raw.key, problem));
+                return Err(format!(
+                    "{named} is for key = {text:?}, which needs keyed = true: this limit has no keys"
+                ));
             }
-            let text = raw.key.get_ref();
-            let wrong = |problem| self.wrong(&raw.key, format!("override[{index}].key {problem}"));
-            let key = Key::try_new(text).map_err(|error| wrong(error.to_string()))?;
-            let rules = self.rules(&raw.key, &format!("override[{index}].rules"), &raw.rules)?;
+            let key = Key::try_new(text).map_err(|error| format!("{named}.key {error}"))?;
+            let rules = self.rules(&format!("{named}.rules"), &raw.rules)?;
             if overrides.insert(key, rules).is_some() {
-                return Err(wrong(format!("is {text:?}, which is there twice: say once what holds for it")));
+                return Err(format!(
+                    "{named}.key is {text:?}, which is there twice: say once what holds for it"
+                ));
             }
         }
         Ok(overrides)
     }
 
-    fn fallback(&self) -> Result<Fallback, ConfigError> {
-        let Some(raw) = &self.limit.fallback else { return Ok(Fallback::default()) };
-        let value = raw.get_ref();
+    fn fallback(&self) -> Result<Fallback, String> {
+        let Some(value) = &self.limit.fallback else { return Ok(Fallback::default()) };
         let names = Fallback::ALL.map(|fallback| format!("{:?}", fallback.name())).join(", ");
-        let problem = || self.wrong(raw, format!("fallback is {value:?}: use one of {names}"));
+        let problem = || format!("fallback is {value:?}: use one of {names}");
         Fallback::named(value).ok_or_else(problem)
     }
 
-    fn keyed(&self) -> Result<Keyed, ConfigError> {
-        let keys_max = self.limit.keys_max.as_ref();
-        match (self.limit.keyed, keys_max) {
-            (true, keys_max) => {
-                Ok(Keyed::Yes { keys_max: self.at_least_one("keys_max", keys_max, KEYS_MAX)? })
-            }
+    fn keyed(&self) -> Result<Keyed, String> {
+        match (self.limit.keyed, self.limit.keys_max) {
+            (true, keys_max) => Ok(Keyed::Yes { keys_max: at_least_one("keys_max", keys_max, KEYS_MAX)? }),
             (false, None) => Ok(Keyed::No),
-            (false, Some(keys_max)) => {
-                Err(self.wrong(keys_max, "keys_max needs keyed = true: this limit has no keys"))
+            (false, Some(Count(keys_max))) => {
+                Err(format!("keys_max is {keys_max}, which needs keyed = true: this limit has no keys"))
             }
         }
     }
 
-    fn at_least_one(
-        &self,
-        name: &str,
-        raw: Option<&Spanned<Count>>,
-        default: usize,
-    ) -> Result<usize, ConfigError> {
-        at_least_one(raw, default)
-            .map_err(|(offset, problem)| self.wrong_at(offset, format!("{name} {problem}")))
-    }
-
-    /// What a check of how the limit is shared came to.
-    fn shared<T>(&self, checked: Result<T, (usize, String)>) -> Result<T, ConfigError> {
-        checked.map_err(|(offset, problem)| self.wrong_at(offset, problem))
-    }
-
-    /// The rules in the list `named` so, which stands beside `place`.
-    fn rules(
-        &self,
-        place: &Spanned<String>,
-        named: &str,
-        raw: &[Spanned<RawRule>],
-    ) -> Result<Vec<Rule>, ConfigError> {
+    /// The rules in the list `named` so.
+    fn rules(&self, named: &str, raw: &[RawRule]) -> Result<Vec<Rule>, String> {
         if raw.is_empty() {
-            let problem = format!("{named} is empty: say at least one, or the limit would promise nothing");
-            return Err(self.wrong(place, problem));
+            return Err(format!("{named} is empty: say at least one, or the limit would promise nothing"));
         }
         let rules = raw.iter().enumerate().map(|(index, raw)| {
-            let rule = rule(raw.get_ref(), self.margin);
-            rule.map_err(|problem| self.wrong(raw, format!("{named}[{index}].{problem}")))
+            rule(raw, self.margin).map_err(|problem| format!("{named}[{index}].{problem}"))
         });
         let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
-        let is_paced = |(_, rule): &(usize, &Rule)| rule.flow().is_some();
-        if let Some((second, _)) = rules.iter().enumerate().filter(is_paced).nth(1) {
-            let problem =
-                "is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket";
-            return Err(self.wrong(&raw[second], format!("{named}[{second}] {problem}")));
+        let second = |is_it: fn(&Rule) -> bool| {
+            let those = rules.iter().enumerate().filter(|(_, rule)| is_it(rule));
+            those
+                .map(|(index, rule)| {
+                    format!("{named}[{index}].kind is {:?} for the second time", rule.kind())
+                })
+                .nth(1)
+        };
+        if let Some(problem) = second(|rule| rule.flow().is_some()) {
+            return Err(format!("{problem}: calls keep one pace, say the other rate as a token_bucket"));
         }
         if let Some((index, problem)) = too_short_for_flow(&rules) {
-            return Err(self.wrong(&raw[index], format!("{named}[{index}].per {problem}")));
+            return Err(format!("{named}[{index}].per {problem}"));
         }
-        let caps = rules.iter().zip(raw).filter(|(rule, _)| matches!(rule, Rule::Concurrency(_)));
-        match caps.map(|(_, raw)| raw).nth(1) {
-            Some(second) => {
-                Err(self
-                    .wrong(second, "concurrency is there twice: say the lower limit and the longest call"))
-            }
+        match second(|rule| matches!(rule, Rule::Concurrency(_))) {
+            Some(problem) => Err(format!("{problem}: say the lower limit and the longest call in one rule")),
             None => Ok(rules),
         }
     }

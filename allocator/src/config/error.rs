@@ -26,7 +26,7 @@ impl ConfigError {
         let (_, rest) = self.problem.split_once("\": ").unwrap_or(("", &self.problem));
         let rest = rest.strip_prefix("limit[0].").unwrap_or(rest);
         let end = rest.find([' ', ':']).unwrap_or(rest.len());
-        let is_key = |c: char| c.is_ascii_alphanumeric() || "_.[]".contains(c);
+        let is_key = |c: char| c.is_ascii_alphanumeric() || "_.[]\"/-*".contains(c);
         rest.get(..end).filter(|key| !key.is_empty() && key.chars().all(is_key))
     }
 

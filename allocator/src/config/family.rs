@@ -58,7 +58,7 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
     {
         let key = key.as_str();
         return Err(format!(
-            "override for {key:?}: what is before the last / of a key is the key of {name:?}, use one with a /"
+            "override.{key:?}.key has no /: what is before the last / of a key is the key of {name:?}, use one with a /"
         ));
     }
     let (mut above, mut next) = (vec![limit.name.as_str()], Some(name));
@@ -83,31 +83,44 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
 
 /// Calls keep one pace: of a limit and those above it, one has a steady flow at most, and no window is too short for it.
 fn check_flow(chain: &[&LimitConfig]) -> Result<(), String> {
-    let rules = |limit: &LimitConfig| -> Vec<Rule> {
-        limit.overrides.values().flatten().chain(&limit.rules).copied().collect()
-    };
-    let flows = chain.iter().filter(|limit| rules(limit).iter().any(|rule| rule.flow().is_some()));
-    if let Some(second) = flows.map(|limit| limit.name.as_str()).nth(1) {
-        return Err(format!(
-            "a leaky_bucket is here and above, in {second:?}: calls keep one pace, say the other rate as a token_bucket"
-        ));
+    let own = chain.first().map_or(vec![], |limit| rules(limit));
+    let has_flow = |limit: &&&LimitConfig| rules(limit).iter().any(|(_, rule)| rule.flow().is_some());
+    let mut flows = chain.iter().filter(has_flow).map(|limit| limit.name.as_str());
+    if let (Some(_), Some(second)) = (flows.next(), flows.next()) {
+        let place = own.iter().find(|(_, rule)| rule.flow().is_some());
+        let problem = match place {
+            Some((place, _)) => {
+                format!("{place}.kind is \"leaky_bucket\", and so is one above, in {second:?}")
+            }
+            None => format!("parent is {:?}, and two leaky_buckets are above", parent(chain)),
+        };
+        return Err(format!("{problem}: calls keep one pace, say the other rate as a token_bucket"));
     }
-    let all: Vec<Rule> = chain.iter().flat_map(|limit| rules(limit)).collect();
+    let all: Vec<Rule> = chain.iter().flat_map(|limit| rules(limit)).map(|(_, rule)| rule).collect();
     match too_short_for_flow(&all) {
-        Some((_, problem)) => Err(format!("the per of a fixed_window here or above {problem}")),
+        Some((index, problem)) => Err(match own.get(index) {
+            Some((place, _)) => format!("{place}.per {problem}"),
+            None => format!("parent is {:?}, and the per of a fixed_window above {problem}", parent(chain)),
+        }),
         None => Ok(()),
     }
 }
 
+fn parent<'a>(chain: &'a [&LimitConfig]) -> &'a str {
+    chain.first().and_then(|limit| limit.parent.as_deref()).unwrap_or_default()
+}
+
 /// A call is one of every limit above it, too: none of them may take it for ended while it goes on.
 fn check_calls(limit: &LimitConfig, above: Option<&LimitConfig>) -> Result<(), String> {
-    let Some((above, shortest)) = above.and_then(|above| Some((above, calls(above).min()?))) else {
+    let Some((above, shortest)) =
+        above.and_then(|above| Some((above, calls(above).map(|(_, longest)| longest).min()?)))
+    else {
         return Ok(());
     };
-    match calls(limit).max().filter(|longest| *longest > shortest) {
+    match calls(limit).find(|(_, longest)| *longest > shortest) {
         None => Ok(()),
-        Some(longest) => Err(format!(
-            "longest is {}, but {:?}, which is above it, takes calls for ended after {}: use the same or less",
+        Some((place, longest)) => Err(format!(
+            "{place}.longest is {}, but {:?}, which is above it, takes calls for ended after {}: use the same or less",
             humantime::format_duration(longest),
             above.name.as_str(),
             humantime::format_duration(shortest),
@@ -115,17 +128,28 @@ fn check_calls(limit: &LimitConfig, above: Option<&LimitConfig>) -> Result<(), S
     }
 }
 
-/// How long a call of `limit` may take, by each of its rules that says so.
-fn calls(limit: &LimitConfig) -> impl Iterator<Item = Duration> {
-    let rules = std::iter::once(&limit.rules).chain(limit.overrides.values()).flatten();
-    rules.filter_map(|rule| match rule {
-        Rule::Concurrency(rule) => Some(rule.longest()),
+/// How long a call of `limit` may take, by each of its rules that says so, and where it does.
+fn calls(limit: &LimitConfig) -> impl Iterator<Item = (String, Duration)> {
+    rules(limit).into_iter().filter_map(|(place, rule)| match rule {
+        Rule::Concurrency(rule) => Some((place, rule.longest())),
         Rule::SlidingWindow(_)
         | Rule::SlidingLog(_)
         | Rule::FixedWindow(_)
         | Rule::TokenBucket(_)
         | Rule::LeakyBucket(_) => None,
     })
+}
+
+/// All rules of `limit`, those of single keys too, and where each stands.
+fn rules(limit: &LimitConfig) -> Vec<(String, Rule)> {
+    let of = |list: String, rules: &[Rule]| -> Vec<(String, Rule)> {
+        rules.iter().enumerate().map(|(index, rule)| (format!("{list}[{index}]"), *rule)).collect()
+    };
+    let of_keys = limit
+        .overrides
+        .iter()
+        .flat_map(|(key, rules)| of(format!("override.{:?}.rules", key.as_str()), rules));
+    of("rules".to_owned(), &limit.rules).into_iter().chain(of_keys).collect()
 }
 
 fn find<'a>(limits: &'a [LimitConfig], name: &str) -> Option<&'a LimitConfig> {

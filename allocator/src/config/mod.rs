@@ -7,6 +7,7 @@ mod error;
 mod family;
 mod named;
 mod one;
+mod place;
 mod raw;
 mod rules;
 mod safe;

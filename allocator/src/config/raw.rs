@@ -1,22 +1,30 @@
 //! The configuration as it is written, before anybody asks whether it makes sense: the only types here that
 //! know serde. They are read from TOML, and written as TOML by `lessor check` and as JSON by `GET /v1/limits`.
 
-use super::ConfigError;
+use super::{ConfigError, place};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_path_to_error::{Path, Segment};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
-use toml::Spanned;
 
 /// Keys of the design that this version does not have. Whoever copies them from there is told so.
 const LATER: [&str; 1] = ["priority"];
 
+/// Keys that have no default, each with an example of what is right.
+const NEEDED: [(&str, &str); 5] = [
+    ("name", "\"vendor/rest\""),
+    ("rules", "[{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]"),
+    ("kind", "\"sliding_window\""),
+    ("key", "\"acme\""),
+    ("over", "\"10s\""),
+];
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawConfig {
-    pub clock_drift_ppm: Option<Spanned<Count>>,
+    pub clock_drift_ppm: Option<Count>,
     #[serde(default)]
     pub server: RawServer,
     #[serde(default)]
@@ -26,17 +34,17 @@ pub(super) struct RawConfig {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawServer {
-    pub listen: Option<Spanned<String>>,
-    pub connections_max: Option<Spanned<Count>>,
+    pub listen: Option<String>,
+    pub connections_max: Option<Count>,
 }
 
 /// One limit, as it is written.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawLimit {
-    pub(super) name: Spanned<String>,
+    pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) parent: Option<Spanned<String>>,
+    pub(super) parent: Option<String>,
     #[serde(default)]
     pub(super) keyed: bool,
     #[serde(default)]
@@ -44,30 +52,30 @@ pub(crate) struct RawLimit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ease_off: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) fallback: Option<Spanned<String>>,
+    pub(super) fallback: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) keys_max: Option<Spanned<Count>>,
+    pub(super) keys_max: Option<Count>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) names_max: Option<Spanned<Count>>,
+    pub(super) names_max: Option<Count>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) lessees_max: Option<Spanned<Count>>,
+    pub(super) lessees_max: Option<Count>,
     #[serde(default)]
-    pub(super) weights: BTreeMap<String, Spanned<Count>>,
+    pub(super) weights: BTreeMap<String, Count>,
     #[serde(default)]
-    pub(super) priorities: BTreeMap<String, Spanned<Count>>,
+    pub(super) priorities: BTreeMap<String, Count>,
     #[serde(default)]
-    pub(super) guaranteed: BTreeMap<String, Spanned<Count>>,
+    pub(super) guaranteed: BTreeMap<String, Count>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reserve: Option<Spanned<Count>>,
+    pub(super) reserve: Option<Count>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) safe: Option<Spanned<RawSafe>>,
+    pub(super) safe: Option<RawSafe>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) lease_max: Option<Spanned<Count>>,
+    pub(super) lease_max: Option<Count>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) term: Option<Spanned<RawTerm>>,
+    pub(super) term: Option<RawTerm>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) vendor: Option<Spanned<RawVendor>>,
-    pub(super) rules: Vec<Spanned<RawRule>>,
+    pub(super) vendor: Option<RawVendor>,
+    pub(super) rules: Vec<RawRule>,
     #[serde(default, rename = "override", skip_serializing_if = "Vec::is_empty")]
     pub(super) overrides: Vec<RawOverride>,
 }
@@ -109,8 +117,8 @@ pub(super) struct RawVendor {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawOverride {
-    pub key: Spanned<String>,
-    pub rules: Vec<Spanned<RawRule>>,
+    pub key: String,
+    pub rules: Vec<RawRule>,
 }
 
 /// One rule. Which of the fields it may have is up to its kind.
@@ -179,22 +187,36 @@ pub(super) struct Timespan(pub Duration);
 
 /// Reads `text` into raw structs. A value of a wrong type is an error that names the line and the key.
 pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
-    let wrong = |error: &toml::de::Error, problem: String| {
+    let document = toml::Deserializer::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        ConfigError::at(text, offset, problem)
-    };
-    let document =
-        toml::Deserializer::parse(text).map_err(|error| wrong(&error, error.message().to_owned()))?;
+        let line = text.lines().nth(ConfigError::at(text, offset, "").line() - 1).unwrap_or_default();
+        ConfigError::at(text, offset, format!("{}, in: {}", error.message(), line.trim()))
+    })?;
     serde_path_to_error::deserialize(document).map_err(|error| {
         let key = key(error.path());
         let error = error.into_inner();
-        let last = key.rsplit('.').next().unwrap_or_default();
-        if error.message().starts_with("unknown field") && LATER.contains(&last) {
-            return wrong(&error, format!("{key} is not available in this version"));
+        let problem = problem(&key, error.message());
+        match (key.is_empty(), error.span()) {
+            (true, Some(span)) => ConfigError::at(text, span.start, problem),
+            (true, None) | (false, _) => ConfigError::at(text, place::offset(text, &key), problem),
         }
-        let colon = if key.is_empty() { "" } else { ": " };
-        wrong(&error, format!("{key}{colon}{}", error.message()))
     })
+}
+
+/// What is wrong with what `key` leads to, of which serde says `said`.
+fn problem(key: &str, said: &str) -> String {
+    let last = key.rsplit('.').next().unwrap_or_default();
+    if said.starts_with("unknown field") && LATER.contains(&last) {
+        return format!("{key} is not available in this version: leave it out");
+    }
+    let missing = said.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    if let Some((name, example)) = missing.and_then(|name| NEEDED.iter().find(|(needed, _)| *needed == name))
+    {
+        let dot = if key.is_empty() { "" } else { "." };
+        return format!("{key}{dot}{name} is missing: say for example {name} = {example}");
+    }
+    let colon = if key.is_empty() { "" } else { ": " };
+    format!("{key}{colon}{said}")
 }
 
 /// Reads a list of rules from JSON. A value of a wrong type is an error that begins with the key.
@@ -206,17 +228,16 @@ pub(super) fn read_rules(text: &str) -> Result<Vec<RawRule>, String> {
         // Where it stands in a piece of a line helps nobody.
         let place = format!(" at line {} column {}", error.line(), error.column());
         let said = error.to_string();
-        format!("rules{key}: {}", said.strip_suffix(&place).unwrap_or(&said))
+        problem(&format!("rules{key}"), said.strip_suffix(&place).unwrap_or(&said))
     })
 }
 
-/// `path` as an operator would write it, without the steps that `Spanned` leaves in it.
+/// `path` as an operator would write it.
 fn key(path: &Path) -> String {
     let mut key = String::new();
     for segment in path {
         match segment {
             Segment::Seq { index } => key.push_str(&format!("[{index}]")),
-            Segment::Map { key: name } if name.starts_with("$__serde_spanned") => {}
             Segment::Map { key: name } => {
                 let dot = if key.is_empty() { "" } else { "." };
                 key.push_str(&format!("{dot}{name}"));

@@ -65,9 +65,11 @@ fn windows(raw: &RawRule) -> Result<Windows, String> {
             Some(other) => Err(format!("anchor is {other:?}: use \"epoch\" or \"first_use\", or calendar")),
         };
     };
-    for (name, given) in [("per", raw.per.is_some()), ("anchor", raw.anchor.is_some())] {
-        if given {
-            return Err(format!("{name} means nothing beside calendar, which says where windows begin"));
+    for name in ["per", "anchor"] {
+        if let Some(given) = given(raw, name) {
+            return Err(format!(
+                "{name} is {given}, which means nothing beside calendar, which says where windows begin: leave it out"
+            ));
         }
     }
     only(raw, &["limit", "calendar", "anchor_day", "zone"])?;
@@ -105,30 +107,37 @@ fn warm_up(raw: &RawWarmUp) -> Result<WarmUp, RuleError> {
 
 /// Refuses fields that the rule's kind has no use for: they would be read as promises.
 fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
-    let given = [
-        ("limit", raw.limit.is_some()),
-        ("per", raw.per.is_some()),
-        ("margin", raw.margin.is_some()),
-        ("anchor", raw.anchor.is_some()),
-        ("calendar", raw.calendar.is_some()),
-        ("anchor_day", raw.anchor_day.is_some()),
-        ("zone", raw.zone.is_some()),
-        ("capacity", raw.capacity.is_some()),
-        ("refill", raw.refill.is_some()),
-        ("initial", raw.initial.is_some()),
-        ("refill_style", raw.refill_style.is_some()),
-        ("debt", raw.debt.is_some()),
-        ("warm_up", raw.warm_up.is_some()),
-        ("burst", raw.burst.is_some()),
-        ("longest", raw.longest.is_some()),
+    const FIELDS: [&str; 15] = [
+        "limit",
+        "per",
+        "margin",
+        "anchor",
+        "calendar",
+        "anchor_day",
+        "zone",
+        "capacity",
+        "refill",
+        "initial",
+        "refill_style",
+        "debt",
+        "warm_up",
+        "burst",
+        "longest",
     ];
-    let stray = given.iter().find(|(name, given)| *given && !takes.contains(name));
-    match stray {
-        Some((name, _)) => {
-            Err(format!("{name} means nothing to a {}: it takes {}", raw.kind, takes.join(", ")))
+    let strays = FIELDS.iter().filter(|name| !takes.contains(name));
+    match strays.filter_map(|name| Some((name, given(raw, name)?))).next() {
+        Some((name, given)) => {
+            let takes = takes.join(", ");
+            Err(format!("{name} is {given}, which means nothing to a {}: it takes {takes}", raw.kind))
         }
         None => Ok(()),
     }
+}
+
+/// The value of the field called `name`, as it would be written.
+fn given(raw: &RawRule, name: &str) -> Option<String> {
+    let fields = toml::Table::try_from(raw).expect("plain data");
+    fields.get(name).map(toml::Value::to_string)
 }
 
 fn count(raw: &RawRule, name: &str, value: Option<Count>) -> Result<u64, String> {

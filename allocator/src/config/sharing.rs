@@ -11,13 +11,9 @@ use crate::share::Sharing;
 use lessor_protocol::{Rule, Terms};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toml::Spanned;
 
 /// The largest weight. One node that counts for a million has everything already.
 const WEIGHT_MAX: u64 = 1_000_000;
-
-/// What is wrong, and the offset at which it stands.
-type Problem = (usize, String);
 
 /// How a limit with `rules` is shared, where for some keys `others` hold.
 pub(super) fn sharing<'a>(
@@ -25,34 +21,28 @@ pub(super) fn sharing<'a>(
     rules: &'a [Rule],
     others: impl Iterator<Item = &'a Vec<Rule>> + Clone,
     guaranteed: &ByNode,
-) -> Result<Sharing, Problem> {
+) -> Result<Sharing, String> {
     let ceiling = |rules: &[Rule]| rules.iter().map(Rule::ceiling).min().unwrap_or(0);
     let ceiling = others.clone().map(|rules| ceiling(rules)).chain([ceiling(rules)]).min().unwrap_or(0);
     let reserve = match &raw.reserve {
-        Some(reserve) if reserve.get_ref().0 > 0 && reserve.get_ref().0 >= ceiling => {
-            let said = format!("reserve is {}, all that the limit has: ", reserve.get_ref().0);
-            return Err(at(reserve, format!("{said}use at most {}", ceiling.saturating_sub(1))));
+        Some(Count(reserve)) if *reserve > 0 && *reserve >= ceiling => {
+            let most = ceiling.saturating_sub(1);
+            return Err(format!("reserve is {reserve}, all that the limit has: use at most {most}"));
         }
-        reserve => reserve.as_ref().map_or(0, |reserve| reserve.get_ref().0),
+        reserve => reserve.map_or(0, |Count(reserve)| reserve),
     };
     let lease_max = match &raw.lease_max {
-        Some(most) if !(1..=LEASE_MAX).contains(&most.get_ref().0) => {
-            return Err(at(
-                most,
-                format!("lease_max is {}: use a number from 1 to {LEASE_MAX}", most.get_ref().0),
-            ));
+        Some(Count(most)) if !(1..=LEASE_MAX).contains(most) => {
+            return Err(format!("lease_max is {most}: use a number from 1 to {LEASE_MAX}"));
         }
-        most => most.as_ref().map_or(LEASE_MAX, |most| most.get_ref().0),
+        most => most.map_or(LEASE_MAX, |Count(most)| most),
     };
     let sum = guaranteed.numbers().fold(0, u64::saturating_add);
-    if let Some(first) = raw.guaranteed.values().next()
-        && sum > ceiling - reserve
-    {
-        let problem = format!(
-            "guaranteed adds up to {sum}, more than the limit without its reserve: use at most {}",
-            ceiling - reserve
-        );
-        return Err(at(first, problem));
+    let most = ceiling - reserve;
+    if sum > most {
+        return Err(format!(
+            "guaranteed adds up to {sum}, more than the limit without its reserve: use at most {most}"
+        ));
     }
     let (term_min, term_max) = term(raw.term.as_ref())?;
     let (guaranteed, vendor) = (guaranteed.numbers().collect(), vendor::trust(raw.vendor.as_ref())?);
@@ -60,27 +50,26 @@ pub(super) fn sharing<'a>(
     Ok(Sharing { reserve, lease_max, term_min, term_max, guaranteed, vendor, safe })
 }
 
-fn term(raw: Option<&Spanned<RawTerm>>) -> Result<(Duration, Duration), Problem> {
+fn term(raw: Option<&RawTerm>) -> Result<(Duration, Duration), String> {
     let (least, most) = (Terms::TERM_MIN, Terms::TERM_MAX);
     let Some(raw) = raw else { return Ok((least, most)) };
     let said = |given: Option<Timespan>, default| given.map_or(default, |Timespan(given)| given);
-    let (min, max) = (said(raw.get_ref().min, least), said(raw.get_ref().max, most));
+    let (min, max) = (said(raw.min, least), said(raw.max, most));
     for (name, term) in [("min", min), ("max", max)] {
         if !(least..=most).contains(&term) {
-            let problem =
-                format!("term.{name} is {}: use {} to {}", timespan(term), timespan(least), timespan(most));
-            return Err(at(raw, problem));
+            let (is, least, most) = (timespan(term), timespan(least), timespan(most));
+            return Err(format!("term.{name} is {is}: use {least} to {most}"));
         }
     }
     if min > max {
-        let problem = format!("term.min is {}, longer than term.max ({})", timespan(min), timespan(max));
-        return Err(at(raw, problem));
+        let (min, max) = (timespan(min), timespan(max));
+        return Err(format!("term.min is {min}, longer than term.max: use at most {max}"));
     }
     Ok((min, max))
 }
 
 /// Who counts how much when permits are scarce.
-pub(super) fn weights(raw: &RawLimit) -> Result<ByNode, Problem> {
+pub(super) fn weights(raw: &RawLimit) -> Result<ByNode, String> {
     by_node("weights", &raw.weights, |weight| match weight {
         1..=WEIGHT_MAX => Ok(()),
         _ => Err(format!("is {weight}: use a weight from 1 to {WEIGHT_MAX}")),
@@ -88,12 +77,12 @@ pub(super) fn weights(raw: &RawLimit) -> Result<ByNode, Problem> {
 }
 
 /// Who comes first.
-pub(super) fn priorities(raw: &RawLimit) -> Result<ByNode, Problem> {
+pub(super) fn priorities(raw: &RawLimit) -> Result<ByNode, String> {
     by_node("priorities", &raw.priorities, |_| Ok(()))
 }
 
 /// Who has a minimum.
-pub(super) fn guaranteed(raw: &RawLimit) -> Result<ByNode, Problem> {
+pub(super) fn guaranteed(raw: &RawLimit) -> Result<ByNode, String> {
     by_node("guaranteed", &raw.guaranteed, |permits| match permits {
         0 => Err("is 0: use a number from 1 on, or leave it out".to_owned()),
         _ => Ok(()),
@@ -102,19 +91,15 @@ pub(super) fn guaranteed(raw: &RawLimit) -> Result<ByNode, Problem> {
 
 fn by_node(
     name: &str,
-    raw: &BTreeMap<String, Spanned<Count>>,
+    raw: &BTreeMap<String, Count>,
     check: impl Fn(u64) -> Result<(), String>,
-) -> Result<ByNode, Problem> {
+) -> Result<ByNode, String> {
     let mut pairs = vec![];
     for (pattern, number) in raw {
-        let Count(value) = *number.get_ref();
+        let Count(value) = *number;
         let checked = by_node::check(pattern).and_then(|()| check(value));
-        checked.map_err(|problem| at(number, format!("{name}.{pattern:?} {problem}")))?;
+        checked.map_err(|problem| format!("{name}.{pattern:?} {problem}"))?;
         pairs.push((pattern.as_str(), value));
     }
     Ok(ByNode::new(&pairs))
-}
-
-fn at<T>(place: &Spanned<T>, problem: String) -> Problem {
-    (place.span().start, problem)
 }

@@ -8,7 +8,6 @@ use lessor_protocol::{Key, Rule};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
-use toml::Spanned;
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,7 +58,7 @@ fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
     Ok(())
 }
 
-fn rules(f: &mut fmt::Formatter<'_>, rules: &[Spanned<RawRule>]) -> fmt::Result {
+fn rules(f: &mut fmt::Formatter<'_>, rules: &[RawRule]) -> fmt::Result {
     writeln!(f, "rules = [")?;
     for rule in rules {
         writeln!(f, "    {},", inline(rule)?)?;
@@ -83,36 +82,36 @@ impl LimitConfig {
     pub(crate) fn raw(&self) -> RawLimit {
         let keys_max = match self.keyed {
             Keyed::No => None,
-            Keyed::Yes { keys_max } => Some(count(keys_max as u64)),
+            Keyed::Yes { keys_max } => Some(Count(keys_max as u64)),
         };
         let names_max = match self.name.names() {
             Names::One => None,
-            Names::Many { names_max } => Some(count(names_max as u64)),
+            Names::Many { names_max } => Some(Count(names_max as u64)),
         };
         let by_node =
-            |numbers: &ByNode| numbers.pairs().map(|(pattern, number)| (pattern, count(number))).collect();
+            |numbers: &ByNode| numbers.pairs().map(|(pattern, number)| (pattern, Count(number))).collect();
         let sharing = &self.sharing;
         RawLimit {
-            name: placeless(self.name.to_string()),
+            name: self.name.to_string(),
             keyed: keys_max.is_some(),
             ease_off: Some(self.ease_off),
             shadow: self.shadow,
-            parent: self.parent.clone().map(placeless),
-            fallback: Some(placeless(self.fallback.name().to_owned())),
+            parent: self.parent.clone(),
+            fallback: Some(self.fallback.name().to_owned()),
             keys_max,
             names_max,
-            lessees_max: Some(count(self.lessees_max as u64)),
+            lessees_max: Some(Count(self.lessees_max as u64)),
             weights: by_node(&self.weights),
             priorities: by_node(&self.priorities),
             guaranteed: by_node(&self.guaranteed),
-            reserve: Some(count(sharing.reserve)),
-            safe: sharing.safe.map(|safe| placeless(safe::raw(safe))),
-            lease_max: Some(count(sharing.lease_max)),
-            term: Some(placeless(RawTerm {
+            reserve: Some(Count(sharing.reserve)),
+            safe: sharing.safe.map(safe::raw),
+            lease_max: Some(Count(sharing.lease_max)),
+            term: Some(RawTerm {
                 min: Some(Timespan(sharing.term_min)),
                 max: Some(Timespan(sharing.term_max)),
-            })),
-            vendor: Some(placeless(vendor::raw(&sharing.vendor))),
+            }),
+            vendor: Some(vendor::raw(&sharing.vendor)),
             rules: raw_rules(&self.rules),
             overrides: self.overrides.iter().map(raw_override).collect(),
         }
@@ -120,11 +119,11 @@ impl LimitConfig {
 }
 
 fn raw_override((key, rules): (&Key, &Vec<Rule>)) -> RawOverride {
-    RawOverride { key: placeless(key.to_string()), rules: raw_rules(rules) }
+    RawOverride { key: key.to_string(), rules: raw_rules(rules) }
 }
 
-fn raw_rules(rules: &[Rule]) -> Vec<Spanned<RawRule>> {
-    rules.iter().map(|rule| placeless(raw_rule(rule))).collect()
+fn raw_rules(rules: &[Rule]) -> Vec<RawRule> {
+    rules.iter().map(raw_rule).collect()
 }
 
 fn raw_rule(rule: &Rule) -> RawRule {
@@ -197,15 +196,6 @@ fn token_bucket(kind: String, rule: &TokenBucket) -> RawRule {
         warm_up,
         ..RawRule::default()
     }
-}
-
-/// A value that stands nowhere in any text.
-fn placeless<T>(value: T) -> Spanned<T> {
-    Spanned::new(0..0, value)
-}
-
-fn count(value: u64) -> Spanned<Count> {
-    placeless(Count(value))
 }
 
 /// `span` in the largest unit that keeps it whole.

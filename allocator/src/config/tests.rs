@@ -1,5 +1,6 @@
 //! What is understood, and what is refused with which words.
 
+mod places;
 mod rules;
 
 use super::*;
@@ -146,21 +147,27 @@ fn what_is_no_configuration_is_refused() {
         "\n\nlimt = 3",
         "line 3: limt: unknown field `limt`, expected one of `clock_drift_ppm`, `server`, `limit`",
     );
-    refused("[[limit]]\nname = a", "line 2: string values must be quoted, expected literal string");
-    refused("[[limit]]\nname = \"a\"", "line 1: limit[0]: missing field `rules`");
+    refused(
+        "[[limit]]\nname = a",
+        "line 2: string values must be quoted, expected literal string, in: name = a",
+    );
+    refused(
+        "[[limit]]\nname = \"a\"",
+        "line 1: limit[0].rules is missing: say for example rules = [{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]",
+    );
     refused(
         "[[limit]]\nname = \"a\"\nrules = []",
-        "line 2: limit \"a\": rules is empty: say at least one, or the limit would promise nothing",
+        "line 3: limit \"a\": rules is empty: say at least one, or the limit would promise nothing",
     );
     refused(
         "[[limit]]\nname = \"a b\"\nrules = []",
         "line 2: limit \"a b\": name contains ' ', allowed are A-Z a-z 0-9 . _ : / -",
     );
-    refused("[[limit]]\nname = \"a\"\nname = \"a\"", "line 3: duplicate key");
+    refused("[[limit]]\nname = \"a\"\nname = \"a\"", "line 3: duplicate key, in: name = \"a\"");
     let limit = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
     refused(
         &format!("{limit}{limit}"),
-        "line 5: limit \"a\": is there twice: every limit needs a name of its own",
+        "line 5: limit \"a\": name is \"a\", which is there twice: every limit needs one of its own",
     );
     refused(
         &format!("clock_drift_ppm = 200000\n{limit}"),
@@ -228,7 +235,7 @@ fn rules_that_promise_nothing_sensible_are_refused() {
     );
     rule_refused(
         "kind = \"sliding_window\", limit = 1, per = \"1s\", capacity = 3",
-        "limit \"a\": rules[0].capacity means nothing to a sliding_window: it takes limit, per, margin",
+        "limit \"a\": rules[0].capacity is 3, which means nothing to a sliding_window: it takes limit, per, margin",
     );
     rule_refused(
         "kind = \"fixed_window\", limit = 1, per = \"10ms\"",
@@ -256,24 +263,24 @@ fn rules_that_promise_nothing_sensible_are_refused() {
     );
     rule_refused(
         "kind = \"concurrency\", limit = 25, longest = \"2m\", per = \"30s\"",
-        "limit \"a\": rules[0].per means nothing to a concurrency: it takes limit, longest",
+        "limit \"a\": rules[0].per is \"30s\", which means nothing to a concurrency: it takes limit, longest",
     );
     rule_refused(
         "kind = \"concurrency\", limit = 9, longest = \"1s\" }, { kind = \"concurrency\", limit = 5, longest = \"2s\"",
-        "limit \"a\": concurrency is there twice: say the lower limit and the longest call",
+        "limit \"a\": rules[1].kind is \"concurrency\" for the second time: say the lower limit and the longest call in one rule",
     );
     rule_refused(
         "kind = \"sliding_widow\"",
         "limit \"a\": rules[0].kind is \"sliding_widow\": use \"sliding_window\", \"sliding_log\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"",
     );
-    rule_refused("limit = 1", "limit[0].rules[0]: missing field `kind`");
+    rule_refused("limit = 1", "limit[0].rules[0].kind is missing: say for example kind = \"sliding_window\"");
     rule_refused(
         "kind = \"leaky_bucket\", per = \"100ms\"",
         "limit \"a\": rules[0].refill is missing: a leaky_bucket needs it, for example refill = 100",
     );
     rule_refused(
         "kind = \"leaky_bucket\", refill = 1, per = \"1s\" }, { kind = \"leaky_bucket\", refill = 9, per = \"1m\"",
-        "limit \"a\": rules[1] is the second leaky_bucket: calls keep one pace, say the other rate as a token_bucket",
+        "limit \"a\": rules[1].kind is \"leaky_bucket\" for the second time: calls keep one pace, say the other rate as a token_bucket",
     );
     rule_refused(
         "kind = \"leaky_bucket\", refill = 1, per = \"2s\" }, { kind = \"fixed_window\", limit = 9, per = \"15s\"",
@@ -284,7 +291,7 @@ fn rules_that_promise_nothing_sensible_are_refused() {
 /// The design knows more than this version. Whoever reads it is told the difference.
 #[test]
 fn what_comes_later_is_said_to_come_later() {
-    option_refused("priority = 3", "limit[0].priority is not available in this version");
+    option_refused("priority = 3", "limit[0].priority is not available in this version: leave it out");
 }
 
 #[test]
@@ -293,14 +300,13 @@ fn options_that_make_no_sense_are_refused() {
         "fallback = \"ajar\"",
         "limit \"a\": fallback is \"ajar\": use one of \"closed\", \"safe_share\", \"open\"",
     );
-    option_refused("keys_max = 3", "limit \"a\": keys_max needs keyed = true: this limit has no keys");
+    option_refused(
+        "keys_max = 3",
+        "limit \"a\": keys_max is 3, which needs keyed = true: this limit has no keys",
+    );
     option_refused(
         "names_max = 3",
-        "limit \"a\": names_max needs a name that ends in *: this limit has but one name",
-    );
-    refused(
-        "[[limit]]\nname = \"a/*/b\"\nrules = []",
-        "line 2: limit \"a/*/b\": name contains '*', allowed are A-Z a-z 0-9 . _ : / -, and one * at the end",
+        "limit \"a\": names_max is 3, which needs a name that ends in *: this limit has but one name",
     );
     option_refused("lessees_max = 0", "limit \"a\": lessees_max is 0: use a number from 1 on");
     option_refused("keyed = \"yes\"", "limit[0].keyed: invalid type: string \"yes\", expected a boolean");
@@ -347,9 +353,8 @@ fn parents_that_make_no_sense_are_refused() {
     let keyed = "\"a\": parent is \"b\", which is counted by key: this limit needs keyed = true too";
     both(&parent("b"), "keyed = true", 4, keyed);
     let options = format!("{}\nkeyed = true\noverride = [{{ key = \"x\", {rules} }}]", parent("b"));
-    let key =
-        "\"a\": override for \"x\": what is before the last / of a key is the key of \"b\", use one with a /";
-    both(&options, "keyed = true", 4, key);
+    let key = "\"a\": override.\"x\".key has no /: what is before the last / of a key is the key of \"b\", use one with a /";
+    both(&options, "keyed = true", 6, key);
     let many = limit("a", &parent("b*")) + &limit("b*", "");
     let single =
         "line 4: limit \"a\": parent is \"b*\", which stands for many: use the name of a single limit";
@@ -359,7 +364,7 @@ fn parents_that_make_no_sense_are_refused() {
     };
     refused(
         &(flow("a", &parent("b")) + &flow("b", "")),
-        "line 4: limit \"a\": a leaky_bucket is here and above, in \"b\": calls keep one pace, say the other rate as a token_bucket",
+        "line 3: limit \"a\": rules[0].kind is \"leaky_bucket\", and so is one above, in \"b\": calls keep one pace, say the other rate as a token_bucket",
     );
     let tower: String = (0..5).map(|n| limit(&n.to_string(), &parent(&(n + 1).to_string()))).collect();
     let deep =
@@ -381,7 +386,7 @@ fn no_limit_above_takes_a_call_for_ended_that_goes_on() {
     Config::parse(&(limit("user", "1m", "tenant") + &vendor)).expect("as long");
     refused(
         &(limit("user", "1m 1s", "tenant") + &vendor),
-        "line 4: limit \"user\": longest is 1m 1s, but \"vendor\", which is above it, takes calls for ended after 1m: \
+        "line 3: limit \"user\": rules[0].longest is 1m 1s, but \"vendor\", which is above it, takes calls for ended after 1m: \
          use the same or less",
     );
 }
@@ -400,7 +405,10 @@ fn sharing_that_makes_no_sense_is_refused() {
     refused("lease_max = 4294967296", "lease_max is 4294967296: use a number from 1 to 4294967295");
     refused("term = { min = \"5ms\" }", "term.min is 5ms: use 20ms to 2s");
     refused("term = { max = \"3s\" }", "term.max is 3s: use 20ms to 2s");
-    refused("term = { min = \"1s\", max = \"500ms\" }", "term.min is 1s, longer than term.max (500ms)");
+    refused(
+        "term = { min = \"1s\", max = \"500ms\" }",
+        "term.min is 1s, longer than term.max: use at most 500ms",
+    );
     refused("guaranteed = { \"x\" = 0 }", "guaranteed.\"x\" is 0: use a number from 1 on, or leave it out");
     let sum = "guaranteed adds up to 9, more than the limit without its reserve: use at most 8";
     refused("guaranteed = { \"x\" = 4, \"y\" = 5 }\nreserve = 2", sum);
@@ -414,29 +422,4 @@ fn sharing_that_makes_no_sense_is_refused() {
         "term = { most = \"1s\" }",
         "limit[0].term.most: unknown field `most`, expected `min` or `max`",
     );
-}
-
-#[test]
-fn overrides_that_make_no_sense_are_refused() {
-    let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }";
-    let of = |key: &str, rules: &str| format!("override = [{{ key = {key:?}, rules = [{rules}] }}]");
-    let keyed = |options: &str, expected: &str| {
-        let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\nkeyed = true\n{options}");
-        refused(&text, &format!("line 5: {expected}"));
-    };
-    option_refused(&of("x", rule), "limit \"a\": override[0] needs keyed = true: this limit has no keys");
-    keyed(&of("", rule), "limit \"a\": override[0].key is empty");
-    keyed(
-        &of("x", ""),
-        "limit \"a\": override[0].rules is empty: say at least one, or the limit would promise nothing",
-    );
-    keyed(
-        &of("x", "{ kind = \"fixed_window\", limit = 1, per = \"10ms\" }"),
-        "limit \"a\": override[0].rules[0].per is 10ms, no lease fits in it: use at least 50ms",
-    );
-    keyed(
-        &format!("override = [{{ key = \"x\", rules = [{rule}] }}, {{ key = \"x\", rules = [{rule}] }}]"),
-        "limit \"a\": override[1].key is \"x\", which is there twice: say once what holds for it",
-    );
-    keyed("override = [{ key = \"x\" }]", "limit[0].override[0]: missing field `rules`");
 }

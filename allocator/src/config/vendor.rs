@@ -4,7 +4,6 @@ use super::raw::{Count, RawVendor, Timespan};
 use super::show::timespan;
 use crate::pool::{Believe, Trust};
 use std::time::Duration;
-use toml::Spanned;
 
 /// One word is believed for a day at most: nobody wants to find out next week why a limit lends nothing.
 const LONGEST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -12,19 +11,18 @@ const LONGEST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Shorter, and a pause is over before all nodes have heard of it.
 const LONGEST_MIN: Duration = Duration::from_millis(1);
 
-/// How far the vendor is believed, or what is wrong with `raw` and the offset at which it stands.
-pub(super) fn trust(raw: Option<&Spanned<RawVendor>>) -> Result<Trust, (usize, String)> {
+/// How far the vendor is believed, or what is wrong with `raw`.
+pub(super) fn trust(raw: Option<&RawVendor>) -> Result<Trust, String> {
     let default = Trust::default();
     let Some(raw) = raw else { return Ok(default) };
-    let wrong = |problem: String| (raw.span().start, problem);
-    let RawVendor { believe, longest, keep_percent, ease } = raw.get_ref();
+    let RawVendor { believe, longest, keep_percent, ease } = raw;
     let believe = match believe {
         None => default.believe,
         Some(word) => {
             let known = Believe::ALL.iter().find(|(name, _)| name == word);
             let problem = || {
                 let words = Believe::ALL.map(|(name, _)| name).join(", ");
-                wrong(format!("vendor.believe is {word:?}: use one of {words}"))
+                format!("vendor.believe is {word:?}: use one of {words}")
             };
             known.ok_or_else(problem)?.1
         }
@@ -32,19 +30,15 @@ pub(super) fn trust(raw: Option<&Spanned<RawVendor>>) -> Result<Trust, (usize, S
     let longest = longest.map_or(default.longest, |Timespan(span)| span);
     if !(LONGEST_MIN..=LONGEST_MAX).contains(&longest) {
         let (least, most) = (timespan(LONGEST_MIN), timespan(LONGEST_MAX));
-        return Err(wrong(format!("vendor.longest is {}: use {least} to {most}", timespan(longest))));
+        return Err(format!("vendor.longest is {}: use {least} to {most}", timespan(longest)));
     }
     let keep_percent = keep_percent.map_or(default.keep_percent, |Count(percent)| percent);
     if !(1..=100).contains(&keep_percent) {
-        return Err(wrong(format!("vendor.keep_percent is {keep_percent}: use a number from 1 to 100")));
+        return Err(format!("vendor.keep_percent is {keep_percent}: use a number from 1 to 100"));
     }
     let ease = ease.map_or(default.ease, |Timespan(span)| span);
     if ease > LONGEST_MAX {
-        return Err(wrong(format!(
-            "vendor.ease is {}: use at most {}",
-            timespan(ease),
-            timespan(LONGEST_MAX)
-        )));
+        return Err(format!("vendor.ease is {}: use at most {}", timespan(ease), timespan(LONGEST_MAX)));
     }
     Ok(Trust { believe, longest, keep_percent, ease })
 }

@@ -1,10 +1,11 @@
 //! What an operator does to a limit while it is in use: changes it, tops it up, closes and opens it. The allocator calls
 //! it, with the time as an argument; no lease is taken back.
 
-use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Sums, plans, pool};
+use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Sums, plans};
 use crate::config::LimitConfig;
 use crate::pool::{Holder, PoolView};
 use crate::wrong::Wrong;
+use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::LeakyBucket;
 use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Rule, Terms};
 use std::collections::{BTreeMap, VecDeque};
@@ -48,7 +49,8 @@ pub struct Preview {
 impl Limit {
     /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry` says, see
     /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts
-    /// what is in flight otherwise, or keeps another steady flow, begins anew, and lends nothing until whatever is out has ended and left every window.
+    /// what is in flight otherwise, or keeps another steady flow, begins anew, and lends nothing until whatever is out
+    /// has ended and left every window, and, if it still counts calls, until those have ended that it let begin.
     pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
         if self.begins_anew(&config) {
             return self.begin_anew(config, now);
@@ -72,7 +74,7 @@ impl Limit {
     ) -> Preview {
         let page = self.pools.range((from, Bound::Unbounded)).take(count);
         let begins_anew = self.begins_anew(config);
-        let past = if begins_anew { Past::Lost(now) } else { self.past };
+        let past = if begins_anew { self.past_of_others(now) } else { self.past };
         let plans = Plans::of(config, self.plan.terms);
         let effects = page.map(|(id, kept)| {
             let plan = plans.of_pool(id);
@@ -81,13 +83,13 @@ impl Limit {
             let before = copy.pool.view(now);
             sums.count(&mut copy.counted, before);
             match begins_anew {
-                true => copy.pool = pool(plan, past, now),
+                true => copy.pool = past.pool(plan, now),
                 false => change(&mut copy, &mut sums, plan, past, carry, now),
             }
             Effect { pool: id.clone(), before, after: copy.pool.view(now) }
         });
         let effects = effects.collect();
-        let begins_anew = begins_anew.then(|| pool(&plans.plan, past, now).view(now).quarantine);
+        let begins_anew = begins_anew.then(|| past.pool(&plans.plan, now).view(now).quarantine);
         Preview { effects, begins_anew }
     }
 
@@ -147,7 +149,10 @@ impl Limit {
 
     /// Whether it cannot be told from a new one: its pools are forgotten, or the only one could be.
     pub(crate) fn is_forgettable(&mut self, now: Moment) -> bool {
-        self.quarantine(now).is_zero()
+        // One of that name that counts calls again would have to wait for them.
+        let calls_have_ended = self.past.calls_end() <= now;
+        calls_have_ended
+            && self.quarantine(now).is_zero()
             && match self.makes_pools() {
                 false => self.pools.values_mut().all(|kept| kept.pool.is_forgettable(now)),
                 true => self.pools.is_empty(),
@@ -157,9 +162,15 @@ impl Limit {
     fn begins_anew(&self, config: &LimitConfig) -> bool {
         // A limit that was not above it knows nothing of what is out, and a cap that is new nothing of what is in flight.
         // Rates that are lent are parts of the flow as it was. (Those below one that begins anew wait with it.)
-        fixtures(&self.config) != fixtures(config)
+        !go_on_as(&fixtures(&self.config), &fixtures(config))
             || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
             || self.config.parent != config.parent
+    }
+
+    /// What pools have to wait for that are made at `now`, by other rules, of what these let begin.
+    pub(crate) fn past_of_others(&self, now: Moment) -> Past {
+        let plans = std::iter::once(&self.plan).chain(self.overrides.values());
+        self.past.after(plans.map(Arc::as_ref), self.plan.terms, now)
     }
 
     fn begin_anew(&mut self, config: LimitConfig, now: Moment) {
@@ -169,7 +180,7 @@ impl Limit {
             self.sums.burned += kept.counted.books.outstanding;
             self.sums.drop(kept.counted);
         }
-        (self.past, self.names) = (Past::Lost(now), 0);
+        (self.past, self.names) = (self.past_of_others(now), 0);
         let plans = Plans::of(&config, self.plan.terms);
         self.adjust(config, plans, now);
         if !self.makes_pools() {
@@ -178,11 +189,11 @@ impl Limit {
     }
 
     fn adjust(&mut self, config: LimitConfig, plans: Plans, now: Moment) {
-        let mut probe = pool(&plans.plan, self.past, now);
+        let mut probe = self.past.pool(&plans.plan, now);
         self.opens = now + probe.view(now).quarantine;
         self.ceiling = probe.ceiling();
         // What was lent by the rules before may be reported as late as they say.
-        let memories = plans.overrides.values().map(|plan| pool(plan, self.past, now).memory());
+        let memories = plans.overrides.values().map(|plan| self.past.pool(plan, now).memory());
         self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
         (self.config, self.plan, self.overrides) = (config, plans.plan, plans.overrides);
     }
@@ -190,11 +201,20 @@ impl Limit {
 
 /// What cannot become something else while permits are out, of the limit and of keys that have rules of their own: a steady
 /// flow, whose rates are lent, and how long calls may take by each cap on what is in flight.
-fn fixtures(config: &LimitConfig) -> (Fixtures, BTreeMap<&Key, Fixtures>) {
+type AllFixtures<'a> = (Fixtures, BTreeMap<&'a Key, Fixtures>);
+
+fn fixtures(config: &LimitConfig) -> AllFixtures<'_> {
     let limit = Fixtures::of(&config.rules);
     let overrides = config.overrides.iter().map(|(key, rules)| (key, Fixtures::of(rules)));
     let overrides = overrides.filter(|(_, others)| *others != limit).collect();
     (limit, overrides)
+}
+
+fn go_on_as((limit, keys): &AllFixtures<'_>, (other, other_keys): &AllFixtures<'_>) -> bool {
+    let mut pairs = keys.values().zip(other_keys.values());
+    limit.go_on_as(other)
+        && keys.keys().eq(other_keys.keys())
+        && pairs.all(|(one, other)| one.go_on_as(other))
 }
 
 /// What of some rules cannot become something else while permits are out: a limit whose fixtures change begins anew.
@@ -220,6 +240,12 @@ impl Fixtures {
         }
         fixtures
     }
+
+    /// Whether a limit that has these can carry on with `others`.
+    pub fn go_on_as(&self, others: &Fixtures) -> bool {
+        let comes_as_others_do = self.longest.is_empty() && mutant::is(Mutant::CapBeginsEmpty);
+        self.flows == others.flows && (self.longest == others.longest || comes_as_others_do)
+    }
 }
 
 /// What the pools of a limit are made of.
@@ -244,7 +270,7 @@ fn change(kept: &mut Kept, sums: &mut Sums, plan: &Arc<Plan>, past: Past, carry:
     sums.count(&mut kept.counted, kept.pool.view(now));
     match kept.counted.quarantine.is_zero() {
         true => kept.pool.change(plan.clone(), carry, now),
-        false => kept.pool = pool(plan, past, now),
+        false => kept.pool = past.pool(plan, now),
     }
     sums.count(&mut kept.counted, kept.pool.view(now));
 }

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::pool::Books;
 use crate::rules;
 use crate::share::Share;
+use lessor_protocol::Carry;
 use std::collections::BTreeSet;
 
 /// Checks that the sums are those of the pools there are, and that every permit is accounted for.
@@ -143,6 +144,34 @@ fn after_a_loss_pools_of_new_keys_wait_too() {
     assert_eq!(limit.figures(millis(1_000)).sums.answered.quarantine, 1);
     assert_eq!(ask(&mut limit, 8_000, "y", 1, 0, 1), Ok(1));
     audit(&mut limit, millis(8_000));
+}
+
+/// Of two caps with calls of other lengths, the one that came later began to lend when its own calls would have ended.
+#[test]
+fn a_cap_that_comes_waits_for_calls_that_another_one_let_begin() {
+    let window = "{ kind = \"sliding_window\", limit = 10, per = \"1s\", margin = \"0s\" }";
+    let with = |cap: &str| {
+        let text = format!("clock_drift_ppm = 0\n[[limit]]\nname = \"a\"\nrules = [{window}{cap}]");
+        Config::parse(&text).expect("valid").limits.remove(0)
+    };
+    let cap = |longest| with(&format!(", {{ kind = \"concurrency\", limit = 5, longest = \"{longest}\" }}"));
+    let none = with("");
+    let terms = Terms::try_new(0).expect("no drift");
+    let mut limit = Limit::new(cap("1m"), terms, Past::None, millis(0));
+    // A lease of 2 s and a bit, and then the call.
+    let opens = |limit: &mut Limit, at: u64, config: &LimitConfig| {
+        let preview = limit.preview(config, Carry::AsIs, millis(at), Bound::Unbounded, 1);
+        limit.change(config.clone(), Carry::AsIs, millis(at));
+        assert_eq!(preview.begins_anew, Some(limit.quarantine(millis(at))));
+        at / 1_000 + limit.quarantine(millis(at)).as_secs()
+    };
+    assert_eq!(opens(&mut limit, 10_000, &cap("5s")), 72, "until those of a minute have ended");
+    assert_eq!(opens(&mut limit, 20_000, &none), 23, "nobody counts them");
+    limit.sweep(millis(60_000), 1);
+    assert!(!limit.is_forgettable(millis(60_000)), "they go on");
+    assert_eq!(opens(&mut limit, 60_000, &cap("1s")), 72, "whatever came between");
+    assert_eq!(opens(&mut limit, 80_000, &cap("5s")), 87, "longer calls than before");
+    assert!(limit.is_forgettable(millis(90_000)));
 }
 
 #[test]

@@ -9,6 +9,17 @@ use lessor_protocol::{Carry, Moment, Rule};
 use std::sync::Arc;
 
 impl Pool {
+    /// A pool of a limit that went by other rules until `changed`, from which those of `plan` cannot carry on: as
+    /// [`Pool::after_loss`]. If it counts what is in flight, it waits until `calls_end` at least, when those calls have
+    /// ended that the other rules let begin.
+    pub fn after_others(plan: Arc<Plan>, changed: Moment, calls_end: Moment, now: Moment) -> Self {
+        let mut pool = Pool::after_loss(plan, changed, now);
+        if pool.longest.is_some() && !mutant::is(Mutant::OldCallsForgotten) {
+            pool.opens = pool.opens.max(calls_end);
+        }
+        pool
+    }
+
     /// Goes on by `plan` from `now` on. Each rule takes over the balance of the first one of its kind and period, as
     /// `carry` says; one that finds none is new, with all that is out charged to it.
     ///
@@ -28,6 +39,9 @@ impl Pool {
                 .filter(|rule| rule.flow().is_some())),
             "a limit begins anew where its flow changes"
         );
+        if mutant::is(Mutant::CapBeginsEmpty) {
+            self.longest = self.ledgers.longest();
+        }
         debug_assert_eq!(self.longest, self.ledgers.longest(), "a limit begins anew where that changes");
         self.outlived = self.outlived.max(until);
         self.recount_ahead();

@@ -37,6 +37,9 @@ const GREEDY_MIN: Duration = Duration::from_millis(60);
 /// When permits are scarce, what somebody holds should last until it can ask this often.
 const BARE_POLLS: u32 = 8;
 
+/// Who cannot be here before a window begins is to ask at once. Zero would say that permits are not scarce.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
 /// Shortest time between two asks when permits are scarce.
 const POLL_MIN: Duration = Duration::from_millis(10);
 
@@ -365,7 +368,17 @@ impl Pool {
         let retry_after = self.lends_at(id).map(|ready| ready.since(self.now).max(paced).max(poll(term)));
         // Others may give back sooner: nobody waits longer than a term to look.
         let ask_after = retry_after.unwrap_or(Duration::MAX).min(term.max(poll(term)));
-        (ask_after, retry_after)
+        (self.in_time(id, ask_after), retry_after)
+    }
+
+    /// `wait` or, where a window is about to begin that has permits for `id`, a wait after which its next ask is here
+    /// just then: it is counted from when this answer is there, and the ask takes its way too.
+    fn in_time(&self, id: Place, wait: Duration) -> Duration {
+        let (Some(begins), Some(ready)) = (self.ledgers.lease_end(), self.lends_at(id)) else { return wait };
+        let (left, rtt) = (begins.since(self.now), self.lessees[&id].rtt);
+        // There may be something before, or at least the time to come again.
+        let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
+        if is_sooner || ready > begins { wait } else { left.saturating_sub(rtt).max(AT_ONCE) }
     }
 
     /// When there will be a permit for `id`: what is not lent because of the vendor comes back by itself.

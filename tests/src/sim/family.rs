@@ -2,6 +2,7 @@
 //! lent is charged to all of them, so that together they promise what one pool with all the rules would. Several pools
 //! with the same rules may be below those. The world drives it.
 
+use lessor_allocator::limits::Past;
 use lessor_allocator::pool::{Above, AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Carry, Moment, Observed, Refusal, SafeShare};
@@ -17,24 +18,21 @@ pub struct Family {
 #[derive(Debug)]
 struct Member {
     plan: Arc<Plan>,
-    lost: Option<Moment>,
+    past: Past,
     pool: Pool,
 }
 
 impl Member {
-    fn new(plan: Arc<Plan>, lost: Option<Moment>, now: Moment) -> Self {
-        let pool = match lost {
-            Some(lost) => Pool::after_loss(plan.clone(), lost, now),
-            None => Pool::new(plan.clone(), now),
-        };
-        Member { plan, lost, pool }
+    fn new(plan: Arc<Plan>, past: Past, now: Moment) -> Self {
+        let pool = past.pool(&plan, now);
+        Member { plan, past, pool }
     }
 
     /// Begins anew if that makes no difference.
     fn forget(&mut self, now: Moment) -> bool {
         let is_forgettable = self.pool.is_forgettable(now);
         if is_forgettable {
-            *self = Member::new(self.plan.clone(), self.lost, now);
+            *self = Member::new(self.plan.clone(), self.past, now);
         }
         is_forgettable
     }
@@ -47,14 +45,14 @@ pub fn lowest(plan: &Plan, above: usize) -> Plan {
 }
 
 impl Family {
-    /// So many `limits` with the rules of `plan`, the last of which are in `above` pools of their own; after a loss if
-    /// there was one.
-    pub fn new(plan: &Plan, limits: usize, above: usize, lost: Option<Moment>, now: Moment) -> Self {
+    /// So many `limits` with the rules of `plan`, the last of which are in `above` pools of their own; after what is
+    /// `past`.
+    pub fn new(plan: &Plan, limits: usize, above: usize, past: Past, now: Moment) -> Self {
         let plans = Family::plans(plan, above).into_iter();
-        let mut members: Vec<Member> = plans.map(|plan| Member::new(Arc::new(plan), lost, now)).collect();
+        let mut members: Vec<Member> = plans.map(|plan| Member::new(Arc::new(plan), past, now)).collect();
         let above = members.split_off(1);
         for _ in 1..limits {
-            members.push(Member::new(members[0].plan.clone(), lost, now));
+            members.push(Member::new(members[0].plan.clone(), past, now));
         }
         Family { lowest: members, above }
     }

@@ -55,6 +55,8 @@ pub struct Node {
     pub is_stopped: bool,
     /// Whether the allocator says that nothing can be had, so that calls are refused rather than kept waiting.
     pub is_shut_out: bool,
+    /// The longest that a call may take, in nanoseconds, as far as it was told.
+    pub longest: Option<u64>,
     /// What calls that have reserved and go on will not need, by the number of the reservation.
     pub unneeded: BTreeMap<u64, u64>,
     /// Callers that wait.
@@ -129,6 +131,7 @@ impl Node {
             is_fallen: false,
             is_stopped: false,
             is_shut_out: false,
+            longest: None,
             unneeded: BTreeMap::new(),
             line: VecDeque::new(),
             nudged: false,

@@ -99,6 +99,8 @@ pub struct Oracle {
     measure: Measure,
     ceiling: u64,
     sessions: BTreeMap<u64, Session>,
+    /// Permits of calls that have begun and not ended, if any calls take time.
+    in_flight: u64,
     /// Permits admitted on leases of these books.
     admitted: u64,
     /// The books as they last were.
@@ -122,6 +124,7 @@ impl Oracle {
             measure: Measure { life: 1, remembered, drift_ppm: drift_ppm.into() },
             ceiling: kept(rules),
             sessions: BTreeMap::new(),
+            in_flight: 0,
             admitted: 0,
             books: Books::default(),
             opens: Moment::ORIGIN,
@@ -149,12 +152,13 @@ impl Oracle {
     pub fn admitted(&mut self, now: Instant, node: usize, session: u64, permits: u64, way: u64) -> Verdict {
         // What is spent in quarantine was lent by books that are gone.
         self.admitted += if now.allocator >= self.opens { permits } else { 0 };
-        self.promises.iter_mut().try_for_each(|promise| promise.admit(now, permits, way))?;
+        self.counts(now, permits, way)?;
         self.session(session).spends(now, node, permits)
     }
 
     /// A call of `permits` has ended, as the vendor sees it.
     pub fn landed(&mut self, permits: u64) {
+        self.in_flight -= permits;
         self.promises.iter_mut().for_each(|promise| promise.land(permits));
     }
 
@@ -184,6 +188,7 @@ impl Oracle {
     /// For those who promise nothing: counts `permits` as far as there is room, and says how many were too many.
     pub fn tally(&mut self, now: Instant, permits: u64) -> u64 {
         let within = permits.min(self.room(now));
+        self.in_flight += permits;
         if within > 0 {
             self.promises.iter_mut().for_each(|promise| promise.lent(now, within));
             let admitted = self.promises.iter_mut().try_for_each(|promise| promise.admit(now, within, 0));
@@ -301,6 +306,7 @@ impl Oracle {
     /// S1–S3, S5, S6 of `permits` that were admitted on no lease of its own: on one of a limit below, whose sessions are
     /// theirs, or on a part of what is kept back.
     pub fn counts(&mut self, now: Instant, permits: u64, way: u64) -> Verdict {
+        self.in_flight += permits;
         self.promises.iter_mut().try_for_each(|promise| promise.admit(now, permits, way))
     }
 

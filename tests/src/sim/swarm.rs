@@ -8,7 +8,7 @@ use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::WORKLOADS;
-use crate::sim::world::sustained;
+use crate::sim::world::{longest, sustained};
 use crate::sim::{MILLI, SECOND};
 use lessor_allocator::pool::{Believe, Plan, Trust};
 use lessor_allocator::rules::term;
@@ -19,6 +19,7 @@ use lessor_protocol::rule::{
     WarmUp, Windows,
 };
 use lessor_protocol::{Carry, Rule, Terms};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Calls a second at most: more would say nothing new and take longer.
@@ -97,6 +98,11 @@ pub fn draw(seed: u64) -> Setup {
         if setup.rule_sets().flatten().any(|rule| rule.flow().is_some()) {
             setup.faults.every.remove(&Fault::ClockJump);
         }
+        // A restart forgets of which length calls were let begin before.
+        let longest: BTreeSet<Duration> = setup.rule_sets().filter_map(longest).collect();
+        if longest.len() > 1 {
+            setup.faults.every.remove(&Fault::AllocatorRestart);
+        }
         let by_calendar = setup.rule_sets().flatten().any(|rule| edges_of(rule).is_some());
         setup.then_calm &= !by_calendar;
     }
@@ -173,11 +179,12 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
                 live.push(Live { at: until, act: Act::Unblock(node) });
             }
             _ => {
-                // A family keeps as many rules as it has. No cap on what is in flight comes or goes: a limit begins
-                // anew then, as with another flow.
-                let is_cap = |rule: &Rule| matches!(rule, Rule::Concurrency(_));
-                let is_other = dice.u32(..4) == 0 && setup.above == 0 && !rules.iter().any(is_cap);
-                rules = if is_other { draw_uncapped(dice) } else { resized(dice, &rules, setup.above > 0) };
+                // A family keeps as many rules as it has.
+                rules = match dice.u32(..8) {
+                    0 | 1 if setup.above == 0 => draw_rules(dice),
+                    2 | 3 if setup.above == 0 => with_or_without_cap(dice, &rules),
+                    _ => resized(dice, &rules, setup.above > 0),
+                };
                 let carry = if dice.bool() { Carry::AsIs } else { Carry::ALL[dice.usize(..4)] };
                 live.push(Live { at, act: Act::Change(carry, rules.clone()) });
             }
@@ -186,13 +193,17 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
     live
 }
 
-fn draw_uncapped(dice: &mut fastrand::Rng) -> Vec<Rule> {
-    loop {
-        let rules = draw_rules(dice);
-        if !rules.iter().any(|rule| matches!(rule, Rule::Concurrency(_))) {
-            return rules;
-        }
+/// `rules` with a cap on what is in flight if they have none; otherwise without those, or with one of other calls.
+pub fn with_or_without_cap(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
+    let is_cap = |rule: &Rule| matches!(rule, Rule::Concurrency(_));
+    let mut others = rules.to_vec();
+    others.retain(|rule| !is_cap(rule));
+    if others.len() == rules.len() || others.is_empty() || dice.bool() {
+        let longest = Duration::from_millis(log_uniform(dice, 50, 5_000));
+        let cap = Concurrency::try_new(log_uniform(dice, 1, 1_000), longest).expect("numbers in range");
+        others.insert(dice.usize(..=others.len()), Rule::Concurrency(cap));
     }
+    others
 }
 
 /// `rules` with other numbers and the same periods; a steady flow may stay as it is, or has to (`keeps_flow`).

@@ -35,7 +35,7 @@ use crate::sim::setup::Setup;
 use crate::sim::traffic::Traffic;
 use allocator::Centre;
 use event::{Event, Message, Phase, Queued};
-use lessor_allocator::limits::Gate;
+use lessor_allocator::limits::{Gate, Past};
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{RefillStyle, TokenBucket};
@@ -44,6 +44,7 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
 
+pub use flights::longest;
 pub use watch::Watch;
 
 /// What came of a run in which nothing was wrong.
@@ -201,14 +202,14 @@ impl World {
             arrivals: BinaryHeap::new(),
             centre: Centre {
                 clock: centre_clock,
-                pool: Family::new(&plan, setup.limits(), setup.above, None, now),
+                pool: Family::new(&plan, setup.limits(), setup.above, Past::None, now),
                 plan: plan.clone(),
                 gate: Gate::default(),
                 is_removed: false,
                 up: true,
                 life: 0,
                 paused_until: 0,
-                lost: None,
+                past: Past::None,
                 died: now,
             },
             outside: None,

@@ -44,6 +44,7 @@ fn setup(limit: &str) -> Setup {
         demand: 1_000.0,
         cost_max: 1,
         reserves: 0,
+        in_vain: 0,
         patience: 0,
         latency: Latency { one_way: MILLI, jitter: MILLI },
         faults: Faults::default(),

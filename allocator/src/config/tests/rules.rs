@@ -1,6 +1,6 @@
-//! The options of windows and buckets: how each is written and printed, and how it is refused.
+//! The options of windows and buckets, and rules of single keys: how each is written and printed, and how it is refused.
 
-use super::{SECOND, rule_refused};
+use super::{SECOND, option_refused, refused, rule_refused};
 use crate::config::Config;
 use lessor_protocol::Rule;
 use lessor_protocol::rule::{
@@ -36,19 +36,19 @@ fn windows_of_a_calendar_are_refused_with_what_would_be_right() {
     );
     refused(
         "calendar = \"day\", per = \"24h\"",
-        "per means nothing beside calendar, which says where windows begin",
+        "per is \"1d\", which means nothing beside calendar, which says where windows begin: leave it out",
     );
     refused(
         "calendar = \"day\", anchor = \"epoch\"",
-        "anchor means nothing beside calendar, which says where windows begin",
+        "anchor is \"epoch\", which means nothing beside calendar, which says where windows begin: leave it out",
     );
     refused(
         "per = \"24h\", zone = \"UTC\"",
-        "zone means nothing to a fixed_window: it takes limit, per, anchor, calendar",
+        "zone is \"UTC\", which means nothing to a fixed_window: it takes limit, per, anchor, calendar",
     );
     refused(
         "per = \"1s\", anchor_day = 3",
-        "anchor_day means nothing to a fixed_window: it takes limit, per, anchor, calendar",
+        "anchor_day is 3, which means nothing to a fixed_window: it takes limit, per, anchor, calendar",
     );
     rule_refused(
         "kind = \"fixed_window\", limit = 1, calendar = \"month\", anchor_day = -1",
@@ -86,11 +86,11 @@ fn buckets_that_make_no_sense_are_refused_with_what_would_be_right() {
     );
     rule_refused(
         "kind = \"token_bucket\", capacity = 1, refill = 1, per = \"1s\", warm_up = {}",
-        "limit[0].rules[0].warm_up: missing field `over`",
+        "limit[0].rules[0].warm_up.over is missing: say for example over = \"10s\"",
     );
     rule_refused(
         "kind = \"fixed_window\", limit = 1, per = \"1s\", debt = 3",
-        "limit \"a\": rules[0].debt means nothing to a fixed_window: it takes limit, per, anchor, calendar",
+        "limit \"a\": rules[0].debt is 3, which means nothing to a fixed_window: it takes limit, per, anchor, calendar",
     );
 }
 
@@ -147,4 +147,35 @@ fn every_kind_of_rule_is_printed_as_it_means() {
         let json = serde_json::to_string(&Config::parse(&printed).expect("printed").limits[0].raw());
         assert!(json.expect("it is shown").contains(rule.kind()));
     }
+}
+
+#[test]
+fn overrides_that_make_no_sense_are_refused() {
+    let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }";
+    let of = |key: &str, rules: &str| format!("override = [{{ key = {key:?}, rules = [{rules}] }}]");
+    let keyed = |options: &str, expected: &str| {
+        let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\nkeyed = true\n{options}");
+        refused(&text, &format!("line 5: {expected}"));
+    };
+    option_refused(
+        &of("x", rule),
+        "limit \"a\": override[0] is for key = \"x\", which needs keyed = true: this limit has no keys",
+    );
+    keyed(&of("", rule), "limit \"a\": override[0].key is empty");
+    keyed(
+        &of("x", ""),
+        "limit \"a\": override[0].rules is empty: say at least one, or the limit would promise nothing",
+    );
+    keyed(
+        &of("x", "{ kind = \"fixed_window\", limit = 1, per = \"10ms\" }"),
+        "limit \"a\": override[0].rules[0].per is 10ms, no lease fits in it: use at least 50ms",
+    );
+    keyed(
+        &format!("override = [{{ key = \"x\", rules = [{rule}] }}, {{ key = \"x\", rules = [{rule}] }}]"),
+        "limit \"a\": override[1].key is \"x\", which is there twice: say once what holds for it",
+    );
+    keyed(
+        "override = [{ key = \"x\" }]",
+        "limit[0].override[0].rules is missing: say for example rules = [{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]",
+    );
 }

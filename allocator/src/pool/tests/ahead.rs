@@ -77,3 +77,30 @@ fn a_pool_that_lost_its_books_waits_for_leases_that_reached_beyond_a_boundary() 
         "the window that holds 999 + 2,005 ms ends at 4,000 ms"
     );
 }
+
+/// Who was told to wait until the boundary counted that from when the answer came: it asked one way after the boundary,
+/// its ask was here another way later, and what it brought was there three ways after the boundary.
+#[test]
+fn who_waits_for_the_next_window_asks_so_as_to_be_there_when_it_begins() {
+    let mut pool = pool(vec![fixed(1, SECOND)]);
+    let far = Holder { rtt: Duration::from_millis(20), ..A };
+    assert_eq!(lent_at(&mut pool, 100, B, 1).permits, 1);
+    grant(pool.renew(millis(110), B, 2, ask(1, 0, 0)));
+    let mut seq = 0;
+    let mut told = |at: u64, who: Holder| {
+        seq += 1;
+        let grant = grant(pool.renew(millis(at), Holder { id: LesseeId(seq + 2), ..who }, 1, ask(0, 0, 1)));
+        assert_eq!(grant.permits, 0);
+        (grant.ask_after.as_millis(), grant.retry_after.map(|wait| wait.as_millis()))
+    };
+    assert_eq!(told(500, far), (80, Some(500)), "others may give something back before");
+    assert_eq!(told(870, far), (80, Some(130)), "there is time to come again");
+    assert_eq!(
+        told(890, far),
+        (90, Some(110)),
+        "there is not: the ask takes 20 ms, and what it brings as long"
+    );
+    assert_eq!(told(950, far), (30, Some(50)));
+    assert_eq!(told(985, far), (1, Some(20)), "too late to be there in time");
+    assert_eq!(told(995, A), (5, Some(10)), "whoever is near needs no time");
+}

@@ -237,7 +237,10 @@ fn rules_that_fit_no_limit_above_change_nothing() {
     set["rules"] = json!([{ "kind": "concurrency", "limit": 1, "longest": "9s" }]);
     let answers = leased(&config, 1, &[set.to_string(), request("b: 2s acquire 1 timeout 1s")]);
     let problem = answers[0]["error"].as_str().expect("it does not fit");
-    assert!(problem.starts_with("line 1: rules: limit \"b\": longest is 9s, but \"a\""), "{problem}");
+    assert!(
+        problem.starts_with("line 1: rules: limit \"b\": rules[0].longest is 9s, but \"a\""),
+        "{problem}"
+    );
     assert_eq!(answers[1]["ok"], true);
 }
 

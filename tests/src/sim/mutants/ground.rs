@@ -19,7 +19,7 @@ use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
 use lessor_protocol::{Rule, Terms};
-use live::{lowered, new_windows, paused};
+use live::{capped, lowered, new_windows, paused};
 use std::time::Duration;
 
 /// A kind of fleet.
@@ -45,6 +45,8 @@ pub enum Ground {
     Lowered,
     /// Limits of minutes, with leases of seconds, that become short fixed windows again and again.
     NewWindows,
+    /// A window in full use, to which a cap on what is in flight comes, becomes one of shorter calls, and goes again.
+    Capped,
     /// A limit in full use that is paused and resumed.
     Paused,
     /// As `LateAsks`, with windows of first use: no lease reaches beyond those.
@@ -88,7 +90,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 27] = [
+    pub const ALL: [Ground; 28] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -98,6 +100,7 @@ impl Ground {
         Ground::BucketRestarts,
         Ground::Lowered,
         Ground::NewWindows,
+        Ground::Capped,
         Ground::Paused,
         Ground::LateReports,
         Ground::FarVendor,
@@ -120,7 +123,7 @@ impl Ground {
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 52] = [
+        const LED: [(Mutant, Ground); 54] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -130,6 +133,8 @@ impl Ground {
             (Mutant::MarginIgnored, Ground::FarVendor),
             (Mutant::BucketCredit, Ground::TinyBucket),
             (Mutant::LateCredit, Ground::LateAsks),
+            (Mutant::CapBeginsEmpty, Ground::Capped),
+            (Mutant::OldCallsForgotten, Ground::Capped),
             (Mutant::PausedLends, Ground::Paused),
             (Mutant::ChangeForgetsOut, Ground::NewWindows),
             (Mutant::ForgottenOnRestart, Ground::Restarts),
@@ -195,6 +200,7 @@ impl Ground {
             }
             Ground::Lowered => lowered(setup, &mut dice),
             Ground::NewWindows => new_windows(setup, &mut dice),
+            Ground::Capped => capped(setup, &mut dice),
             Ground::Paused => paused(setup, &mut dice),
             Ground::LateReports => late_reports(setup, &mut dice),
             Ground::FarVendor => far_vendor(setup, &mut dice),

@@ -28,7 +28,7 @@ impl Oracle {
             let place = if is_kept { before.iter_mut().position(goes_on) } else { None };
             self.promises.push(match place {
                 Some(place) => before.remove(place),
-                None => Promise::amid(now, rule, out, until, drift_ppm),
+                None => Promise::amid(now, rule, (out, until), self.in_flight, drift_ppm),
             });
         }
         self.ceiling = kept(rules);

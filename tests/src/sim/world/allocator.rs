@@ -9,8 +9,9 @@ use crate::sim::judges::IsNew;
 use crate::sim::network::Way;
 use crate::sim::node::Node;
 use crate::sim::oracle::{Asked, Verdict};
-use lessor_allocator::limits::Gate;
+use lessor_allocator::limits::{Gate, Past};
 use lessor_allocator::pool::{AskError, Holder, LesseeId, Plan};
+use lessor_protocol::moment::nanos;
 use lessor_protocol::{Answer, Moment};
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub(super) struct Centre {
     pub(super) up: bool,
     pub(super) life: u64,
     pub(super) paused_until: u64,
-    /// The loss that pools made now must wait for.
-    pub(super) lost: Option<Moment>,
+    /// What pools made now must wait for.
+    pub(super) past: Past,
     /// When the process died, on its clock.
     pub(super) died: Moment,
 }
@@ -65,9 +66,10 @@ impl World {
             }
             Some(answer.map_err(Unanswered::Wrong))
         };
+        let longest = self.centre.plan.longest().map(nanos);
         let Self { network, setup, struck, dice, .. } = self;
         for at in network.send(self.real, node, Way::Back, &setup.faults, struck, dice) {
-            self.push(at, Event::Answer(Reply { node, session, exchange, sent, answer, share }));
+            self.push(at, Event::Answer(Reply { node, session, exchange, sent, answer, share, longest }));
         }
         Ok(())
     }
@@ -178,7 +180,7 @@ impl World {
     pub(super) fn new_pool(&mut self) {
         let now = self.centre.clock.show(self.real);
         let (limits, above) = (self.setup.limits(), self.setup.above);
-        self.centre.pool = Family::new(&self.centre.plan, limits, above, self.centre.lost, now);
+        self.centre.pool = Family::new(&self.centre.plan, limits, above, self.centre.past, now);
         self.books_are_new(&self.all_new());
     }
 
@@ -211,7 +213,11 @@ impl World {
     pub(super) fn books_are_to_begin(&mut self, is_new: &IsNew) {
         let now = self.now();
         let after = |lost| lost + self.setup.plan.terms.quarantine();
-        self.judges.books_begin(now, self.centre.lost.map_or(now.allocator, after), is_new);
+        let begins = match self.centre.past {
+            Past::None => now.allocator,
+            Past::Lost(lost) | Past::Other { until: lost, .. } => after(lost),
+        };
+        self.judges.books_begin(now, begins, is_new);
     }
 
     /// Its process dies, and its books with it.
@@ -232,7 +238,7 @@ impl World {
         // What was decided over the API is gone with the process.
         (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
         self.judges.shut(Moment::ORIGIN);
-        self.centre.lost = Some(if self.dice.bool() { now } else { self.centre.died });
+        self.centre.past = Past::Lost(if self.dice.bool() { now } else { self.centre.died });
         self.centre.up = true;
         self.new_pool();
     }

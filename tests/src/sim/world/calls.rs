@@ -136,7 +136,7 @@ impl World {
 
     /// Spends `permits` at `node` if they are there.
     fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::sim::oracle::Wrong> {
-        let manner = self.manner(permits);
+        let manner = self.manner(node, permits);
         let Some(left) = self.begin_call(node, permits, manner) else {
             return self.pass(node, permits);
         };
@@ -154,7 +154,7 @@ impl World {
             let limit = self.setup.limit(node);
             self.judges.admitted(limit, self.now(), node, session, permits, way)?;
         }
-        self.takes_time(node, permits, manner);
+        self.takes_time(node, permits, manner, self.nodes[node].longest);
         self.vendor_answers(node);
         if left < self.nodes[node].low_water {
             self.nudge(node);

@@ -93,6 +93,8 @@ pub(super) struct Reply {
     pub(super) answer: Option<Result<Answer, Unanswered>>,
     /// What the node may go on with by itself.
     pub(super) share: Option<SafeShare>,
+    /// The longest that a call may take by the rules of that time, in nanoseconds, if they say.
+    pub(super) longest: Option<u64>,
 }
 
 /// An error instead of an answer.

@@ -1,11 +1,12 @@
-//! Calls that take time, where the limit caps what is in flight: how long each takes, and what its end does to the vendor
-//! and to the process that made it, which may be another by then.
+//! Calls that take time, where the limit caps what is in flight at some time: how long each takes, and what its end does
+//! to the vendor and to the process that made it, which may be another by then.
 
 use super::World;
 use super::event::Event;
 use crate::sim::oracle::Verdict;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
+use std::time::Duration;
 
 /// How a caller goes about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +22,12 @@ pub(super) enum Manner {
 }
 
 impl World {
-    /// How the next call, of `permits`, is made.
-    pub(super) fn manner(&mut self, permits: u64) -> Manner {
+    /// How the next call of `node`, of `permits`, is made. It says when it ends where its node was told that this counts.
+    pub(super) fn manner(&mut self, node: usize, permits: u64) -> Manner {
         if let Some(needs) = self.needs(permits) {
             return Manner::Reserving { needs };
         }
-        if self.rival.is_some() || longest(&self.setup.plan.rules).is_none() {
+        if self.rival.is_some() || !self.nodes[node].refill.flights().count() {
             return Manner::Plain;
         }
         match self.dice.u32(..12) {
@@ -57,9 +58,11 @@ impl World {
         Some(if at.refill.due(&at.slot, at.seen(), now, at.rtt) <= now { left } else { u64::MAX })
     }
 
-    /// A call of `permits` that `node` has begun takes as long as it takes.
-    pub(super) fn takes_time(&mut self, node: usize, permits: u64, manner: Manner) {
-        let Some(longest) = longest(&self.setup.plan.rules) else { return };
+    /// A call of `permits` that `node` has begun takes as long as it takes: at most what it was `told`.
+    pub(super) fn takes_time(&mut self, node: usize, permits: u64, manner: Manner, told: Option<u64>) {
+        // Whatever is promised of calls later, one that nobody counts now must keep to.
+        let shortest = self.setup.rule_sets().filter_map(longest).min().map(nanos);
+        let Some(longest) = told.or(shortest) else { return };
         // Some take as long as they may, most far less.
         let takes = match self.dice.u32(..6) {
             0 => longest,
@@ -95,11 +98,10 @@ impl World {
     }
 }
 
-/// The longest call that `rules` allow for, in nanoseconds, where they cap what is in flight: each of them says how long a
-/// call may take.
-pub(super) fn longest(rules: &[Rule]) -> Option<u64> {
+/// The longest call that `rules` allow for, where they cap what is in flight: each of them says how long a call may take.
+pub fn longest(rules: &[Rule]) -> Option<Duration> {
     let spans = rules.iter().filter_map(|rule| match rule {
-        Rule::Concurrency(rule) => Some(nanos(rule.longest())),
+        Rule::Concurrency(rule) => Some(rule.longest()),
         Rule::SlidingWindow(_)
         | Rule::SlidingLog(_)
         | Rule::FixedWindow(_)

@@ -69,7 +69,7 @@ impl World {
                 self.log.note(self.real, "foe # spends #", &[index as u64, spends]);
                 let limit = self.setup.limit(reply.node);
                 self.judges.admitted(limit, self.now(), reply.node, session, spends, 0)?;
-                self.takes_time(reply.node, spends, Manner::Plain);
+                self.takes_time(reply.node, spends, Manner::Plain, reply.longest);
             }
         } else if foe.gives_up(answer.is_err()) {
             self.foe_begins(index);

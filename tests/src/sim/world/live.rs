@@ -32,12 +32,13 @@ impl World {
             Act::Remove => (self.centre.gate, self.centre.is_removed) = (Gate::default(), true),
             Act::Change(carry, rules) => {
                 self.centre.is_removed = false;
-                let begins_anew = Fixtures::of(&rules) != Fixtures::of(&self.centre.plan.rules);
+                let begins_anew = !Fixtures::of(&self.centre.plan.rules).go_on_as(&Fixtures::of(&rules));
+                let before = self.centre.plan.clone();
                 let plan = Arc::new(Plan { rules, ..(*self.centre.plan).clone() });
                 self.centre.plan = plan.clone();
                 let view = self.centre.pool.view(0, now);
                 if begins_anew {
-                    self.centre.lost = Some(now);
+                    self.centre.past = self.centre.past.after([&*before].into_iter(), before.terms, now);
                     self.new_pool();
                 } else if view.quarantine.is_zero() {
                     self.centre.pool.change(&plan, carry, now);

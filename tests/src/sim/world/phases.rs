@@ -49,7 +49,7 @@ impl World {
     /// Calls a second that fit into leases of the largest size, where a call takes its permit for as long as it lasts.
     fn leases_allow(&self) -> f64 {
         let most = self.setup.plan.sharing.lease_max.saturating_mul(self.setup.nodes as u64) as f64;
-        longest(&self.setup.plan.rules).map_or(f64::INFINITY, |longest| most * 1e9 / longest as f64)
+        longest(&self.centre.plan.rules).map_or(f64::INFINITY, |longest| most / longest.as_secs_f64())
     }
 
     /// V2: whoever waits has not waited long.
@@ -155,7 +155,7 @@ fn refresh(setup: &Setup) -> u64 {
 pub(super) fn longest_wait(setup: &Setup) -> u64 {
     let ceiling = setup.rule_sets().flatten().map(Rule::ceiling).min().unwrap_or(0).max(1);
     let rounds = 4 + 2 * (setup.nodes as u64).div_ceil(ceiling);
-    let is_paced = setup.plan.rules.iter().any(|rule| rule.flow().is_some());
+    let is_paced = setup.rule_sets().flatten().any(|rule| rule.flow().is_some());
     // Of a steady flow they take turns, of which the longest is most of a term.
     let turns = if is_paced { 2 * setup.nodes as u64 } else { 0 };
     let memory = setup.rule_sets().map(memory).max().unwrap_or(0);

@@ -148,6 +148,7 @@ impl World {
                 if mutant::is(Mutant::FromLastRetry) {
                     first_sent = first_sent.max(now.before(longest(self.real - reply.sent)));
                 }
+                self.nodes[node].longest = reply.longest;
                 self.install(node, &grant, first_sent)?;
             }
             Ok(Answer::Refusal(refusal)) => {

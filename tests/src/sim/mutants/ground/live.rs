@@ -6,7 +6,7 @@ use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::setup::Setup;
 use crate::sim::{MILLI, SECOND};
-use lessor_protocol::rule::{FixedWindow, SlidingWindow};
+use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow};
 use lessor_protocol::{Carry, Rule};
 use std::time::Duration;
 
@@ -27,6 +27,22 @@ pub(super) fn lowered(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.foes = vec![Lie::Hoard];
     let rules = vec![sliding(dice.u64(1..=5), per)];
     setup.live = vec![Live { at: 3 * SECOND, act: Act::Change(Carry::AsIs, rules) }];
+    setup
+}
+
+pub(super) fn capped(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let window = sliding(dice.u64(200..=1_000), Duration::from_secs(1));
+    let mut setup = alone(setup, window, 2.0);
+    setup.latency = Latency { one_way: MILLI, jitter: MILLI };
+    let mut cap = |longest| {
+        let cap = Concurrency::try_new(dice.u64(5..=50), Duration::from_millis(longest));
+        vec![window, Rule::Concurrency(cap.expect("numbers in range"))]
+    };
+    // The last cap is there when calls of the one before would go on for seconds.
+    let steps = [(2, cap(8_000)), (16, cap(500)), (22, vec![window]), (26, cap(1_000))];
+    setup.live =
+        steps.map(|(at, rules)| Live { at: at * SECOND, act: Act::Change(Carry::AsIs, rules) }).into();
+    setup.lasts = 40 * SECOND;
     setup
 }
 

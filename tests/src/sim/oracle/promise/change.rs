@@ -12,12 +12,13 @@ use std::cmp::Reverse;
 const LEASE_MAX: u64 = 2_500_000_000;
 
 impl Promise {
-    /// One for a rule that comes to be at `now`, when `out` permits are lent until `until`.
+    /// One for a rule that comes to be at `now`, when `out` permits are lent until `until`, and calls for `flying` are in
+    /// flight.
     pub(in crate::sim::oracle) fn amid(
         now: Instant,
         rule: &Rule,
-        out: u64,
-        until: Instant,
+        (out, until): (u64, Instant),
+        flying: u64,
         drift_ppm: u64,
     ) -> Self {
         let mut promise = Promise::new(rule, 0, drift_ppm);
@@ -33,8 +34,10 @@ impl Promise {
                 promise.begin(now, now.allocator.as_nanos());
             }
             Promise::Warming { bucket, .. } => bucket.hold_at_least(out, now.real),
-            // A cap that comes is not drawn.
-            Promise::InFlight { .. } => {}
+            // Calls that go on count, whoever let them begin; and so does what may be spent on others.
+            Promise::InFlight { in_flight, slack, .. } => {
+                (*in_flight, slack.floor) = (flying, (until.real, flying + out));
+            }
         }
         promise
     }

@@ -1,0 +1,49 @@
+//! What pools that are made now have to wait for: what an earlier life of the allocator, or other rules of the limit, let
+//! begin and the books do not know. Limits keep one; it knows no pool.
+
+use crate::pool::{Plan, Pool};
+use lessor_protocol::{Moment, Terms};
+use std::sync::Arc;
+
+/// What may go on that the books do not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// Nothing: nobody can be spending what was lent.
+    None,
+    /// An earlier life of the allocator ended at this moment at the latest, and its books are lost.
+    Lost(Moment),
+    /// The limit went by other rules, from which those of now cannot carry on.
+    Other {
+        /// Until this moment.
+        until: Moment,
+        /// Until then calls may go on that were let begin while something counted them.
+        calls_end: Moment,
+    },
+}
+
+impl Past {
+    /// What comes after the limit went by `plans` until `now`, and by other rules before those.
+    pub fn after<'a>(self, plans: impl Iterator<Item = &'a Plan>, terms: Terms, now: Moment) -> Past {
+        let longest = plans.filter_map(Plan::longest).max();
+        // What is out now may be spent on a call until its lease ends.
+        let own = longest.map_or(now, |longest| now + terms.quarantine() + terms.stretched(longest));
+        Past::Other { until: now, calls_end: own.max(self.calls_end()) }
+    }
+
+    /// When calls have ended that were let begin, and counted, before there were these rules.
+    pub fn calls_end(self) -> Moment {
+        match self {
+            Past::None | Past::Lost(_) => Moment::ORIGIN,
+            Past::Other { calls_end, .. } => calls_end,
+        }
+    }
+
+    /// A pool that is made at `now`.
+    pub fn pool(self, plan: &Arc<Plan>, now: Moment) -> Pool {
+        match self {
+            Past::None => Pool::new(plan.clone(), now),
+            Past::Lost(lost) => Pool::after_loss(plan.clone(), lost, now),
+            Past::Other { until, calls_end } => Pool::after_others(plan.clone(), until, calls_end, now),
+        }
+    }
+}
