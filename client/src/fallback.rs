@@ -166,7 +166,9 @@ fn entered(shared: &Shared, limit: &str, fallback: Fallback) {
             limit,
             "no allocator and no lease: calls go on with this process's part of the reserve until it answers again"
         ),
-        _ => tracing::warn!(limit, "no allocator and no lease: calls are refused until it answers again"),
+        Fallback::Closed | _ => {
+            tracing::warn!(limit, "no allocator and no lease: calls are refused until it answers again")
+        }
     }
     shared.tell(Event::FallbackEntered { limit: limit.into(), fallback });
 }
