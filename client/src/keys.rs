@@ -6,7 +6,7 @@ mod table;
 use crate::local_pool::LocalPool;
 use crate::refusal::Refusal;
 use crate::slot::Watch;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use table::Table;
 
@@ -55,7 +55,7 @@ impl Keys {
     /// What `act` says of the pool of `key`, if that is known.
     #[inline]
     fn with<T>(&self, key: &str, act: impl FnOnce(&Arc<LocalPool>) -> T) -> Option<T> {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         self.shard(hash).read().get(hash, key).map(act)
     }
 
@@ -66,7 +66,7 @@ impl Keys {
 
     /// Adds the pool of a key, unless there is one.
     pub(crate) fn insert(&self, pool: Arc<LocalPool>) {
-        let hash = self.hasher.hash_one(pool.key());
+        let hash = self.hash(pool.key());
         self.shard(hash).write().insert(hash, pool);
     }
 
@@ -92,6 +92,14 @@ impl Keys {
                 }
             }
         }
+    }
+
+    /// Of the bytes alone: what a `str` adds tells it from others that follow, and none does.
+    #[inline]
+    fn hash(&self, key: &str) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key.as_bytes());
+        hasher.finish()
     }
 
     fn shard(&self, hash: u64) -> &Shard {

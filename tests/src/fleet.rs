@@ -61,9 +61,17 @@ impl Fleet {
     /// # Panics
     /// If there is none.
     pub async fn number(&self, limit: &str, field: &str) -> u64 {
-        let body = reqwest::get(format!("{}/v1/limits/{limit}/pools", self.url)).await.expect("it answers");
-        let books: Value = serde_json::from_str(&body.text().await.expect("a text")).expect("JSON");
+        let books = self.books(limit).await;
         books["pools"][0][field].as_u64().unwrap_or_else(|| panic!("{field} in {books}"))
+    }
+
+    /// The books of all pools of `limit`.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub async fn books(&self, limit: &str) -> Value {
+        let body = reqwest::get(format!("{}/v1/limits/{limit}/pools", self.url)).await.expect("it answers");
+        serde_json::from_str(&body.text().await.expect("a text")).expect("JSON")
     }
 
     /// Ends it.

@@ -1,11 +1,10 @@
 //! The shipping client against the shipping server, in one process: what callers see.
 
 use lessor::{Client, Limit, Refusal};
-use lessor_allocator::{Config, Server};
 use lessor_protocol::Clock;
+use scenarios::fleet::{Fleet, eventually};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
 const CONFIG: &str = r#"
 [[limit]]
@@ -39,59 +38,14 @@ shadow = true
 rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s" }]
 "#;
 
-/// A server for one test, which ends it.
-struct Fleet {
-    url: String,
-    stop: Option<oneshot::Sender<()>>,
-    server: tokio::task::JoinHandle<std::io::Result<()>>,
-}
-
-impl Fleet {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let server = Server::new(Config::parse(CONFIG).expect("a good configuration"), true);
-        let (stop, stopped) = oneshot::channel();
-        let shutdown = async move {
-            // Told, or the test is over: both mean stop.
-            let _ = stopped.await;
-        };
-        Fleet { url, stop: Some(stop), server: tokio::spawn(server.run(listener, shutdown)) }
-    }
-
-    async fn client(&self, node: &str) -> Client {
-        Client::builder(&self.url).node(node).connect().await.expect("the server answers")
-    }
-
-    async fn books(&self, limit: &str) -> serde_json::Value {
-        let body = reqwest::get(format!("{}/v1/limits/{limit}/pools", self.url)).await.expect("it answers");
-        serde_json::from_str(&body.text().await.expect("a text")).expect("JSON")
-    }
-
-    async fn stop(mut self) {
-        self.stop.take().expect("not stopped yet").send(()).expect("it listens");
-        self.server.await.expect("no panic").expect("no error");
-    }
-}
-
 /// The first of the pools in an answer of the admin API.
 fn number(books: &serde_json::Value, field: &str) -> u64 {
     books["pools"][0][field].as_u64().unwrap_or_else(|| panic!("{field} in {books}"))
 }
 
-async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..500 {
-        if let Some(found) = look().await {
-            return found;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{what}: not within five seconds");
-}
-
 #[tokio::test]
 async fn a_call_is_admitted_locally_once_there_is_a_lease() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let plenty = client.limit("plenty");
     plenty.acquire(1).await.expect("there are thousands");
@@ -106,7 +60,7 @@ async fn a_call_is_admitted_locally_once_there_is_a_lease() {
 
 #[tokio::test]
 async fn a_refusal_says_what_can_be_done_about_it() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let few = client.limit("few");
     few.acquire(1).await.expect("five are there");
@@ -126,7 +80,7 @@ async fn a_refusal_says_what_can_be_done_about_it() {
 
 #[tokio::test]
 async fn a_wait_that_cannot_end_in_time_fails_at_once() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let none = client.limit("none");
     let patience = Duration::from_millis(300);
@@ -145,7 +99,7 @@ async fn a_wait_that_cannot_end_in_time_fails_at_once() {
 
 #[tokio::test]
 async fn callers_are_served_in_the_order_they_came() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let few = client.limit("few");
     let (send, mut served) = tokio::sync::mpsc::channel(64);
@@ -169,7 +123,7 @@ async fn callers_are_served_in_the_order_they_came() {
 
 #[tokio::test]
 async fn nobody_overtakes_a_caller_in_line() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let few = client.limit("few");
     let large = tokio::spawn({
@@ -188,7 +142,7 @@ async fn nobody_overtakes_a_caller_in_line() {
 
 #[tokio::test]
 async fn giving_up_a_wait_loses_nothing() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let few = client.limit("few");
     let mut waits: Vec<_> = (0..50)
@@ -220,7 +174,7 @@ async fn giving_up_a_wait_loses_nothing() {
 
 #[tokio::test]
 async fn several_limits_are_spent_together_or_not_at_all() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let (plenty, few, none) = (client.limit("plenty"), client.limit("few"), client.limit("none"));
     lessor::all([(&plenty, 1), (&few, 5)]).acquire().await.expect("both are there");
@@ -240,7 +194,7 @@ async fn several_limits_are_spent_together_or_not_at_all() {
 /// Never closer, over two processes that take turns: measured after each call, so that only a later one can look closer.
 #[tokio::test]
 async fn calls_on_a_steady_flow_are_spaced_whoever_makes_them() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let (clock, spacing) = (Clock::since_boot(), Duration::from_millis(20));
     let (one, two) = (fleet.client("one").await, fleet.client("two").await);
     let calls = async |client: Client| {
@@ -267,7 +221,7 @@ async fn calls_on_a_steady_flow_are_spaced_whoever_makes_them() {
 
 #[tokio::test]
 async fn a_call_that_is_too_early_says_by_how_much_and_takes_nothing_elsewhere() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let (rare, plenty) = (client.limit("rare"), client.limit("plenty"));
     plenty.acquire(1).await.expect("there are thousands");
@@ -288,7 +242,7 @@ async fn a_call_that_is_too_early_says_by_how_much_and_takes_nothing_elsewhere()
 
 #[tokio::test]
 async fn each_key_has_a_pool_of_its_own() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let user = client.limit("user");
     let spend = async |key: &Limit| {
@@ -314,7 +268,7 @@ async fn each_key_has_a_pool_of_its_own() {
 /// waits, and the operator sees the 7; a limit beside it that is not on trial still refuses.
 #[tokio::test]
 async fn in_shadow_mode_nothing_is_refused_and_what_would_have_been_is_counted() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let (trial, none) = (client.limit("trial"), client.limit("none"));
     trial.acquire(1).await.expect("whoever waits learns that it is a trial, or gets a permit");
@@ -340,7 +294,7 @@ async fn in_shadow_mode_nothing_is_refused_and_what_would_have_been_is_counted()
 
 #[tokio::test]
 async fn shutting_down_gives_everything_back_and_tells_what_was_spent() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let plenty = client.limit("plenty");
     for _ in 0..200 {
@@ -355,7 +309,7 @@ async fn shutting_down_gives_everything_back_and_tells_what_was_spent() {
 
 #[tokio::test]
 async fn an_idle_process_gives_its_surplus_back_by_itself() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let plenty = client.limit("plenty");
     for _ in 0..100 {
@@ -370,7 +324,7 @@ async fn an_idle_process_gives_its_surplus_back_by_itself() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_threads_spend_one_lease_without_spending_a_permit_twice() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let user = client.limit("plenty");
     let tasks: Vec<_> = (0..8)

@@ -2,11 +2,10 @@
 
 use lessor::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use lessor::{Client, Event, Limit, Refusal};
-use lessor_allocator::{Config, Server};
 use lessor_protocol::Clock;
+use scenarios::fleet::Fleet;
 use serde_json::Value;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 const CONFIG: &str = r#"
@@ -31,14 +30,6 @@ const CLOCK: Clock = Clock::since_boot();
 
 /// How long anything may take on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-async fn start() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-    let server = Server::new(Config::parse(CONFIG).expect("a good configuration"), true);
-    tokio::spawn(server.run(listener, std::future::pending()));
-    url
-}
 
 async fn client(url: &str, name: &str) -> Client {
     let client = Client::builder(url).node(name).connect().await.expect("it answers");
@@ -78,8 +69,9 @@ fn is_paused(answer: Result<(), Refusal>) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_one_node_is_refused_stops_all_of_them_and_they_come_back_by_themselves() {
-    let url = start().await;
-    let (one, other) = (client(&url, "one").await, client(&url, "other").await);
+    let fleet = Fleet::start(CONFIG).await;
+    let url = fleet.url.as_str();
+    let (one, other) = (client(url, "one").await, client(url, "other").await);
     let (sees, hears) = (one.limit("vendor/rest"), other.limit("vendor/rest"));
     for limit in [&sees, &hears] {
         limit.acquire_within(1, PATIENCE).await.expect("there is plenty");
@@ -93,14 +85,14 @@ async fn what_one_node_is_refused_stops_all_of_them_and_they_come_back_by_themse
     assert!(one.stats().exchanges > exchanges, "it was told");
     let told = Event::VendorDisagreed { limit: "vendor/rest".into() };
     assert_eq!(events.try_next(), Some(told), "once, and to this process too");
-    let paused = shown(&url, "vendor/rest").await;
+    let paused = shown(url, "vendor/rest").await;
     assert_eq!(paused["vendor_paused_pools"], 1, "{paused}");
     assert_eq!(paused["vendor_disagreed"]["refused"], 1);
     assert_eq!(paused["outstanding"], 0, "everything came back");
     for limit in [&sees, &hears] {
         until(limit, |answer| answer.is_ok()).await;
     }
-    let after = shown(&url, "vendor/rest").await;
+    let after = shown(url, "vendor/rest").await;
     assert_eq!(
         (&after["vendor_paused_pools"], &after["vendor_disagreed"]["refused"]),
         (&0.into(), &1.into())
@@ -109,15 +101,16 @@ async fn what_one_node_is_refused_stops_all_of_them_and_they_come_back_by_themse
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_contract_that_one_node_sees_lowered_is_lowered_for_all() {
-    let url = start().await;
-    let one = client(&url, "one").await;
+    let fleet = Fleet::start(CONFIG).await;
+    let url = fleet.url.as_str();
+    let one = client(url, "one").await;
     let limit = one.limit("vendor/rest");
     limit.acquire_within(1, PATIENCE).await.expect("there is plenty");
     let said = [("ratelimit-policy", "\"rest\";q=4500;w=30"), ("ratelimit", "\"rest\";r=4000;t=30")];
     limit.observe(StatusCode::OK, &headers(&said));
     let end = CLOCK.now() + PATIENCE;
     loop {
-        let shown = shown(&url, "vendor/rest").await;
+        let shown = shown(url, "vendor/rest").await;
         if shown["vendor_withheld"].as_u64() >= Some(4_500) {
             assert!(shown["available"].as_u64() <= Some(4_500), "{shown}");
             assert_eq!(shown["vendor_disagreed"]["lower_limit"], 1, "{shown}");
@@ -130,8 +123,9 @@ async fn a_contract_that_one_node_sees_lowered_is_lowered_for_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_of_one_key_is_no_other_key_s() {
-    let url = start().await;
-    let (one, other) = (client(&url, "one").await, client(&url, "other").await);
+    let fleet = Fleet::start(CONFIG).await;
+    let url = fleet.url.as_str();
+    let (one, other) = (client(url, "one").await, client(url, "other").await);
     let (sees, hears) = (one.limit("user").key("a"), other.limit("user").key("a"));
     let apart = other.limit("user").key("b");
     for limit in [&sees, &hears, &apart] {
@@ -145,13 +139,14 @@ async fn a_refusal_of_one_key_is_no_other_key_s() {
 /// A vendor that is not believed is counted. Whoever was refused asks again, and goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_that_believes_no_vendor_goes_on() {
-    let url = start().await;
-    let one = client(&url, "one").await;
+    let fleet = Fleet::start(CONFIG).await;
+    let url = fleet.url.as_str();
+    let one = client(url, "one").await;
     let limit = one.limit("deaf");
     limit.acquire_within(1, PATIENCE).await.expect("there is plenty");
     limit.observe(StatusCode::TOO_MANY_REQUESTS, &headers(&[("retry-after", "3600")]));
     let end = CLOCK.now() + PATIENCE;
-    while shown(&url, "deaf").await["vendor_disagreed"]["refused"] != 1 {
+    while shown(url, "deaf").await["vendor_disagreed"]["refused"] != 1 {
         assert!(CLOCK.now() < end, "nobody told");
         sleep(Duration::from_millis(5)).await;
     }
