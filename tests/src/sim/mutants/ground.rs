@@ -2,6 +2,7 @@
 //! matters, in one that is led there. The rest of the setup is as it was drawn.
 
 mod apart;
+mod family;
 mod live;
 
 use crate::sim::edges::EDGES;
@@ -12,6 +13,7 @@ use crate::sim::traffic::Workload;
 use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
 use apart::{cut_off, handed_on, in_vain};
+use family::{above, above_restarts};
 use lessor_allocator::share::Safe;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::Mutant;
@@ -396,43 +398,6 @@ fn sliding(limit: u64, per: Duration) -> Rule {
     Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("numbers in range"))
 }
 
-fn above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    let limit = dice.u64(10..=500);
-    if dice.u32(..4) == 0 {
-        // Far shorter than the leases of those below.
-        let rule = FixedWindow::try_new(limit, Duration::from_millis(dice.u64(50..=300)));
-        let scarce = Rule::FixedWindow(rule.expect("numbers in range"));
-        return below(setup, Duration::from_secs(60), limit, scarce, dice);
-    }
-    let per = Duration::from_millis(dice.u64(200..=5_000));
-    let scarce = match dice.bool() {
-        true => TokenBucket::try_new(limit, limit, per, limit).map(Rule::TokenBucket),
-        false => SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow),
-    };
-    let own = if dice.bool() { per / 10 } else { per * 10 };
-    below(setup, own, limit, scarce.expect("numbers in range"), dice)
-}
-
-fn above_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    // Longer than any lease, so that what was spent before the loss counts when those below open again.
-    let (limit, per) = (dice.u64(10..=500), Duration::from_secs(dice.u64(6..=12)));
-    let scarce = SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow);
-    let mut setup = restarts(below(setup, per / 20, limit, scarce.expect("numbers in range"), dice), dice);
-    setup.faults.every.insert(Fault::AllocatorRestart, (40 * SECOND, MILLI));
-    setup.lasts = 200 * SECOND;
-    setup
-}
-
-/// One to three limits of windows `own` long with far more than the `limit` of the one above them, which is `scarce`.
-fn below(setup: Setup, own: Duration, limit: u64, scarce: Rule, dice: &mut fastrand::Rng) -> Setup {
-    let plenty = SlidingWindow::try_new(100 * limit, own, Duration::ZERO).map(Rule::SlidingWindow);
-    let mut setup = alone(setup, scarce, 3.0);
-    setup.plan.rules.insert(0, plenty.expect("numbers in range"));
-    setup.above = 1;
-    setup.siblings = dice.usize(0..=2);
-    setup
-}
-
 /// With links that suit the leases of its rules: those of nodes far away last longer than the silence of a run expects.
 fn near(mut setup: Setup) -> Setup {
     let most = nanos(setup.term()) / 8;
@@ -445,6 +410,10 @@ fn near(mut setup: Setup) -> Setup {
 /// faults that strike at random moments, and without the calm after them.
 fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     setup.plan.rules = vec![rule];
+    if setup.plan.sharing.safe.take().is_some() {
+        // It was of other rules.
+        setup.plan.sharing.reserve = 0;
+    }
     (setup.above, setup.siblings) = (0, 0);
     setup.demand = (load * sustained(&setup.plan.rules)).clamp(0.5, 3_000.0);
     setup.workload = Workload::Steady;
