@@ -265,12 +265,13 @@ impl Plans {
     }
 }
 
-/// Goes on by `plan`. A pool in quarantine has lent nothing yet: it is made anew, as at a start.
+/// Goes on by `plan`. A pool in quarantine has lent nothing yet: it is made anew, as at a start, but that it refills by the
+/// new rules from now on only.
 fn change(kept: &mut Kept, sums: &mut Sums, plan: &Arc<Plan>, past: Past, carry: Carry, now: Moment) {
     sums.count(&mut kept.counted, kept.pool.view(now));
     match kept.counted.quarantine.is_zero() {
         true => kept.pool.change(plan.clone(), carry, now),
-        false => kept.pool = past.pool(plan, now),
+        false => kept.pool = past.pool_by(plan, now, now),
     }
     sums.count(&mut kept.counted, kept.pool.view(now));
 }

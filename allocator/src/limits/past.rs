@@ -40,10 +40,16 @@ impl Past {
 
     /// A pool that is made at `now`.
     pub fn pool(self, plan: &Arc<Plan>, now: Moment) -> Pool {
+        self.pool_by(plan, Moment::ORIGIN, now)
+    }
+
+    /// The same where the limit goes by `plan` only `since` a moment, and lent nothing by any other since this.
+    pub fn pool_by(self, plan: &Arc<Plan>, since: Moment, now: Moment) -> Pool {
+        let plan = plan.clone();
         match self {
-            Past::None => Pool::new(plan.clone(), now),
-            Past::Lost(lost) => Pool::after_loss(plan.clone(), lost, now),
-            Past::Other { until, calls_end } => Pool::after_others(plan.clone(), until, calls_end, now),
+            Past::None => Pool::new(plan, now),
+            Past::Lost(lost) => Pool::after_loss_by(plan, lost, since, now),
+            Past::Other { until, calls_end } => Pool::after_others(plan, until, calls_end, since, now),
         }
     }
 }

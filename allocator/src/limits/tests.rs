@@ -146,6 +146,25 @@ fn after_a_loss_pools_of_new_keys_wait_too() {
     audit(&mut limit, millis(8_000));
 }
 
+/// A window keeps a limit shut for ten seconds after a loss. Its bucket is given a hundred times the refill meanwhile, and
+/// would be full if it had had that all along.
+#[test]
+fn what_refills_by_rules_of_now_does_so_from_now_on() {
+    let with = |bucket: &str| {
+        let window = "{ kind = \"sliding_window\", limit = 9000, per = \"10s\", margin = \"0s\" }";
+        let bucket = format!("{{ kind = \"token_bucket\", per = \"1s\", {bucket} }}");
+        let text = format!("[[limit]]\nname = \"a\"\nrules = [{window}, {bucket}]");
+        Config::parse(&text).expect("valid").limits.remove(0)
+    };
+    let terms = Terms::try_new(0).expect("no drift");
+    let slow = with("capacity = 10, refill = 1");
+    let mut limit = Limit::new(slow, terms, Past::Lost(millis(0)), millis(0));
+    limit.change(with("capacity = 1000, refill = 100"), Carry::AsIs, millis(10_000));
+    assert!(!limit.quarantine(millis(10_000)).is_zero());
+    let view = limit.view(millis(13_000), &PoolId::default()).expect("it is there");
+    assert_eq!((view.available, view.quarantine), (300, Duration::ZERO));
+}
+
 /// Of two caps with calls of other lengths, the one that came later began to lend when its own calls would have ended.
 #[test]
 fn a_cap_that_comes_waits_for_calls_that_another_one_let_begin() {

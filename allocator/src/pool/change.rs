@@ -12,8 +12,14 @@ impl Pool {
     /// A pool of a limit that went by other rules until `changed`, from which those of `plan` cannot carry on: as
     /// [`Pool::after_loss`]. If it counts what is in flight, it waits until `calls_end` at least, when those calls have
     /// ended that the other rules let begin.
-    pub fn after_others(plan: Arc<Plan>, changed: Moment, calls_end: Moment, now: Moment) -> Self {
-        let mut pool = Pool::after_loss(plan, changed, now);
+    pub fn after_others(
+        plan: Arc<Plan>,
+        changed: Moment,
+        calls_end: Moment,
+        since: Moment,
+        now: Moment,
+    ) -> Self {
+        let mut pool = Pool::after_loss_by(plan, changed, since, now);
         if pool.longest.is_some() && !mutant::is(Mutant::OldCallsForgotten) {
             pool.opens = pool.opens.max(calls_end);
         }

@@ -16,10 +16,15 @@ impl Ledgers {
         Ledgers(rules.iter().map(|rule| rules::ledger(rule, terms, now)).collect())
     }
 
-    /// When they may lend again, if they may have forgotten what was lent before `quarantined`.
-    pub(super) fn forget(&mut self, quarantined: Moment) -> Moment {
+    /// When they may lend again, if they may have forgotten what was lent before `quarantined`. They count `since` a moment.
+    pub(super) fn forget(&mut self, quarantined: Moment, since: Moment) -> Moment {
         let asked = if mutant::is(Mutant::NoWindowOnRestart) { 0 } else { self.0.len() };
-        let opens = self.0.iter_mut().take(asked).map(|ledger| ledger.forget(quarantined)).max();
+        let opens = self.0.iter_mut().take(asked).map(|ledger| {
+            let opens = ledger.forget(quarantined);
+            // What waits for nothing to leave a window refills.
+            if opens == quarantined && since > opens { ledger.forget(since) } else { opens }
+        });
+        let opens = opens.max();
         opens.unwrap_or(quarantined)
     }
 

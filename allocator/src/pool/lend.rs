@@ -12,7 +12,7 @@ use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean, need};
-use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Rule};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Rule, Terms};
 use std::time::Duration;
 
 /// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
@@ -378,7 +378,9 @@ impl Pool {
         let (left, rtt) = (begins.since(self.now), self.lessees[&id].rtt);
         // There may be something before, or at least the time to come again.
         let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
-        if is_sooner || ready > begins { wait } else { left.saturating_sub(rtt).max(AT_ONCE) }
+        // Nobody is told to wait for longer than any lease lasts.
+        let just_then = left.saturating_sub(rtt).clamp(AT_ONCE, Terms::TERM_MAX);
+        if is_sooner || ready > begins { wait } else { just_then }
     }
 
     /// When there will be a permit for `id`: what is not lent because of the vendor comes back by itself.

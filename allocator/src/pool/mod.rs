@@ -120,6 +120,11 @@ impl Pool {
     /// A pool whose books may have been lost at `lost`, when an earlier life of the allocator ended at the
     /// latest. It grants nothing until whatever that life lent has ended and left every window.
     pub fn after_loss(plan: Arc<Plan>, lost: Moment, now: Moment) -> Self {
+        Pool::after_loss_by(plan, lost, Moment::ORIGIN, now)
+    }
+
+    /// The same where the limit goes by `plan` only `since` a moment: what refills by it does so from then on.
+    pub fn after_loss_by(plan: Arc<Plan>, lost: Moment, since: Moment, now: Moment) -> Self {
         let live = if mutant::is(Mutant::NoTermOnRestart) { Duration::ZERO } else { plan.terms.quarantine() };
         let is_fixed = plan.rules.iter().all(|rule| matches!(rule, Rule::FixedWindow(_)));
         let live = if mutant::is(Mutant::AheadForgotten) && is_fixed { Duration::ZERO } else { live };
@@ -130,9 +135,9 @@ impl Pool {
         if mutant::is(Mutant::ForgottenOnRestart) {
             return pool;
         }
-        pool.opens = pool.ledgers.forget(quarantined);
+        pool.opens = pool.ledgers.forget(quarantined, since);
         if let Some(flow) = &mut pool.flow {
-            flow.forget(quarantined);
+            flow.forget(quarantined.max(since));
         }
         pool
     }

@@ -23,8 +23,8 @@ struct Member {
 }
 
 impl Member {
-    fn new(plan: Arc<Plan>, past: Past, now: Moment) -> Self {
-        let pool = past.pool(&plan, now);
+    fn new(plan: Arc<Plan>, past: Past, since: Moment, now: Moment) -> Self {
+        let pool = past.pool_by(&plan, since, now);
         Member { plan, past, pool }
     }
 
@@ -32,7 +32,7 @@ impl Member {
     fn forget(&mut self, now: Moment) -> bool {
         let is_forgettable = self.pool.is_forgettable(now);
         if is_forgettable {
-            *self = Member::new(self.plan.clone(), self.past, now);
+            *self = Member::new(self.plan.clone(), self.past, Moment::ORIGIN, now);
         }
         is_forgettable
     }
@@ -46,13 +46,14 @@ pub fn lowest(plan: &Plan, above: usize) -> Plan {
 
 impl Family {
     /// So many `limits` with the rules of `plan`, the last of which are in `above` pools of their own; after what is
-    /// `past`.
-    pub fn new(plan: &Plan, limits: usize, above: usize, past: Past, now: Moment) -> Self {
+    /// `past`. They go by the plan `since` a moment.
+    pub fn new(plan: &Plan, limits: usize, above: usize, past: Past, since: Moment, now: Moment) -> Self {
         let plans = Family::plans(plan, above).into_iter();
-        let mut members: Vec<Member> = plans.map(|plan| Member::new(Arc::new(plan), past, now)).collect();
+        let mut members: Vec<Member> =
+            plans.map(|plan| Member::new(Arc::new(plan), past, since, now)).collect();
         let above = members.split_off(1);
         for _ in 1..limits {
-            members.push(Member::new(members[0].plan.clone(), past, now));
+            members.push(Member::new(members[0].plan.clone(), past, since, now));
         }
         Family { lowest: members, above }
     }

@@ -86,8 +86,8 @@ impl Judges {
         answer: &Result<Answer, AskError>,
         stocks: &Stocks,
     ) -> Verdict {
-        let lent = self.own[limit].answered(now, asked, answer, stocks.own[limit])?;
-        self.above.iter_mut().for_each(|above| above.lent(now, lent));
+        let (lent, lied) = self.own[limit].answered(now, asked, answer, stocks.own[limit])?;
+        self.above.iter_mut().for_each(|above| above.lent(now, lent, lied));
         self.stand(now, stocks)
     }
 

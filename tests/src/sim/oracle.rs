@@ -101,6 +101,8 @@ pub struct Oracle {
     sessions: BTreeMap<u64, Session>,
     /// Permits of calls that have begun and not ended, if any calls take time.
     in_flight: u64,
+    /// Until then permits may be spent again and again that were lent under nothing but a cap.
+    reused_until: u64,
     /// Permits admitted on leases of these books.
     admitted: u64,
     /// The books as they last were.
@@ -125,6 +127,7 @@ impl Oracle {
             ceiling: kept(rules),
             sessions: BTreeMap::new(),
             in_flight: 0,
+            reused_until: 0,
             admitted: 0,
             books: Books::default(),
             opens: Moment::ORIGIN,
@@ -197,14 +200,15 @@ impl Oracle {
         permits - within
     }
 
-    /// P1, P2, K1, K2, and the books: the pool answered `asked`. Returns what it lent anew.
+    /// P1, P2, K1, K2, and the books: the pool answered `asked`. Returns what it lent anew, and what a liar
+    /// said that it spent.
     pub fn answered(
         &mut self,
         now: Instant,
         asked: &Asked,
         answer: &Result<Answer, AskError>,
         stock: Stock,
-    ) -> Result<u64, Wrong> {
+    ) -> Result<(u64, u64), Wrong> {
         let (by, session) = (self.measure, self.session(asked.session));
         // Before it is known again by this ask.
         session.may_say_again(now, by);
@@ -240,12 +244,11 @@ impl Oracle {
             self.session(asked.session).is_disputed(now, error, by)?;
         }
         self.promises.iter_mut().for_each(|promise| promise.lent(now, lent));
-        if !asked.is_honest {
-            self.promises.iter_mut().for_each(|promise| promise.lied(now, spent));
-        }
+        let lied = if asked.is_honest { 0 } else { spent };
+        self.promises.iter_mut().for_each(|promise| promise.lied(now, lied));
         self.changed_by(lent, spent, stock.view.books)?;
         self.books(now, stock)?;
-        Ok(lent)
+        Ok((lent, lied))
     }
 
     /// The same for a goodbye with a total of `spent_total`, which changed the books if it was `heard`.
@@ -307,12 +310,21 @@ impl Oracle {
     /// theirs, or on a part of what is kept back.
     pub fn counts(&mut self, now: Instant, permits: u64, way: u64) -> Verdict {
         self.in_flight += permits;
-        self.promises.iter_mut().try_for_each(|promise| promise.admit(now, permits, way))
+        self.judged(now).try_for_each(|promise| promise.admit(now, permits, way))
     }
 
-    /// One of those below it lent `permits`.
-    pub fn lent(&mut self, now: Instant, permits: u64) {
-        self.promises.iter_mut().for_each(|promise| promise.lent(now, permits));
+    /// The promises that hold now: none but caps as long as permits are out that a cap alone let be spent again.
+    fn judged(&mut self, now: Instant) -> impl Iterator<Item = &mut Promise> {
+        let all = now.real >= self.reused_until;
+        self.promises.iter_mut().filter(move |promise| all || promise.is_cap())
+    }
+
+    /// One of those below it lent `permits`, and heard a liar say that it spent `lied`.
+    pub fn lent(&mut self, now: Instant, permits: u64, lied: u64) {
+        for promise in &mut self.promises {
+            promise.lent(now, permits);
+            promise.lied(now, lied);
+        }
     }
 
     /// S9 of it: how things stand now.
@@ -353,7 +365,7 @@ impl Oracle {
 
     /// Permits that may be admitted at this instant.
     pub fn room(&mut self, now: Instant) -> u64 {
-        self.promises.iter_mut().map(|promise| promise.room(now)).min().unwrap_or(u64::MAX)
+        self.judged(now).map(|promise| promise.room(now)).min().unwrap_or(u64::MAX)
     }
 
     fn session(&mut self, session: u64) -> &mut Session {

@@ -202,7 +202,7 @@ impl World {
             arrivals: BinaryHeap::new(),
             centre: Centre {
                 clock: centre_clock,
-                pool: Family::new(&plan, setup.limits(), setup.above, Past::None, now),
+                pool: Family::new(&plan, setup.limits(), setup.above, Past::None, now, now),
                 plan: plan.clone(),
                 gate: Gate::default(),
                 is_removed: false,

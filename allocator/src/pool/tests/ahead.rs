@@ -104,3 +104,18 @@ fn who_waits_for_the_next_window_asks_so_as_to_be_there_when_it_begins() {
     assert_eq!(told(985, far), (1, Some(20)), "too late to be there in time");
     assert_eq!(told(995, A), (5, Some(10)), "whoever is near needs no time");
 }
+
+/// No node believes an answer that has it wait for longer than any lease lasts.
+#[test]
+fn nobody_is_told_to_wait_for_longer_than_a_lease_lasts() {
+    let mut pool = pool(vec![fixed(1, 60 * SECOND)]);
+    assert_eq!(lent_at(&mut pool, 100, B, 1).permits, 1);
+    grant(pool.renew(millis(110), B, 2, ask(1, 0, 0)));
+    // It began forty seconds past a minute.
+    let far = Holder { rtt: Duration::from_millis(100), ..A };
+    for before in (2_000..2_400).step_by(50) {
+        let holder = Holder { id: LesseeId(before), ..far };
+        let told = grant(pool.renew(millis(20_000 - before), holder, 1, ask(0, 0, 1)));
+        assert!(told.ask_after <= Terms::TERM_MAX, "{before} ms before: {told:?}");
+    }
+}

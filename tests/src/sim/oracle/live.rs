@@ -20,6 +20,9 @@ impl Oracle {
         let until = self.leases_end(now);
         let drift_ppm = self.measure.drift_ppm as u64;
         let mut before = std::mem::take(&mut self.promises);
+        if !before.is_empty() && before.iter().all(Promise::is_cap) {
+            self.reused_until = self.reused_until.max(until.real);
+        }
         for rule in rules {
             let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until, drift_ppm);
             // What is in flight is in flight: nobody can forget it. So it is with the rates that are lent of a flow.

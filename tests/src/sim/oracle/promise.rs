@@ -219,6 +219,11 @@ impl Promise {
         Ok(())
     }
 
+    /// Whether it caps what is in flight.
+    pub(super) fn is_cap(&self) -> bool {
+        matches!(self, Promise::InFlight { .. })
+    }
+
     /// A liar said that it spent `permits`.
     pub(super) fn lied(&mut self, now: Instant, permits: u64) {
         if let Promise::Warming { bucket, .. } = self {

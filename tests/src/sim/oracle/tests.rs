@@ -79,7 +79,7 @@ fn stock(books: Books, in_hand: u64) -> Stock {
 fn after_four() -> (Oracle, Stock) {
     let mut oracle = oracle("sliding_window 10/1s");
     let stock = stock(Books { granted: 4, outstanding: 4, ..Books::default() }, 4);
-    assert_eq!(oracle.answered(at(5), &ASKED, &Ok(Answer::Grant(FOUR)), stock), Ok(4));
+    assert_eq!(oracle.answered(at(5), &ASKED, &Ok(Answer::Grant(FOUR)), stock), Ok((4, 0)));
     (oracle, stock)
 }
 
@@ -91,7 +91,7 @@ fn name<T: std::fmt::Debug>(verdict: Result<T, Wrong>) -> &'static str {
 fn it_sees_an_answer_that_differs_from_the_first() {
     let (oracle, stock) = after_four();
     let again = |grant| oracle.clone().answered(at(1_000_005), &ASKED, &Ok(Answer::Grant(grant)), stock);
-    assert_eq!(again(Grant { term: Duration::from_millis(19), ..FOUR }), Ok(0));
+    assert_eq!(again(Grant { term: Duration::from_millis(19), ..FOUR }), Ok((0, 0)));
     assert_eq!(name(again(FOUR)), "P1", "a term that begins anew");
     assert_eq!(name(again(Grant { permits: 5, term: Duration::from_millis(19), ..FOUR })), "P1");
 }
@@ -156,10 +156,10 @@ fn what_was_forgotten_excuses_only_the_session_that_it_was_forgotten_of() {
     // An old copy of the first ask makes session 1 known again: the truth now seems a lie.
     let stale = Asked { is_awaited: false, ..ASKED };
     let less = Stock { view: PoolView { available: 2, ..stock.view }, in_hand: 0 };
-    assert_eq!(oracle.answered(at(8), &stale, &Ok(Answer::Grant(FOUR)), less), Ok(4));
+    assert_eq!(oracle.answered(at(8), &stale, &Ok(Answer::Grant(FOUR)), less), Ok((4, 0)));
     let refused = Err(AskError::Totals { spent_total: 4, held: 0, spent: 0, out: 4 });
     let truth = Asked { seq: 2, ..ASKED };
-    assert_eq!(oracle.clone().answered(at(9), &truth, &refused, less), Ok(0));
+    assert_eq!(oracle.clone().answered(at(9), &truth, &refused, less), Ok((0, 0)));
     let other = Asked { session: 2, ..truth };
     assert_eq!(name(oracle.answered(at(9), &other, &refused, less)), "K2");
 }

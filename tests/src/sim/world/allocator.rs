@@ -177,10 +177,11 @@ impl World {
         self.quarantine_is_over_in_time()
     }
 
-    pub(super) fn new_pool(&mut self) {
+    /// Books that begin, which go by the plan `since` a moment.
+    pub(super) fn new_pool(&mut self, since: Moment) {
         let now = self.centre.clock.show(self.real);
         let (limits, above) = (self.setup.limits(), self.setup.above);
-        self.centre.pool = Family::new(&self.centre.plan, limits, above, self.centre.past, now);
+        self.centre.pool = Family::new(&self.centre.plan, limits, above, self.centre.past, since, now);
         self.books_are_new(&self.all_new());
     }
 
@@ -240,6 +241,6 @@ impl World {
         self.judges.shut(Moment::ORIGIN);
         self.centre.past = Past::Lost(if self.dice.bool() { now } else { self.centre.died });
         self.centre.up = true;
-        self.new_pool();
+        self.new_pool(Moment::ORIGIN);
     }
 }

@@ -39,12 +39,12 @@ impl World {
                 let view = self.centre.pool.view(0, now);
                 if begins_anew {
                     self.centre.past = self.centre.past.after([&*before].into_iter(), before.terms, now);
-                    self.new_pool();
+                    self.new_pool(Moment::ORIGIN);
                 } else if view.quarantine.is_zero() {
                     self.centre.pool.change(&plan, carry, now);
                 } else {
-                    // It has lent nothing yet, and waits as it would have at a start.
-                    self.new_pool();
+                    // It has lent nothing yet, and waits as it would have at a start; by the new rules it refills from now on.
+                    self.new_pool(now);
                 }
                 let (now, stocks) = (self.now(), self.stocks());
                 let rules = self.centre.plan.rules.clone();
