@@ -207,18 +207,19 @@ impl World {
                 self.judges.of(limit).books_lost(now, stocks.own[limit].view);
             }
         }
-        self.books_are_to_begin(is_new);
+        self.books_are_to_begin(is_new, Moment::ORIGIN);
     }
 
-    /// The books of those rules that `is_new` says it of begin when what earlier ones lent is over.
-    pub(super) fn books_are_to_begin(&mut self, is_new: &IsNew) {
+    /// The books of those rules that `is_new` says it of begin when what earlier ones lent is over; of rules that hold `since`
+    /// a moment, not before that.
+    pub(super) fn books_are_to_begin(&mut self, is_new: &IsNew, since: Moment) {
         let now = self.now();
         let after = |lost| lost + self.setup.plan.terms.quarantine();
         let begins = match self.centre.past {
             Past::None => now.allocator,
             Past::Lost(lost) | Past::Other { until: lost, .. } => after(lost),
         };
-        self.judges.books_begin(now, begins, is_new);
+        self.judges.books_begin(now, begins.max(since), is_new);
     }
 
     /// Its process dies, and its books with it.

@@ -46,11 +46,12 @@ impl World {
                     // It has lent nothing yet, and waits as it would have at a start; by the new rules it refills from now on.
                     self.new_pool(now);
                 }
+                let since = if begins_anew { Moment::ORIGIN } else { now };
                 let (now, stocks) = (self.now(), self.stocks());
                 let rules = self.centre.plan.rules.clone();
                 self.judges.changed(now, &rules, carry, &stocks)?;
                 if begins_anew || !view.quarantine.is_zero() {
-                    self.books_are_to_begin(&self.all_new());
+                    self.books_are_to_begin(&self.all_new(), since);
                 }
             }
             Act::TopUp(permits) => {
