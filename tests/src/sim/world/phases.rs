@@ -69,10 +69,14 @@ impl World {
         })
     }
 
-    /// V4: once trouble is over, a pool that has waited out its quarantine lends something to whoever waits, within the
-    /// time in which every node asks again.
+    /// V4: once trouble is over, a pool that has waited out its quarantine lends something to whoever waits, there or beside it
+    /// below the same one, within the time in which every node asks again.
     pub(super) fn quarantine_is_over_in_time(&mut self) -> Verdict {
         if self.phase == Phase::Trouble {
+            return Ok(());
+        }
+        // Of limits below one that has a single permit, one is lent it first: how long each of them waits is V2's.
+        if (0..self.setup.limits()).any(|limit| self.judges.of(limit).opens_unlent().is_none()) {
             return Ok(());
         }
         (0..self.setup.limits()).try_for_each(|limit| self.quarantine_of_is_over_in_time(limit))
