@@ -365,16 +365,17 @@ impl Pool {
     fn next_chance(&self, id: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
         let term = self.lessees[&id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
-        let retry_after = self.lends_at(id).map(|ready| ready.since(self.now).max(paced).max(poll(term)));
+        let ready = self.lends_at(id);
+        let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll(term)));
         // Others may give back sooner: nobody waits longer than a term to look.
         let ask_after = retry_after.unwrap_or(Duration::MAX).min(term.max(poll(term)));
-        (self.in_time(id, ask_after), retry_after)
+        (self.in_time(id, ready, ask_after), retry_after)
     }
 
-    /// `wait` or, where a window is about to begin that has permits for `id`, a wait after which its next ask is here
-    /// just then: it is counted from when this answer is there, and the ask takes its way too.
-    fn in_time(&self, id: Place, wait: Duration) -> Duration {
-        let (Some(begins), Some(ready)) = (self.ledgers.lease_end(), self.lends_at(id)) else { return wait };
+    /// `wait` or, where a window is about to begin that has permits for `id`, which is `ready` for it then, a wait after
+    /// which its next ask is here just then: it is counted from when this answer is there, and the ask takes its way too.
+    fn in_time(&self, id: Place, ready: Option<Moment>, wait: Duration) -> Duration {
+        let (Some(begins), Some(ready)) = (self.ledgers.lease_end(), ready) else { return wait };
         let (left, rtt) = (begins.since(self.now), self.lessees[&id].rtt);
         // There may be something before, or at least the time to come again.
         let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;

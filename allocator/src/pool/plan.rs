@@ -29,15 +29,7 @@ impl Plan {
 
     /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.
     pub fn longest(&self) -> Option<Duration> {
-        let spans = self.rules.iter().filter_map(|rule| match rule {
-            Rule::Concurrency(rule) => Some(rule.longest()),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::FixedWindow(_)
-            | Rule::TokenBucket(_)
-            | Rule::LeakyBucket(_) => None,
-        });
-        spans.min()
+        self.rules.iter().filter_map(Rule::longest).min()
     }
 }
 

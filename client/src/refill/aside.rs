@@ -15,6 +15,9 @@ impl Refill {
     /// lest what is put back meanwhile is spent.
     pub(super) fn install(&self, slot: &Slot, permits: u64, lost: u64, deadline: Moment) -> u64 {
         let lost = self.flights.to_drop(lost);
+        if lost == 0 {
+            return slot.install(permits, 0, deadline);
+        }
         let mut dropped = slot.install(permits, lost, Moment::ORIGIN);
         let mut is_whole = true;
         if dropped < lost {

@@ -62,6 +62,11 @@ impl Rule {
         if let Rule::LeakyBucket(rule) = self { Some(rule) } else { None }
     }
 
+    /// The longest that a call may take, if it caps what is in flight.
+    pub fn longest(&self) -> Option<Duration> {
+        if let Rule::Concurrency(rule) = self { Some(rule.longest()) } else { None }
+    }
+
     /// Its name in configuration, on the wire and in metrics.
     pub fn kind(&self) -> &'static str {
         match self {

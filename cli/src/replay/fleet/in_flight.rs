@@ -78,14 +78,6 @@ impl Fleet {
 
     /// How long a call of the pool `id` may take, by its own rules or those of a limit above; `None` if none says so.
     fn longest(&self, id: &PoolId) -> Option<Duration> {
-        let longest = self.rules(id).filter_map(|rule| match rule {
-            Rule::Concurrency(rule) => Some(rule.longest()),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::FixedWindow(_)
-            | Rule::TokenBucket(_)
-            | Rule::LeakyBucket(_) => None,
-        });
-        longest.min()
+        self.rules(id).filter_map(Rule::longest).min()
     }
 }

@@ -100,13 +100,5 @@ impl World {
 
 /// The longest call that `rules` allow for, where they cap what is in flight: each of them says how long a call may take.
 pub fn longest(rules: &[Rule]) -> Option<Duration> {
-    let spans = rules.iter().filter_map(|rule| match rule {
-        Rule::Concurrency(rule) => Some(rule.longest()),
-        Rule::SlidingWindow(_)
-        | Rule::SlidingLog(_)
-        | Rule::FixedWindow(_)
-        | Rule::TokenBucket(_)
-        | Rule::LeakyBucket(_) => None,
-    });
-    spans.min()
+    rules.iter().filter_map(Rule::longest).min()
 }

@@ -69,14 +69,17 @@ impl World {
         })
     }
 
-    /// V4: once trouble is over, a pool that has waited out its quarantine lends something to whoever waits, there or beside it
-    /// below the same one, within the time in which every node asks again.
+    /// V4: once trouble is over, a pool that has waited out its quarantine lends something to whoever waits, within the
+    /// time in which every node asks again: of several below the same one, each as long as that has anything left.
     pub(super) fn quarantine_is_over_in_time(&mut self) -> Verdict {
         if self.phase == Phase::Trouble {
             return Ok(());
         }
+        let now = self.now().allocator;
+        let is_used_up = self.centre.pool.view_above(now).is_some_and(|above| above.available == 0);
+        let is_lent = (0..self.setup.limits()).any(|limit| self.judges.of(limit).opens_unlent().is_none());
         // Of limits below one that has a single permit, one is lent it first: how long each of them waits is V2's.
-        if (0..self.setup.limits()).any(|limit| self.judges.of(limit).opens_unlent().is_none()) {
+        if is_used_up && is_lent {
             return Ok(());
         }
         (0..self.setup.limits()).try_for_each(|limit| self.quarantine_of_is_over_in_time(limit))
