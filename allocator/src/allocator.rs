@@ -6,6 +6,7 @@ mod live;
 mod observe;
 #[cfg(test)]
 mod tests;
+mod written;
 
 pub use live::{LIMITS_MAX, LimitsFull, Put, Unfit};
 
@@ -21,6 +22,7 @@ use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SafeSh
 use lessor_protocol::{Answer, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, SafeShare, Terms};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
+use written::Journaled;
 
 /// When to ask again after "stopping": a successor takes about a second to start, and an ask too early costs one
 /// more exchange.
@@ -63,6 +65,8 @@ pub struct Allocator {
     wrong: WrongCounts,
     /// What is to be told to those who listen: at most one for each ask of an exchange.
     events: Vec<Event>,
+    /// What is written down.
+    journaled: Journaled,
 }
 
 /// Asks that were wrong, by reason.
@@ -86,6 +90,7 @@ impl Allocator {
             epoch,
             is_stopping: false,
             events: vec![],
+            journaled: Journaled::default(),
             wrong: Reason::ALL.into_iter().map(|reason| (reason, 0)).collect(),
         }
     }
@@ -114,6 +119,7 @@ impl Allocator {
                             unanswered(&ask.limit, ask.key.as_deref(), wrong)
                         }
                     };
+                    self.note_used(&ask.limit);
                     // Also where nothing is lent: that is when it matters.
                     match self.limit_for(&ask.limit).map(|limit| limit.config()) {
                         Some(config) => {
@@ -161,6 +167,7 @@ impl Allocator {
         self.sessions.sweep(now, steps);
         for limit in self.limits.values_mut() {
             limit.sweep(now, steps);
+            self.journaled.sees(limit);
         }
         self.sweep_retired(now, steps);
     }

@@ -29,6 +29,7 @@ pub mod central;
 pub mod config;
 mod events;
 mod http;
+mod journal;
 pub mod limits;
 mod metrics;
 pub mod pacing;
@@ -40,6 +41,7 @@ pub mod sessions;
 pub mod share;
 mod shared;
 pub mod sizing;
+pub mod store;
 mod sweep;
 pub mod wrong;
 

@@ -8,12 +8,14 @@ mod past;
 mod pool_id;
 #[cfg(test)]
 mod tests;
+mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
 pub use gate::{BLOCKED_MAX, Gate};
 pub use live::{Effect, Fixtures, Preview};
 pub use past::Past;
 pub use pool_id::PoolId;
+pub use written::SavedPast;
 
 use crate::config::{Keyed, LimitConfig, Names};
 use crate::pool::{AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};
@@ -26,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
+use written::Unwritten;
 
 /// Pools that every new key pays for looking at. With more than one, a flood of new keys cannot outrun the sweep
 /// that makes room for them; each more makes a new key dearer.
@@ -54,6 +57,8 @@ pub struct Limit {
     gate: Gate,
     /// What it was topped up with.
     top_ups: TopUps,
+    /// What is to be written down.
+    unwritten: Unwritten,
 }
 
 /// A pool, and its part of the sums.
@@ -62,6 +67,8 @@ pub(crate) struct Kept {
     name: Option<LimitName>,
     pub(crate) pool: Pool,
     counted: PoolView,
+    /// Whether it is about to be written down.
+    is_queued: bool,
 }
 
 impl Limit {
@@ -83,6 +90,7 @@ impl Limit {
             sums: Sums::default(),
             gate: Gate::default(),
             top_ups: TopUps::default(),
+            unwritten: Unwritten::default(),
             config,
         };
         if !limit.makes_pools() {
@@ -201,7 +209,8 @@ impl Limit {
     /// Puts a pool back.
     pub(crate) fn close(&mut self, now: Moment, id: PoolId, mut kept: Kept) {
         self.sums.count(&mut kept.counted, kept.pool.view(now));
-        self.pools.insert(id, kept);
+        self.pools.insert(id.clone(), kept);
+        self.note(&id);
     }
 
     /// Whether there is this pool.
@@ -240,16 +249,21 @@ impl Limit {
     /// the pools of keys that cannot be told from new ones.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         let makes_pools = self.makes_pools();
-        let sums = &mut self.sums;
-        let gone = self.sweep.run(&mut self.pools, steps, |kept| {
+        let (sums, mut changed) = (&mut self.sums, vec![]);
+        let gone = self.sweep.run(&mut self.pools, steps, |id, kept| {
             let forgettable = kept.pool.is_forgettable(now);
             sums.count(&mut kept.counted, kept.pool.view(now));
+            if kept.pool.wants_record() && !kept.is_queued {
+                changed.push(id.clone());
+            }
             makes_pools && forgettable
         });
-        for kept in &gone {
+        for (_, kept) in &gone {
             self.sums.drop(kept.counted);
         }
-        let names: BTreeSet<LimitName> = gone.into_iter().filter_map(|kept| kept.name).collect();
+        changed.iter().for_each(|id| self.note(id));
+        self.drop_written(gone.iter().filter(|(_, kept)| kept.pool.is_recorded()).map(|(id, _)| id.clone()));
+        let names: BTreeSet<LimitName> = gone.into_iter().filter_map(|(_, kept)| kept.name).collect();
         self.names -= names.iter().filter(|name| !self.has_name(name)).count();
     }
 
@@ -287,6 +301,7 @@ impl Limit {
         self.sums.count(&mut kept.counted, kept.pool.view(now));
         let result = act(&mut kept.pool);
         self.sums.count(&mut kept.counted, kept.pool.view(now));
+        self.note(id);
         Some(result)
     }
 
@@ -313,7 +328,7 @@ impl Limit {
     fn make(&mut self, now: Moment, id: PoolId) {
         let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
         let pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
-        let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default() };
+        let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default(), is_queued: false };
         self.sums.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
         self.pools.insert(id, kept);

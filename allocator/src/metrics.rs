@@ -3,6 +3,7 @@
 //! configuration and from fixed lists become labels.
 
 mod limit;
+mod store;
 
 use crate::allocator::Allocator;
 use crate::config::Config;
@@ -16,6 +17,7 @@ use metrics_exporter_prometheus::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+pub(crate) use store::StoreMetrics;
 
 /// How often samples of histograms are folded into their buckets; until then each takes memory of its own.
 pub(crate) const UPKEEP_EVERY: Duration = Duration::from_secs(5);
@@ -28,8 +30,16 @@ const SECONDS: [f64; 12] =
 const ASKS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, wire::ASKS_MAX as f64];
 
 /// How a request can end: well, or with one of these problems.
-const OUTCOMES: [&str; 7] =
-    ["ok", "malformed", "invalid", "not_found", "too_large", "timeout", "unsupported_media_type"];
+const OUTCOMES: [&str; 8] = [
+    "ok",
+    "malformed",
+    "invalid",
+    "not_found",
+    "too_large",
+    "timeout",
+    "unsupported_media_type",
+    "store_failing",
+];
 
 /// The metrics of one server.
 pub(crate) struct Metrics {
@@ -48,6 +58,7 @@ pub(crate) struct Metrics {
     listeners: Gauge,
     events: Counter,
     reloads: [Counter; 2],
+    store: StoreMetrics,
     /// By name; a limit that went shows zeros.
     limits: Mutex<BTreeMap<String, LimitMetrics>>,
 }
@@ -88,6 +99,7 @@ impl Metrics {
             listeners: gauge!("lessor_event_listeners"),
             events: counter!("lessor_events_total"),
             reloads,
+            store: StoreMetrics::new(),
             limits: Mutex::new(limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect()),
         }
     }
@@ -147,6 +159,11 @@ impl Metrics {
         self.reloads[usize::from(!is_good)].increment(1);
     }
 
+    /// Those of the store.
+    pub(crate) fn store(&self) -> &StoreMetrics {
+        &self.store
+    }
+
     /// As text.
     pub(crate) fn render(&self) -> String {
         self.handle.render()
@@ -181,6 +198,7 @@ fn recorder() -> Result<PrometheusRecorder, BuildError> {
     // Without buckets of its own a histogram would come out as a summary, which cannot be added up.
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full("lessor_exchange_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Full("lessor_store_commit_seconds".to_owned()), &SECONDS)?
         .set_buckets_for_metric(Matcher::Full("lessor_exchange_asks".to_owned()), &ASKS)?;
     Ok(builder.build_recorder())
 }
@@ -214,4 +232,5 @@ fn describe() {
         "Asks that were not answered because something was wrong with them"
     );
     limit::describe();
+    store::describe();
 }

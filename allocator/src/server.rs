@@ -6,12 +6,14 @@ mod peers;
 #[cfg(test)]
 mod tests;
 
-use crate::config::Config;
+use crate::config::{Config, StoreConfig};
 use crate::metrics::UPKEEP_EVERY;
 use crate::reload::Reloads;
 use crate::shared::Shared;
+use crate::store::StoreError;
 use peers::Peers;
 use std::io;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +41,21 @@ impl Server {
         Server { shared: Arc::new(Shared::new(config, fresh)) }
     }
 
+    /// A life of the allocator that writes down what it lends to the store of `config`, if that names one, and goes on with
+    /// what an earlier life has written there. `fresh` as for [`Server::new`]: then nothing is read.
+    ///
+    /// # Errors
+    /// If the store cannot be used.
+    pub fn open(config: Config, fresh: bool) -> Result<Self, StoreError> {
+        match config.server.store.clone() {
+            StoreConfig::Memory => Ok(Server::new(config, fresh)),
+            StoreConfig::Embedded { path } => {
+                let path = path.unwrap_or_else(|| PathBuf::from(StoreConfig::FILE));
+                Ok(Server { shared: Shared::open(config, fresh, &path)? })
+            }
+        }
+    }
+
     /// The way to it for whoever watches its file.
     pub fn reloads(&self) -> Reloads {
         Reloads::new(self.shared.clone())
@@ -63,6 +80,10 @@ impl Server {
         tracing::info!(connections = peers.count(), "stopping: nothing is lent any more");
         drop(listener);
         peers.finish().await;
+        let shared = self.shared.clone();
+        if tokio::task::spawn_blocking(move || shared.close_store()).await.is_err() {
+            tracing::error!("the store could not be closed");
+        }
         tracing::info!("stopped");
         Ok(())
     }

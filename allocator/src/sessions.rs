@@ -89,7 +89,7 @@ impl Sessions {
     }
 
     fn forget(&mut self, now: Moment, steps: usize, keep: Duration) {
-        self.sweep.run(&mut self.known, steps, |session| now.since(session.asked) > keep);
+        self.sweep.run(&mut self.known, steps, |_, session| now.since(session.asked) > keep);
     }
 }
 

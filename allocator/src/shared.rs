@@ -4,13 +4,16 @@
 use crate::allocator::Allocator;
 use crate::config::{Config, LimitConfig};
 use crate::events::Events;
+use crate::journal::{Journal, NotDurable};
 use crate::limits::Past;
 use crate::metrics::Metrics;
+use crate::store::{Embedded, Found, StoreError};
 use lessor_protocol::push::Event;
 use lessor_protocol::{Clock, Moment, PERMITS_MAX};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
 
 /// The allocator, its clock and its metrics.
@@ -21,6 +24,8 @@ pub(crate) struct Shared {
     metrics: Metrics,
     events: Events,
     stop: watch::Sender<bool>,
+    /// Where there is a store.
+    journal: OnceLock<Arc<Journal>>,
     /// The limits as they are configured now, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
     allocator: Mutex<Allocator>,
@@ -32,8 +37,55 @@ impl Shared {
         let clock = Clock::since_epoch();
         let now = clock.now();
         let past = if fresh { Past::None } else { Past::Lost(now) };
+        let allocator = Allocator::new(&config, past, now, epoch(now));
+        Shared::of(config, clock, allocator)
+    }
+
+    /// A life of the allocator that writes down what it lends to the store at `path`, and goes on with what is written
+    /// there; unless it is `fresh`, what is lost is waited for.
+    ///
+    /// # Errors
+    /// If the store cannot be used.
+    pub(crate) fn open(config: Config, fresh: bool, path: &Path) -> Result<Arc<Self>, StoreError> {
+        let (mut store, found) = Embedded::open(path)?;
+        let path = path.display();
+        let (clock, mut allocator, restored) = match found {
+            Ok(found) if !fresh => {
+                let now = found.clock.now();
+                let pools = found.written.pools.len();
+                let gap = found.gap;
+                tracing::info!(%path, pools, ?gap, "going on with what the store knows");
+                (found.clock, Allocator::restored(&config, &found.written, gap, now, epoch(now)), pools)
+            }
+            Ok(Found { clock, .. }) => {
+                let now = clock.now();
+                (clock, Allocator::new(&config, Past::None, now, epoch(now)), 0)
+            }
+            Err(lost) => {
+                let clock = store.clock();
+                let now = clock.now();
+                let past = if fresh { Past::None } else { Past::Lost(now) };
+                tracing::warn!(%path, %lost, fresh, "the store is of no use");
+                (clock, Allocator::new(&config, past, now, epoch(now)), 0)
+            }
+        };
+        allocator.is_written_down(0);
+        let batch = allocator.write_down(clock.now());
+        store.commit(&batch)?;
+        allocator.may_lend(&batch);
+        let shared = Arc::new(Shared::of(config, clock, allocator));
+        shared.metrics.store().restored(restored);
+        let journal = Journal::start(&shared, store, batch.number);
+        // Nobody else can have set it.
+        let _ = shared.journal.set(journal);
+        Ok(shared)
+    }
+
+    fn of(config: Config, clock: Clock, allocator: Allocator) -> Self {
+        let now = clock.now();
         Shared {
-            allocator: Mutex::new(Allocator::new(&config, past, now, epoch(now))),
+            journal: OnceLock::new(),
+            allocator: Mutex::new(allocator),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max),
             stop: watch::Sender::new(false),
@@ -109,6 +161,30 @@ impl Shared {
         self.clock.now()
     }
 
+    /// Waits until what `batch` holds is durable; not at all where there is no such batch. Cancel-safe.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub(crate) async fn durable(&self, batch: Option<u64>) -> Result<(), NotDurable> {
+        match (batch, self.journal.get()) {
+            (Some(batch), Some(journal)) => journal.durable(batch).await,
+            (Some(_), None) => Err(NotDurable),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Whether the store fails.
+    pub(crate) fn is_store_failing(&self) -> bool {
+        self.journal.get().is_some_and(|journal| journal.is_failing())
+    }
+
+    /// What there is to write is written, and the store is closed. Blocks for as long as that takes.
+    pub(crate) fn close_store(&self) {
+        if let Some(journal) = self.journal.get() {
+            journal.finish();
+        }
+    }
+
     /// Does something with the allocator, now. Nobody else does meanwhile.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Allocator, Moment) -> T) -> T {
         let mut allocator = match self.allocator.lock() {
@@ -117,7 +193,13 @@ impl Shared {
         };
         // Read under the lock: moments then come in the order in which they are used.
         let now = self.clock.now();
-        act(&mut allocator, now)
+        let result = act(&mut allocator, now);
+        if let Some(journal) = self.journal.get()
+            && allocator.is_unwritten()
+        {
+            journal.wake();
+        }
+        result
     }
 
     /// A panic left the books half written, so they are lost: what follows is what follows a crash, a new life
@@ -126,12 +208,15 @@ impl Shared {
     fn start_over<'a>(&self, poisoned: PoisonError<MutexGuard<'a, Allocator>>) -> MutexGuard<'a, Allocator> {
         let mut allocator = poisoned.into_inner();
         let now = self.clock.now();
-        let was_stopping = allocator.is_stopping();
+        let (was_stopping, batches) = (allocator.is_stopping(), allocator.batches());
         let limits = self.limits().values().cloned().collect();
         let config = Config { limits, ..self.config.clone() };
         *allocator = Allocator::new(&config, Past::Lost(now), now, epoch(now));
         if was_stopping {
             allocator.stop();
+        }
+        if self.journal.get().is_some() {
+            allocator.is_written_down(batches);
         }
         self.allocator.clear_poison();
         tracing::error!("a bug broke the books: all limits are in quarantine, as after a crash");

@@ -24,8 +24,8 @@ impl<K: Ord + Clone> Sweep<K> {
         &mut self,
         map: &mut BTreeMap<K, V>,
         steps: usize,
-        mut forget: impl FnMut(&mut V) -> bool,
-    ) -> Vec<V> {
+        mut forget: impl FnMut(&K, &mut V) -> bool,
+    ) -> Vec<(K, V)> {
         let from = match self.after.take() {
             Some(key) => Bound::Excluded(key),
             None => Bound::Unbounded,
@@ -33,7 +33,7 @@ impl<K: Ord + Clone> Sweep<K> {
         let mut gone = vec![];
         let mut rest = map.range_mut((from, Bound::Unbounded));
         for (key, value) in rest.by_ref().take(steps) {
-            if forget(value) {
+            if forget(key, value) {
                 gone.push(key.clone());
             }
             self.after = Some(key.clone());
@@ -41,7 +41,7 @@ impl<K: Ord + Clone> Sweep<K> {
         if rest.next().is_none() {
             self.after = None;
         }
-        gone.iter().filter_map(|key| map.remove(key)).collect()
+        gone.iter().filter_map(|key| map.remove_entry(key)).collect()
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
         let mut map: BTreeMap<u32, u32> = (0..10).map(|n| (n, 0)).collect();
         let mut sweep = Sweep::default();
         let mut visit = |map: &mut BTreeMap<u32, u32>| {
-            sweep.run(map, 4, |seen| {
+            sweep.run(map, 4, |_, seen| {
                 *seen += 1;
                 false
             })
@@ -73,7 +73,7 @@ mod tests {
     fn what_can_be_forgotten_is_taken_out() {
         let mut map: BTreeMap<u32, u32> = (0..10).map(|n| (n, n)).collect();
         let mut sweep = Sweep::default();
-        assert_eq!(sweep.run(&mut map, 5, |n| n.is_multiple_of(2)), [0, 2, 4]);
+        assert_eq!(sweep.run(&mut map, 5, |_, n| n.is_multiple_of(2)), [(0, 0), (2, 2), (4, 4)]);
         assert_eq!(map.len(), 7);
     }
 }

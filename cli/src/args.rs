@@ -3,6 +3,7 @@
 
 use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
+use crate::store::{STORE_EXAMPLE, StoreArgs};
 use clap::{Args, Parser, Subcommand, value_parser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,6 +29,9 @@ pub(crate) enum Command {
     /// Look at the limits of an allocator that runs, change them, top them up, pause them.
     #[command(after_help = LIMITS_EXAMPLE)]
     Limits(LimitsArgs),
+    /// Look at what an allocator has written down, or carry it to another machine.
+    #[command(after_help = STORE_EXAMPLE)]
+    Store(StoreArgs),
     /// Watch a fleet of processes share a vendor's contract, or replay real traffic.
     #[command(after_help = DEMO_EXAMPLE)]
     Demo(DemoArgs),

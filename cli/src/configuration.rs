@@ -1,8 +1,9 @@
 //! Reads the configuration of an allocator from a file. Whatever is wrong with it is one line and exit code 2.
 
 use crate::failure::Failure;
+use lessor_allocator::config::StoreConfig;
 use lessor_allocator::{Config, ConfigError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The configuration in `file`.
 ///
@@ -39,6 +40,18 @@ pub(crate) fn text(file: &Path) -> Result<String, Failure> {
 /// If it is none: names file, key and value.
 pub(crate) fn parse(file: &Path, text: &str) -> Result<Config, Failure> {
     Config::parse(text).map_err(|error| wrong(file, &error))
+}
+
+/// Says where the store is, where `config`, which is from `file`, does not: in the folder that a service manager has made for
+/// that, or else beside the file.
+pub(crate) fn place_store(config: &mut Config, file: &Path) {
+    if let StoreConfig::Embedded { path } = &mut config.server.store
+        && path.is_none()
+    {
+        let managed = std::env::var_os("STATE_DIRECTORY").filter(|folder| !folder.is_empty());
+        let managed = managed.map(|folder| PathBuf::from(folder).join(StoreConfig::FILE));
+        *path = Some(managed.unwrap_or_else(|| file.with_extension("redb")));
+    }
 }
 
 fn wrong(file: &Path, error: &ConfigError) -> Failure {

@@ -11,6 +11,7 @@ mod manual;
 mod replay;
 mod serve;
 mod stop;
+mod store;
 mod watch;
 
 use args::{Cli, Command};
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Limits(args) => limits::run(&args),
+        Command::Store(args) => store::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Completions(args) => manual::complete(&args),

@@ -16,7 +16,8 @@ use tracing_subscriber::EnvFilter;
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     logging::install(args.log, EnvFilter::new(&args.log_level));
     let text = configuration::text(&args.config)?;
-    let config = configuration::parse(&args.config, &text)?;
+    let mut config = configuration::parse(&args.config, &text)?;
+    configuration::place_store(&mut config, &args.config);
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     runtime.block_on(async {
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let listen = args.listen.unwrap_or(config.server.listen);
         let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
         let listener = TcpListener::bind(listen).await.map_err(cannot)?;
-        let server = Server::new(config, args.fresh);
+        let server = Server::open(config, args.fresh).map_err(|error| Failure::Input(error.to_string()))?;
         let watch = Watch::install(args.config.clone(), text, server.reloads())?;
         // A signal that comes once it has said so must not be lost, nor kill.
         announce(&listener).map_err(cannot)?;

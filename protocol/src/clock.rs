@@ -32,6 +32,16 @@ impl Clock {
         clock
     }
 
+    /// The clock that an earlier process of this boot went by, and said that [`Clock::origin`] of.
+    pub const fn going_on(origin: u64) -> Self {
+        Clock { offset: origin }
+    }
+
+    /// What it shows when the machine's own clock shows zero, in nanoseconds.
+    pub const fn origin(&self) -> u64 {
+        self.offset
+    }
+
     /// This instant. Costs one `clock_gettime` through the vDSO, some 20 to 40 ns.
     #[cfg(target_os = "linux")]
     #[inline]

@@ -198,6 +198,16 @@ mutants! {
     RepeatPausesAgain,
     /// A pool still lends while its vendor asks to be left alone.
     PausedByVendorLends,
+    /// What may be lent by a record is not charged in it.
+    BlockNotCharged,
+    /// A lease may outlast the block that it was lent of.
+    BlockNotNested,
+    /// While a record is written, the block of the one before is lent as if that were not about to be replaced.
+    OldBlockGoesOn,
+    /// Answers leave before what they lend is written down.
+    SeenBeforeDurable,
+    /// What was out by a record is taken for spent when that was written.
+    BlockEndsAtOnce,
 }
 
 /// Whether `mutant` is switched on: never.

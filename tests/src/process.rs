@@ -49,6 +49,11 @@ impl Running {
         writeln!(self.stdin, "{line}").expect("it reads its stdin");
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id")).expect("not zero");
@@ -86,17 +91,49 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// Starts one with `config` on `listen` (`127.0.0.1:0` for any free port) and waits until it listens.
+    /// Starts one with `config` on `listen` (`127.0.0.1:0` for any free port) and waits until it listens. Its store is in a
+    /// folder of its own.
     pub fn start(config: &str, listen: &str, fresh: bool) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
+        Self::start_in(folder, listen, fresh, &mut Command::new(lessor()))
+    }
+
+    /// The same of a process that outlives it when a file becomes longer than somebody allows it to.
+    pub fn start_to_be_limited(config: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(lessor());
+        Self::start_in(folder, "127.0.0.1:0", true, &mut command)
+    }
+
+    /// Kills it and starts it again at once, on the same address and with the same files.
+    pub fn restart(self) -> Self {
+        self.restart_after(|_| ())
+    }
+
+    /// The same, once something was done to its folder.
+    pub fn restart_after(self, act: impl FnOnce(&Path)) -> Self {
+        let listen = self.address().to_owned();
+        let Allocator { running, folder, .. } = self;
+        running.kill();
+        act(folder.path());
+        Self::start_in(folder, &listen, false, &mut Command::new(lessor()))
+    }
+
+    /// The folder that its configuration and its store are in.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn start_in(folder: tempfile::TempDir, listen: &str, fresh: bool, command: &mut Command) -> Self {
         let file = folder.path().join("lessor.toml");
-        std::fs::write(&file, config).expect("a file in it");
-        let mut command = Command::new(lessor());
-        command.arg("serve").arg("--config").arg(&file).args(["--listen", listen, "--log-level", "warn"]);
+        command.arg("serve").arg("--config").arg(&file).args(["--listen", listen, "--log-level", "error"]);
         if fresh {
             command.arg("--fresh");
         }
-        let mut running = Running::start(&mut command);
+        let mut running = Running::start(command);
         let line = running.line();
         let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
         Allocator { running, url, folder }

@@ -68,6 +68,7 @@ impl Allocator {
             Put::Created
         };
         self.sessions.keep(keep(self.terms, &self.limits));
+        self.note_put(name);
         Ok(put)
     }
 
@@ -76,6 +77,7 @@ impl Allocator {
     pub fn remove(&mut self, name: &str) -> bool {
         let limit = self.limits.remove(name);
         let was_there = limit.is_some();
+        self.note_removed(name);
         self.retired.extend(limit.map(|limit| (name.to_owned(), limit)));
         was_there
     }

@@ -1,6 +1,7 @@
 //! Whole exchanges against the pure allocator: what is answered, and that wrong entries touch nothing.
 
 mod kinds;
+mod written;
 
 use super::*;
 use lessor_protocol::wire::{Refused, code};

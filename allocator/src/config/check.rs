@@ -2,12 +2,12 @@
 
 use super::family;
 use super::place;
-use super::raw::{Count, RawConfig, RawLimit, RawRule, RawServer};
+use super::raw::{Count, RawConfig, RawLimit, RawRule, RawServer, RawStore};
 use super::rules::rule;
 use super::sharing;
 use super::{
     CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
-    Named, Names, ServerConfig,
+    Named, Names, ServerConfig, StoreConfig,
 };
 use lessor_protocol::{Fallback, Key, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     let wrong = |problem: String| ConfigError::at(text, place::offset(text, &problem), problem);
     Ok(Config {
         terms: terms(raw.clock_drift_ppm).map_err(wrong)?,
-        server: server(&raw.server).map_err(wrong)?,
+        server: server(&raw.server, &raw.store).map_err(wrong)?,
         limits,
     })
 }
@@ -51,13 +51,31 @@ fn terms(raw: Option<Count>) -> Result<Terms, String> {
     })
 }
 
-fn server(raw: &RawServer) -> Result<ServerConfig, String> {
+fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String> {
     let address = raw.listen.as_deref().unwrap_or(LISTEN);
     let listen = address.parse::<SocketAddr>().map_err(|_| {
         format!("server.listen is {address:?}: use an IP address and a port, for example {LISTEN:?}")
     })?;
     let connections_max = at_least_one("server.connections_max", raw.connections_max, CONNECTIONS_MAX)?;
-    Ok(ServerConfig { listen, connections_max })
+    Ok(ServerConfig { listen, connections_max, store: store(raw_store)? })
+}
+
+fn store(raw: &RawStore) -> Result<StoreConfig, String> {
+    let path = raw.path.as_deref();
+    if path.is_some_and(str::is_empty) {
+        return Err(
+            "store.path is \"\": use the path of a file, for example \"/var/lib/lessor/lessor.redb\""
+                .to_owned(),
+        );
+    }
+    match raw.kind.as_deref().unwrap_or("embedded") {
+        "embedded" => Ok(StoreConfig::Embedded { path: path.map(Into::into) }),
+        "memory" => match path {
+            None => Ok(StoreConfig::Memory),
+            Some(path) => Err(format!("store.path is {path:?}: a store in memory has none, leave it out")),
+        },
+        other => Err(format!("store.kind is {other:?}: use one of {}", StoreConfig::KINDS.join(", "))),
+    }
 }
 
 /// A bound: at least one, or nothing would ever be let in.

@@ -28,6 +28,7 @@ use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Keys that a keyed limit remembers at once, where the operator says nothing else. An idle pool takes about
@@ -68,6 +69,36 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Connections that are open at once.
     pub connections_max: usize,
+    /// Where pools outlive the process.
+    pub store: StoreConfig,
+}
+
+/// Where pools outlive the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// Nowhere: whoever starts anew waits until all that may be out is over.
+    Memory,
+    /// In a file of this process.
+    Embedded {
+        /// Which; `None` is for whoever starts the process to say.
+        path: Option<PathBuf>,
+    },
+}
+
+impl StoreConfig {
+    /// All kinds, as they are written.
+    pub const KINDS: [&str; 2] = ["embedded", "memory"];
+
+    /// The file, where nobody says which.
+    pub const FILE: &str = "lessor.redb";
+
+    /// Its word in configurations.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            StoreConfig::Embedded { .. } => Self::KINDS[0],
+            StoreConfig::Memory => Self::KINDS[1],
+        }
+    }
 }
 
 /// One limit.

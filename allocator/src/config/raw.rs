@@ -28,6 +28,8 @@ pub(super) struct RawConfig {
     #[serde(default)]
     pub server: RawServer,
     #[serde(default)]
+    pub store: RawStore,
+    #[serde(default)]
     pub limit: Vec<RawLimit>,
 }
 
@@ -36,6 +38,13 @@ pub(super) struct RawConfig {
 pub(super) struct RawServer {
     pub listen: Option<String>,
     pub connections_max: Option<Count>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawStore {
+    pub kind: Option<String>,
+    pub path: Option<String>,
 }
 
 /// One limit, as it is written.
@@ -78,6 +87,13 @@ pub(crate) struct RawLimit {
     pub(super) rules: Vec<RawRule>,
     #[serde(default, rename = "override", skip_serializing_if = "Vec::is_empty")]
     pub(super) overrides: Vec<RawOverride>,
+}
+
+impl RawLimit {
+    /// What it promises, as JSON: its rules, and those of keys that have their own.
+    pub(crate) fn promises(&self) -> serde_json::Value {
+        serde_json::json!({ "rules": self.rules, "override": self.overrides })
+    }
 }
 
 /// How long leases may last.

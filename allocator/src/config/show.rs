@@ -2,7 +2,7 @@
 //! can be read again and means the same.
 
 use super::raw::{AnchorDay, Count, RawLimit, RawOverride, RawRule, RawTerm, RawWarmUp, Timespan};
-use super::{ByNode, Config, Keyed, LimitConfig, Names, safe, vendor};
+use super::{ByNode, Config, Keyed, LimitConfig, Names, StoreConfig, safe, vendor};
 use lessor_protocol::rule::{FixedWindow, TokenBucket, Windows};
 use lessor_protocol::{Key, Rule};
 use serde::Serialize;
@@ -15,6 +15,11 @@ impl fmt::Display for Config {
         writeln!(f, "\n[server]")?;
         line(f, "listen", &self.server.listen.to_string())?;
         line(f, "connections_max", &self.server.connections_max)?;
+        writeln!(f, "\n[store]")?;
+        line(f, "kind", &self.server.store.kind())?;
+        if let StoreConfig::Embedded { path: Some(path) } = &self.server.store {
+            line(f, "path", path)?;
+        }
         for limit in &self.limits {
             writeln!(f, "\n[[limit]]")?;
             raw_limit(f, &limit.raw())?;

@@ -62,6 +62,7 @@ pub(super) async fn put(
     })?;
     shared.limit_was_put(&config);
     shared.tell(&Event::of(Kind::Changed, &name));
+    decided(&shared).await?;
     tracing::info!(limit = %name, ?put, carry = carry.name(), "a limit was put");
     let status = if put == Put::Changed { StatusCode::OK } else { StatusCode::CREATED };
     let body = shared.with(|allocator, now| show::one(allocator, now, &name));
@@ -108,6 +109,7 @@ pub(super) async fn delete(
     })?;
     shared.limit_was_removed(&rest);
     shared.tell(&Event::of(Kind::Changed, &rest));
+    decided(&shared).await?;
     tracing::info!(limit = %rest, "a limit was removed; what is out ends by itself");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -133,12 +135,12 @@ pub(super) async fn act(
         return pause(&shared, name, &object(&body::read(request).await?)?);
     }
     if let Some(name) = rest.strip_suffix("/top-up") {
-        return top_up(&shared, name, &object(&body::read(request).await?)?);
+        return top_up(&shared, name, &object(&body::read(request).await?)?).await;
     }
     Err(Problem::not_found("a limit can be sent to /top-up, /pause, /resume and /nodes/{node}/block"))
 }
 
-fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem> {
+async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem> {
     only(body, &["permits", "key", "id"])?;
     let shown =
         |field: &str| body.get(field).map_or("missing".to_owned(), |value| quoted(&value.to_string()));
@@ -160,6 +162,7 @@ fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem
         Ok::<_, Problem>((was_made, limit.view(now, &pool).map_or(0, |view| view.available)))
     })?;
     shared.tell(&Event::of(Kind::ToppedUp, name));
+    decided(shared).await?;
     tracing::info!(limit = %name, permits, was_made, "a limit was topped up");
     let topped_up = if was_made { permits } else { 0 };
     Ok(json(json!({ "limit": name, "topped_up": topped_up, "available": available }).to_string()))
@@ -194,6 +197,12 @@ fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response, Probl
     shared.tell(&Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) });
     tracing::info!(limit = %name, %node, "a node was blocked");
     Ok(json(json!({ "limit": name, "blocked": node.as_str() }).to_string()))
+}
+
+/// Waits until what was decided is durable.
+async fn decided(shared: &Shared) -> Result<(), Problem> {
+    let batch = shared.with(|allocator, _| allocator.next_batch());
+    Ok(shared.durable(batch).await?)
 }
 
 /// Does something to the limit called `name`, now.

@@ -11,27 +11,32 @@ use std::sync::Arc;
 
 /// `POST /v1/leases`
 pub(super) async fn leases(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Problem> {
-    let result = body::read(request).await.and_then(|body| exchange(&shared, &body));
+    let result = match body::read(request).await {
+        Ok(body) => exchange(&shared, &body).await,
+        Err(problem) => Err(problem),
+    };
     shared.metrics().exchanges().count(outcome(&result));
     result
 }
 
-fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
+async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
     let began = shared.now();
     let exchange = decode::leases(body)?;
-    let (response, events) = shared.with(|allocator, now| {
+    let (response, events, batch) = shared.with(|allocator, now| {
         let response = LeasesResponse {
             epoch: allocator.epoch(),
             session: exchange.caller.session,
             seq: exchange.caller.seq,
             grants: allocator.leases(now, &exchange.caller, &exchange.asks),
         };
-        (response, allocator.take_events())
+        (response, allocator.take_events(), allocator.take_uncovered())
     });
     for event in &events {
         tracing::info!(limit = event.limit, key = event.key, kind = ?event.kind, "a vendor counts otherwise");
         shared.tell(event);
     }
+    // What it lends is known only when it is written down. Who hears nothing has been lent nothing.
+    shared.durable(batch).await?;
     let response = json(encoded(&response));
     let span = shared.now().since(began);
     shared.metrics().answered(exchange.asks.len(), span);

@@ -2,6 +2,7 @@
 
 use super::json;
 use super::problem::Problem;
+use crate::journal::NotDurable;
 use crate::shared::Shared;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -25,6 +26,9 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response
     });
     if is_stopping {
         return Err(Problem::unavailable("stopping", "the allocator is stopping"));
+    }
+    if shared.is_store_failing() {
+        return Err(NotDurable.into());
     }
     if !waits.is_empty() {
         let detail = "an earlier life may have lent permits that are still being spent: these limits wait";

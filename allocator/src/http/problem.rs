@@ -1,6 +1,7 @@
 //! What goes wrong with a whole request, as RFC 9457 `application/problem+json`. Handlers return it; here, in one
 //! place, it becomes a response.
 
+use crate::journal::NotDurable;
 use crate::wrong::{Reason, Wrong};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -71,6 +72,13 @@ impl Problem {
     /// Its stable word.
     pub(super) fn code(&self) -> &'static str {
         self.code
+    }
+}
+
+impl From<NotDurable> for Problem {
+    fn from(_: NotDurable) -> Self {
+        let detail = "the store cannot be written: nothing new is lent until it can";
+        Problem::unavailable("store_failing", detail)
     }
 }
 

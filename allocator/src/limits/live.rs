@@ -53,7 +53,8 @@ impl Limit {
     /// has ended and left every window, and, if it still counts calls, until those have ended that it let begin.
     pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
         if self.begins_anew(&config) {
-            return self.begin_anew(config, now);
+            self.begin_anew(config, now);
+            return self.rules_are_others();
         }
         let plans = Plans::of(&config, self.plan.terms);
         let past = self.past;
@@ -61,6 +62,7 @@ impl Limit {
             change(kept, &mut self.sums, plans.of_pool(id), past, carry, now);
         }
         self.adjust(config, plans, now);
+        self.rules_are_others();
     }
 
     /// What [`Limit::change`] would do to up to `count` pools from `from` on. Nothing changes.
@@ -78,8 +80,10 @@ impl Limit {
         let plans = Plans::of(config, self.plan.terms);
         let effects = page.map(|(id, kept)| {
             let plan = plans.of_pool(id);
-            let (mut sums, mut copy) =
-                (Sums::default(), Kept { name: None, pool: kept.pool.copy(), counted: PoolView::default() });
+            let (mut sums, mut copy) = (
+                Sums::default(),
+                Kept { name: None, pool: kept.pool.copy(), counted: PoolView::default(), is_queued: true },
+            );
             let before = copy.pool.view(now);
             sums.count(&mut copy.counted, before);
             match begins_anew {
@@ -113,6 +117,7 @@ impl Limit {
             self.make(now, id.clone());
         }
         self.with_pool(now, &id, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
+        self.is_to_be_written(&id);
         self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
         if let Some(name) = name {
             self.top_ups.names.push_back(name.to_owned());

@@ -55,6 +55,7 @@ impl Pool {
         let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         self.guarantees = Guarantees::new(&plan.sharing.guaranteed, self.ledgers.span(ceiling), self.now);
         self.plan = plan;
+        self.records.forget();
         let span = self.safe_span();
         self.seats.count(span);
         self.pacer = Pacer::Free;

@@ -5,10 +5,12 @@
 //! without one, whoever says what, and a part of the limit is always left.
 
 use super::{Above, LesseeId, Place, Pool};
+use crate::rules::{At, Since};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::need;
 use lessor_protocol::{Announced, Left, Moment, Observed, Refusal, RefusalReason, Rule};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How far a vendor's word is believed.
@@ -130,7 +132,35 @@ pub(super) struct Feedback {
     told: Moment,
 }
 
+/// What is written down of it: until when it was paused and for how long in all, since when it eases in and what was lent
+/// since, and each trim with its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SavedFeedback {
+    paused: (At, Duration),
+    eases: (At, u64),
+    missing: (u64, At),
+    lowered: (u64, At),
+}
+
 impl Feedback {
+    /// What is written down of it.
+    pub(super) fn save(&self) -> SavedFeedback {
+        SavedFeedback {
+            paused: (self.paused_until.into(), self.paused_for),
+            eases: (self.eases_from.into(), self.eased),
+            missing: (self.missing.permits, self.missing.until.into()),
+            lowered: (self.lowered.permits, self.lowered.until.into()),
+        }
+    }
+
+    /// Goes on with what was `saved`.
+    pub(super) fn restore(&mut self, saved: &SavedFeedback, since: Since) {
+        let trim = |(permits, until)| Trim { permits, until: since.moment(until) };
+        (self.paused_until, self.paused_for) = (since.moment(saved.paused.0), saved.paused.1);
+        (self.eases_from, self.eased) = (since.moment(saved.eases.0), saved.eases.1);
+        (self.missing, self.lowered) = (trim(saved.missing), trim(saved.lowered));
+    }
+
     /// Lends nothing for `wait`, as far as there may be pauses. Whether it lent before.
     fn pause(&mut self, now: Moment, wait: Duration, longest: Duration) -> bool {
         let was_paused = now < self.paused_until;

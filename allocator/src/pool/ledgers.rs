@@ -1,7 +1,7 @@
 //! All rules of one limit as one: a permit is charged to every one of them, or to none. Pools keep one of these;
 //! it knows nothing of lessees, and never lends what one of its rules cannot.
 
-use crate::rules::{self, Ledger, Pace};
+use crate::rules::{self, Ledger, Pace, Saved, Since};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Carry, Moment, Rule, Terms};
 use std::time::Duration;
@@ -220,6 +220,17 @@ impl Ledgers {
     /// Permits that are charged beyond what a rule allows, the most of any.
     pub(super) fn excess(&self) -> u64 {
         self.0.iter().map(|ledger| ledger.excess()).max().unwrap_or(0)
+    }
+
+    /// What is written down of them; `None` if that is not done of one of them.
+    pub(super) fn save(&self) -> Option<Vec<Saved>> {
+        self.0.iter().map(|ledger| ledger.save()).collect()
+    }
+
+    /// They take over what was `saved`, with `out` permits that may be spent until an instant; `false` if that cannot be.
+    pub(super) fn restore(&mut self, saved: &[Saved], since: Since, out: (u64, Moment)) -> bool {
+        let is_each = self.0.len() == saved.len();
+        is_each && self.0.iter_mut().zip(saved).all(|(ledger, saved)| ledger.restore(saved, since, out))
     }
 
     /// The same books again.

@@ -15,6 +15,7 @@ mod lessee;
 mod lingering;
 mod plan;
 mod rates;
+mod record;
 mod seats;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use feedback::{Believe, Heard, Trust};
 pub use lend::LEASE_MAX;
 pub use lessee::LesseeId;
 pub use plan::{AskError, Holder, Plan, PoolView};
+pub use record::{Block, Record};
 pub(crate) use seats::safe_span;
 
 use crate::pacing::Pacer;
@@ -38,6 +40,7 @@ use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, Rule};
+use record::Records;
 use seats::Seats;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,6 +85,7 @@ pub struct Pool {
     guarantees: Guarantees,
     feedback: Feedback,
     seats: Seats,
+    records: Records,
     now: Moment,
     /// Nothing is granted before this.
     opens: Moment,
@@ -111,6 +115,7 @@ impl Pool {
             pacer: Pacer::Free,
             feedback: Feedback::default(),
             seats: Seats::new(now),
+            records: Records::default(),
             now,
             opens: now,
             outlived: now,

@@ -5,7 +5,7 @@
 //! Whoever counts from the first *call* that he sees begins his windows later than these begin, and may see 2N in one of
 //! his: such a vendor's contract is a sliding window.
 
-use super::{Ends, Ledger, Pace, scaled_up};
+use super::{Ends, Gap, Ledger, Pace, Saved, Since, scaled_up};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{FixedWindow, Windows};
@@ -183,6 +183,24 @@ impl Ledger for FirstUseLedger {
 
     fn is_sound(&self) -> bool {
         self.outstanding <= self.open.map_or(0, |open| open.charged)
+    }
+
+    fn save(&self) -> Option<Saved> {
+        let open = self.open.map(|open| (open.ends.into(), open.charged));
+        Some(Saved::FirstUse { open, extra: self.extra })
+    }
+
+    fn restore(&mut self, saved: &Saved, since: Since, (out, until): (u64, Moment)) -> bool {
+        let &Saved::FirstUse { open, extra } = saved else { return false };
+        let charged = open.map_or(0, |(_, charged)| charged);
+        // After a gap nobody knows whether that window is over, and the next one is open already.
+        if since.gap == Gap::Unknown || charged > PERMITS_MAX || extra > PERMITS_MAX || out > charged {
+            return false;
+        }
+        let began = self.now;
+        self.open = open.map(|(ends, charged)| Open { since: began, ends: since.moment(ends), charged });
+        (self.extra, self.outstanding, self.adopted) = (extra, out, (out, until));
+        true
     }
 }
 

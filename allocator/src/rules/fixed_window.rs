@@ -5,7 +5,7 @@
 //!
 //! Leases that were out when the rule came to be may reach further. They are charged to each window that they reach.
 
-use super::{Ends, Ledger, Pace, scaled_up};
+use super::{Ends, Ledger, Pace, Saved, Since, scaled_up};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{FixedWindow, Windows};
@@ -232,6 +232,24 @@ impl Ledger for FixedLedger {
 
     fn is_sound(&self) -> bool {
         self.outstanding <= self.charged && self.ahead <= self.outstanding
+    }
+
+    fn save(&self) -> Option<Saved> {
+        Some(Saved::Fixed { ends: self.ends.into(), charged: self.charged, extra: self.extra })
+    }
+
+    /// Which window it was the calendar says, however long ago that is. What is out may reach into each that begins until
+    /// its end.
+    fn restore(&mut self, saved: &Saved, _since: Since, (out, until): (u64, Moment)) -> bool {
+        let &Saved::Fixed { ends, charged, extra } = saved else { return false };
+        if charged > PERMITS_MAX || extra > PERMITS_MAX || out > charged {
+            return false;
+        }
+        let ends = ends.as_calendar();
+        (self.charged, self.extra) = if ends < self.ends { (out, 0) } else { (charged, extra) };
+        self.ends = self.ends.max(ends);
+        (self.outstanding, self.adopted) = (out, (out, until));
+        true
     }
 }
 

@@ -8,6 +8,7 @@ mod concurrency;
 mod first_use;
 mod fixed_window;
 mod leaky_bucket;
+mod saved;
 mod sliding_window;
 pub(crate) mod token_bucket;
 
@@ -15,6 +16,7 @@ pub use concurrency::FlightLedger;
 pub use first_use::FirstUseLedger;
 pub use fixed_window::FixedLedger;
 pub use leaky_bucket::{Flow, FlowLedger, Part, SHARES};
+pub use saved::{At, Gap, Saved, SavedRefill, Since};
 pub use sliding_window::SlidingLedger;
 pub use token_bucket::BucketLedger;
 
@@ -147,6 +149,17 @@ pub trait Ledger: Debug {
 
     /// Its own invariant, for assertions.
     fn is_sound(&self) -> bool;
+
+    /// What is written down of it, but for what is out; `None` of a rule whose books are not kept.
+    fn save(&self) -> Option<Saved> {
+        None
+    }
+
+    /// Takes over what was `saved`, with `out` permits that may be spent until `until`. The ledger is new, and begins when
+    /// that was written, as far as can be told. `false` if no ledger of this rule can have been so.
+    fn restore(&mut self, _saved: &Saved, _since: Since, _out: (u64, Moment)) -> bool {
+        false
+    }
 }
 
 /// `part` of `whole`, so many of `of`: rounded up, for it is a charge. Of a limit of 0 nothing says how much a part is:

@@ -5,7 +5,7 @@
 //! Why it holds: take any window and, of the permits spent in it, the one that was lent last. At that instant
 //! all the others were still charged, and the sum was at most N.
 
-use super::{Ends, Ledger, Pace};
+use super::{Ends, Ledger, Pace, Saved, Since};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{SlidingLog, SlidingWindow};
@@ -27,6 +27,7 @@ const EXTRA_MAX: usize = 64;
 mod change;
 #[cfg(lessor_mutants)]
 mod weighted;
+mod written;
 
 /// The books of a sliding window.
 #[derive(Clone, Debug)]
@@ -263,6 +264,14 @@ impl Ledger for SlidingLedger {
 
     fn is_sound(&self) -> bool {
         self.settled_sum == self.settled.iter().map(|slot| slot.permits).sum::<u64>()
+    }
+
+    fn save(&self) -> Option<Saved> {
+        Some(self.saved())
+    }
+
+    fn restore(&mut self, saved: &Saved, since: Since, (out, _): (u64, Moment)) -> bool {
+        self.restored(saved, since, out)
     }
 }
 

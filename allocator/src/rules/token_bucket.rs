@@ -10,7 +10,7 @@ pub(crate) mod refill;
 #[cfg(test)]
 mod tests;
 
-use super::{Ends, Ledger};
+use super::{Ends, Ledger, Saved, Since};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::TokenBucket;
 use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
@@ -247,5 +247,19 @@ impl Ledger for BucketLedger {
         let sum = self.level + self.outstanding.cast_signed();
         // Of a bucket that holds no permit nothing is lent, however much is out.
         (self.level <= 0 || sum <= (self.capacity + self.surplus).cast_signed()) && self.refill.is_sound()
+    }
+
+    fn save(&self) -> Option<Saved> {
+        Some(Saved::Bucket { level: self.level, surplus: self.surplus, refill: self.refill.save() })
+    }
+
+    fn restore(&mut self, saved: &Saved, since: Since, (out, _): (u64, Moment)) -> bool {
+        let Saved::Bucket { level, surplus, refill } = saved else { return false };
+        let most = PERMITS_MAX.cast_signed();
+        if *surplus > PERMITS_MAX || !(-most..=most).contains(level) {
+            return false;
+        }
+        (self.level, self.surplus, self.outstanding) = (*level, *surplus, out);
+        self.refill.restore(refill, since) && self.is_sound()
     }
 }

@@ -213,6 +213,7 @@ impl Args {
             cost_max: 1,
             reserves: 0,
             in_vain: 0,
+            store: 0,
             patience: nanos(self.patience),
             latency: Latency { one_way, jitter: one_way / 10 },
             faults: Faults::default(),

@@ -3,10 +3,12 @@
 //! with the same rules may be below those. The world drives it.
 
 use lessor_allocator::limits::Past;
-use lessor_allocator::pool::{Above, AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};
+use lessor_allocator::pool::{Above, AskError, Block, Heard, Holder, LesseeId, Plan, Pool, PoolView, Record};
+use lessor_allocator::rules::Gap;
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Carry, Moment, Observed, Refusal, SafeShare};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The pools that nodes ask, and those above them.
 #[derive(Debug)]
@@ -169,6 +171,43 @@ impl Family {
     pub fn ceiling(&self) -> u64 {
         let members = self.lowest.iter().chain(&self.above);
         members.map(|member| member.pool.ceiling()).min().unwrap_or(0)
+    }
+
+    /// Whether all that was lent of `limit` may be known, see [`Pool::may_be_known`].
+    pub fn may_be_known(&self, limit: usize) -> bool {
+        let mut asked = self.lowest[limit..].iter().take(1).chain(&self.above);
+        asked.all(|member| member.pool.may_be_known())
+    }
+
+    /// What is to be written down of those that want it, by their place; see [`Pool::write_down`].
+    pub fn write_down(&mut self, now: Moment, span: Duration) -> Vec<(usize, Record, Block)> {
+        let members = self.lowest.iter_mut().chain(&mut self.above).enumerate();
+        let wanting = members.filter(|(_, member)| member.pool.wants_record());
+        let written = wanting.filter_map(|(place, member)| {
+            member.pool.write_down(now, span).map(|(record, block)| (place, record, block))
+        });
+        written.collect()
+    }
+
+    /// Whether any of them wants to be written down.
+    pub fn wants_record(&self) -> bool {
+        self.lowest.iter().chain(&self.above).any(|member| member.pool.wants_record())
+    }
+
+    /// See [`Pool::may_lend`]: the record of the pool at `place` is durable.
+    pub fn may_lend(&mut self, place: usize, block: Block) {
+        let member = self.lowest.iter_mut().chain(&mut self.above).nth(place);
+        member.expect("it was there when it was written down").pool.may_lend(block);
+    }
+
+    /// They go on with what was written down of them, by place, where something was; `false` if one of them cannot.
+    pub fn restore(&mut self, records: &[Option<Record>], gap: Gap, now: Moment) -> bool {
+        let mut each = self.lowest.iter_mut().chain(&mut self.above).zip(records);
+        each.all(|(member, record)| {
+            let Some(record) = record else { return true };
+            let restored = Pool::restored(member.plan.clone(), record, gap, now);
+            restored.map(|pool| member.pool = pool).is_some()
+        })
     }
 
     /// Drops what cannot be told from new, each for itself, and makes it anew: which of the lowest, and which of those above.

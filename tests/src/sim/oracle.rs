@@ -344,7 +344,8 @@ impl Oracle {
     /// The allocator lost its books, or dropped ones that it took for new. The pool is one that looks like `view`.
     pub fn books_lost(&mut self, now: Instant, view: PoolView) {
         self.measure.life += 1;
-        (self.admitted, self.books) = (0, Books::default());
+        // What is restored begins with what was out.
+        (self.admitted, self.books) = (0, view.books);
         // A pool that is dropped and made anew, for it cannot be told from a new one, opens no later for that.
         if !view.quarantine.is_zero() {
             self.opens = now.allocator + view.quarantine;

@@ -140,7 +140,7 @@ fn fewer_nodes(from: &Shrunk) -> Vec<Setup> {
 
 /// Everything that is not a fault, one by one as it is without them.
 fn plainer(from: &Shrunk) -> Vec<Setup> {
-    let changes: [fn(&mut Setup); 15] = [
+    let changes: [fn(&mut Setup); 16] = [
         |setup| setup.siblings = 0,
         |setup| setup.above = 0,
         |setup| setup.priorities = 0,
@@ -150,6 +150,7 @@ fn plainer(from: &Shrunk) -> Vec<Setup> {
         |setup| setup.cost_max = 1,
         |setup| setup.reserves = 0,
         |setup| setup.in_vain = 0,
+        |setup| setup.store = 0,
         |setup| setup.patience = 0,
         |setup| setup.drifting = false,
         |setup| setup.latency.jitter = 0,

@@ -65,6 +65,7 @@ pub fn draw(seed: u64) -> Setup {
         cost_max: if dice.u32(..3) == 0 { dice.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
         reserves: 0,
         in_vain: 0,
+        store: 0,
         patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
         faults,
@@ -128,7 +129,19 @@ pub fn draw(seed: u64) -> Setup {
     if dice.u32(..4) == 0 {
         setup.in_vain = dice.u64(1..=50);
     }
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x5704_e000_0000_0000);
+    if dice.u32(..3) == 0 {
+        draw_store(&mut dice, &mut setup);
+    }
     setup
+}
+
+/// An allocator that writes down what it lends. An answer takes so much longer.
+fn draw_store(dice: &mut fastrand::Rng, setup: &mut Setup) {
+    let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
+    setup.store = log_uniform(dice, MILLI / 20, shortest / 8);
+    let Latency { one_way, jitter } = setup.latency;
+    setup.latency = Latency { one_way: one_way.min(shortest / 16), jitter: jitter.min(shortest / 16) };
 }
 
 /// `setup` on a vendor that is believed and has less than it should, and nothing else that operators do.

@@ -36,6 +36,7 @@ pub fn bare() -> Setup {
         cost_max: 1,
         reserves: 0,
         in_vain: 0,
+        store: 0,
         patience: 0,
         latency: Latency { one_way: 0, jitter: 0 },
         faults: Faults::default(),
@@ -91,6 +92,9 @@ pub fn write(setup: &Setup) -> String {
     }
     if setup.in_vain > 0 {
         say("in_vain", &setup.in_vain);
+    }
+    if setup.store > 0 {
+        say("store", &setup.store);
     }
     say("patience", &setup.patience);
     say("one_way", &setup.latency.one_way);
@@ -169,6 +173,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "cost_max" => setup.cost_max = number(value)?,
         "reserves" => setup.reserves = number(value)?,
         "in_vain" => setup.in_vain = number(value)?,
+        "store" => setup.store = number(value)?,
         "patience" => setup.patience = number(value)?,
         "one_way" => setup.latency.one_way = number(value)?,
         "jitter" => setup.latency.jitter = number(value)?,

@@ -12,6 +12,7 @@ mod phases;
 mod reserved;
 mod rivalry;
 mod stock;
+mod store;
 mod tasks;
 mod trouble;
 mod vendor;
@@ -43,6 +44,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
+use store::Store;
 
 pub use flights::longest;
 pub use watch::Watch;
@@ -211,6 +213,7 @@ impl World {
                 paused_until: 0,
                 past: Past::None,
                 died: now,
+                store: Store::new(setup.limits() + setup.above),
             },
             outside: None,
             network: Network::new(setup.latency, setup.nodes + foes.len()),
@@ -316,6 +319,7 @@ impl World {
             Event::Start { node, life } => self.start(node, life),
             Event::Thaw { node, ppm } => self.nodes[node].clock.set_rate(self.real, ppm),
             Event::Reopen { life } => self.reopen(life),
+            Event::Durable { life } => self.durable(life),
             Event::Sweep => self.sweep()?,
             Event::Next(phase) => self.next(phase)?,
             Event::End => return self.end().map(|()| false),
@@ -357,6 +361,7 @@ impl World {
             | Event::Start { .. }
             | Event::Thaw { .. }
             | Event::Reopen { .. }
+            | Event::Durable { .. }
             | Event::Next(_)
             | Event::End => 0,
         };

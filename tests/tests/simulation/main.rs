@@ -45,6 +45,7 @@ fn setup(limit: &str) -> Setup {
         cost_max: 1,
         reserves: 0,
         in_vain: 0,
+        store: 0,
         patience: 0,
         latency: Latency { one_way: MILLI, jitter: MILLI },
         faults: Faults::default(),

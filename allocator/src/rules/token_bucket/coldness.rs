@@ -73,6 +73,17 @@ impl Coldness {
         (self.milli, self.rest) = (self.coldest, 0);
     }
 
+    /// How cold it is: thousandths of a permit, and parts of one. Both are below 2^64.
+    pub(super) fn save(&self) -> (u64, u64) {
+        (u64::try_from(self.milli).unwrap_or(u64::MAX), u64::try_from(self.rest).unwrap_or(0))
+    }
+
+    /// As cold as that; `false` if it cannot be.
+    pub(super) fn restore(&mut self, (milli, rest): (u64, u64)) -> bool {
+        (self.milli, self.rest) = (u128::from(milli), u128::from(rest));
+        self.milli <= self.coldest && rest < self.over
+    }
+
     /// Whether it is as cold as a new one.
     pub(super) fn is_coldest(&self) -> bool {
         self.milli == self.coldest

@@ -2,6 +2,7 @@
 //! as they have room; it counts no permit that is there already.
 
 use super::coldness::Coldness;
+use crate::rules::{Gap, SavedRefill, Since};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{RefillStyle, TokenBucket};
@@ -141,6 +142,46 @@ impl Refill {
         match self {
             Refill::Even(even) => even.cold.as_ref().is_none_or(Coldness::is_coldest),
             Refill::Interval(_) => true,
+        }
+    }
+
+    /// See [`crate::rules::Ledger::save`].
+    pub(super) fn save(&self) -> SavedRefill {
+        match self {
+            Refill::Even(even) => SavedRefill::Even {
+                // A permit has less than 2^64 parts.
+                fraction: u64::try_from(even.fraction).unwrap_or(0),
+                cold: even.cold.as_ref().map(Coldness::save),
+            },
+            Refill::Interval(interval) => SavedRefill::Interval { next: interval.next.into() },
+        }
+    }
+
+    /// See [`crate::rules::Ledger::restore`].
+    pub(super) fn restore(&mut self, saved: &SavedRefill, since: Since) -> bool {
+        match (self, saved) {
+            (Refill::Even(even), SavedRefill::Even { fraction, cold }) => {
+                even.fraction = u128::from(*fraction);
+                match (&mut even.cold, cold) {
+                    (Some(own), Some(cold)) => {
+                        let is_possible = own.restore(*cold);
+                        if since.gap == Gap::Unknown {
+                            // Nobody knows for how long it was idle.
+                            own.freeze();
+                        }
+                        is_possible
+                    }
+                    (None, None) => true,
+                    (Some(_), None) | (None, Some(_)) => false,
+                }
+            }
+            // After a gap its instants would be others: a bucket that holds something would get more than between two.
+            (Refill::Interval(interval), SavedRefill::Interval { next }) => {
+                interval.next = since.moment(*next);
+                since.gap == Gap::Counted
+            }
+            (Refill::Even(_), SavedRefill::Interval { .. })
+            | (Refill::Interval(_), SavedRefill::Even { .. }) => false,
         }
     }
 

@@ -4,6 +4,7 @@
 mod apart;
 mod family;
 mod live;
+mod written;
 
 use crate::sim::edges::EDGES;
 use crate::sim::faults::Fault;
@@ -23,6 +24,7 @@ use lessor_protocol::rule::{
 use lessor_protocol::{Rule, Terms};
 use live::{capped, lowered, new_windows, paused};
 use std::time::Duration;
+use written::written;
 
 /// A kind of fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,11 +90,13 @@ pub enum Ground {
     Above,
     /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
     AboveRestarts,
+    /// A short window in full use under an allocator that dies every few seconds, and writes down what it lends.
+    Written,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 28] = [
+    pub const ALL: [Ground; 29] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -121,11 +125,12 @@ impl Ground {
         Ground::CutOffRestarts,
         Ground::Above,
         Ground::AboveRestarts,
+        Ground::Written,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 54] = [
+        const LED: [(Mutant, Ground); 59] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -180,6 +185,11 @@ impl Ground {
             (Mutant::TrimNeverEnds, Ground::Outside),
             (Mutant::RepeatPausesAgain, Ground::Outside),
             (Mutant::PausedByVendorLends, Ground::Outside),
+            (Mutant::BlockNotCharged, Ground::Written),
+            (Mutant::BlockNotNested, Ground::Written),
+            (Mutant::OldBlockGoesOn, Ground::Written),
+            (Mutant::SeenBeforeDurable, Ground::Written),
+            (Mutant::BlockEndsAtOnce, Ground::Written),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -245,6 +255,7 @@ impl Ground {
             }
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
+            Ground::Written => written(setup, &mut dice),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::World;
 use super::event::{Event, Message, Reply, Unanswered};
+use super::store::Store;
 use crate::sim::SECOND;
 use crate::sim::clock::HostClock;
 use crate::sim::family::Family;
@@ -31,6 +32,8 @@ pub(super) struct Centre {
     pub(super) past: Past,
     /// When the process died, on its clock.
     pub(super) died: Moment,
+    /// What is written down of it.
+    pub(super) store: Store,
 }
 
 impl World {
@@ -67,11 +70,21 @@ impl World {
             Some(answer.map_err(Unanswered::Wrong))
         };
         let longest = self.centre.plan.longest().map(nanos);
-        let Self { network, setup, struck, dice, .. } = self;
-        for at in network.send(self.real, node, Way::Back, &setup.faults, struck, dice) {
-            self.push(at, Event::Answer(Reply { node, session, exchange, sent, answer, share, longest }));
+        let reply = Reply { node, session, exchange, sent, answer, share, longest };
+        if self.must_be_written(node) {
+            self.answer_later(reply)
+        } else {
+            self.send_back(reply)
         }
         Ok(())
+    }
+
+    /// An answer leaves.
+    pub(super) fn send_back(&mut self, reply: Reply) {
+        let Self { network, setup, struck, dice, .. } = self;
+        for at in network.send(self.real, reply.node, Way::Back, &setup.faults, struck, dice) {
+            self.push(at, Event::Answer(reply));
+        }
     }
 
     fn log_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) {
@@ -171,6 +184,7 @@ impl World {
                 self.log.note(self.real, "a pool is forgotten and made anew", &[]);
             }
             self.books_are_new(&self.is_new(&lowest, &above));
+            self.write_down();
             let (now, stocks) = (self.now(), self.stocks());
             self.judges.books(now, &stocks)?;
         }
@@ -179,10 +193,15 @@ impl World {
 
     /// Books that begin, which go by the plan `since` a moment.
     pub(super) fn new_pool(&mut self, since: Moment) {
+        self.new_pools(since);
+        self.books_are_new(&self.all_new());
+    }
+
+    /// The same, of which nobody is told.
+    pub(super) fn new_pools(&mut self, since: Moment) {
         let now = self.centre.clock.show(self.real);
         let (limits, above) = (self.setup.limits(), self.setup.above);
         self.centre.pool = Family::new(&self.centre.plan, limits, above, self.centre.past, since, now);
-        self.books_are_new(&self.all_new());
     }
 
     /// All books are new.
@@ -201,13 +220,18 @@ impl World {
     }
 
     fn books_are_new(&mut self, is_new: &IsNew) {
+        self.books_are_others(is_new);
+        self.books_are_to_begin(is_new, Moment::ORIGIN);
+    }
+
+    /// Books have begun, or were read again.
+    pub(super) fn books_are_others(&mut self, is_new: &IsNew) {
         let (now, stocks) = (self.now(), self.stocks());
         for (limit, is_new) in is_new.own.iter().enumerate() {
             if is_new[0] {
                 self.judges.of(limit).books_lost(now, stocks.own[limit].view);
             }
         }
-        self.books_are_to_begin(is_new, Moment::ORIGIN);
     }
 
     /// The books of those rules that `is_new` says it of begin when what earlier ones lent is over; of rules that hold `since`
@@ -227,6 +251,7 @@ impl World {
         self.centre.up = false;
         self.centre.life += 1;
         self.centre.died = self.centre.clock.show(self.real);
+        self.lose_store();
         self.push(back_at, Event::Reopen { life: self.centre.life });
     }
 
@@ -235,13 +260,16 @@ impl World {
         if self.centre.up || self.centre.life != life {
             return;
         }
-        self.log.note(self.real, "the allocator is back without its books", &[]);
         let now = self.centre.clock.show(self.real);
         // What was decided over the API is gone with the process.
         (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
         self.judges.shut(Moment::ORIGIN);
-        self.centre.past = Past::Lost(if self.dice.bool() { now } else { self.centre.died });
         self.centre.up = true;
+        if self.goes_on() {
+            return;
+        }
+        self.log.note(self.real, "the allocator is back without its books", &[]);
+        self.centre.past = Past::Lost(if self.dice.bool() { now } else { self.centre.died });
         self.new_pool(Moment::ORIGIN);
     }
 }

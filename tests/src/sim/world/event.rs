@@ -57,6 +57,8 @@ pub(super) enum Event {
     Thaw { node: usize, ppm: i64 },
     /// The allocator's process starts, without its books.
     Reopen { life: u64 },
+    /// What the allocator wrote down is durable.
+    Durable { life: u64 },
     /// The allocator looks whether anything can be forgotten.
     Sweep,
     /// The next part begins.
@@ -145,6 +147,7 @@ impl Event {
             | Event::Strike(_)
             | Event::Operate(_)
             | Event::Reopen { .. }
+            | Event::Durable { .. }
             | Event::Sweep
             | Event::Next(_)
             | Event::End => None,

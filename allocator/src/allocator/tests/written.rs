@@ -1,0 +1,179 @@
+//! What is written down, and what an allocator that begins with it knows.
+
+use super::*;
+use crate::rules::Gap;
+use crate::store::{Batch, Written};
+
+const FAMILY: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "sliding_window", limit = 100, per = "30s", margin = "0s" }]
+
+[[limit]]
+name = "tenant"
+parent = "vendor"
+rules = [{ kind = "fixed_window", limit = 60, per = "1d" }]
+
+[[limit]]
+name = "user/*"
+keyed = true
+rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1s" }]
+
+[[limit]]
+name = "cap"
+rules = [{ kind = "concurrency", limit = 5, longest = "10s" }]
+"#;
+
+fn config(text: &str) -> Config {
+    Config::parse(text).expect("valid")
+}
+
+/// What a store has after `batch`, if it had `written` before.
+fn apply(written: &mut Written, batch: &Batch) {
+    if batch.is_first {
+        *written = Written::default();
+    }
+    for (name, row) in &batch.limits {
+        match row {
+            Some(row) => drop(written.limits.insert(name.clone(), row.clone())),
+            None => {
+                written.limits.remove(name);
+                written.pools.retain(|place, _| place.limit != *name);
+            }
+        }
+    }
+    for (place, row) in &batch.pools {
+        match row {
+            Some(row) => drop(written.pools.insert(place.clone(), row.clone())),
+            None => drop(written.pools.remove(place)),
+        }
+    }
+}
+
+/// An allocator that writes down what it lends, and what is written once it has begun.
+fn begun() -> (Allocator, Written) {
+    let mut allocator = Allocator::new(&config(FAMILY), Past::None, millis(0), 7);
+    allocator.is_written_down(0);
+    let (batch, mut written) = (allocator.write_down(millis(0)), Written::default());
+    apply(&mut written, &batch);
+    allocator.may_lend(&batch);
+    (allocator, written)
+}
+
+fn lend(allocator: &mut Allocator, seq: u64, asks: &[Entry]) -> Vec<u64> {
+    allocator.leases(millis(10 * seq), &caller(seq), asks).iter().map(|grant| grant.permits).collect()
+}
+
+fn available(allocator: &mut Allocator, name: &str, now: Moment) -> u64 {
+    let limit = allocator.limit(name).expect("it is there");
+    limit.view(now, &PoolId::default()).expect("it has a pool").available
+}
+
+#[test]
+fn what_was_lent_is_known_to_whoever_comes_after_and_nothing_else_waits() {
+    let (mut allocator, mut written) = begun();
+    assert_eq!(lend(&mut allocator, 1, &[ask("tenant", None, 0, 0, 20)]), [20]);
+    assert_eq!(allocator.take_uncovered(), Some(2), "not before it is durable");
+    let keys: Vec<Entry> = (0..3).map(|key| ask("user/a", Some(&format!("k{key}")), 0, 0, 5)).collect();
+    assert_eq!(lend(&mut allocator, 2, &keys), [5; 3]);
+    assert!(allocator.is_unwritten());
+    let batch = allocator.write_down(millis(30));
+    assert_eq!((batch.number, batch.pools.len()), (2, 5), "the pool, that above it, and three keys");
+    apply(&mut written, &batch);
+    allocator.may_lend(&batch);
+    for gap in [Gap::Counted, Gap::Unknown] {
+        let mut after = Allocator::restored(&config(FAMILY), &written, gap, millis(40), 8);
+        let waits: Vec<String> =
+            after.quarantined(millis(40)).into_iter().map(|(name, _)| name.to_owned()).collect();
+        assert_eq!(waits, ["cap"], "what is in flight is not written down");
+        // A block of an eighth of what was left may have been lent too.
+        let left = available(&mut after, "tenant", millis(40));
+        assert!((30..=40).contains(&left), "{left} of 40");
+        let above = available(&mut after, "vendor", millis(40));
+        assert!((65..=80).contains(&above), "{above} of 80");
+        // A key that nobody used is whole, one that was used is not.
+        let asks = [ask("user/a", Some("k1"), 0, 0, 10), ask("user/a", Some("new"), 0, 0, 10)];
+        let lent = after.leases(millis(40), &caller(1), &asks);
+        assert!(lent[0].permits < lent[1].permits, "{lent:?}");
+        // What was out is over at the end of its lease, and stays spent for the day.
+        assert!(available(&mut after, "tenant", millis(60_000)) <= 40);
+        assert_eq!(available(&mut after, "vendor", millis(60_000)), 100);
+    }
+}
+
+#[test]
+fn an_answer_that_lends_within_its_block_waits_for_nothing() {
+    let (mut allocator, _) = begun();
+    let mut waited = 0;
+    for seq in 1..200 {
+        lend(&mut allocator, seq, &[ask("user/a", Some("k"), 0, 0, 0)]);
+        assert_eq!(allocator.take_uncovered(), None, "nothing was lent");
+    }
+    for seq in 200..230 {
+        lend(&mut allocator, seq, &[ask("vendor", None, seq - 200, 0, 1)]);
+        if allocator.take_uncovered().is_some() {
+            waited += 1;
+        }
+        if allocator.is_unwritten() {
+            let batch = allocator.write_down(millis(10 * seq));
+            allocator.may_lend(&batch);
+        }
+    }
+    assert!((1..15).contains(&waited), "{waited} of 30");
+}
+
+#[test]
+fn a_limit_that_was_changed_meanwhile_begins_anew() {
+    let (mut allocator, mut written) = begun();
+    lend(&mut allocator, 1, &[ask("tenant", None, 0, 0, 20)]);
+    apply(&mut written, &allocator.write_down(millis(20)));
+    let shut = |text: &str| {
+        let after = Allocator::restored(&config(text), &written, Gap::Counted, millis(40), 8);
+        let waits = after.quarantined(millis(40)).into_iter().map(|(name, _)| name.to_owned());
+        waits.filter(|name| name != "cap").collect::<Vec<String>>()
+    };
+    assert_eq!(shut(FAMILY), [""; 0]);
+    assert_eq!(
+        shut(&FAMILY.replace("limit = 60", "limit = 61")),
+        ["tenant", "vendor"],
+        "and who is above it"
+    );
+    assert_eq!(shut(&FAMILY.replace("parent = \"vendor\"\n", "")), ["tenant", "vendor"]);
+    assert_eq!(shut(&FAMILY.replace("capacity = 10", "capacity = 11")), ["user/*"]);
+    assert_eq!(shut(&FAMILY.replace("limit = 60", "# \nlimit = 60").replace("# \n", "")), [""; 0]);
+    let with_drift = format!("clock_drift_ppm = 2000\n{FAMILY}");
+    assert_eq!(shut(&with_drift), ["tenant", "user/*", "vendor"]);
+}
+
+#[test]
+fn what_was_written_by_other_rules_is_of_no_use() {
+    let (mut allocator, mut written) = begun();
+    lend(&mut allocator, 1, &[ask("user/a", Some("k"), 0, 0, 10)]);
+    apply(&mut written, &allocator.write_down(millis(20)));
+    let stale = written.pools.clone();
+    let other = config(&FAMILY.replace("capacity = 10", "capacity = 1000"));
+    let limit = other.limits.iter().find(|limit| limit.name.as_str() == "user/*").expect("it is there");
+    allocator.put(millis(30), limit, lessor_protocol::Carry::AsIs, false).expect("room");
+    apply(&mut written, &allocator.write_down(millis(40)));
+    // A store that missed the second half of what belongs together.
+    written.pools = stale;
+    let mut after = Allocator::restored(&other, &written, Gap::Counted, millis(50), 8);
+    let ask = [ask("user/a", Some("k"), 0, 0, 500)];
+    assert_eq!(after.leases(millis(50), &caller(1), &ask)[0].permits, 0, "as after a loss");
+}
+
+#[test]
+fn a_quarantine_goes_on_and_does_not_begin_again() {
+    let (_, mut written) = begun();
+    let other = config(&FAMILY.replace("limit = 100, per = \"30s\"", "limit = 90, per = \"30s\""));
+    let mut life = Allocator::restored(&other, &written, Gap::Counted, millis(0), 8);
+    life.is_written_down(0);
+    apply(&mut written, &life.write_down(millis(0)));
+    let wait = |allocator: &Allocator, now| {
+        allocator.quarantined(now).into_iter().find(|(name, _)| *name == "vendor").map(|(_, wait)| wait)
+    };
+    let first = wait(&life, millis(0)).expect("it was changed");
+    let next = Allocator::restored(&other, &written, Gap::Counted, millis(20_000), 9);
+    let left = wait(&next, millis(20_000)).expect("it is not over");
+    assert_eq!(left, first - Duration::from_secs(20));
+}

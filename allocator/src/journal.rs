@@ -1,0 +1,172 @@
+//! Hands batches to the store, one at a time, on a thread of its own: what is decided while one is on its way goes into the
+//! next. Exchanges wait here until what they answer is durable. A store that fails lends nothing, and is made anew.
+
+use crate::shared::Shared;
+use crate::store::{Embedded, StoreError};
+use lessor_protocol::Clock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long to leave a store alone that failed. A disk that is full is not hurried, and nobody waits for longer than that
+/// once there is room.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is durable.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    /// All batches up to this.
+    batch: u64,
+    /// Whether the store fails.
+    is_failing: bool,
+    /// Whether nothing is written any more.
+    is_over: bool,
+}
+
+/// What was to be known is not durable, and may never be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotDurable;
+
+/// The way to the thread.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    wake: SyncSender<()>,
+    done: watch::Sender<Done>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Journal {
+    /// Starts to write to `store` what the allocator of `shared` has to write, after this `batch`.
+    pub(crate) fn start(shared: &Arc<Shared>, store: Embedded, batch: u64) -> Arc<Self> {
+        let (wake, woken) = sync_channel(1);
+        let (done, _) = watch::channel(Done { batch, ..Done::default() });
+        let journal = Arc::new(Journal { wake, done: done.clone(), thread: Mutex::default() });
+        let writer = Writer { shared: Arc::downgrade(shared), store, done, woken };
+        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
+        // Without it nothing becomes durable, and nothing is lent.
+        match thread {
+            Ok(thread) => *journal.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread),
+            Err(error) => tracing::error!(%error, "there is no thread for the store"),
+        }
+        journal
+    }
+
+    /// There is something to write.
+    pub(crate) fn wake(&self) {
+        // Full: it has been told, and has not looked yet.
+        let _ = self.wake.try_send(());
+    }
+
+    /// Waits until the batch with this number is durable. Cancel-safe.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub(crate) async fn durable(&self, batch: u64) -> Result<(), NotDurable> {
+        self.wake();
+        let mut done = self.done.subscribe();
+        let settled = |done: &Done| done.batch >= batch || done.is_failing || done.is_over;
+        match done.wait_for(settled).await {
+            Ok(done) if done.batch >= batch => Ok(()),
+            Ok(_) | Err(_) => Err(NotDurable),
+        }
+    }
+
+    /// Whether the store fails.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.done.borrow().is_failing
+    }
+
+    /// Writes what is left, and ends. Blocks for as long as that takes.
+    pub(crate) fn finish(&self) {
+        self.done.send_modify(|done| done.is_over = true);
+        self.wake();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the store has panicked");
+        }
+    }
+}
+
+struct Writer {
+    shared: Weak<Shared>,
+    store: Embedded,
+    done: watch::Sender<Done>,
+    woken: Receiver<()>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        loop {
+            let is_over = self.done.borrow().is_over;
+            let Some(shared) = self.shared.upgrade() else { return };
+            let wait = self.write(&shared);
+            drop(shared);
+            if is_over {
+                return;
+            }
+            let is_alone = match wait {
+                true => self.rest(),
+                false => self.woken.recv().is_err(),
+            };
+            if is_alone {
+                return;
+            }
+        }
+    }
+
+    /// Leaves the store alone for a while, whoever wakes it: they are told that it fails. Whether there is nobody left.
+    fn rest(&self) -> bool {
+        let clock = Clock::since_boot();
+        let until = clock.now() + RETRY;
+        loop {
+            let left = until.since(clock.now());
+            match self.woken.recv_timeout(left) {
+                Ok(()) if self.done.borrow().is_over => return false,
+                Ok(()) => {}
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Writes what there is, and says whether that failed.
+    fn write(&mut self, shared: &Shared) -> bool {
+        let is_failing = self.done.borrow().is_failing;
+        let batch = shared.with(|allocator, now| match is_failing {
+            true => allocator.write_all(now),
+            false => allocator.write_down(now),
+        });
+        if batch.is_empty() {
+            self.done.send_modify(|done| done.batch = batch.number);
+            return false;
+        }
+        let began = shared.now();
+        let written = if is_failing { self.store.begin_anew(&batch) } else { self.store.commit(&batch) };
+        shared.metrics().store().written(batch.pools.len(), shared.now().since(began), written.is_ok());
+        match written {
+            Ok(()) => {
+                shared.with(|allocator, _| allocator.may_lend(&batch));
+                if is_failing {
+                    tracing::info!("the store is written again");
+                }
+                self.done.send_modify(|done| (done.batch, done.is_failing) = (batch.number, false));
+                false
+            }
+            Err(error) => {
+                self.failed(&error, is_failing);
+                true
+            }
+        }
+    }
+
+    fn failed(&self, error: &StoreError, again: bool) {
+        if !again {
+            tracing::error!(%error, "nothing new is lent until the store can be written again");
+        }
+        self.done.send_modify(|done| done.is_failing = true);
+    }
+}

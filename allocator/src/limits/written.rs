@@ -1,0 +1,215 @@
+//! What is written down of a limit and of its pools, and when that has to be. The allocator collects it; a limit that
+//! nothing is written down of has no part in it.
+
+use super::{Kept, Limit, Past, PoolId};
+use crate::config::{Keyed, LimitConfig};
+use crate::pool::{Block, Pool, PoolView};
+use crate::rules::{At, Gap, Since};
+use crate::store::{LimitRow, PoolRow};
+use lessor_protocol::{Moment, Terms};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::time::Duration;
+
+/// How long a block lasts: what a crash burns beside leases. Shorter would be more to write, and longer more to burn.
+const BLOCK: Duration = Duration::from_millis(250);
+
+/// What pools that are made anew have to wait for, as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SavedPast {
+    /// See [`Past::None`].
+    None,
+    /// See [`Past::Lost`].
+    Lost(At),
+    /// See [`Past::Other`].
+    Other {
+        /// See there.
+        until: At,
+        /// See there.
+        calls_end: At,
+    },
+}
+
+impl Past {
+    /// As it is written down.
+    fn save(self) -> SavedPast {
+        match self {
+            Past::None => SavedPast::None,
+            Past::Lost(lost) => SavedPast::Lost(lost.into()),
+            Past::Other { until, calls_end } => {
+                SavedPast::Other { until: until.into(), calls_end: calls_end.into() }
+            }
+        }
+    }
+}
+
+impl SavedPast {
+    /// What it is now. Where nobody knows how long ago it was written, it is as if that were now.
+    pub(crate) fn read(self, gap: Gap, terms: Terms, now: Moment) -> Past {
+        let (SavedPast::Lost(at) | SavedPast::Other { until: at, .. }) = self else { return Past::None };
+        let since = Since { gap, written: at, now, terms };
+        match self {
+            SavedPast::Other { until, calls_end } => {
+                Past::Other { until: since.moment(until), calls_end: since.moment(calls_end) }
+            }
+            SavedPast::Lost(_) | SavedPast::None => Past::Lost(since.moment(at)),
+        }
+    }
+}
+
+/// What a limit knows of what is written down of it. Without a store it is off, and everything counts as known.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten {
+    is_on: bool,
+    /// See [`LimitRow::version`]; `None` until it is known.
+    version: Option<u64>,
+    /// Whether its own row is to be written.
+    has_row: bool,
+    /// Pools that are to be written, each of them once.
+    pools: Vec<PoolId>,
+    /// Whether something was answered that may not be known before it is written.
+    is_uncovered: bool,
+}
+
+impl LimitConfig {
+    /// All that makes the records of its pools what they are, but for those above and below it: rules, and what is counted
+    /// apart.
+    pub(crate) fn terms_of_records(&self, terms: Terms) -> serde_json::Value {
+        json!({
+            "drift_ppm": terms.drift_ppm(),
+            "keyed": self.keyed != Keyed::No,
+            "parent": self.parent,
+            "rules": self.raw().promises(),
+        })
+    }
+}
+
+impl Limit {
+    /// From now on what it lends is written down.
+    pub(crate) fn is_written_down(&mut self) {
+        self.unwritten.is_on = true;
+        self.rules_are_others();
+    }
+
+    /// Its rules are others: what was written of its pools is of no use any more.
+    pub(super) fn rules_are_others(&mut self) {
+        if self.unwritten.is_on {
+            self.unwritten.version = None;
+            self.write_all();
+        }
+    }
+
+    /// It, or who is above or below it, is another one.
+    pub(crate) fn row_is_due(&mut self) {
+        self.unwritten.has_row = self.unwritten.is_on;
+    }
+
+    /// Whether all of its pools can go on as they were written down.
+    pub(crate) fn is_kept(&self) -> bool {
+        std::iter::once(&self.plan).chain(self.overrides.values()).all(|plan| plan.is_kept())
+    }
+
+    /// A pool was used: whether that is known, and what has to be written.
+    pub(super) fn note(&mut self, id: &PoolId) {
+        if !self.unwritten.is_on {
+            return;
+        }
+        let Some(kept) = self.pools.get(id) else { return };
+        self.unwritten.is_uncovered |= !kept.pool.may_be_known();
+        if kept.pool.wants_record() {
+            self.queue(id);
+        }
+    }
+
+    /// A pool is to be written, whatever was lent of it.
+    pub(super) fn is_to_be_written(&mut self, id: &PoolId) {
+        if self.unwritten.is_on {
+            self.queue(id);
+        }
+    }
+
+    /// A pool is to be written, or is gone and to be dropped.
+    fn queue(&mut self, id: &PoolId) {
+        match self.pools.get_mut(id) {
+            Some(kept) if kept.is_queued => return,
+            Some(kept) => kept.is_queued = true,
+            None => {}
+        }
+        self.unwritten.pools.push(id.clone());
+    }
+
+    /// Pools that were dropped: what is written of them is of no use any more.
+    pub(super) fn drop_written(&mut self, ids: impl Iterator<Item = PoolId>) {
+        if self.unwritten.is_on {
+            self.unwritten.pools.extend(ids);
+        }
+    }
+
+    /// Whether an answer was given since the last question that may not be known before what it lends is written.
+    pub(crate) fn take_uncovered(&mut self) -> bool {
+        std::mem::take(&mut self.unwritten.is_uncovered)
+    }
+
+    /// Whether there is something to write.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.unwritten.has_row || !self.unwritten.pools.is_empty()
+    }
+
+    /// Its own row but for its terms, if that is to be written. `next` is a version that there never was.
+    pub(crate) fn row(&mut self, next: u64) -> Option<LimitRow> {
+        let version = *self.unwritten.version.get_or_insert(next);
+        let row = || LimitRow { version, terms: String::new(), past: self.past.save() };
+        std::mem::take(&mut self.unwritten.has_row).then(row)
+    }
+
+    /// The rows of pools that are to be written, at `now`, with what may be lent once they are; `None` of one that is gone.
+    pub(crate) fn pool_rows(&mut self, now: Moment) -> Vec<(PoolId, Option<(PoolRow, Block)>)> {
+        let version = self.unwritten.version.unwrap_or(0);
+        let ids = std::mem::take(&mut self.unwritten.pools).into_iter();
+        let rows = ids.filter_map(|id| {
+            let Some(kept) = self.pools.get_mut(&id) else { return Some((id, None)) };
+            kept.is_queued = false;
+            let (record, block) = kept.pool.write_down(now, BLOCK)?;
+            Some((id, Some((PoolRow { version, record }, block))))
+        });
+        rows.collect()
+    }
+
+    /// What is to be written once more, all of it.
+    pub(crate) fn write_all(&mut self) {
+        if self.unwritten.is_on {
+            self.unwritten.has_row = true;
+            let ids: Vec<PoolId> = self.pools.keys().cloned().collect();
+            ids.iter().for_each(|id| self.queue(id));
+        }
+    }
+
+    /// What came with `block` is durable.
+    pub(crate) fn may_lend(&mut self, id: &PoolId, block: Block) {
+        if let Some(kept) = self.pools.get_mut(id) {
+            kept.pool.may_lend(block);
+        }
+    }
+
+    /// Goes on with a pool as it was written down in `row`, of this `version` of its limit. One that is of no use begins
+    /// as after a loss.
+    pub(crate) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {
+        let plan = id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan);
+        let fits = row.version == version;
+        let restored = Some(row).filter(|_| fits);
+        let restored = restored.and_then(|row| Pool::restored(plan.clone(), &row.record, gap, now));
+        let pool = restored.unwrap_or_else(|| Past::Lost(now).pool(plan, now));
+        if let Some(old) = self.pools.remove(&id) {
+            self.sums.drop(old.counted);
+        }
+        let name = id.name.clone();
+        let mut kept = Kept { name, pool, counted: PoolView::default(), is_queued: false };
+        self.sums.count(&mut kept.counted, kept.pool.view(now));
+        self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
+        if !self.makes_pools() {
+            self.opens = now + kept.counted.quarantine;
+        }
+        self.pools.insert(id, kept);
+    }
+}

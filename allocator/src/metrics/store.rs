@@ -1,0 +1,55 @@
+//! What Prometheus sees of the store: whether it can be written, how long that takes, and how much it is.
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use std::time::Duration;
+
+/// The metrics of the store.
+pub(crate) struct StoreMetrics {
+    commits: [Counter; 2],
+    seconds: Histogram,
+    pools: Counter,
+    failing: Gauge,
+    restored: Gauge,
+}
+
+impl StoreMetrics {
+    /// All of them, at zero.
+    pub(super) fn new() -> Self {
+        StoreMetrics {
+            commits: ["ok", "failed"]
+                .map(|result| counter!("lessor_store_commits_total", "result" => result)),
+            seconds: histogram!("lessor_store_commit_seconds"),
+            pools: counter!("lessor_store_pools_written_total"),
+            failing: gauge!("lessor_store_failing"),
+            restored: gauge!("lessor_store_restored_pools"),
+        }
+    }
+
+    /// A batch with so many `pools` took `span`, and is durable or not.
+    pub(crate) fn written(&self, pools: usize, span: Duration, is_durable: bool) {
+        self.commits[usize::from(!is_durable)].increment(1);
+        self.failing.set(f64::from(u8::from(!is_durable)));
+        if is_durable {
+            self.seconds.record(span);
+            self.pools.increment(pools as u64);
+        }
+    }
+
+    /// So many pools go on from where an earlier life left them.
+    pub(crate) fn restored(&self, pools: usize) {
+        self.restored.set(pools as f64);
+    }
+}
+
+/// What they are, for people.
+pub(super) fn describe() {
+    use metrics::{describe_counter, describe_gauge, describe_histogram};
+    describe_counter!(
+        "lessor_store_commits_total",
+        "Batches written to the store, by whether they became durable"
+    );
+    describe_histogram!("lessor_store_commit_seconds", "How long it took until a batch was durable");
+    describe_counter!("lessor_store_pools_written_total", "Records of pools that were written");
+    describe_gauge!("lessor_store_failing", "1 while the store cannot be written, and nothing new is lent");
+    describe_gauge!("lessor_store_restored_pools", "Pools that went on at the start from where they were");
+}

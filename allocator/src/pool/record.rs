@@ -1,0 +1,232 @@
+//! What a store knows of a pool, and what the pool may lend by that. A [`Record`] is the pool as it would stand had it lent
+//! a *block* to one lessee: all that is out, and what it is about to lend. While that is written down, the pool lends
+//! within the block and nothing has to be written; whoever finds only the record takes the block for spent at its end.
+//!
+//! Why it holds: the pool of a record is one that might have been, with one lessee in the place of all. Whatever was lent
+//! since was lent of its block and is spent by the end of that.
+
+use super::family::Place;
+use super::feedback::SavedFeedback;
+use super::lessee::Lessee;
+use super::{Books, LesseeId, Plan, Pool};
+use crate::rules::{At, Gap, Saved, Since};
+use crate::share::Share;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::rule::Windows;
+use lessor_protocol::{Moment, PERMITS_MAX, Rule};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Of what is left, a block holds one in so many beside what is out. Where less is left than that, each answer that lends
+/// waits for the disk.
+const AHEAD_PART: u64 = 8;
+
+/// Who holds the block of a pool that was restored. No session is ever called that.
+const EARLIER: LesseeId = LesseeId(u64::MAX);
+
+/// A pool as it is written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// When.
+    written: At,
+    /// What is out, and what may be lent until there is another record.
+    out: u64,
+    /// When the last of that can have been spent.
+    until: At,
+    /// Nothing is granted before this.
+    opens: At,
+    /// The books of its rules, in their order.
+    rules: Vec<Saved>,
+    vendor: SavedFeedback,
+}
+
+/// What may be lent by a record, once it is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Which record of which pool.
+    pool: u64,
+    number: u64,
+    /// Up to this total of permits that were ever granted.
+    granted: u64,
+    /// In leases that end until then.
+    until: Moment,
+}
+
+impl Block {
+    /// What may be lent of both.
+    fn within(self, other: Block) -> Block {
+        Block { granted: self.granted.min(other.granted), until: self.until.min(other.until), ..other }
+    }
+}
+
+/// What a pool knows of its records.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Records {
+    /// So many were made, or could not be used any more.
+    number: u64,
+    /// What it may lend, by the newest that is durable and by all that have been made since: any of those may be the one
+    /// that is found.
+    block: Option<Block>,
+    /// When the newest was made, what had been granted until then, and what it allows beyond that.
+    last: (Moment, u64, u64),
+    /// How long a block should last.
+    span: Duration,
+}
+
+impl Records {
+    /// The rules are others: by no record that there is may anything be lent.
+    pub(super) fn forget(&mut self) {
+        self.number += 1;
+        self.block = None;
+    }
+}
+
+impl Plan {
+    /// Whether books by these rules can be restored. What is in flight, and a steady flow, begin anew.
+    pub fn is_kept(&self) -> bool {
+        self.rules.iter().all(|rule| !matches!(rule, Rule::Concurrency(_) | Rule::LeakyBucket(_)))
+    }
+
+    /// Whether what is lent first opens a window: then nothing is written down as lent before it is.
+    fn opens_windows(&self) -> bool {
+        let opens = |windows| matches!(windows, Windows::FirstUse { .. });
+        self.rules.iter().any(|rule| matches!(rule, Rule::FixedWindow(rule) if opens(rule.windows())))
+    }
+}
+
+impl Pool {
+    /// What is to be written down at `now`, so that for about `span` nothing else has to be; and what may be lent as soon
+    /// as that is durable. `None` where books are not kept, see [`Plan::is_kept`].
+    pub fn write_down(&mut self, now: Moment, span: Duration) -> Option<(Record, Block)> {
+        if !self.plan.is_kept() {
+            return None;
+        }
+        self.advance(now);
+        let ahead = self.to_be_lent(span);
+        let until = self.last_end().max(match ahead {
+            0 => self.now,
+            _ => self.plan.terms.grantor_end(self.now + span, self.term),
+        });
+        let mut ledgers = self.ledgers.copy();
+        if !mutant::is(Mutant::BlockNotCharged) {
+            ledgers.charge(ahead);
+        }
+        let record = Record {
+            written: self.now.into(),
+            out: self.books.outstanding + if mutant::is(Mutant::BlockNotCharged) { 0 } else { ahead },
+            until: until.into(),
+            opens: self.opens.into(),
+            rules: ledgers.save()?,
+            vendor: self.feedback.save(),
+        };
+        self.records.number += 1;
+        self.records.last = (self.now, self.books.granted, ahead);
+        self.records.span = span;
+        let granted = self.books.granted + ahead;
+        let block = Block { pool: self.number, number: self.records.number, granted, until };
+        if !mutant::is(Mutant::OldBlockGoesOn) {
+            self.records.block = self.records.block.map(|old| old.within(block));
+        }
+        Some((record, block))
+    }
+
+    /// The record that came with `block` is durable. Of an older one, or another pool, nothing follows.
+    pub fn may_lend(&mut self, block: Block) {
+        if (block.pool, block.number) == (self.number, self.records.number) {
+            self.records.block = Some(block);
+        }
+    }
+
+    /// Whether all that was lent may be known: what was answered since the newest durable record was lent of its block.
+    /// If not, no answer may leave before there is another record.
+    pub fn is_covered(&self) -> bool {
+        if !self.plan.is_kept() {
+            return true;
+        }
+        let is_nested = |block: Block| self.last_end() <= block.until || mutant::is(Mutant::BlockNotNested);
+        match self.records.block {
+            Some(block) => self.books.granted <= block.granted && is_nested(block),
+            None => self.books.granted == 0,
+        }
+    }
+
+    /// Whether what is answered now may leave at once.
+    pub fn may_be_known(&self) -> bool {
+        self.is_covered() || mutant::is(Mutant::SeenBeforeDurable)
+    }
+
+    /// Whether another record is worth while: its block is half used up, or counts as lent what nobody wants any more.
+    pub fn wants_record(&self) -> bool {
+        if !self.is_covered() {
+            return true;
+        }
+        let Some(block) = self.records.block else { return false };
+        let (_, granted, ahead) = self.records.last;
+        if self.ends.is_empty() {
+            return ahead > 0 || self.books.granted > granted;
+        }
+        block.granted - self.books.granted.min(block.granted) < ahead.div_ceil(2)
+            || (ahead > 0 && self.last_end() + self.records.span / 2 > block.until)
+    }
+
+    /// Whether there is a record of it, durable or about to be.
+    pub fn is_recorded(&self) -> bool {
+        self.records.number > 0
+    }
+
+    /// The pool of a `record`, as it stands at `now`: what was out, or may have been lent of its block, is taken for spent
+    /// when the last of that can have been. `None` if no pool by this plan can have been so.
+    pub fn restored(plan: Arc<Plan>, record: &Record, gap: Gap, now: Moment) -> Option<Pool> {
+        let since = Since { gap, written: record.written, now, terms: plan.terms };
+        let then = since.moment(record.written);
+        let (out, until) = (record.out, since.moment(record.until));
+        let is_sane = record.written <= record.until && then <= now && out <= PERMITS_MAX;
+        if !is_sane || !plan.is_kept() {
+            return None;
+        }
+        let mut pool = Pool::new(plan, then);
+        if !pool.ledgers.restore(&record.rules, since, (out, until)) {
+            return None;
+        }
+        let spent_by = if mutant::is(Mutant::BlockEndsAtOnce) { then } else { until };
+        if out > 0 {
+            let mut lessee = Lessee::new(Share::EVEN, Moment::ORIGIN);
+            (lessee.outstanding, lessee.end) = (out, spent_by);
+            pool.lessees.insert(Place::own(EARLIER), lessee);
+            pool.ends.insert((spent_by, Place::own(EARLIER)));
+        }
+        pool.books = Books { granted: out, outstanding: out, ..Books::default() };
+        (pool.opens, pool.outlived) = (since.moment(record.opens), spent_by);
+        pool.feedback.restore(&record.vendor, since);
+        let span = pool.safe_span().unwrap_or_default();
+        pool.seats.forget(now, span, pool.plan.terms);
+        pool.recount_ahead();
+        // By the record that there is nothing more may be lent.
+        pool.records.number = 1;
+        pool.records.block = Some(Block { pool: pool.number, number: 1, granted: out, until });
+        pool.advance(now);
+        pool.audit();
+        Some(pool)
+    }
+
+    /// When the last of the live leases ends.
+    fn last_end(&self) -> Moment {
+        self.ends.last().map_or(self.now, |&(end, _)| end)
+    }
+
+    /// Permits that will be wanted within `span`, if it goes on as since the last record, but only a part of what is left: a
+    /// crash burns them.
+    fn to_be_lent(&self, span: Duration) -> u64 {
+        if self.now < self.opens || self.ends.is_empty() || self.plan.opens_windows() {
+            return 0;
+        }
+        let (at, granted, ahead) = self.records.last;
+        let lent = u128::from(self.books.granted.saturating_sub(granted));
+        // A burst is no rate.
+        let over = self.now.since(at).max(span).as_nanos().max(1);
+        let lent = u64::try_from(lent * span.as_nanos() / over).unwrap_or(u64::MAX);
+        lent.max(ahead / 2).min(self.left() / AHEAD_PART)
+    }
+}

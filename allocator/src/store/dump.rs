@@ -1,0 +1,65 @@
+//! A store as text, for people and for another machine: JSON that says all that the file does.
+
+use super::rows::{Batch, LimitRow, PoolPlace, PoolRow, Written};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What text of another version says is not guessed at.
+const FORMAT: u32 = 1;
+
+/// All that is in a store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dump {
+    format: u32,
+    /// The origin of the clock that all moments in it are on, in nanoseconds.
+    pub origin: u64,
+    limits: BTreeMap<String, LimitRow>,
+    pools: Vec<Pool>,
+}
+
+/// A pool, with its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pool {
+    /// A list of the limit, the name, and the key.
+    place: String,
+    row: PoolRow,
+}
+
+impl Dump {
+    /// What was `written`, on a clock of that `origin`.
+    pub(super) fn of(written: Written, origin: u64) -> Self {
+        let pools = written.pools.into_iter().map(|(place, row)| Pool { place: place.text(), row });
+        Dump { format: FORMAT, origin, limits: written.limits, pools: pools.collect() }
+    }
+
+    /// Reads what was printed as JSON.
+    ///
+    /// # Errors
+    /// In words, what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let dump: Dump = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if dump.format != FORMAT {
+            return Err(format!("format is {}, this is for {FORMAT}", dump.format));
+        }
+        dump.batch().map(|_| dump.clone())
+    }
+
+    /// How many limits and pools are in it.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.limits.len(), self.pools.len())
+    }
+
+    /// All of it, as the first batch of a store.
+    pub(super) fn batch(&self) -> Result<Batch, String> {
+        let mut batch = Batch { number: 1, is_first: true, ..Batch::default() };
+        batch.limits = self.limits.iter().map(|(name, row)| (name.clone(), Some(row.clone()))).collect();
+        for Pool { place, row } in &self.pools {
+            let at =
+                PoolPlace::parse(place).ok_or_else(|| format!("place is {place:?}, which is no pool"))?;
+            batch.pools.insert(at, Some(row.clone()));
+        }
+        Ok(batch)
+    }
+}

@@ -1,0 +1,376 @@
+//! The store of an allocator that is alone: one file, one writer, and one sync for all that a batch holds. What cannot be
+//! read for certain is set aside, and counts as lost.
+
+use super::dump::Dump;
+use super::rows::{Batch, LimitRow, PoolPlace, PoolRow, Written};
+use super::seal::{self, Seal};
+use super::{StoreError, boot};
+use crate::rules::Gap;
+use lessor_protocol::Clock;
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::hash::{BuildHasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+const LIMITS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("limits");
+const POOLS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("pools");
+
+/// The one row of `META`.
+const HEAD: &str = "head";
+
+/// What a file of another version says is not guessed at.
+const FORMAT: u32 = 1;
+
+/// How far the wall clock may be from where the clock of the last process would have it, in nanoseconds. Further, and
+/// somebody has set it: fixed windows go by it, and the clock begins anew.
+const STEP_MAX: u64 = 1_000_000_000;
+
+/// What a store says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    format: u32,
+    /// Tells stores apart.
+    store: u64,
+    /// Batches that are durable.
+    commits: u64,
+    /// The boot in which the last was.
+    boot: Option<String>,
+    /// The origin of the clock that all moments in it are on.
+    origin: u64,
+    /// Of all rows together: one that is missing, or came from elsewhere, shows.
+    sum: u64,
+}
+
+/// A database that is closed with care: what a damaged one makes the library do is its own affair.
+#[derive(Debug)]
+struct Guarded(Option<Database>);
+
+impl Guarded {
+    /// Does something with it. A panic is an error like any other.
+    fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, String>) -> Result<T, String> {
+        let database = self.0.as_ref().ok_or("it is closed")?;
+        let done = catch_unwind(AssertUnwindSafe(|| act(database)));
+        done.unwrap_or_else(|_| Err("it breaks the library that reads it".to_owned()))
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        // Nothing follows from it: what is durable was so before.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+    }
+}
+
+/// A store that is open.
+#[derive(Debug)]
+pub struct Embedded {
+    path: PathBuf,
+    database: Guarded,
+    seal: Seal,
+    head: Head,
+}
+
+/// What was found in a store.
+#[derive(Debug)]
+pub struct Found {
+    /// All that is written down.
+    pub written: Written,
+    /// What lies between that and now.
+    pub gap: Gap,
+    /// The clock to go by.
+    pub clock: Clock,
+}
+
+/// Why a store is of no use, and what was lent is lost.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// There is none: a first start, or somebody took it away.
+    #[error("there is none")]
+    Gone,
+    /// It is older than the seal beside it says, or has none.
+    #[error("it is older than it should be: put back from a copy?")]
+    Older,
+    /// It cannot be read for certain.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+}
+
+impl Embedded {
+    /// Opens the store at `path`, and reads it. One that is of no use is set aside, and a new one is made.
+    ///
+    /// # Errors
+    /// If another process has it, or it can be neither read nor made.
+    pub fn open(path: &Path) -> Result<(Self, Result<Found, Lost>), StoreError> {
+        let lost = match Self::read(path)? {
+            Ok((database, head, written)) => {
+                let (clock, gap) = clock(&head);
+                let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;
+                let head = Head { boot: boot::id(), origin: clock.origin(), ..head };
+                let store = Embedded { path: path.to_owned(), database, seal, head };
+                return Ok((store, Ok(Found { written, gap, clock })));
+            }
+            Err(lost) => lost,
+        };
+        if lost != Lost::Gone {
+            let aside = with_more(path, ".lost");
+            std::fs::rename(path, &aside).map_err(|error| unusable(path, &error))?;
+        }
+        Ok((Self::make(path, Clock::since_epoch())?, Err(lost)))
+    }
+
+    /// The clock that moments in it are on.
+    pub fn clock(&self) -> Clock {
+        Clock::going_on(self.head.origin)
+    }
+
+    /// Looks at the store at `path`, and changes nothing.
+    ///
+    /// # Errors
+    /// If another process has it, or it cannot be read at all.
+    pub fn check(path: &Path) -> Result<Result<Dump, Lost>, StoreError> {
+        Ok(Self::read(path)?.map(|(_, head, written)| Dump::of(written, head.origin)))
+    }
+
+    /// Makes a store at `path` of `dump`, as one that was written in another boot: nobody knows how long ago that is.
+    ///
+    /// # Errors
+    /// If there is a file of that name, or it cannot be made.
+    pub fn import(path: &Path, dump: &Dump) -> Result<(), StoreError> {
+        if path.exists() {
+            return Err(unusable(path, &"there is a file already"));
+        }
+        let batch = dump.batch().map_err(|problem| unusable(path, &problem))?;
+        let mut store = Self::make(path, Clock::going_on(dump.origin))?;
+        store.head.boot = None;
+        store.commit(&batch)
+    }
+
+    /// A new store at `path`, with nothing in it, for moments on `clock`.
+    fn make(path: &Path, clock: Clock) -> Result<Self, StoreError> {
+        let database = Database::create(path).map_err(|error| cannot_open(path, error))?;
+        let store = RandomState::new().hash_one(clock.now());
+        let head =
+            Head { format: FORMAT, store, commits: 0, boot: boot::id(), origin: clock.origin(), sum: 0 };
+        let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;
+        seal.write(store, 0).map_err(|error| unusable(path, &error))?;
+        Ok(Embedded { path: path.to_owned(), database: Guarded(Some(database)), seal, head })
+    }
+
+    fn read(path: &Path) -> Result<Result<(Guarded, Head, Written), Lost>, StoreError> {
+        match std::fs::metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Err(Lost::Gone)),
+            Err(error) => return Err(unusable(path, &error)),
+            Ok(meta) if !meta.is_file() => return Err(unusable(path, &"it is no file")),
+            Ok(_) => {}
+        }
+        let opened = catch_unwind(AssertUnwindSafe(|| Database::open(path)));
+        let database = match opened {
+            Ok(Ok(database)) => Guarded(Some(database)),
+            Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => return Err(StoreError::Taken(path.to_owned())),
+            Ok(Err(DatabaseError::Storage(redb::StorageError::Io(error))))
+                if error.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                return Err(unusable(path, &error));
+            }
+            Ok(Err(error)) => return Ok(Err(Lost::Damaged(error.to_string()))),
+            Err(_) => return Ok(Err(Lost::Damaged("it cannot be opened".to_owned()))),
+        };
+        let (head, written) = match database.with(rows) {
+            Ok(read) => read,
+            Err(problem) => return Ok(Err(Lost::Damaged(problem))),
+        };
+        let is_same_boot = head.boot.is_some() && head.boot == boot::id();
+        let is_behind = match seal::read(path) {
+            // It is written once that is durable.
+            Some((store, commits)) => store != head.store || commits > head.commits,
+            // Of another boot it may have been lost, for it is not synced.
+            None => is_same_boot,
+        };
+        Ok(if is_behind { Err(Lost::Older) } else { Ok((database, head, written)) })
+    }
+
+    /// Makes `batch` durable, as a whole or not at all.
+    ///
+    /// # Errors
+    /// If that failed. Whether it is there nobody knows then; no other batch is to be written to this store.
+    pub fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        let write =
+            |database: &Database| write(database, &self.head, batch).map_err(|error| error.to_string());
+        let written = self.database.with(write);
+        let sealed = written.and_then(|head| {
+            self.head = head;
+            self.seal.write(self.head.store, self.head.commits).map_err(|error| error.to_string())
+        });
+        sealed.map_err(|problem| StoreError::Write { path: self.path.clone(), problem })
+    }
+
+    /// Makes a store of `batch` alone, in the place of this one, from which nothing is taken over: after an error nobody
+    /// knows which parts of it are on the disk.
+    ///
+    /// # Errors
+    /// If that failed. This one is as it was.
+    pub fn begin_anew(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        let aside = with_more(&self.path, ".new");
+        let failed = |error: &dyn std::fmt::Display| StoreError::Write {
+            path: self.path.clone(),
+            problem: error.to_string(),
+        };
+        for old in [aside.clone(), seal::beside(&aside)] {
+            match std::fs::remove_file(old) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&error)),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let mut new = Self::make(&aside, Clock::going_on(self.head.origin))?;
+        new.commit(batch)?;
+        // The seal first: a store without its own is one that nobody believes.
+        std::fs::rename(seal::beside(&aside), seal::beside(&self.path)).map_err(|error| failed(&error))?;
+        std::fs::rename(&aside, &self.path).map_err(|error| failed(&error))?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = std::fs::File::open(folder.unwrap_or(Path::new("."))).map_err(|error| failed(&error))?;
+        folder.sync_all().map_err(|error| failed(&error))?;
+        *self = Embedded { path: self.path.clone(), ..new };
+        Ok(())
+    }
+}
+
+/// Makes `batch` durable beside what `head` is of, and says what the head is then.
+fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::Error> {
+    let transaction = database.begin_write()?;
+    let mut head = Head { commits: head.commits + 1, ..head.clone() };
+    {
+        if batch.is_first {
+            transaction.delete_table(LIMITS)?;
+            transaction.delete_table(POOLS)?;
+            head.sum = 0;
+        }
+        let mut limits = transaction.open_table(LIMITS)?;
+        let mut pools = transaction.open_table(POOLS)?;
+        for (name, row) in &batch.limits {
+            let old = match row {
+                Some(row) => limits.insert(name.as_str(), packed(row).as_slice())?,
+                None => limits.remove(name.as_str())?,
+            };
+            head.sum ^= old.map_or(0, |old| row_sum(name, old.value()));
+            head.sum ^= row.as_ref().map_or(0, |row| row_sum(name, &packed(row)));
+            if row.is_none() {
+                let prefix = PoolPlace::prefix(name);
+                // No name of a pool has a character as high as that after its limit.
+                let end = format!("{prefix}\u{10ffff}");
+                for old in pools.extract_from_if(prefix.as_str()..end.as_str(), |_, _| true)? {
+                    let (place, old) = old?;
+                    head.sum ^= row_sum(place.value(), old.value());
+                }
+            }
+        }
+        for (place, row) in &batch.pools {
+            let name = place.text();
+            let packed = row.as_ref().map(packed);
+            let old = match &packed {
+                Some(packed) => pools.insert(name.as_str(), packed.as_slice())?,
+                None => pools.remove(name.as_str())?,
+            };
+            head.sum ^= old.map_or(0, |old| row_sum(&name, old.value()));
+            head.sum ^= packed.map_or(0, |packed| row_sum(&name, &packed));
+        }
+        transaction.open_table(META)?.insert(HEAD, packed(&head).as_slice())?;
+    }
+    // Durable when it returns: that is what redb does unless it is told otherwise.
+    transaction.commit()?;
+    Ok(head)
+}
+
+/// The clock that goes on where `head` was written, and whether it did.
+fn clock(head: &Head) -> (Clock, Gap) {
+    let now = Clock::since_epoch();
+    let is_same_boot = head.boot.is_some() && head.boot == boot::id();
+    match is_same_boot && now.origin().abs_diff(head.origin) <= STEP_MAX {
+        true => (Clock::going_on(head.origin), Gap::Counted),
+        false => (now, Gap::Unknown),
+    }
+}
+
+/// All rows of `database`, each of them checked, and all together.
+fn rows(database: &Database) -> Result<(Head, Written), String> {
+    let error = |error: redb::Error| error.to_string();
+    let read = || -> Result<(Option<Vec<u8>>, Rows, Rows), redb::Error> {
+        let transaction = database.begin_read()?;
+        let head = transaction.open_table(META)?.get(HEAD)?.map(|head| head.value().to_owned());
+        let all = |table: TableDefinition<'_, &str, &[u8]>| -> Result<Rows, redb::Error> {
+            let table = transaction.open_table(table)?;
+            let rows = table.iter()?.map(|row| {
+                let (name, row) = row?;
+                Ok((name.value().to_owned(), row.value().to_owned()))
+            });
+            rows.collect()
+        };
+        Ok((head, all(LIMITS)?, all(POOLS)?))
+    };
+    let (head, limits, pools) = read().map_err(error)?;
+    let head: Head = unpacked(HEAD, &head.ok_or("it has no head")?)?;
+    if head.format != FORMAT {
+        return Err(format!("its format is {}, this is for {FORMAT}", head.format));
+    }
+    let all = limits.iter().chain(&pools);
+    if all.fold(0, |sum, (name, row)| sum ^ row_sum(name, row)) != head.sum {
+        return Err("rows are missing, or too many".to_owned());
+    }
+    let mut written = Written::default();
+    for (name, row) in &limits {
+        written.limits.insert(name.clone(), unpacked::<LimitRow>(name, row)?);
+    }
+    for (name, row) in &pools {
+        let place = PoolPlace::parse(name).ok_or_else(|| format!("{name} is no pool"))?;
+        written.pools.insert(place, unpacked::<PoolRow>(name, row)?);
+    }
+    Ok((head, written))
+}
+
+type Rows = Vec<(String, Vec<u8>)>;
+
+/// A row as it is kept: a checksum, and JSON.
+fn packed(row: &impl Serialize) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    serde_json::to_writer(&mut bytes, row).expect("rows are plain data");
+    let sum = crc32fast::hash(&bytes[4..]);
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+fn unpacked<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, String> {
+    let (sum, text) = bytes.split_first_chunk::<4>().ok_or_else(|| format!("{name} is cut short"))?;
+    if crc32fast::hash(text) != u32::from_le_bytes(*sum) {
+        return Err(format!("{name} is not what was written"));
+    }
+    serde_json::from_slice(text).map_err(|error| format!("{name}: {error}"))
+}
+
+/// What a row adds to the sum of all.
+fn row_sum(name: &str, row: &[u8]) -> u64 {
+    let (name, row) = (crc32fast::hash(name.as_bytes()), crc32fast::hash(row));
+    // Two rows that change places would cancel out in a sum of names and of rows.
+    (u64::from(name) << 32 | u64::from(row)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// `path` with `more` at the end of its name.
+fn with_more(path: &Path, more: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(more);
+    path.with_file_name(name)
+}
+
+fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Unusable { path: path.to_owned(), problem: problem.to_string() }
+}
+
+fn cannot_open(path: &Path, error: DatabaseError) -> StoreError {
+    if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
+        return StoreError::Taken(path.to_owned());
+    }
+    unusable(path, &error)
+}

@@ -1,0 +1,40 @@
+//! Where pools outlive the process: what is written down of them, in batches, each durable as a whole or not at all. The
+//! allocator makes the batches, [`crate::journal`] hands them over; nothing here knows what a permit is.
+
+mod boot;
+mod dump;
+mod embedded;
+mod rows;
+mod seal;
+#[cfg(test)]
+mod tests;
+
+pub use dump::Dump;
+pub use embedded::{Embedded, Found, Lost};
+pub use rows::{Batch, LimitRow, PoolPlace, PoolRow, Written};
+
+use std::path::PathBuf;
+
+/// Why a store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has it.
+    #[error("store {}: another process has it open: one allocator at a time", .0.display())]
+    Taken(PathBuf),
+    /// There is something of that name which is not ours to replace.
+    #[error("store {}: {problem}", .path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It could not be written: whether what was to be written is there, nobody knows.
+    #[error("store {}: cannot write: {problem}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        problem: String,
+    },
+}

@@ -1,0 +1,96 @@
+//! What is written down: of each limit by which rules its pools are, of each pool a record. One batch holds what changed.
+
+use crate::limits::{PoolId, SavedPast};
+use crate::pool::{Block, Record};
+use lessor_protocol::{Key, LimitName};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Which pool of which limit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PoolPlace {
+    /// The limit, as it is configured.
+    pub limit: String,
+    /// Its pool.
+    pub id: PoolId,
+}
+
+impl PoolPlace {
+    /// Its name in a store: a list in JSON, so that all pools of a limit stand beside each other.
+    pub(super) fn text(&self) -> String {
+        let PoolId { name, key } = &self.id;
+        let parts = (&self.limit, name.as_ref().map(LimitName::as_str), key.as_ref().map(Key::as_str));
+        serde_json::to_string(&parts).expect("strings can be written")
+    }
+
+    /// Its key.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.id.key.as_ref().map(Key::as_str)
+    }
+
+    /// What the names of all pools of `limit` begin with.
+    pub(super) fn prefix(limit: &str) -> String {
+        format!("[{},", serde_json::to_string(limit).expect("strings can be written"))
+    }
+
+    /// The place that is called `text`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (limit, name, key): (String, Option<String>, Option<String>) = serde_json::from_str(text).ok()?;
+        let name = name.map(|name| LimitName::try_new(&name)).transpose().ok()?;
+        let key = key.map(|key| Key::try_new(&key)).transpose().ok()?;
+        Some(PoolPlace { limit, id: PoolId { name, key } })
+    }
+}
+
+/// What is written down of a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitRow {
+    /// Counts what its pools went by: a record of another version is of other rules.
+    pub version: u64,
+    /// All that makes its records what they are. Records of other terms are of no use.
+    pub terms: String,
+    /// What pools that are made anew have to wait for.
+    pub past: SavedPast,
+}
+
+/// What is written down of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolRow {
+    /// See [`LimitRow::version`].
+    pub version: u64,
+    /// The pool.
+    pub record: Record,
+}
+
+/// What is to be durable together.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Counts them.
+    pub number: u64,
+    /// Whether nothing of what was written before is of any use.
+    pub is_first: bool,
+    /// Limits; with `None` all that is known of one is dropped, its pools too.
+    pub limits: BTreeMap<String, Option<LimitRow>>,
+    /// Pools; with `None` one is dropped.
+    pub pools: BTreeMap<PoolPlace, Option<PoolRow>>,
+    /// What may be lent as soon as it is.
+    pub blocks: Vec<(PoolPlace, Block)>,
+}
+
+impl Batch {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        !self.is_first && self.limits.is_empty() && self.pools.is_empty()
+    }
+}
+
+/// All that is written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Limits.
+    pub limits: BTreeMap<String, LimitRow>,
+    /// Pools.
+    pub pools: BTreeMap<PoolPlace, PoolRow>,
+}

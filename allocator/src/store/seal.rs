@@ -1,0 +1,51 @@
+//! A word beside the store about how far it had come. A store that was put back from a copy is behind its seal, or has none:
+//! what was lent since is not in it. It is not synced: a machine that loses its power may lose it, or
+//! find it as it was before, which says less.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of it: always the same, so that a write replaces the one before.
+const SIZE: usize = 64;
+
+/// The seal of a store.
+#[derive(Debug)]
+pub(super) struct Seal {
+    file: File,
+}
+
+/// The file of the seal of the store at `path`.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".seal");
+    path.with_file_name(name)
+}
+
+/// Of which store, and how many commits it had seen, the seal beside `path` says; `None` if there is none, or none that
+/// can be read.
+pub(super) fn read(path: &Path) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(beside(path)).ok()?;
+    let mut words = text.split_whitespace();
+    let store = u64::from_str_radix(words.next()?, 16).ok()?;
+    let commits = words.next()?.parse().ok()?;
+    (words.next() == Some("lessor")).then_some((store, commits))
+}
+
+impl Seal {
+    /// That of the store at `path`.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(beside(path))?;
+        Ok(Seal { file })
+    }
+
+    /// The store called `store` has seen so many `commits`.
+    pub(super) fn write(&self, store: u64, commits: u64) -> io::Result<()> {
+        let mut bytes = [b' '; SIZE];
+        let text = format!("{store:016x} {commits} lessor");
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        bytes[SIZE - 1] = b'\n';
+        self.file.write_all_at(&bytes, 0)
+    }
+}

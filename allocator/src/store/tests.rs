@@ -1,0 +1,209 @@
+use super::*;
+use crate::limits::{PoolId, SavedPast};
+use crate::pool::{Holder, LesseeId, Plan, Pool};
+use crate::rules::Gap;
+use crate::share::{Share, Sharing};
+use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::{Ask, Key, Moment, Rule, Terms};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn place(limit: &str, key: &str) -> PoolPlace {
+    PoolPlace { limit: limit.to_owned(), id: PoolId::from(Some(Key::try_new(key).expect("valid"))) }
+}
+
+fn limit_row(version: u64) -> LimitRow {
+    LimitRow { version, terms: "{}".to_owned(), past: SavedPast::None }
+}
+
+/// A pool that has lent `permits`.
+fn pool_row(permits: u64) -> PoolRow {
+    let rule = SlidingWindow::try_new(1_000, Duration::from_secs(30), Duration::ZERO).expect("valid");
+    let plan = Plan {
+        rules: vec![Rule::SlidingWindow(rule)],
+        terms: Terms::default(),
+        ease_off: false,
+        lessees_max: 10,
+        sharing: Sharing::default(),
+    };
+    let now = Moment::from_nanos(SECOND);
+    let mut pool = Pool::new(Arc::new(plan), now);
+    let holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::from_millis(1) };
+    let ask = Ask { want: permits, waiting: permits, ..Ask::default() };
+    pool.renew(now, holder, 1, ask).expect("a good ask");
+    let (record, _) = pool.write_down(now, Duration::from_millis(250)).expect("it is kept");
+    PoolRow { version: 1, record }
+}
+
+fn batch(number: u64) -> Batch {
+    Batch { number, ..Batch::default() }
+}
+
+/// A store at `path` with two limits, one of which has three pools.
+fn filled(path: &Path) -> Embedded {
+    let (mut store, found) = Embedded::open(path).expect("it can be made");
+    assert_eq!(found.expect_err("there was none"), Lost::Gone);
+    let mut first = Batch { is_first: true, ..batch(1) };
+    first.limits =
+        [("a", 1), ("b", 2)].map(|(name, version)| (name.to_owned(), Some(limit_row(version)))).into();
+    first.pools = [("x", 1), ("y", 2), ("z", 3)].map(|(key, n)| (place("a", key), Some(pool_row(n)))).into();
+    store.commit(&first).expect("there is room");
+    store
+}
+
+fn reopened(path: &Path) -> Result<Found, Lost> {
+    Embedded::open(path).expect("it can be opened").1
+}
+
+#[test]
+fn what_was_written_is_found_by_the_same_boot_as_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let mut store = filled(&path);
+    let mut second = batch(2);
+    second.pools = [(place("a", "x"), None), (place("a", "y"), Some(pool_row(7)))].into();
+    store.commit(&second).expect("there is room");
+    let clock = store.clock();
+    drop(store);
+    let found = reopened(&path).expect("it is whole");
+    assert_eq!(found.gap, Gap::Counted);
+    assert_eq!(found.clock.origin(), clock.origin(), "moments mean what they meant");
+    let pools: Vec<_> = found.written.pools.into_iter().collect();
+    assert_eq!(pools, [(place("a", "y"), pool_row(7)), (place("a", "z"), pool_row(3))]);
+    assert_eq!(found.written.limits.keys().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn a_limit_that_goes_takes_its_pools_with_it_and_no_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let mut store = filled(&path);
+    let mut more = batch(2);
+    // Names that begin alike, or end in what separates the parts of a name.
+    for limit in ["a2", "a\"", "b"] {
+        more.pools.insert(place(limit, "x"), Some(pool_row(1)));
+    }
+    store.commit(&more).expect("there is room");
+    let mut gone = batch(3);
+    gone.limits.insert("a".to_owned(), None);
+    store.commit(&gone).expect("there is room");
+    drop(store);
+    let found = reopened(&path).expect("it is whole").written;
+    assert_eq!(found.limits.keys().collect::<Vec<_>>(), ["b"]);
+    let mut left: Vec<&str> = found.pools.keys().map(|place| place.limit.as_str()).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["a\"", "a2", "b"]);
+}
+
+#[test]
+fn one_process_has_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let _store = filled(&path);
+    let other = Embedded::open(&path).map(|_| ()).expect_err("it is open");
+    assert!(matches!(&other, StoreError::Taken(taken) if *taken == path), "{other}");
+    assert!(other.to_string().contains("another process has it open"), "{other}");
+}
+
+#[test]
+fn what_is_behind_its_seal_or_has_none_is_not_believed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, copy) = (folder.path().join("a.redb"), folder.path().join("copy"));
+    let mut store = filled(&path);
+    std::fs::copy(&path, &copy).expect("a file");
+    store.commit(&Batch { limits: [("c".to_owned(), Some(limit_row(3)))].into(), ..batch(2) }).expect("room");
+    drop(store);
+    let newest = folder.path().join("newest");
+    std::fs::copy(&path, &newest).expect("a file");
+    std::fs::copy(&copy, &path).expect("a file");
+    assert_eq!(reopened(&path).expect_err("it is put back"), Lost::Older);
+    assert!(folder.path().join("a.redb.lost").exists(), "it is kept for whoever wants to look");
+    // The same content beside the seal of another store, and beside none.
+    std::fs::copy(&newest, &path).expect("a file");
+    assert_eq!(reopened(&path).expect_err("another store was begun"), Lost::Older);
+    std::fs::copy(&newest, &path).expect("a file");
+    std::fs::remove_file(folder.path().join("a.redb.seal")).expect("it is there");
+    assert_eq!(reopened(&path).expect_err("no seal"), Lost::Older);
+}
+
+#[test]
+fn of_a_store_that_is_damaged_anywhere_nothing_else_than_was_written_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let store = filled(&path);
+    drop(store);
+    let (good, seal) =
+        (std::fs::read(&path).expect("a file"), std::fs::read(seal::beside(&path)).expect("a file"));
+    let written = Embedded::check(&path).expect("it is ours").expect("it is whole");
+    let other = folder.path().join("other.redb");
+    let (mut as_it_was, mut lost) = (0, 0);
+    let mut look = |bytes: &[u8], what: &str| {
+        std::fs::write(&other, bytes).expect("a file");
+        std::fs::write(seal::beside(&other), &seal).expect("a file");
+        match Embedded::check(&other) {
+            Ok(Ok(read)) => {
+                assert_eq!(read, written, "{what}");
+                as_it_was += 1;
+            }
+            Ok(Err(_)) => lost += 1,
+            Err(error) => panic!("{what}: {error}"),
+        }
+    };
+    // Every byte that is not zero has been written.
+    let offsets = (0..good.len()).filter(|&at| good[at] != 0).step_by(29);
+    for at in offsets {
+        let mut bad = good.clone();
+        bad[at] ^= 0x41;
+        look(&bad, &format!("byte {at}"));
+    }
+    for part in 1..16 {
+        look(&good[..good.len() * part / 16], &format!("{part} parts of 16"));
+    }
+    assert!(as_it_was > 0 && lost > 20, "{as_it_was} as they were, {lost} lost");
+}
+
+#[test]
+fn one_that_cannot_be_written_is_made_anew_with_all_there_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let mut store = filled(&path);
+    let mut all = Batch { is_first: true, ..batch(2) };
+    all.limits.insert("c".to_owned(), Some(limit_row(9)));
+    all.pools.insert(place("c", "x"), Some(pool_row(5)));
+    store.begin_anew(&all).expect("there is room");
+    store.commit(&Batch { pools: [(place("c", "y"), Some(pool_row(6)))].into(), ..batch(3) }).expect("room");
+    assert!(matches!(Embedded::check(&path), Err(StoreError::Taken(_))), "it is the new one that is open");
+    drop(store);
+    let found = reopened(&path).expect("it is whole").written;
+    assert_eq!(found.limits.keys().collect::<Vec<_>>(), ["c"]);
+    assert_eq!(found.pools.keys().cloned().collect::<Vec<_>>(), [place("c", "x"), place("c", "y")]);
+}
+
+#[test]
+fn what_is_exported_can_be_imported_and_is_of_another_boot_then() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, other) = (folder.path().join("a.redb"), folder.path().join("b.redb"));
+    drop(filled(&path));
+    let dump = Embedded::check(&path).expect("it is ours").expect("it is whole");
+    let text = serde_json::to_string_pretty(&dump).expect("plain data");
+    let read = Dump::parse(&text).expect("it was written so");
+    assert_eq!((&read, read.counts()), (&dump, (2, 3)));
+    Embedded::import(&other, &read).expect("there is room");
+    let again = Embedded::import(&other, &read).expect_err("there is one now");
+    assert!(again.to_string().contains("there is a file already"), "{again}");
+    let (there, here) = (reopened(&other).expect("it is whole"), reopened(&path).expect("it is whole"));
+    assert_eq!(there.written, here.written);
+    assert_eq!((there.gap, here.gap), (Gap::Unknown, Gap::Counted));
+    for (text, says) in [
+        (text.replace("\"format\": 1", "\"format\": 2"), "format is 2"),
+        (text.replace("[\\\"a\\\"", "[\\\"a"), "which is no pool"),
+        (text.replace("\"out\"", "\"owt\""), "owt"),
+        ("{".to_owned(), "EOF"),
+    ] {
+        let wrong = Dump::parse(&text).expect_err(says);
+        assert!(wrong.contains(says), "{wrong} {says}");
+    }
+}

@@ -1,0 +1,182 @@
+//! An allocator that writes down what it lends, killed and started again while nodes spend; and a store that fails it. The
+//! vendor's view is the judge, as in the tests of processes.
+
+use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::{Clock, Moment, Rule};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use scenarios::process::{Allocator, Node, lessor};
+use scenarios::reference::{Spend, breach};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
+const CLOCK: Clock = Clock::since_boot();
+
+/// 300 calls in any three seconds, and a lease of 100 ms. A quarantine would last for five seconds.
+const WINDOW: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "sliding_window", limit = 300, per = "3s", margin = "50ms" }]
+"#;
+
+/// More than anybody here wants.
+const PLENTY: &str = r#"
+[[limit]]
+name = "vendor"
+term = { max = "100ms" }
+rules = [{ kind = "token_bucket", capacity = 1_000_000, refill = 1_000_000, per = "1s" }]
+"#;
+
+fn node(allocator: &Allocator, name: &str) -> Node {
+    Node::start(SPENDER, &allocator.url, "vendor", name)
+}
+
+fn pause(millis: u64) {
+    std::thread::park_timeout(Duration::from_millis(millis));
+}
+
+fn kill_at(store: &Path) -> (u64, bool) {
+    let length = std::fs::metadata(store).map_or(0, |meta| meta.len());
+    (length, store.with_extension("redb.lost").exists())
+}
+
+#[test]
+fn killed_again_and_again_it_goes_on_and_no_window_holds_too_much() {
+    let mut allocator = Allocator::start(WINDOW, "127.0.0.1:0", true);
+    let mut nodes: Vec<Node> = (0..3).map(|i| node(&allocator, &format!("node-{i}"))).collect();
+    nodes.iter_mut().for_each(|node| node.begin(12_000));
+    for _ in 0..8 {
+        pause(1_300);
+        allocator = allocator.restart();
+    }
+    let mut instants: Vec<u64> = nodes.iter_mut().flat_map(Node::answer).map(Moment::as_nanos).collect();
+    instants.sort_unstable();
+    let spends: Vec<Spend> =
+        instants.iter().map(|&at| Spend { real: at, allocator: at, permits: 1 }).collect();
+    let rule = SlidingWindow::try_new(300, Duration::from_secs(3), Duration::ZERO).expect("valid");
+    assert_eq!(breach(&Rule::SlidingWindow(rule), &spends), None);
+    // Four windows and a bit, in none of which it was shut: each quarantine would have been longer than until the next kill.
+    assert!(spends.len() > 4 * 300 * 6 / 10, "{} admitted in 12 s", spends.len());
+    let (length, was_lost) = kill_at(&allocator.folder().join("lessor.redb"));
+    assert!(length > 0 && !was_lost, "it went on with its store each time");
+}
+
+#[test]
+fn after_a_kill_it_lends_as_soon_as_it_is_back() {
+    let mut allocator = Allocator::start(PLENTY, "127.0.0.1:0", true);
+    let mut node = node(&allocator, "node");
+    node.begin(20_000);
+    let mut kills = vec![];
+    for _ in 0..20 {
+        pause(700);
+        kills.push(CLOCK.now());
+        allocator = allocator.restart();
+    }
+    let admitted = node.answer();
+    let gaps = admitted.windows(2).map(|pair| (pair[0], pair[1].since(pair[0])));
+    let gaps: Vec<(Moment, Duration)> = gaps.filter(|(_, gap)| *gap > Duration::from_millis(20)).collect();
+    let after = |kill: &Moment| {
+        let until = *kill + Duration::from_millis(700);
+        let near =
+            gaps.iter().filter(|(from, _)| *from + Duration::from_millis(200) > *kill && *from < until);
+        near.map(|(_, gap)| *gap).max().unwrap_or_default()
+    };
+    let mut longest: Vec<Duration> = kills.iter().map(after).collect();
+    longest.sort_unstable();
+    println!(
+        "longest time without an admission after a kill: median {:?}, worst {:?}",
+        longest[10], longest[19]
+    );
+    assert!(!admitted.is_empty() && longest[10] < Duration::from_secs(5), "{longest:?}");
+}
+
+#[test]
+fn what_a_day_has_spent_is_not_forgotten() {
+    let day =
+        "[[limit]]\nname = \"vendor\"\nrules = [{ kind = \"fixed_window\", limit = 50, per = \"1d\" }]\n";
+    let allocator = Allocator::start(day, "127.0.0.1:0", true);
+    let mut first = node(&allocator, "first");
+    assert_eq!(first.acquire(30, 2_000).len(), 30);
+    first.quit();
+    let allocator = allocator.restart();
+    let mut second = node(&allocator, "second");
+    let left = second.acquire(50, 500).len();
+    // A block burned with the kill, at most; and no day was waited for.
+    assert!((1..=20).contains(&left), "{left} of the 20 that were left");
+}
+
+#[test]
+fn another_process_is_told_that_the_store_is_taken() {
+    let allocator = Allocator::start(WINDOW, "127.0.0.1:0", true);
+    let file = allocator.folder().join("lessor.toml");
+    let other =
+        Command::new(lessor()).args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(file).output();
+    let other = other.expect("it starts");
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert_eq!(other.status.code(), Some(2), "{said}");
+    assert!(said.contains("lessor.redb") && said.contains("another process has it open"), "{said}");
+}
+
+/// How long the limit is shut once the allocator is back, where `act` was done to its folder meanwhile.
+fn shut_after(act: impl FnOnce(&Path)) -> Duration {
+    let allocator = Allocator::start(WINDOW, "127.0.0.1:0", true);
+    let mut before = node(&allocator, "before");
+    assert_eq!(before.acquire(5, 2_000).len(), 5);
+    let allocator = allocator.restart_after(act);
+    let back = CLOCK.now();
+    let mut after = node(&allocator, "after");
+    let first = after.acquire(1, 20_000);
+    first.first().expect("it lends in the end").since(back)
+}
+
+#[test]
+fn a_store_that_is_gone_old_or_damaged_is_waited_out() {
+    let store = |folder: &Path| folder.join("lessor.redb");
+    let whole = shut_after(|_| ());
+    let gone = shut_after(|folder| std::fs::remove_file(store(folder)).expect("it is there"));
+    let damaged = shut_after(|folder| {
+        let mut bytes = std::fs::read(store(folder)).expect("it is there");
+        bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
+        std::fs::write(store(folder), bytes).expect("it is ours");
+    });
+    let unsealed = shut_after(|folder| {
+        std::fs::remove_file(folder.join("lessor.redb.seal")).expect("it is there");
+    });
+    println!("shut for {whole:?}; gone {gone:?}, damaged {damaged:?}, without its seal {unsealed:?}");
+    assert!(whole < Duration::from_secs(3), "{whole:?}");
+    for waited in [gone, damaged, unsealed] {
+        assert!(waited > Duration::from_secs(4), "{waited:?}: a window and the longest lease");
+    }
+}
+
+#[test]
+fn a_full_disk_lends_nothing_new_and_recovers_when_there_is_room() {
+    let allocator = Allocator::start_to_be_limited(PLENTY);
+    let mut node = node(&allocator, "node");
+    assert_eq!(node.acquire(5, 2_000).len(), 5);
+    let pid = Pid::from_raw(i32::try_from(allocator.running.id()).expect("a process id"));
+    let limit = |current| Rlimit { current, maximum: None };
+    prlimit(pid, Resource::Fsize, limit(Some(1_000))).expect("it is ours");
+    node.begin(3_000);
+    let meanwhile = node.answer();
+    let ready = |url: &str| {
+        let url = format!("{url}/readyz");
+        reqwest_status(&url)
+    };
+    assert_eq!(ready(&allocator.url), 503);
+    let stopped = meanwhile.last().map_or(Duration::ZERO, |last| CLOCK.now().since(*last));
+    assert!(stopped > Duration::from_secs(2), "{} were admitted, the last {stopped:?} ago", meanwhile.len());
+    prlimit(pid, Resource::Fsize, limit(None)).expect("it is ours");
+    let room = CLOCK.now();
+    let again = node.acquire(1, 10_000);
+    println!("a full disk had room again: {:?} until the next admission", again[0].since(room));
+    assert_eq!(ready(&allocator.url), 200);
+    // And what it wrote then can be read.
+    drop(allocator.restart());
+}
+
+fn reqwest_status(url: &str) -> u16 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async { reqwest::get(url).await.expect("it answers").status().as_u16() })
+}
