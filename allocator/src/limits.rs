@@ -59,6 +59,8 @@ pub struct Limit {
     top_ups: TopUps,
     /// What is to be written down.
     unwritten: Unwritten,
+    /// When it began with what an earlier life had written.
+    restored: Option<Moment>,
 }
 
 /// A pool, and its part of the sums.
@@ -91,6 +93,7 @@ impl Limit {
             gate: Gate::default(),
             top_ups: TopUps::default(),
             unwritten: Unwritten::default(),
+            restored: None,
             config,
         };
         if !limit.makes_pools() {
@@ -327,7 +330,10 @@ impl Limit {
 
     fn make(&mut self, now: Moment, id: PoolId) {
         let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
-        let pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
+        let mut pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
+        if let Some(restored) = self.restored {
+            pool.forget_seats(restored);
+        }
         let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default(), is_queued: false };
         self.sums.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));

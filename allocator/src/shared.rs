@@ -64,8 +64,13 @@ impl Shared {
             Err(lost) => {
                 let clock = store.clock();
                 let now = clock.now();
-                let past = if fresh { Past::None } else { Past::Lost(now) };
-                tracing::warn!(%path, %lost, fresh, "the store is of no use");
+                let past = if fresh {
+                    tracing::info!(%path, store = %lost, "beginning afresh");
+                    Past::None
+                } else {
+                    tracing::warn!(%path, store = %lost, "nothing is known of an earlier life: quarantine");
+                    Past::Lost(now)
+                };
                 (clock, Allocator::new(&config, past, now, epoch(now)), 0)
             }
         };

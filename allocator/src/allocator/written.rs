@@ -52,6 +52,7 @@ impl Allocator {
             if !made.is_kept() {
                 continue;
             }
+            made.is_restored(now);
             let first = PoolPlace { limit: name.clone(), id: Default::default() };
             let pools = written.pools.range(first..).take_while(|(place, _)| place.limit == name);
             for (place, pool) in pools {

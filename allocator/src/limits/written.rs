@@ -192,6 +192,12 @@ impl Limit {
         }
     }
 
+    /// It goes on where an earlier life was until `now`, with pools that are still to be restored.
+    pub(crate) fn is_restored(&mut self, now: Moment) {
+        self.restored = Some(now);
+        self.pools.values_mut().for_each(|kept| kept.pool.forget_seats(now));
+    }
+
     /// Goes on with a pool as it was written down in `row`, of this `version` of its limit. One that is of no use begins
     /// as after a loss.
     pub(crate) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {

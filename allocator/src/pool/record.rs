@@ -200,8 +200,7 @@ impl Pool {
         pool.books = Books { granted: out, outstanding: out, ..Books::default() };
         (pool.opens, pool.outlived) = (since.moment(record.opens), spent_by);
         pool.feedback.restore(&record.vendor, since);
-        let span = pool.safe_span().unwrap_or_default();
-        pool.seats.forget(now, span, pool.plan.terms);
+        pool.forget_seats(now);
         pool.recount_ahead();
         // By the record that there is nothing more may be lent.
         pool.records.number = 1;
@@ -209,6 +208,12 @@ impl Pool {
         pool.advance(now);
         pool.audit();
         Some(pool)
+    }
+
+    /// An earlier life may have told sessions until `lost` that they may go on by themselves: that is not written down.
+    pub fn forget_seats(&mut self, lost: Moment) {
+        let span = self.safe_span().unwrap_or_default();
+        self.seats.forget(lost, span, self.plan.terms);
     }
 
     /// When the last of the live leases ends.

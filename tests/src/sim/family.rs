@@ -21,20 +21,26 @@ pub struct Family {
 struct Member {
     plan: Arc<Plan>,
     past: Past,
+    /// When it began with what was written down.
+    restored: Option<Moment>,
     pool: Pool,
 }
 
 impl Member {
     fn new(plan: Arc<Plan>, past: Past, since: Moment, now: Moment) -> Self {
         let pool = past.pool_by(&plan, since, now);
-        Member { plan, past, pool }
+        Member { plan, past, pool, restored: None }
     }
 
     /// Begins anew if that makes no difference.
     fn forget(&mut self, now: Moment) -> bool {
         let is_forgettable = self.pool.is_forgettable(now);
         if is_forgettable {
-            *self = Member::new(self.plan.clone(), self.past, Moment::ORIGIN, now);
+            let restored = self.restored;
+            *self = Member { restored, ..Member::new(self.plan.clone(), self.past, Moment::ORIGIN, now) };
+            if let Some(restored) = restored {
+                self.pool.forget_seats(restored);
+            }
         }
         is_forgettable
     }
@@ -204,7 +210,11 @@ impl Family {
     pub fn restore(&mut self, records: &[Option<Record>], gap: Gap, now: Moment) -> bool {
         let mut each = self.lowest.iter_mut().chain(&mut self.above).zip(records);
         each.all(|(member, record)| {
-            let Some(record) = record else { return true };
+            member.restored = Some(now);
+            let Some(record) = record else {
+                member.pool.forget_seats(now);
+                return true;
+            };
             let restored = Pool::restored(member.plan.clone(), record, gap, now);
             restored.map(|pool| member.pool = pool).is_some()
         })

@@ -1,16 +1,21 @@
 //! An allocator that writes down what it lends, and dies while it does.
 
 use super::{alone, restarts, sliding};
+use crate::sim::faults::Fault;
 use crate::sim::network::Latency;
 use crate::sim::setup::Setup;
+use crate::sim::traffic::WORKLOADS;
 use crate::sim::{MILLI, SECOND};
 use std::time::Duration;
 
-/// A window of a second or so, half in use: there is always something to lend, so that blocks are large.
+/// A window of a second or so, in use as little or as much as may be, by demand that changes.
 pub(super) fn written(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let rule = sliding(dice.u64(50..=400), Duration::from_millis(dice.u64(500..=3_000)));
-    let load = if dice.bool() { 0.7 } else { 1.5 };
+    // Where little is wanted, leases go on for long without anything new.
+    let load = [0.2, 0.7, 1.5][dice.usize(..3)];
     let mut setup = restarts(alone(setup, rule, load), dice);
+    setup.faults.every.insert(Fault::AllocatorRestart, (SECOND, 50 * MILLI));
+    setup.workload = WORKLOADS[dice.usize(..WORKLOADS.len())].1;
     setup.latency = Latency { one_way: MILLI, jitter: MILLI };
     setup.store = if dice.bool() { dice.u64(MILLI / 2..=10 * MILLI) } else { dice.u64(30..=100) * MILLI };
     setup.nodes = dice.usize(1..=4);
