@@ -4,7 +4,7 @@
 use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
 use crate::store::{STORE_EXAMPLE, StoreArgs};
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -106,6 +106,7 @@ Examples:
   lessor demo                                            eight processes, one contract, one minute
   lessor demo --nodes 16 --seconds 90 --seed 7 --json    the same as one JSON object
   lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
+  lessor demo --kill-every 20                            the allocator is killed again and again
 
 Ctrl-C ends it with the table so far.";
 
@@ -217,6 +218,20 @@ pub(crate) struct DemoArgs {
     /// and refuses with 429 whatever is more. The report then says how soon the fleet followed and came back.
     #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) vendor_halves_at: Option<u64>,
+    /// Kill the allocator with SIGKILL every so many seconds, and start it again at once: it is then a process of its own,
+    /// which keeps its address. The report says how often (`kills`), and the longest time in which the vendor admitted
+    /// no call, from the first one on (`longest_gap_ms`).
+    #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
+    pub(crate) kill_every: Option<u64>,
+    /// Where the allocator that is killed keeps its books.
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "memory",
+        requires = "kill_every",
+        conflicts_with = "trace"
+    )]
+    pub(crate) store: Store,
     /// Replay the requests of a CSV file with the columns offset_s and client, each client held to 30 calls in
     /// any 60 s.
     #[arg(long, value_name = "FILE")]
@@ -234,6 +249,15 @@ pub(crate) struct DemoArgs {
     /// Print the configuration that the allocator of this demo would get, and end.
     #[arg(long)]
     pub(crate) print_config: bool,
+}
+
+/// Where an allocator keeps its books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Store {
+    /// Nowhere else: a restart lends nothing until whatever was lent before has ended and left every window.
+    Memory,
+    /// In a file beside its configuration.
+    Embedded,
 }
 
 impl ReplayArgs {
@@ -288,6 +312,11 @@ mod tests {
         check("lessor demo --trace x --seconds 5");
         check("lessor demo --trace x --vendor-halves-at 5");
         check("lessor demo --vendor-halves-at 0");
+        check("lessor demo --kill-every 0");
+        check("lessor demo --trace x --kill-every 5");
+        check("lessor demo --store memory");
+        check("lessor demo --trace x --store memory");
+        check("lessor demo --kill-every 5 --store paper");
         check("lessor serve --config x --listen nowhere");
         check("lessor serve --config x --log xml");
         check("lessor serve --config x --log-level a=b=c");

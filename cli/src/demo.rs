@@ -1,17 +1,20 @@
 //! `lessor demo`: the promise of Lessor, made visible on one machine with real processes and real connections.
 //!
 //! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`node`] (one process of the fleet),
-//! [`fleet`] (all of them), [`line`] (what they say to each other), [`allocator`], [`progress`], [`latency`],
-//! [`table`].
+//! [`fleet`] (all of them), [`line`] (what they say to each other), [`allocator`], or [`served`] (one that runs as a process
+//! of its own) and [`killer`] (who kills it), [`books`], [`progress`], [`latency`], [`table`].
 
 mod allocator;
+mod books;
 mod contract;
 mod fleet;
+mod killer;
 mod latency;
 mod line;
 mod node;
 mod progress;
 mod replay;
+mod served;
 mod table;
 
 use crate::args::DemoArgs;
@@ -19,18 +22,30 @@ use crate::failure::Failure;
 use crate::logging::{self, Format};
 use crate::stop::Stop;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::Path;
 use tracing_subscriber::EnvFilter;
 
 /// The hidden subcommand that makes a process a node.
 pub(crate) const NODE_COMMAND: &str = "demo-node";
 
+/// Where somebody says which log lines there are.
+const LOG: &str = "LESSOR_LOG";
+
+/// What is logged if nobody says.
+const LOG_LEVEL: &str = "warn";
+
+/// Where an allocator listens if nobody says where.
+const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+
 /// Runs a demo and prints what it found.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     if args.print_config {
         return print(match &args.trace {
-            None => contract::CONFIG.to_owned(),
+            None => contract::config(args.store, Path::new(""))?,
             Some(_) => replay::config(args.speed),
         });
     }
@@ -38,7 +53,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     runtime.block_on(async {
-        let mut stop = Stop::install()?;
+        let mut stop = Stop::install_with_hangup()?;
         match &args.trace {
             None => show(&contract::run(args, &mut stop).await?, args.json),
             Some(file) => show(&replay::run(args, file, &mut stop).await?, args.json),
@@ -52,10 +67,15 @@ pub(crate) fn run_node() -> Result<(), Failure> {
     node::run()
 }
 
-/// Only what somebody should know; `LESSOR_LOG` asks for more, in the nodes too.
+/// Only what somebody should know; [`LOG`] asks for more, in the processes that a demo starts too.
 fn install_log() {
-    let filter = EnvFilter::try_from_env("LESSOR_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(LOG_LEVEL));
     logging::install(Format::Text, filter);
+}
+
+/// What [`LOG`] asks for, or else `level`.
+fn log_or(level: &str) -> OsString {
+    std::env::var_os(LOG).unwrap_or_else(|| level.into())
 }
 
 fn show(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> {

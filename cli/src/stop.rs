@@ -9,21 +9,47 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) struct Stop {
     interrupt: Signal,
     terminate: Signal,
+    /// The terminal is gone. None where that means something else.
+    hangup: Option<Signal>,
 }
 
 impl Stop {
     /// From now on both signals are ours.
     pub(crate) fn install() -> Result<Self, Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failure::Run(format!("cannot listen for signals: {error}")));
-        Ok(Stop { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        Ok(Stop { interrupt, terminate, hangup: None })
     }
 
-    /// Waits for either signal. Cancel-safe.
+    /// The same, and SIGHUP too, unless somebody had it ignored, as `nohup` does: for a process that would leave others
+    /// behind.
+    pub(crate) fn install_with_hangup() -> Result<Self, Failure> {
+        let hangup = if is_hangup_ignored() { None } else { Some(listen(SignalKind::hangup())?) };
+        Ok(Stop { hangup, ..Stop::install()? })
+    }
+
+    /// Waits for any of them. Cancel-safe.
     pub(crate) async fn asked(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = hangup => {}
         }
     }
+}
+
+/// As the system tells it: a bit for each signal, in hexadecimal, the first of them SIGHUP.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 == 1)
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::Run(format!("cannot listen for signals: {error}")))
 }

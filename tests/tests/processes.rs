@@ -3,12 +3,13 @@
 
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Clock, Moment, Rule};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use scenarios::process::{Allocator, Node, Running};
 use scenarios::reference::{Spend, breach};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -87,6 +88,50 @@ fn a_killed_allocator_comes_back_in_quarantine_and_then_lends_again() {
     assert_eq!(quarantined, 0, "leases of 33 ms end, and new ones are not lent for 3 s");
     assert!(after(Duration::from_millis(2_900)) > 100, "then it goes on");
     drop(restarted);
+}
+
+#[test]
+fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let demo = |args: &[&str]| {
+        let mut command = std::process::Command::new(scenarios::process::lessor());
+        command.args(["demo", "--nodes", "2", "--kill-every", "2", "--json"]).args(args);
+        command.env("TMPDIR", folder.path());
+        command
+    };
+    let is_empty = || std::fs::read_dir(folder.path()).expect("it is there").next().is_none();
+
+    let ran = demo(&["--seconds", "5"]).output().expect("it runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
+    assert_eq!((report["kills"].as_u64(), refused), (Some(2), [Some(0); 2]), "{report}");
+    // Its books were in memory: since it was killed first, nothing is lent.
+    let gap = report["longest_gap_ms"].as_u64().expect("a number");
+    assert!((1_500..5_000).contains(&gap), "{report}");
+    assert!(is_empty(), "after a run");
+
+    let mut stopped = demo(&["--seconds", "60", "--listen", "127.0.0.1:0"]);
+    let mut stopped = stopped.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(stopped.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("text");
+    let address = line.trim_end().strip_prefix("listening on http://").expect("its address").to_owned();
+    let pid = i32::try_from(stopped.id()).ok().and_then(Pid::from_raw).expect("a process id");
+    kill_process(pid, Signal::INT).expect("it is ours");
+    assert!(stopped.wait().expect("it is ours").success());
+    assert!(is_empty(), "after Ctrl-C");
+    let taken = TcpListener::bind(&address).expect("nobody listens there any more");
+
+    let failed = demo(&["--listen", &address]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!(failed.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("did not come up") && said.contains(&format!("cannot listen on {address}")),
+        "{said}"
+    );
+    assert!(is_empty(), "after an error");
+    drop(taken);
 }
 
 #[test]

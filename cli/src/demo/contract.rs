@@ -10,22 +10,40 @@ pub(super) mod schedule;
 pub(super) mod shift;
 pub(super) mod vendor;
 
+use super::LOG_LEVEL;
 use super::allocator::Hosted;
+use super::books::Books;
 use super::fleet::{Done, Fleet};
+use super::killer::Killer;
 use super::latency::Latency;
 use super::line::{Found, Job, Tally, Work};
 use super::progress::{Progress, follow};
-use crate::args::DemoArgs;
+use super::served::Served;
+use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
 use judge::{Judge, Seen};
 use lessor_protocol::Clock;
 use report::{LimitReport, Report};
+use std::path::Path;
 use std::time::Duration;
 use vendor::Vendor;
 
 /// The configuration of the allocator.
-pub(super) const CONFIG: &str = include_str!("contract/lessor.toml");
+const CONFIG: &str = include_str!("contract/lessor.toml");
+
+/// The same for one that keeps its books in `store`; if that is a file, then one in `folder`.
+pub(super) fn config(store: Store, folder: &Path) -> Result<String, Failure> {
+    if store == Store::Memory {
+        return Ok(CONFIG.to_owned());
+    }
+    let file = folder.join("demo.redb");
+    let path = file
+        .to_str()
+        .ok_or_else(|| Failure::Run(format!("a configuration cannot name {}", file.display())))?;
+    let path = toml::Value::from(path);
+    Ok(format!("{CONFIG}\n[store]\nkind = \"embedded\"\npath = {path}\n"))
+}
 
 /// One limit of the contract, as the vendor enforces it.
 #[derive(Clone, Copy, Debug)]
@@ -48,11 +66,30 @@ const MEASURED_MIN: Duration = Duration::from_secs(5);
 
 /// Runs it for as long as `args` say, or until somebody stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
+    if args.kill_every.is_none() {
+        let allocator = Hosted::open(CONFIG, args.listen).await?;
+        let report = run_on(args, stop, allocator.books(), None).await;
+        allocator.close().await;
+        return report;
+    }
+    let served = Served::open(|folder| config(args.store, folder), args.listen).await?;
+    let books = served.books().clone();
+    run_on(args, stop, &books, Some(served)).await
+}
+
+/// Runs it on the allocator with these `books`; on one that is `served` by a process, that is killed all along.
+async fn run_on(
+    args: &DemoArgs,
+    stop: &mut Stop,
+    books: &Books,
+    served: Option<Served>,
+) -> Result<Report, Failure> {
     let names = [REST.name, MESSAGES.name];
-    let allocator = Hosted::open(CONFIG, args.listen).await?;
     let vendor =
         Vendor::open(Judge::new((REST.limit, REST.window), (MESSAGES.limit, MESSAGES.window))).await?;
-    let mut fleet = Fleet::launch(jobs(args, allocator.url(), vendor.url())).await?;
+    // Where the allocator is killed, that it cannot be reached is no news.
+    let level = if served.is_some() { "error" } else { LOG_LEVEL };
+    let mut fleet = Fleet::launch(jobs(args, books.url(), vendor.url()), level).await?;
 
     let clock = Clock::since_boot();
     let start = clock.now();
@@ -61,23 +98,32 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
         vendor.halve_at(start + Duration::from_secs(seconds));
     }
     fleet.go(start).await?;
+    let every = args.kill_every.map(Duration::from_secs);
+    let mut killer = served.zip(every).map(|(served, every)| Killer::begin(served, every));
     let mut progress = Progress::new(args.progress, &names);
     let end = async {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(args.seconds)) => {}
             () = stop.asked() => {}
+            () = Killer::broke(&mut killer) => {}
         }
     };
-    follow(&mut fleet, &mut progress, &allocator, end).await;
+    follow(&mut fleet, &mut progress, books, end).await;
     let (ran, in_time, shift) = (clock.now().since(start), vendor.seen(), vendor.shift());
+    let gap = vendor.longest_gap();
 
+    // From now on it lives: nodes give back what they hold.
+    let spared = match killer {
+        Some(killer) => Some(killer.end().await?),
+        None => None,
+    };
     let done = fleet.stop().await;
-    let stranded = allocator.outstanding(&names).await?;
-    allocator.close().await;
+    let stranded = books.outstanding(&names).await?;
     let most = done.iter().map(|node| node.tally.vendor_refused).max().unwrap_or(0);
     let report = summary(&done, ran, in_time, vendor.seen(), stranded);
     let shifted = shift.map(|(shift, in_window)| shift.report(start, done.len(), most, in_window));
-    Ok(Report { vendor_change: shifted, ..report })
+    let kills = spared.map_or(0, |(_served, kills)| kills);
+    Ok(Report { vendor_change: shifted, kills, longest_gap_ms: gap.as_millis() as u64, ..report })
 }
 
 fn jobs(args: &DemoArgs, allocator: &str, vendor: &str) -> Vec<Job> {
@@ -112,6 +158,8 @@ fn summary(done: &[Done], ran: Duration, in_time: [Seen; 2], seen: [Seen; 2], st
         exchanges_per_1000_calls: tally.exchanges_per_1000_calls(),
         stranded,
         vendor_change: None,
+        kills: 0,
+        longest_gap_ms: 0,
         nodes: done.len(),
         seconds: ran.as_secs_f64(),
     }
@@ -143,6 +191,15 @@ mod tests {
         check(0, 45, Some(0.0));
         check(50, 30, None);
         check(0, 5, None);
+    }
+
+    #[test]
+    fn books_in_a_file_are_a_section_of_their_own() {
+        let of = |store| config(store, Path::new("a \"folder\"")).expect("a path in Unicode");
+        let stored: toml::Table = of(Store::Embedded).parse().expect("TOML");
+        assert_eq!(stored["store"]["path"].as_str(), Some("a \"folder\"/demo.redb"));
+        assert_eq!(stored["store"]["kind"].as_str(), Some("embedded"));
+        assert_eq!(of(Store::Memory), CONFIG);
     }
 
     #[test]

@@ -61,12 +61,13 @@ enum Heard {
 }
 
 impl Fleet {
-    /// Starts one node for each job and waits until all are connected.
-    pub(crate) async fn launch(jobs: Vec<Job>) -> Result<Self, Failure> {
+    /// Starts one node for each job and waits until all are connected. They log from `level` on, unless somebody asked
+    /// for more.
+    pub(crate) async fn launch(jobs: Vec<Job>, level: &str) -> Result<Self, Failure> {
         let (said, heard) = mpsc::channel(NEWS_MAX);
         let mut fleet = Fleet { nodes: Vec::new(), heard };
         for (index, job) in jobs.into_iter().enumerate() {
-            let (mut node, stdout) = Node::spawn(&job.name)?;
+            let (mut node, stdout) = Node::spawn(&job.name, level)?;
             tokio::spawn(listen(index, stdout, said.clone()));
             node.tell(&Order::Job(job)).await?;
             fleet.nodes.push(node);
@@ -132,10 +133,11 @@ impl Fleet {
 }
 
 impl Node {
-    fn spawn(name: &str) -> Result<(Self, ChildStdout), Failure> {
+    fn spawn(name: &str, level: &str) -> Result<(Self, ChildStdout), Failure> {
         let cannot = |error| Failure::Run(format!("cannot start {name}: {error}"));
         let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
             .arg(super::NODE_COMMAND)
+            .env(super::LOG, super::log_or(level))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Ctrl-C in a terminal goes to a whole group: this process gets it, and tells the nodes.

@@ -1,7 +1,7 @@
 //! What a demo shows while it runs, on stderr: what is left in each pool and how fast each node goes. Two
 //! lines, redrawn once a second where there is a terminal, added each second where somebody asked for them.
 
-use super::allocator::Hosted;
+use super::books::Books;
 use super::fleet::Fleet;
 use super::line::Tally;
 use std::fmt::Write as _;
@@ -55,14 +55,14 @@ impl<'a> Progress<'a> {
         Progress { how, limits, second: 0, admitted: Vec::new(), refused: 0 }
     }
 
-    async fn draw(&mut self, fleet: &Fleet, allocator: &Hosted) {
+    async fn draw(&mut self, fleet: &Fleet, books: &Books) {
         let (admitted, refused) = self.changes(fleet.tallies());
         if self.how == How::Not {
             return;
         }
         let mut pools = format!("{:>4} s", self.second);
         for limit in self.limits {
-            if let Ok(available) = allocator.available(limit).await {
+            if let Ok(available) = books.available(limit).await {
                 let _ = write!(pools, "  {limit} {available:>5} left");
             }
         }
@@ -116,7 +116,7 @@ impl Drop for Progress<'_> {
 pub(crate) async fn follow(
     fleet: &mut Fleet,
     progress: &mut Progress<'_>,
-    allocator: &Hosted,
+    books: &Books,
     end: impl Future<Output = ()>,
 ) {
     let mut end = pin!(end);
@@ -125,7 +125,7 @@ pub(crate) async fn follow(
         tokio::select! {
             () = &mut end => return,
             more = fleet.hear() => if !more { return },
-            _ = second.tick() => progress.draw(fleet, allocator).await,
+            _ = second.tick() => progress.draw(fleet, books).await,
         }
     }
 }

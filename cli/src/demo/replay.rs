@@ -10,6 +10,7 @@ pub(super) mod report;
 mod trace;
 mod window;
 
+use super::LOG_LEVEL;
 use super::allocator::Hosted;
 use super::fleet::{Done, Fleet};
 use super::line::{DealtCall, Found, Job, Tally, Work};
@@ -58,13 +59,13 @@ pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result
     let requests = trace::read(file)?;
     let hands = deal::deal(&requests, args.nodes(), args.speed, args.seed);
     let allocator = Hosted::open(&config(args.speed), args.listen).await?;
-    let mut fleet = Fleet::launch(jobs(args, allocator.url(), &hands)).await?;
+    let mut fleet = Fleet::launch(jobs(args, allocator.books().url(), &hands), LOG_LEVEL).await?;
 
     let clock = Clock::since_boot();
     let start = clock.now();
     fleet.go(start).await?;
     let mut progress = Progress::new(args.progress, &[]);
-    follow(&mut fleet, &mut progress, &allocator, stop.asked()).await;
+    follow(&mut fleet, &mut progress, allocator.books(), stop.asked()).await;
     let ran = clock.now().since(start);
     let done = fleet.stop().await;
     allocator.close().await;

@@ -101,6 +101,11 @@ impl Judge {
         self.shift.as_ref()
     }
 
+    /// The longest time in which no call was admitted, from the first one until now.
+    pub(crate) fn longest_gap(&self, now: Moment) -> Duration {
+        self.rest.gap.max(self.rest.gap_until(now))
+    }
+
     /// Calls that were admitted in the window that ends now.
     pub(crate) fn in_window(&mut self, now: Moment) -> u64 {
         forget(&mut self.rest.admitted, now, self.rest.per);
@@ -141,6 +146,9 @@ struct Window {
     admitted: VecDeque<Moment>,
     /// All arrivals of the last `per`. As many as the network delivers: that is the point of counting them.
     arrivals: VecDeque<Moment>,
+    /// The last that was admitted, and the longest time between two of them.
+    last: Option<Moment>,
+    gap: Duration,
     seen: Seen,
 }
 
@@ -153,6 +161,8 @@ impl Window {
             first_over: Moment::NEVER,
             admitted: VecDeque::new(),
             arrivals: VecDeque::new(),
+            last: None,
+            gap: Duration::ZERO,
             seen: Seen::default(),
         }
     }
@@ -185,7 +195,13 @@ impl Window {
         Standing { policy: self.policy, limit: self.limit, per: self.per, left, lasts }
     }
 
+    fn gap_until(&self, now: Moment) -> Duration {
+        self.last.map_or(Duration::ZERO, |last| now.since(last))
+    }
+
     fn admit(&mut self, now: Moment) {
+        self.gap = self.gap.max(self.gap_until(now));
+        self.last = Some(now);
         self.admitted.push_back(now);
         self.seen.admitted += 1;
         self.seen.admitted_after_first += u64::from(now >= self.first_over);
@@ -297,6 +313,18 @@ mod tests {
         let report =
             judge.shift().expect("it was halved").report(at(0), 1, 2, judge.rest.admitted.len() as u64);
         assert_eq!((report.vendor_429, report.limit), (2, 2));
+    }
+
+    #[test]
+    fn a_gap_is_without_a_call_that_is_admitted_and_lasts_until_now() {
+        let mut judge = judge_of(2, 2);
+        assert_eq!(judge.longest_gap(at(500)), Duration::ZERO, "before the first call");
+        // The third is turned away.
+        for millis in [500, 530, 560, 610] {
+            judge.call(at(millis));
+        }
+        let longest = |millis| judge.longest_gap(at(millis)).as_millis();
+        assert_eq!((longest(610), longest(690), longest(691)), (80, 80, 81));
     }
 
     #[test]

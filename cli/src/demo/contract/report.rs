@@ -24,6 +24,10 @@ pub(crate) struct Report {
     /// What became of a contract that the vendor changed meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vendor_change: Option<Shifted>,
+    /// How often the allocator was killed.
+    pub(crate) kills: u64,
+    /// The longest time in which the vendor admitted no call, from the first one to the end.
+    pub(crate) longest_gap_ms: u64,
     /// Node processes.
     pub(crate) nodes: usize,
     /// How long it ran.
@@ -108,7 +112,22 @@ impl fmt::Display for Report {
                 percent(change.used_at_the_end)
             )?;
         }
+        writeln!(
+            f,
+            "longest gap      {} ms without a call at the vendor{}",
+            self.longest_gap_ms,
+            killed(self.kills)
+        )?;
         write!(f, "ran              {} nodes for {:.0} s", self.nodes, self.seconds)
+    }
+}
+
+/// That it was, if it was.
+fn killed(kills: u64) -> String {
+    match kills {
+        0 => String::new(),
+        1 => "; the allocator was killed once".to_owned(),
+        kills => format!("; the allocator was killed {kills} times"),
     }
 }
 
@@ -125,6 +144,8 @@ mod tests {
             exchanges_per_1000_calls: 12.345_678,
             stranded: 0,
             vendor_change: None,
+            kills: 11,
+            longest_gap_ms: 523,
             nodes: 8,
             seconds: 60.000_4,
         }
@@ -137,9 +158,18 @@ mod tests {
             r#"{"limits":[{"name":"vendor/rest","limit":9000,"window_s":30,"admitted":10,"refused":2,"#,
             r#""vendor_429":0,"max_in_any_window":0,"utilisation":0.9877}],"#,
             r#""try_acquire_ns":{"p50":90,"p99":300,"p999":900},"exchanges_per_1000_calls":12.3457,"#,
-            r#""stranded":0,"nodes":8,"seconds":60.0004}"#,
+            r#""stranded":0,"kills":11,"longest_gap_ms":523,"nodes":8,"seconds":60.0004}"#,
         );
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn people_are_told_how_often_the_allocator_was_killed() {
+        let told = |kills| Report { kills, ..report(None) }.to_string();
+        assert!(told(11).contains(
+            "longest gap      523 ms without a call at the vendor; the allocator was killed 11 times\n"
+        ));
+        assert!(told(0).contains("523 ms without a call at the vendor\n"));
     }
 
     #[test]

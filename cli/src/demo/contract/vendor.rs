@@ -68,6 +68,12 @@ impl Vendor {
         judge.shift().map(|shift| (*shift, in_window))
     }
 
+    /// The longest time in which no call was admitted, from the first one until now.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        let judge = self.desk.judge();
+        judge.longest_gap(self.desk.clock.now())
+    }
+
     /// From `start` on it is measured, see [`Judge::measure_from`].
     pub(crate) fn measure_from(&self, start: Moment) {
         self.desk.judge().measure_from(start);
