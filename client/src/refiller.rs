@@ -317,6 +317,7 @@ impl Refiller {
             self.shared.tell(Event::Unreachable);
         }
         for pool in pools {
+            pool.refill().unanswered();
             if [Condition::Good, Condition::Paused].contains(&pool.condition()) {
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), self.quiet_until);
             }

@@ -26,6 +26,15 @@ impl Refill {
         self.phase = Phase::Active;
     }
 
+    /// The ask that was written last got no answer. What it asked for in vain is asked for again as soon as anything is, and
+    /// not only when somebody tries once more. A pool that had nothing waits for that: of all keys that were tried while
+    /// nobody answered, most are of no use afterwards.
+    pub fn unanswered(&mut self) {
+        if self.phase == Phase::Active && self.asked.is_some_and(|(_, ask)| ask.want > 0) {
+            self.attempted = 0;
+        }
+    }
+
     /// Something was heard of the limit: it is worth asking anew, at once for somebody who `waits`. `dice` is any number:
     /// it spreads the asks of the others, lest a whole fleet asks in the same instant. However much is heard, it is
     /// acted on ten times a second at most.

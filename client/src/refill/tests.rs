@@ -396,3 +396,25 @@ fn who_doubts_what_it_was_told_asks_ten_times_a_second_at_most_and_wants_nothing
     }
     assert!((10..=13).contains(&asks), "{asks} asks in a second");
 }
+
+/// The bug: a caller that works off a batch now and then tries no more until the next one, and what it had asked for when the
+/// allocator restarted was not asked for before.
+#[test]
+fn what_was_asked_for_in_vain_is_asked_for_again_though_nobody_tries_once_more() {
+    let (slot, mut refill) = holding(10);
+    spend(&slot, 10, millis(10));
+    let tried = Seen { refused: 5, ..Seen::default() };
+    assert_eq!(refill.due(&slot, tried, millis(20), RTT), millis(20));
+    assert!(refill.write(&slot, tried, millis(20), RTT).want > 0);
+    assert!(refill.due(&slot, tried, millis(60), RTT) > millis(200), "while an answer may be on its way");
+    refill.unanswered();
+    assert_eq!(refill.due(&slot, tried, millis(60), RTT), millis(60));
+    let ask = refill.write(&slot, tried, millis(60), RTT);
+    assert!(ask.want > 0 && ask.demand_milli < 20_000_000, "what was tried counts once: {ask:?}");
+
+    // A key that was tried once and had nothing waits until it is tried again.
+    let mut quiet = Refill::new(millis(0), false);
+    assert!(quiet.write(&slot, tried, millis(30), RTT).want > 0);
+    quiet.unanswered();
+    assert_eq!(quiet.due(&slot, tried, millis(60), RTT), Moment::NEVER);
+}

@@ -245,6 +245,7 @@ impl World {
         let at = &mut self.nodes[node];
         let (now, wait) = (at.now(self.real), at.backoff.failed(self.dice.u64(..)));
         at.quiet_until = now + wait;
+        at.refill.unanswered();
         let has_share = self.setup.plan.sharing.safe.is_some() && !at.is_shut_out && !at.is_stopped;
         at.is_fallen = has_share && now >= at.slot.deadline();
         if at.is_fallen {
