@@ -106,7 +106,7 @@ Examples:
   lessor demo                                            eight processes, one contract, one minute
   lessor demo --nodes 16 --seconds 90 --seed 7 --json    the same as one JSON object
   lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
-  lessor demo --kill-every 20                            the allocator is killed again and again
+  lessor demo --kill-every 5                             the allocator is killed again and again
 
 Ctrl-C ends it with the table so far.";
 
@@ -223,15 +223,9 @@ pub(crate) struct DemoArgs {
     /// no call, from the first one on (`longest_gap_ms`).
     #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) kill_every: Option<u64>,
-    /// Where the allocator that is killed keeps its books.
-    #[arg(
-        long,
-        value_name = "KIND",
-        default_value = "memory",
-        requires = "kill_every",
-        conflicts_with = "trace"
-    )]
-    pub(crate) store: Store,
+    /// Where the allocator that is killed keeps its books: embedded, if nothing is said.
+    #[arg(long, value_name = "KIND", requires = "kill_every", conflicts_with = "trace")]
+    pub(crate) store: Option<Store>,
     /// Replay the requests of a CSV file with the columns offset_s and client, each client held to 30 calls in
     /// any 60 s.
     #[arg(long, value_name = "FILE")]
@@ -252,11 +246,12 @@ pub(crate) struct DemoArgs {
 }
 
 /// Where an allocator keeps its books.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Store {
     /// Nowhere else: a restart lends nothing until whatever was lent before has ended and left every window.
     Memory,
-    /// In a file beside its configuration.
+    /// In a file beside its configuration: a restart goes on where it was.
+    #[default]
     Embedded,
 }
 

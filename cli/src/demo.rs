@@ -45,7 +45,8 @@ const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOS
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     if args.print_config {
         return print(match &args.trace {
-            None => contract::config(args.store, Path::new(""))?,
+            None if args.kill_every.is_none() => contract::CONFIG.to_owned(),
+            None => contract::config(args.store.unwrap_or_default(), Path::new(""))?,
             Some(_) => replay::config(args.speed),
         });
     }

@@ -101,7 +101,7 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
     };
     let is_empty = || std::fs::read_dir(folder.path()).expect("it is there").next().is_none();
 
-    let ran = demo(&["--seconds", "5"]).output().expect("it runs");
+    let ran = demo(&["--seconds", "5", "--store", "memory"]).output().expect("it runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
     let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
