@@ -1,6 +1,7 @@
 //! The command line, and the environment where an operator expects it. Parsing only: a bad command line is one
 //! message and exit code 2, before anything is opened.
 
+use crate::failure::Failure;
 use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
 use crate::store::{STORE_EXAMPLE, StoreArgs};
@@ -226,6 +227,10 @@ pub(crate) struct DemoArgs {
     /// Where the allocator that is killed keeps its books: embedded, if nothing is said.
     #[arg(long, value_name = "KIND", requires = "kill_every", conflicts_with = "trace")]
     pub(crate) store: Option<Store>,
+    /// After so many seconds, and after it was halved, the contract is the first one again, which the headers say too. The
+    /// report then says when the fleet used the whole of it.
+    #[arg(long, value_name = "SECONDS", requires = "vendor_halves_at", value_parser = value_parser!(u64).range(1..=86_400))]
+    pub(crate) vendor_restores_at: Option<u64>,
     /// Replay the requests of a CSV file with the columns offset_s and client, each client held to 30 calls in
     /// any 60 s.
     #[arg(long, value_name = "FILE")]
@@ -266,6 +271,16 @@ impl DemoArgs {
     /// Node processes.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.into()
+    }
+
+    /// What no single option is wrong about.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match self.vendor_halves_at.zip(self.vendor_restores_at) {
+            Some((halves, restores)) if restores <= halves => Err(Failure::Input(format!(
+                "--vendor-restores-at {restores} is not after --vendor-halves-at {halves}"
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -312,6 +327,8 @@ mod tests {
         check("lessor demo --store memory");
         check("lessor demo --trace x --store memory");
         check("lessor demo --kill-every 5 --store paper");
+        check("lessor demo --vendor-restores-at 5");
+        check("lessor demo --vendor-halves-at 5 --vendor-restores-at 0");
         check("lessor serve --config x --listen nowhere");
         check("lessor serve --config x --log xml");
         check("lessor serve --config x --log-level a=b=c");

@@ -43,6 +43,7 @@ const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOS
 
 /// Runs a demo and prints what it found.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    args.check()?;
     if args.print_config {
         return print(match &args.trace {
             None if args.kill_every.is_none() => contract::CONFIG.to_owned(),

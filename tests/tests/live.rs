@@ -167,6 +167,33 @@ async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
     assert_eq!(report["stranded"], 0);
 }
 
+/// The demo, with a vendor that halves its contract before half of it is used, and restores it: nobody is refused for either,
+/// and the report says what became of both. When it is restored has to be after it was halved.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demo_whose_vendor_restores_its_contract_says_how_that_went() {
+    let demo = |args: &str| {
+        let mut command = Command::new(lessor());
+        command.args(args.split(' ')).stdin(Stdio::null());
+        let ran = tokio::task::spawn_blocking(move || command.output());
+        async { ran.await.expect("no panic").expect("it starts") }
+    };
+    let wrong = demo("demo --vendor-halves-at 3 --vendor-restores-at 3").await;
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert_eq!(wrong.status.code(), Some(2), "{said}");
+    assert_eq!(said, "lessor: --vendor-restores-at 3 is not after --vendor-halves-at 3\n");
+    let ran = demo("demo --nodes 2 --seconds 6 --json --vendor-halves-at 1 --vendor-restores-at 3").await;
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let report: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let change = &report["vendor_change"];
+    assert_eq!((&change["at_s"], &change["limit"]), (&Value::from(1.0), &Value::from(4_500)), "{report}");
+    let restored = &change["restored"];
+    assert_eq!((&restored["at_s"], &restored["limit"]), (&Value::from(3.0), &Value::from(9_000)), "{report}");
+    assert!(restored["used_at_the_end"].as_f64().is_some_and(|used| used > 0.1), "{report}");
+    assert_eq!(restored["whole_after_s"], Value::Null, "its windows are of 30 s: {report}");
+    assert_eq!(restored["vendor_429"], 0, "{report}");
+    assert_eq!(report["stranded"], 0);
+}
+
 /// Nodes that wait are told of a top-up: they are served in a round trip, and not when they would have asked again.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_is_served_as_soon_as_there_is_a_top_up() {

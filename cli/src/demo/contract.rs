@@ -97,6 +97,9 @@ async fn run_on(
     if let Some(seconds) = args.vendor_halves_at {
         vendor.halve_at(start + Duration::from_secs(seconds));
     }
+    if let Some(seconds) = args.vendor_restores_at {
+        vendor.restore_at(start + Duration::from_secs(seconds));
+    }
     fleet.go(start).await?;
     let every = args.kill_every.map(Duration::from_secs);
     let mut killer = served.zip(every).map(|(served, every)| Killer::begin(served, every));

@@ -14,6 +14,8 @@ pub(crate) struct Judge {
     messages: Window,
     /// When all calls are halved.
     halves_at: Moment,
+    /// When they are as many as at first again.
+    restores_at: Moment,
     shift: Option<Shift>,
 }
 
@@ -58,7 +60,7 @@ impl Judge {
     /// A judge of both limits, each `(calls, window)`.
     pub(crate) fn new(rest: (u64, Duration), messages: (u64, Duration)) -> Self {
         let (rest, messages) = (Window::new("rest", rest), Window::new("messages", messages));
-        Judge { rest, messages, halves_at: Moment::NEVER, shift: None }
+        Judge { rest, messages, halves_at: Moment::NEVER, restores_at: Moment::NEVER, shift: None }
     }
 
     /// From `start` on it is measured: each limit's first window is over one window later.
@@ -73,9 +75,14 @@ impl Judge {
         self.halves_at = at;
     }
 
+    /// From `at` on, if they were halved, as many calls are admitted as before that.
+    pub(crate) fn restore_at(&mut self, at: Moment) {
+        self.restores_at = at;
+    }
+
     /// A plain call arrives.
     pub(crate) fn call(&mut self, now: Moment) -> (Verdict, Standing) {
-        self.halve(now);
+        self.change(now);
         let verdict = judge(now, &mut [&mut self.rest]);
         self.note(now, verdict);
         (verdict, self.rest.standing(now))
@@ -84,7 +91,7 @@ impl Judge {
     /// A message arrives: it takes one of each or nothing. It is told how that limit stands which it was refused for, or
     /// else how messages do.
     pub(crate) fn message(&mut self, now: Moment) -> (Verdict, Standing) {
-        self.halve(now);
+        self.change(now);
         let is_full = self.rest.is_full_at(now);
         let verdict = judge(now, &mut [&mut self.rest, &mut self.messages]);
         // A refusal for messages alone has nothing to do with the change.
@@ -112,10 +119,17 @@ impl Judge {
         self.rest.admitted.len() as u64
     }
 
-    fn halve(&mut self, now: Moment) {
-        if now < self.halves_at {
-            return;
+    /// Does what was due by `now`.
+    fn change(&mut self, now: Moment) {
+        if now >= self.halves_at {
+            self.halve(now);
         }
+        if now >= self.restores_at && self.shift.is_some() {
+            self.restore(now);
+        }
+    }
+
+    fn halve(&mut self, now: Moment) {
         let at = std::mem::replace(&mut self.halves_at, Moment::NEVER);
         self.rest.limit /= 2;
         forget(&mut self.rest.admitted, now, self.rest.per);
@@ -123,9 +137,19 @@ impl Judge {
         self.shift = Some(Shift::new(at, self.rest.limit, room));
     }
 
-    fn note(&mut self, now: Moment, verdict: Verdict) {
+    fn restore(&mut self, now: Moment) {
+        let at = std::mem::replace(&mut self.restores_at, Moment::NEVER);
+        let in_window = self.in_window(now);
+        self.rest.limit = self.rest.agreed;
         if let Some(shift) = &mut self.shift {
-            shift.arrived(now, verdict == Verdict::Admitted);
+            shift.restore(at, self.rest.limit, in_window);
+        }
+    }
+
+    fn note(&mut self, now: Moment, verdict: Verdict) {
+        let in_window = self.rest.admitted.len() as u64;
+        if let Some(shift) = &mut self.shift {
+            shift.arrived(now, verdict == Verdict::Admitted, in_window);
         }
     }
 
@@ -139,6 +163,8 @@ impl Judge {
 #[derive(Debug)]
 struct Window {
     policy: &'static str,
+    /// What it is at first.
+    agreed: u64,
     limit: u64,
     per: Duration,
     first_over: Moment,
@@ -156,6 +182,7 @@ impl Window {
     fn new(policy: &'static str, (limit, per): (u64, Duration)) -> Self {
         Window {
             policy,
+            agreed: limit,
             limit,
             per,
             first_over: Moment::NEVER,
@@ -325,6 +352,24 @@ mod tests {
         }
         let longest = |millis| judge.longest_gap(at(millis)).as_millis();
         assert_eq!((longest(610), longest(690), longest(691)), (80, 80, 81));
+    }
+
+    #[test]
+    fn a_contract_that_is_restored_says_so_and_counts_what_was_admitted_before() {
+        let mut judge = judge_of(4, 4);
+        judge.halve_at(at(40));
+        judge.restore_at(at(60));
+        let calls =
+            [(0, Admitted), (45, Admitted), (50, TooMany), (60, Admitted), (70, Admitted), (80, TooMany)];
+        for (millis, expected) in calls {
+            assert_eq!(judge.call(at(millis)).0, expected, "at {millis} ms");
+        }
+        assert_eq!(judge.call(at(100)).1.limit, 4);
+        let report = judge.shift().expect("it was halved").report(at(0), 1, 2, 4);
+        assert_eq!((report.limit, report.vendor_429, report.used_at_the_end), (2, 1, 1.0));
+        let restored = report.restored.expect("it was restored");
+        assert_eq!((restored.limit, restored.vendor_429), (4, 1));
+        assert_eq!(restored.whole_after_s, Some(0.01), "since its window holds four, at 70 ms");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Agreed;
 use super::judge::Seen;
-use super::shift::Shifted;
+use super::shift::{Restored, Shifted};
 use crate::demo::latency::Percentiles;
 use crate::demo::line::Count;
 use crate::demo::table::{percent, rounded};
@@ -111,6 +111,16 @@ impl fmt::Display for Report {
                 seconds(change.resumed_after_s),
                 percent(change.used_at_the_end)
             )?;
+            if let Some(Restored { at_s, limit, vendor_429, whole_after_s, used_at_the_end }) =
+                change.restored
+            {
+                writeln!(
+                    f,
+                    "                 after {at_s:.0} s {limit} calls again: {vendor_429} refused; used whole after {}, {} used at the end",
+                    seconds(whole_after_s),
+                    percent(used_at_the_end)
+                )?;
+            }
         }
         writeln!(
             f,

@@ -6,6 +6,10 @@ use lessor_protocol::Moment;
 use serde::Serialize;
 use std::time::Duration;
 
+/// The part of a contract that is as good as the whole, in percent: the margin between the two counts, and what is on its
+/// way, leave one or two that are never used.
+const WHOLE_PERCENT: u64 = 97;
+
 /// What was seen since the change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shift {
@@ -21,16 +25,51 @@ pub(crate) struct Shift {
     last_refused: Option<Moment>,
     /// The first that was admitted.
     resumed: Option<Moment>,
+    back: Option<Back>,
+}
+
+/// What was seen since the first contract was restored.
+#[derive(Clone, Copy, Debug)]
+struct Back {
+    at: Moment,
+    /// The calls that the vendor admits in a window again.
+    limit: u64,
+    /// Those of the window that ended when it was restored.
+    before: u64,
+    refused: u64,
+    /// When a window first held as good as all.
+    whole: Option<Moment>,
 }
 
 impl Shift {
     /// From `at` on there are `limit` calls in a window, which has room for one at `room`.
     pub(super) fn new(at: Moment, limit: u64, room: Moment) -> Self {
-        Shift { at, limit, room, refused: 0, first_refused: None, last_refused: None, resumed: None }
+        Shift {
+            at,
+            limit,
+            room,
+            refused: 0,
+            first_refused: None,
+            last_refused: None,
+            resumed: None,
+            back: None,
+        }
     }
 
-    /// A call arrived, and was admitted or not.
-    pub(super) fn arrived(&mut self, now: Moment, admitted: bool) {
+    /// From `at` on there are `limit` calls in a window again; the one that ends then holds `in_window`.
+    pub(super) fn restore(&mut self, at: Moment, limit: u64, in_window: u64) {
+        self.back = Some(Back { at, limit, before: in_window, refused: 0, whole: None });
+    }
+
+    /// A call arrived, and was admitted or not; with it the window holds `in_window`.
+    pub(super) fn arrived(&mut self, now: Moment, admitted: bool, in_window: u64) {
+        if let Some(back) = &mut self.back {
+            back.refused += u64::from(!admitted);
+            if in_window * 100 >= back.limit * WHOLE_PERCENT {
+                back.whole.get_or_insert(now);
+            }
+            return;
+        }
         if admitted {
             self.resumed.get_or_insert(now);
             return;
@@ -46,6 +85,14 @@ impl Shift {
     /// holds `in_window` calls.
     pub(super) fn report(&self, start: Moment, nodes: usize, most_of_a_node: u64, in_window: u64) -> Shifted {
         let seconds = |span: Duration| span.as_secs_f64();
+        let restored = self.back.map(|back| Restored {
+            at_s: seconds(back.at.since(start)),
+            limit: back.limit,
+            vendor_429: back.refused,
+            whole_after_s: back.whole.map(|whole| seconds(whole.since(back.at))),
+            used_at_the_end: in_window as f64 / back.limit.max(1) as f64,
+        });
+        let in_window = self.back.map_or(in_window, |back| back.before);
         let followed = self.first_refused.zip(self.last_refused).map(|(first, last)| last.since(first));
         Shifted {
             at_s: seconds(self.at.since(start)),
@@ -57,6 +104,7 @@ impl Shift {
             room_after_s: seconds(self.room.since(self.at)),
             resumed_after_s: self.resumed.map(|resumed| seconds(resumed.since(self.at))),
             used_at_the_end: in_window as f64 / self.limit.max(1) as f64,
+            restored,
         }
     }
 }
@@ -85,7 +133,28 @@ pub(crate) struct Shifted {
     /// How long after the change the vendor admitted the next call.
     #[serde(serialize_with = "rounded")]
     pub(crate) resumed_after_s: Option<f64>,
-    /// What the last window of the run holds, as a share of the new contract.
+    /// What the last window of the run, or before the contract was restored, holds, as a share of the new contract.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) used_at_the_end: f64,
+    /// What became of the first contract when it was restored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) restored: Option<Restored>,
+}
+
+/// How the fleet came back to the first contract.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Restored {
+    /// When it was restored, since the start.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) at_s: f64,
+    /// The calls that the vendor admits in a window again.
+    pub(crate) limit: u64,
+    /// Calls that it refused since.
+    pub(crate) vendor_429: u64,
+    /// How long after that a window first held as good as all of it.
+    #[serde(serialize_with = "rounded")]
+    pub(crate) whole_after_s: Option<f64>,
+    /// What the last window of the run holds, as a share of it.
     #[serde(serialize_with = "rounded")]
     pub(crate) used_at_the_end: f64,
 }
@@ -94,6 +163,10 @@ pub(crate) struct Shifted {
 mod tests {
     use super::*;
 
+    fn json(report: &Shifted) -> String {
+        serde_json::to_string(report).expect("plain data")
+    }
+
     #[test]
     fn a_change_is_followed_when_the_last_call_was_refused_before_one_is_admitted_again() {
         let at = |millis| Moment::ORIGIN + Duration::from_millis(millis);
@@ -101,16 +174,35 @@ mod tests {
         for (millis, admitted) in
             [(20_010, false), (20_013, false), (35_200, true), (40_000, false), (41_000, true)]
         {
-            shift.arrived(at(millis), admitted);
+            shift.arrived(at(millis), admitted, 4_410);
         }
         let report = shift.report(at(0), 2, 2, 4_410);
-        let json = serde_json::to_string(&report).expect("plain data");
         assert_eq!(
-            json,
+            json(&report),
             concat!(
                 r#"{"at_s":20.0,"limit":4500,"vendor_429":3,"vendor_429_per_node":1.5,"most_429_of_a_node":2,"#,
                 r#""followed_ms":3.0,"room_after_s":15.0,"resumed_after_s":15.2,"used_at_the_end":0.98}"#
             )
         );
+    }
+
+    #[test]
+    fn a_contract_is_used_whole_again_once_a_window_holds_as_good_as_all_of_it() {
+        let at = |millis| Moment::ORIGIN + Duration::from_millis(millis);
+        let mut shift = Shift::new(at(10_000), 4_500, at(10_000));
+        shift.arrived(at(11_000), true, 4_400);
+        shift.restore(at(40_000), 9_000, 4_410);
+        let calls =
+            [(50_000, true, 4_500), (75_000, true, 8_729), (76_000, false, 8_730), (80_000, true, 8_000)];
+        for (millis, admitted, in_window) in calls {
+            shift.arrived(at(millis), admitted, in_window);
+        }
+        let json = json(&shift.report(at(0), 2, 0, 8_910));
+        let end = concat!(
+            r#""used_at_the_end":0.98,"restored":{"at_s":40.0,"limit":9000,"vendor_429":1,"whole_after_s":36.0,"#,
+            r#""used_at_the_end":0.99}}"#
+        );
+        assert!(json.ends_with(end), "{json}");
+        assert!(json.contains(r#""vendor_429":0,"#), "before that none was refused: {json}");
     }
 }

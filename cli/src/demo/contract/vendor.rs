@@ -61,6 +61,11 @@ impl Vendor {
         self.desk.judge().halve_at(at);
     }
 
+    /// From `at` on it admits as many as at first again, and says so.
+    pub(crate) fn restore_at(&self, at: Moment) {
+        self.desk.judge().restore_at(at);
+    }
+
     /// What became of that, with the calls that were admitted in the window that ends now.
     pub(crate) fn shift(&self) -> Option<(Shift, u64)> {
         let (mut judge, now) = (self.desk.judge(), self.desk.clock.now());
