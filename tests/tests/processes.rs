@@ -19,6 +19,8 @@ const CLOCK: Clock = Clock::since_boot();
 /// 100 calls in any second, and a lease of 33 ms. The margin covers what a busy machine may put between an
 /// admission and the reading of the clock that stands for it.
 const CONFIG: &str = r#"
+[store]
+kind = "memory"
 [[limit]]
 name = "vendor"
 rules = [{ kind = "sliding_window", limit = 100, per = "1s", margin = "50ms" }]

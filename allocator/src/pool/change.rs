@@ -66,6 +66,10 @@ impl Pool {
     /// in them, in buckets until they are spent. A steady flow fills its bucket, as far as there is room.
     pub fn top_up(&mut self, permits: u64, now: Moment) {
         self.advance(now);
+        if self.now < self.opens && self.plan.opens_windows() {
+            // It may be meant for a window that these books do not know of, and not for the next one.
+            return;
+        }
         self.ledgers.top_up(permits);
         if let Some(flow) = &mut self.flow {
             flow.top_up(permits);

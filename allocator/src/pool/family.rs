@@ -192,8 +192,10 @@ impl Pool {
     /// Does to the mirror of `lessee`, of a pool below, what `settlement` of `ask` did to it. A mirror that was forgotten had
     /// nothing out and nothing that any rule here still counts: it begins anew.
     fn mirror(&mut self, place: Place, lessee: &Lessee, ask: &Ask, settlement: &Settlement) {
-        let now = self.now;
-        let mirror = self.lessees.entry(place).or_insert_with(|| Lessee::new(lessee.share, now));
+        // It goes by the same deadline here.
+        let mut newcomer = self.newcomer(lessee.share);
+        newcomer.end = newcomer.end.max(lessee.end);
+        let mirror = self.lessees.entry(place).or_insert(newcomer);
         let mut known = mirror.known_part(settlement);
         if mutant::is(Mutant::AboveTakesBack) {
             (known.spent, known.returned) = (0, known.spent + known.returned);

@@ -231,6 +231,7 @@ impl Pool {
             // that holds nothing: the node goes by that end with what it is lent next.
             let end = self.plan.terms.grantor_end(self.now, term);
             lessee.end = if mutant::is(Mutant::EndMovesBack) { end } else { lessee.end.max(end) };
+            self.records.tell(lessee.end);
             if lessee.is_live() {
                 self.ends.insert((lessee.end, id));
             }

@@ -341,7 +341,7 @@ impl Pool {
                 return Err(AskError::Full { max: self.plan.lessees_max });
             }
         }
-        self.lessees.insert(Place::own(holder.id), Lessee::new(holder.share, self.now));
+        self.lessees.insert(Place::own(holder.id), self.newcomer(holder.share));
         Ok(())
     }
 

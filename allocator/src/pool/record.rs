@@ -33,7 +33,7 @@ pub struct Record {
     written: At,
     /// What is out, and what may be lent until there is another record.
     out: u64,
-    /// When the last of that can have been spent.
+    /// When the last of that can have been spent: until then nodes go by what they were told, be it of nothing.
     until: At,
     /// Nothing is granted before this.
     opens: At,
@@ -73,9 +73,18 @@ pub(super) struct Records {
     last: (Moment, u64, u64),
     /// How long a block should last.
     span: Duration,
+    /// The latest end of any lease that was told, also of one that holds nothing.
+    told: Moment,
+    /// Until then nodes may go by what an earlier life told them.
+    earlier: Moment,
 }
 
 impl Records {
+    /// A lease until `end` is about to be told.
+    pub(super) fn tell(&mut self, end: Moment) {
+        self.told = self.told.max(end);
+    }
+
     /// The rules are others: by no record that there is may anything be lent.
     pub(super) fn forget(&mut self) {
         self.number += 1;
@@ -90,7 +99,7 @@ impl Plan {
     }
 
     /// Whether what is lent first opens a window: then nothing is written down as lent before it is.
-    fn opens_windows(&self) -> bool {
+    pub(super) fn opens_windows(&self) -> bool {
         let opens = |windows| matches!(windows, Windows::FirstUse { .. });
         self.rules.iter().any(|rule| matches!(rule, Rule::FixedWindow(rule) if opens(rule.windows())))
     }
@@ -105,10 +114,10 @@ impl Pool {
         }
         self.advance(now);
         let ahead = self.to_be_lent(span);
-        let until = self.last_end().max(match ahead {
-            0 => self.now,
-            _ => self.plan.terms.grantor_end(self.now + span, self.term),
-        });
+        let told = self.records.told.max(self.now);
+        let is_in_use = told > self.now && !self.plan.opens_windows();
+        let more = if is_in_use { self.plan.terms.grantor_end(self.now + span, self.term) } else { self.now };
+        let until = told.max(more);
         let mut ledgers = self.ledgers.copy();
         if !mutant::is(Mutant::BlockNotCharged) {
             ledgers.charge(ahead);
@@ -145,10 +154,10 @@ impl Pool {
         if !self.plan.is_kept() {
             return true;
         }
-        let is_nested = |block: Block| self.last_end() <= block.until || mutant::is(Mutant::BlockNotNested);
+        let is_nested = |block: Block| self.records.told <= block.until || mutant::is(Mutant::BlockNotNested);
         match self.records.block {
             Some(block) => self.books.granted <= block.granted && is_nested(block),
-            None => self.books.granted == 0,
+            None => self.books.granted == 0 && self.records.told == Moment::ORIGIN,
         }
     }
 
@@ -168,7 +177,7 @@ impl Pool {
             return ahead > 0 || self.books.granted > granted;
         }
         block.granted - self.books.granted.min(block.granted) < ahead.div_ceil(2)
-            || (ahead > 0 && self.last_end() + self.records.span / 2 > block.until)
+            || (ahead > 0 && self.records.told + self.records.span / 2 > block.until)
     }
 
     /// Whether there is a record of it, durable or about to be.
@@ -202,6 +211,7 @@ impl Pool {
         pool.feedback.restore(&record.vendor, since);
         pool.forget_seats(now);
         pool.recount_ahead();
+        (pool.records.told, pool.records.earlier) = (until, until);
         // By the record that there is nothing more may be lent.
         pool.records.number = 1;
         pool.records.block = Some(Block { pool: pool.number, number: 1, granted: out, until });
@@ -216,9 +226,13 @@ impl Pool {
         self.seats.forget(lost, span, self.plan.terms);
     }
 
-    /// When the last of the live leases ends.
-    fn last_end(&self) -> Moment {
-        self.ends.last().map_or(self.now, |&(end, _)| end)
+    /// Somebody who is not known here, and may go by a deadline that an earlier life told it.
+    pub(super) fn newcomer(&self, share: Share) -> Lessee {
+        let mut lessee = Lessee::new(share, self.now);
+        if !mutant::is(Mutant::OldDeadlineForgotten) {
+            lessee.end = self.now.max(self.records.earlier);
+        }
+        lessee
     }
 
     /// Permits that will be wanted within `span`, if it goes on as since the last record, but only a part of what is left: a

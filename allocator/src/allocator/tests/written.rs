@@ -102,24 +102,25 @@ fn what_was_lent_is_known_to_whoever_comes_after_and_nothing_else_waits() {
 }
 
 #[test]
-fn an_answer_that_lends_within_its_block_waits_for_nothing() {
+fn an_answer_within_its_block_waits_for_nothing() {
     let (mut allocator, _) = begun();
-    let mut waited = 0;
-    for seq in 1..200 {
-        lend(&mut allocator, seq, &[ask("user/a", Some("k"), 0, 0, 0)]);
-        assert_eq!(allocator.take_uncovered(), None, "nothing was lent");
-    }
-    for seq in 200..230 {
-        lend(&mut allocator, seq, &[ask("vendor", None, seq - 200, 0, 1)]);
-        if allocator.take_uncovered().is_some() {
-            waited += 1;
+    let mut waits = |first: u64, want: u64, spends: bool| {
+        let mut waited = 0;
+        for seq in first..first + 100 {
+            let spent = if spends { seq - first } else { 0 };
+            lend(&mut allocator, seq, &[ask("vendor", None, spent, 0, want)]);
+            waited += u64::from(allocator.take_uncovered().is_some());
+            if allocator.is_unwritten() {
+                let batch = allocator.write_down(millis(10 * seq));
+                allocator.may_lend(&batch);
+            }
         }
-        if allocator.is_unwritten() {
-            let batch = allocator.write_down(millis(10 * seq));
-            allocator.may_lend(&batch);
-        }
-    }
-    assert!((1..15).contains(&waited), "{waited} of 30");
+        waited
+    };
+    // A second of asks. What is told of a lease that holds nothing must be known too: until when it is.
+    let (idle, busy) = (waits(1, 0, false), waits(101, 1, true));
+    assert!((1..10).contains(&idle), "{idle} of 100 that lend nothing");
+    assert!((1..60).contains(&busy), "{busy} of 100 that lend a permit");
 }
 
 #[test]

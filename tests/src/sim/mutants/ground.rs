@@ -4,7 +4,7 @@
 mod apart;
 mod family;
 mod live;
-mod written;
+mod restarts;
 
 use crate::sim::edges::EDGES;
 use crate::sim::faults::Fault;
@@ -23,8 +23,8 @@ use lessor_protocol::rule::{
 };
 use lessor_protocol::{Rule, Terms};
 use live::{capped, lowered, new_windows, paused};
+use restarts::{restarts, written, written_below};
 use std::time::Duration;
-use written::written;
 
 /// A kind of fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +90,15 @@ pub enum Ground {
     Above,
     /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
     AboveRestarts,
-    /// A short window in full use under an allocator that dies every few seconds, and writes down what it lends.
+    /// A short window under an allocator that dies every second, and writes down what it lends.
     Written,
+    /// The same below a scarce one of a shorter window.
+    WrittenBelow,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 29] = [
+    pub const ALL: [Ground; 30] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -126,11 +128,12 @@ impl Ground {
         Ground::Above,
         Ground::AboveRestarts,
         Ground::Written,
+        Ground::WrittenBelow,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 59] = [
+        const LED: [(Mutant, Ground); 60] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -190,6 +193,7 @@ impl Ground {
             (Mutant::OldBlockGoesOn, Ground::Written),
             (Mutant::SeenBeforeDurable, Ground::Written),
             (Mutant::BlockEndsAtOnce, Ground::Written),
+            (Mutant::OldDeadlineForgotten, Ground::WrittenBelow),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -256,6 +260,7 @@ impl Ground {
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
             Ground::Written => written(setup, &mut dice),
+            Ground::WrittenBelow => written_below(setup, &mut dice),
         }
     }
 }
@@ -315,16 +320,6 @@ fn short_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.latency = Latency { one_way: dice.u64(MILLI..=20 * MILLI), jitter: 10 * MILLI };
     setup.faults.chance.clear();
     setup.faults.chance.insert(Fault::Loss, 0.2);
-    setup
-}
-
-fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    setup.faults.chance.clear();
-    setup.faults.every.clear();
-    setup.foes.clear();
-    let (every, lasts) = (dice.u64(5..=10) * SECOND, dice.u64(10..=100) * MILLI);
-    setup.faults.every.insert(Fault::AllocatorRestart, (every, lasts));
-    setup.lasts = 20 * SECOND;
     setup
 }
 

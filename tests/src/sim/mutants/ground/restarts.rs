@@ -1,0 +1,48 @@
+//! An allocator that dies again and again, and has forgotten or written down what it lent.
+
+use super::{alone, bucket, sliding};
+use crate::sim::faults::Fault;
+use crate::sim::network::Latency;
+use crate::sim::setup::Setup;
+use crate::sim::traffic::WORKLOADS;
+use crate::sim::{MILLI, SECOND};
+use std::time::Duration;
+
+/// A window of a second or so, in use as little or as much as may be, by demand that changes.
+pub(super) fn written(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let rule = sliding(dice.u64(50..=400), Duration::from_millis(dice.u64(500..=3_000)));
+    // Where little is wanted, leases go on for long without anything new.
+    let load = [0.2, 0.7, 1.5][dice.usize(..3)];
+    let mut setup = restarts(alone(setup, rule, load), dice);
+    setup.faults.every.insert(Fault::AllocatorRestart, (SECOND, 50 * MILLI));
+    setup.workload = WORKLOADS[dice.usize(..WORKLOADS.len())].1;
+    setup.latency = Latency { one_way: MILLI, jitter: MILLI };
+    setup.store = if dice.bool() { dice.u64(MILLI / 2..=10 * MILLI) } else { dice.u64(30..=100) * MILLI };
+    setup.nodes = dice.usize(1..=4);
+    setup.plan.ease_off = false;
+    setup.lasts = 150 * SECOND;
+    setup
+}
+
+/// A bucket with plenty below a short window that is scarce: nodes are told long leases of nothing, and short ones of
+/// something.
+pub(super) fn written_below(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let mut setup = written(setup, dice);
+    let above = sliding(dice.u64(2..=6), Duration::from_millis(dice.u64(80..=200)));
+    setup.plan.rules = vec![bucket(50, 3 * SECOND), above];
+    (setup.above, setup.siblings, setup.nodes, setup.demand) =
+        (1, dice.usize(0..=1), dice.usize(3..=8), 60.0);
+    setup.store = MILLI;
+    setup
+}
+
+/// No other trouble than that it dies every few seconds.
+pub(super) fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    setup.faults.chance.clear();
+    setup.faults.every.clear();
+    setup.foes.clear();
+    let (every, lasts) = (dice.u64(5..=10) * SECOND, dice.u64(10..=100) * MILLI);
+    setup.faults.every.insert(Fault::AllocatorRestart, (every, lasts));
+    setup.lasts = 20 * SECOND;
+    setup
+}
