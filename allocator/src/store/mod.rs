@@ -1,5 +1,5 @@
 //! Where pools outlive the process: what is written down of them, in batches, each durable as a whole or not at all. The
-//! allocator makes the batches, [`crate::journal`] hands them over; nothing here knows what a permit is.
+//! allocator makes the batches, the journal hands them over; nothing here knows what a permit is.
 
 mod boot;
 mod dump;
