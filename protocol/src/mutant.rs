@@ -206,8 +206,6 @@ mutants! {
     OldBlockGoesOn,
     /// Answers leave before what they lend is written down.
     SeenBeforeDurable,
-    /// Who comes from an earlier life is taken to go by no deadline of that.
-    OldDeadlineForgotten,
     /// What was out by a record is taken for spent when that was written.
     BlockEndsAtOnce,
 }

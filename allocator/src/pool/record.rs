@@ -229,9 +229,7 @@ impl Pool {
     /// Somebody who is not known here, and may go by a deadline that an earlier life told it.
     pub(super) fn newcomer(&self, share: Share) -> Lessee {
         let mut lessee = Lessee::new(share, self.now);
-        if !mutant::is(Mutant::OldDeadlineForgotten) {
-            lessee.end = self.now.max(self.records.earlier);
-        }
+        lessee.end = self.now.max(self.records.earlier);
         lessee
     }
 

@@ -109,6 +109,8 @@ pub struct Oracle {
     books: Books,
     /// Until then, on the allocator's clock, leases of lost books may be spent.
     opens: Moment,
+    /// What was out when the books were read again.
+    block: u64,
     /// Permits that it was ever topped up with.
     topped_up: u64,
     /// By how much what was out has exceeded a limit that was lowered.
@@ -132,6 +134,7 @@ impl Oracle {
             books: Books::default(),
             opens: Moment::ORIGIN,
             topped_up: 0,
+            block: 0,
             over: 0,
             paused_until: Moment::ORIGIN,
         }
@@ -289,8 +292,10 @@ impl Oracle {
         must("K4", rises, || format!("a count fell: {before:?} became {books:?}"))?;
         self.books = books;
         // A limit that was lowered may be exceeded by what was out then: that stays valid, and what is added comes on top.
-        let within = view.available == 0
-            || view.available + books.outstanding <= self.ceiling.saturating_add(self.topped_up + self.over);
+        // A pool that was restored counts as lent what may have been lent of its block, which those above it do not know.
+        let block = if books.burned < self.block { self.block } else { 0 };
+        let most = self.ceiling.saturating_add(self.topped_up + self.over + block);
+        let within = view.available == 0 || view.available + books.outstanding <= most;
         must("K3", within, || format!("{} available and {books:?} of {}", view.available, self.ceiling))?;
         for promise in &mut self.promises {
             promise.seen(now, view.available, books.outstanding == 0);
@@ -345,7 +350,7 @@ impl Oracle {
     pub fn books_lost(&mut self, now: Instant, view: PoolView) {
         self.measure.life += 1;
         // What is restored begins with what was out.
-        (self.admitted, self.books) = (0, view.books);
+        (self.admitted, self.books, self.block) = (0, view.books, view.books.outstanding);
         // A pool that is dropped and made anew, for it cannot be told from a new one, opens no later for that.
         if !view.quarantine.is_zero() {
             self.opens = now.allocator + view.quarantine;

@@ -23,7 +23,7 @@ use lessor_protocol::rule::{
 };
 use lessor_protocol::{Rule, Terms};
 use live::{capped, lowered, new_windows, paused};
-use restarts::{restarts, written, written_below};
+use restarts::{restarts, written};
 use std::time::Duration;
 
 /// A kind of fleet.
@@ -92,13 +92,11 @@ pub enum Ground {
     AboveRestarts,
     /// A short window under an allocator that dies every second, and writes down what it lends.
     Written,
-    /// The same below a scarce one of a shorter window.
-    WrittenBelow,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 30] = [
+    pub const ALL: [Ground; 29] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -128,12 +126,11 @@ impl Ground {
         Ground::Above,
         Ground::AboveRestarts,
         Ground::Written,
-        Ground::WrittenBelow,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 60] = [
+        const LED: [(Mutant, Ground); 59] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -193,7 +190,6 @@ impl Ground {
             (Mutant::OldBlockGoesOn, Ground::Written),
             (Mutant::SeenBeforeDurable, Ground::Written),
             (Mutant::BlockEndsAtOnce, Ground::Written),
-            (Mutant::OldDeadlineForgotten, Ground::WrittenBelow),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
@@ -260,7 +256,6 @@ impl Ground {
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
             Ground::Written => written(setup, &mut dice),
-            Ground::WrittenBelow => written_below(setup, &mut dice),
         }
     }
 }

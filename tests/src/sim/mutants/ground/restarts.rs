@@ -1,6 +1,6 @@
 //! An allocator that dies again and again, and has forgotten or written down what it lent.
 
-use super::{alone, bucket, sliding};
+use super::{alone, sliding};
 use crate::sim::faults::Fault;
 use crate::sim::network::Latency;
 use crate::sim::setup::Setup;
@@ -21,18 +21,6 @@ pub(super) fn written(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.nodes = dice.usize(1..=4);
     setup.plan.ease_off = false;
     setup.lasts = 150 * SECOND;
-    setup
-}
-
-/// A bucket with plenty below a short window that is scarce: nodes are told long leases of nothing, and short ones of
-/// something.
-pub(super) fn written_below(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
-    let mut setup = written(setup, dice);
-    let above = sliding(dice.u64(2..=6), Duration::from_millis(dice.u64(80..=200)));
-    setup.plan.rules = vec![bucket(50, 3 * SECOND), above];
-    (setup.above, setup.siblings, setup.nodes, setup.demand) =
-        (1, dice.usize(0..=1), dice.usize(3..=8), 60.0);
-    setup.store = MILLI;
     setup
 }
 
