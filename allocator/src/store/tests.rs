@@ -1,3 +1,6 @@
+//! What is written is found, and nothing else: over restarts, copies that were put back, damage anywhere, and a store that is
+//! made anew.
+
 use super::*;
 use crate::limits::{PoolId, SavedPast};
 use crate::pool::{Holder, LesseeId, Plan, Pool};
