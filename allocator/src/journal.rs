@@ -2,8 +2,10 @@
 //! next. Exchanges wait here until what they answer is durable. A store that fails lends nothing, and is made anew.
 
 use crate::shared::Shared;
-use crate::store::{Embedded, StoreError};
+use crate::store::Embedded;
 use lessor_protocol::Clock;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -48,7 +50,10 @@ impl Journal {
         // Without it nothing becomes durable, and nothing is lent.
         match thread {
             Ok(thread) => *journal.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread),
-            Err(error) => tracing::error!(%error, "there is no thread for the store"),
+            Err(error) => {
+                journal.done.send_modify(|done| done.is_failing = true);
+                tracing::error!(%error, "there is no thread for the store: nothing is lent");
+            }
         }
         journal
     }
@@ -103,7 +108,7 @@ impl Writer {
         loop {
             let is_over = self.done.borrow().is_over;
             let Some(shared) = self.shared.upgrade() else { return };
-            let wait = self.write(&shared);
+            let wait = self.write_or_fail(&shared);
             drop(shared);
             if is_over {
                 return;
@@ -133,6 +138,16 @@ impl Writer {
         }
     }
 
+    /// Writes what there is, and says whether that failed. A panic is a failure like any other: what is on the disk is not
+    /// known, and those who wait are not left waiting.
+    fn write_or_fail(&mut self, shared: &Shared) -> bool {
+        let written = catch_unwind(AssertUnwindSafe(|| self.write(shared)));
+        written.unwrap_or_else(|_| {
+            self.failed(&"a bug, see above");
+            true
+        })
+    }
+
     /// Writes what there is, and says whether that failed.
     fn write(&mut self, shared: &Shared) -> bool {
         let is_failing = self.done.borrow().is_failing;
@@ -157,16 +172,18 @@ impl Writer {
                 false
             }
             Err(error) => {
-                self.failed(&error, is_failing);
+                self.failed(&error);
                 true
             }
         }
     }
 
-    fn failed(&self, error: &StoreError, again: bool) {
+    /// First who waits, and then the log: whoever reads that finds it so.
+    fn failed(&self, error: &dyn Display) {
+        let mut again = false;
+        self.done.send_modify(|done| again = std::mem::replace(&mut done.is_failing, true));
         if !again {
             tracing::error!(%error, "nothing new is lent until the store can be written again");
         }
-        self.done.send_modify(|done| done.is_failing = true);
     }
 }

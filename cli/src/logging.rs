@@ -18,6 +18,8 @@ pub(crate) fn install(format: Format, filter: EnvFilter) {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // To say on a stderr that cannot be written that it cannot would be a panic.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     match format {
         Format::Text => lines.init(),

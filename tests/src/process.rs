@@ -99,13 +99,15 @@ impl Allocator {
         Self::start_in(folder, listen, fresh, &mut Command::new(lessor()))
     }
 
-    /// The same of a process that outlives it when a file becomes longer than somebody allows it to.
+    /// The same of a process that outlives it when a file becomes longer than somebody allows it to. Its log is a file in its
+    /// folder, as on a disk that is full.
     pub fn start_to_be_limited(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(lessor());
-        Self::start_in(folder, "127.0.0.1:0", true, &mut command)
+        let log = std::fs::File::create(folder.path().join("log")).expect("a file in it");
+        Self::start_in(folder, "127.0.0.1:0", true, command.stderr(log))
     }
 
     /// Kills it and starts it again at once, on the same address and with the same files.
