@@ -214,6 +214,9 @@ impl Allocator {
         pools: &mut HashSet<(&'a str, Option<&'a str>)>,
         ask: &'a AskBody,
     ) -> Result<Answer, Wrong> {
+        if self.went_lately(&ask.limit) {
+            return Err(unknown(&ask.limit));
+        }
         let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref())?;
         if let Some((field, value)) = ask.out_of_range() {
             return Err(too_large(field, value));
@@ -309,13 +312,13 @@ fn find<'a>(
     name: &str,
     key: Option<&str>,
 ) -> Result<(&'a mut Limit, PoolId), Wrong> {
-    let unknown = || {
-        let detail = format!("there is no limit {}", quoted(name));
-        Wrong::new(Reason::LimitUnknown, "limit", detail)
-    };
-    let limit = limit_for(limits, name).ok_or_else(unknown)?;
+    let limit = limit_for(limits, name).ok_or_else(|| unknown(name))?;
     let pool = limit.pool_id(name, key)?;
     Ok((limit, pool))
+}
+
+fn unknown(name: &str) -> Wrong {
+    Wrong::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
 }
 
 /// See [`Allocator::limit_for`].

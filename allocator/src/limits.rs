@@ -15,7 +15,7 @@ pub use gate::{BLOCKED_MAX, Gate};
 pub use live::{Effect, Fixtures, Preview};
 pub use past::Past;
 pub use pool_id::PoolId;
-pub use written::SavedPast;
+pub use written::{BLOCK, SavedPast};
 
 use crate::config::{Keyed, LimitConfig, Names};
 use crate::pool::{AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};

@@ -74,7 +74,7 @@ impl Shared {
                 (clock, Allocator::new(&config, past, now, epoch(now)), 0)
             }
         };
-        allocator.is_written_down(0);
+        allocator.begin_writing(0);
         let batch = allocator.write_down(clock.now());
         store.commit(&batch)?;
         allocator.may_lend(&batch);
@@ -221,7 +221,7 @@ impl Shared {
             allocator.stop();
         }
         if self.journal.get().is_some() {
-            allocator.is_written_down(batches);
+            allocator.begin_writing(batches);
         }
         self.allocator.clear_poison();
         tracing::error!("a bug broke the books: all limits are in quarantine, as after a crash");
@@ -256,6 +256,29 @@ mod tests {
                 assert_ne!(allocator.epoch(), epoch);
             });
         }
+    }
+
+    /// The store goes on where the books broke: what comes after is durable, and says that all was lost.
+    #[tokio::test]
+    async fn a_panic_in_the_core_leaves_a_store_that_is_written() {
+        let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
+        let config = Config::parse(text).expect("valid");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.redb");
+        let shared = Shared::open(config.clone(), true, &path).expect("it can be made");
+        let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
+        assert!(bug.is_err());
+        let next = shared.with(|allocator, now| {
+            assert_eq!(allocator.quarantined(now).len(), 1);
+            allocator.next_batch()
+        });
+        assert!(next.is_some());
+        assert_eq!(shared.durable(next).await, Ok(()));
+        shared.close_store();
+        drop(shared);
+        let after = Shared::open(config, false, &path).expect("it is there");
+        assert_eq!(after.with(|allocator, now| allocator.quarantined(now).len()), 1, "it goes on waiting");
+        after.close_store();
     }
 
     #[tokio::test]

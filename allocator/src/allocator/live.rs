@@ -5,6 +5,7 @@ use super::{Allocator, Caller, keep};
 use crate::config::{LimitConfig, named_for};
 use crate::limits::{Limit, Past};
 use lessor_protocol::{Carry, Moment, Refusal};
+use std::collections::BTreeMap;
 
 /// Limits there may be at a time, those that went and still matter included. Each takes metrics of its own: more would
 /// be a list that nobody reads. Whoever counts users apart wants keys.
@@ -72,8 +73,8 @@ impl Allocator {
         Ok(put)
     }
 
-    /// The limit called `name` is no more: asks are told that there is none. What is out ends by itself. Whether there
-    /// was one.
+    /// The limit called `name` is no more: asks are told that there is none, also if its name falls to a pattern, for as
+    /// long as what it lent matters. What is out ends by itself. Whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let limit = self.limits.remove(name);
         let was_there = limit.is_some();
@@ -136,12 +137,18 @@ impl Allocator {
         crate::config::wrong_parent(&all)
     }
 
-    /// What may be out of a limit that is new here. If a pattern stood for its name, that lent from a pool of its own,
-    /// which this one knows nothing of.
+    /// What may be out of a limit that is new here. If a pattern stood for its name, or did lately, that lent from a pool of
+    /// its own, which this one knows nothing of.
     fn past_of(&self, now: Moment, name: &str) -> Past {
-        let pattern = named_for(&self.limits, name).and_then(|pattern| self.limits.get(&pattern));
-        let lent_before = pattern.filter(|limit| limit.stands_for(name));
-        lent_before.map_or(self.past, |limit| limit.past_of_others(now))
+        let before = [&self.limits, &self.retired].into_iter().filter_map(|limits| lent_as(limits, name));
+        let pasts = before.map(|limit| limit.past_of_others(now));
+        pasts.max_by_key(|past| past.calls_end()).unwrap_or(self.past)
+    }
+
+    /// Whether asks for `name` went to a limit that is no more, though it still matters: who is asked for it now, for it is
+    /// one of many to a pattern, knows nothing of what that lent.
+    pub(super) fn went_lately(&self, name: &str) -> bool {
+        !self.limits.contains_key(name) && lent_as(&self.retired, name).is_some()
     }
 
     /// Forgets, of the limits that went, those that cannot be told from new ones.
@@ -155,4 +162,10 @@ impl Allocator {
     fn check_room(&self) -> Result<(), LimitsFull> {
         if self.limits.len() + self.retired.len() < LIMITS_MAX { Ok(()) } else { Err(LimitsFull) }
     }
+}
+
+/// The one of `limits` that lent to whoever asked for `name`.
+fn lent_as<'a>(limits: &'a BTreeMap<String, Limit>, name: &str) -> Option<&'a Limit> {
+    let limit = limits.get(&named_for(limits, name)?)?;
+    (limit.config().name.as_str() == name || limit.stands_for(name)).then_some(limit)
 }

@@ -8,7 +8,7 @@ use crate::rules::Gap;
 use crate::store::{Batch, LimitRow, PoolPlace, Written};
 use lessor_protocol::{Moment, Terms};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is written down, as far as the allocator knows.
 #[derive(Debug, Default)]
@@ -41,10 +41,13 @@ impl Allocator {
     pub fn restored(config: &Config, written: &Written, gap: Gap, now: Moment, epoch: u64) -> Self {
         let mut allocator = Allocator::new(config, Past::Lost(now), now, epoch);
         let all: Vec<&LimitConfig> = config.limits.iter().collect();
+        // To them fall names of limits that are no more: they know nothing of what those lent.
+        let gone = written.limits.keys().filter(|name| !allocator.limits.contains_key(*name));
+        let heirs: BTreeSet<String> = gone.filter_map(|name| heir(&allocator.limits, name)).collect();
         for limit in &config.limits {
             let name = limit.name.to_string();
             let Some(row) = written.limits.get(&name) else { continue };
-            if row.terms != terms_of(&all, limit, config.terms) {
+            if row.terms != terms_of(&all, limit, config.terms) || heirs.contains(&name) {
                 continue;
             }
             let past = row.past.read(gap, config.terms, now);
@@ -52,7 +55,7 @@ impl Allocator {
             if !made.is_kept() {
                 continue;
             }
-            made.is_restored(now);
+            made.resume(now);
             let first = PoolPlace { limit: name.clone(), id: Default::default() };
             let pools = written.pools.range(first..).take_while(|(place, _)| place.limit == name);
             for (place, pool) in pools {
@@ -71,8 +74,8 @@ impl Allocator {
     }
 
     /// From now on what it lends is written down. The first batch, after so many `before` it, holds all that there is.
-    pub fn is_written_down(&mut self, before: u64) {
-        self.limits.values_mut().for_each(Limit::is_written_down);
+    pub fn begin_writing(&mut self, before: u64) {
+        self.limits.values_mut().for_each(Limit::begin_writing);
         let journaled = Journaled { is_on: true, is_first: true, is_unwritten: true, ..Journaled::default() };
         self.journaled = Journaled { batches: before, versions: self.journaled.versions, ..journaled };
     }
@@ -170,9 +173,9 @@ impl Allocator {
         }
         for (each, limit) in &mut self.limits {
             // Who is above a limit, or below, is what its records are of.
-            limit.row_is_due();
+            limit.write_row_soon();
             if each == name {
-                limit.is_written_down();
+                limit.begin_writing();
             }
         }
         self.journaled.is_unwritten = true;
@@ -185,6 +188,12 @@ impl Allocator {
             self.journaled.is_unwritten = true;
         }
     }
+}
+
+/// The pattern to which the names fall that a limit called `name` was for, now that it is no more.
+fn heir(limits: &BTreeMap<String, Limit>, name: &str) -> Option<String> {
+    // Of a pattern any name, as long as nothing else is called that.
+    named_for(limits, &name.replace('*', "\u{0}"))
 }
 
 /// All that makes the records of the pools of `limit`, one of `all`, what they are.

@@ -54,7 +54,7 @@ impl Limit {
     pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
         if self.begins_anew(&config) {
             self.begin_anew(config, now);
-            return self.rules_are_others();
+            return self.outdate_records();
         }
         let plans = Plans::of(&config, self.plan.terms);
         let past = self.past;
@@ -62,7 +62,7 @@ impl Limit {
             change(kept, &mut self.sums, plans.of_pool(id), past, carry, now);
         }
         self.adjust(config, plans, now);
-        self.rules_are_others();
+        self.outdate_records();
     }
 
     /// What [`Limit::change`] would do to up to `count` pools from `from` on. Nothing changes.
@@ -117,7 +117,7 @@ impl Limit {
             self.make(now, id.clone());
         }
         self.with_pool(now, &id, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
-        self.is_to_be_written(&id);
+        self.write_soon(&id);
         self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
         if let Some(name) = name {
             self.top_ups.names.push_back(name.to_owned());

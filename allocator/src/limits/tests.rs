@@ -4,6 +4,7 @@ use super::*;
 use crate::config::Config;
 use crate::pool::Books;
 use crate::rules;
+use crate::rules::Gap;
 use crate::share::Share;
 use lessor_protocol::Carry;
 use std::collections::BTreeSet;
@@ -245,4 +246,33 @@ fn a_pattern_has_so_many_names_and_each_is_forgotten_once() {
     // Both keys of both names look new again: one sweep forgets them all.
     assert_eq!(ask(60_000, "a/z", "k"), Ok((1, 1, 1)));
     audit(&mut limit, millis(60_000));
+}
+
+/// What was lent by a record that cannot be read is out for as long as after a loss, whatever the limit becomes meanwhile.
+#[test]
+fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
+    let with = |limit: u64| {
+        let rule =
+            format!("{{ kind = \"sliding_window\", limit = {limit}, per = \"10s\", margin = \"0s\" }}");
+        Config::parse(&format!("[[limit]]\nname = \"a\"\nrules = [{rule}]")).expect("valid").limits.remove(0)
+    };
+    let terms = Terms::try_new(0).expect("no drift");
+    let mut first = Limit::new(with(10), terms, Past::None, millis(0));
+    first.begin_writing();
+    let lent =
+        first.renew(millis(0), PoolId::default(), A, 1, Ask { want: 10, waiting: 10, ..Ask::default() });
+    assert!(lent.expect("a good ask").permits() > 0);
+    let version = first.row(1).expect("it is new").version;
+    let (id, row) = first.pool_rows(millis(0)).remove(0);
+    let (row, _) = row.expect("it is there");
+    // Of another version nothing is known, not even what is out.
+    for (version, lends) in [(version, true), (version + 1, false)] {
+        let mut after = Limit::new(with(10), terms, Past::None, millis(100));
+        after.resume(millis(100));
+        after.restore(id.clone(), &row, version, Gap::Counted, millis(100));
+        after.change(with(20), Carry::AsIs, millis(200));
+        let ask = Ask { want: 20, waiting: 20, ..Ask::default() };
+        let lent = after.renew(millis(300), PoolId::default(), A, 1, ask).expect("a good ask").permits();
+        assert_eq!(lent > 0, lends, "version {version}");
+    }
 }

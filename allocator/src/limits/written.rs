@@ -12,7 +12,7 @@ use serde_json::json;
 use std::time::Duration;
 
 /// How long a block lasts: what a crash burns beside leases. Shorter would be more to write, and longer more to burn.
-const BLOCK: Duration = Duration::from_millis(250);
+pub const BLOCK: Duration = Duration::from_millis(250);
 
 /// What pools that are made anew have to wait for, as it is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,13 +87,13 @@ impl LimitConfig {
 
 impl Limit {
     /// From now on what it lends is written down.
-    pub(crate) fn is_written_down(&mut self) {
+    pub(crate) fn begin_writing(&mut self) {
         self.unwritten.is_on = true;
-        self.rules_are_others();
+        self.outdate_records();
     }
 
     /// Its rules are others: what was written of its pools is of no use any more.
-    pub(super) fn rules_are_others(&mut self) {
+    pub(super) fn outdate_records(&mut self) {
         if self.unwritten.is_on {
             self.unwritten.version = None;
             self.write_all();
@@ -101,7 +101,7 @@ impl Limit {
     }
 
     /// It, or who is above or below it, is another one.
-    pub(crate) fn row_is_due(&mut self) {
+    pub(crate) fn write_row_soon(&mut self) {
         self.unwritten.has_row = self.unwritten.is_on;
     }
 
@@ -123,7 +123,7 @@ impl Limit {
     }
 
     /// A pool is to be written, whatever was lent of it.
-    pub(super) fn is_to_be_written(&mut self, id: &PoolId) {
+    pub(super) fn write_soon(&mut self, id: &PoolId) {
         if self.unwritten.is_on {
             self.queue(id);
         }
@@ -193,7 +193,7 @@ impl Limit {
     }
 
     /// It goes on where an earlier life was until `now`, with pools that are still to be restored.
-    pub(crate) fn is_restored(&mut self, now: Moment) {
+    pub(crate) fn resume(&mut self, now: Moment) {
         self.restored = Some(now);
         self.pools.values_mut().for_each(|kept| kept.pool.forget_seats(now));
     }
@@ -201,11 +201,15 @@ impl Limit {
     /// Goes on with a pool as it was written down in `row`, of this `version` of its limit. One that is of no use begins
     /// as after a loss.
     pub(crate) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {
-        let plan = id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan);
-        let fits = row.version == version;
-        let restored = Some(row).filter(|_| fits);
+        let plan = id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan).clone();
+        let is_of_use = |row: &&PoolRow| row.version == version;
+        let restored = Some(row).filter(is_of_use);
         let restored = restored.and_then(|row| Pool::restored(plan.clone(), &row.record, gap, now));
-        let pool = restored.unwrap_or_else(|| Past::Lost(now).pool(plan, now));
+        let pool = restored.unwrap_or_else(|| {
+            // If its rules are changed before that is over, it still is not.
+            self.past = Past::Lost(now);
+            self.past.pool(&plan, now)
+        });
         if let Some(old) = self.pools.remove(&id) {
             self.sums.drop(old.counted);
         }
@@ -213,9 +217,7 @@ impl Limit {
         let mut kept = Kept { name, pool, counted: PoolView::default(), is_queued: false };
         self.sums.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
-        if !self.makes_pools() {
-            self.opens = now + kept.counted.quarantine;
-        }
+        self.opens = self.opens.max(now + kept.counted.quarantine);
         self.pools.insert(id, kept);
     }
 }

@@ -212,8 +212,9 @@ impl Pool {
         if mutant::is(Mutant::ForgottenWhileCharged) {
             return self.now >= self.opens && self.ends.is_empty();
         }
-        // A session that is remembered gets its last grant again for its last ask; from a new pool it would not.
-        self.now >= self.opens && self.lessees.is_empty() && self.seats.are_free() && self.is_fresh()
+        // A session gets its last grant again for its last ask, and waits for what an earlier life told: of a new pool not.
+        let is_quiet = self.now >= self.opens.max(self.records.earlier()) && self.lessees.is_empty();
+        is_quiet && self.seats.are_free() && self.is_fresh()
     }
 
     /// The most that can ever be lent at once.

@@ -85,6 +85,11 @@ impl Records {
         self.told = self.told.max(end);
     }
 
+    /// Until then nodes may go by what an earlier life told them.
+    pub(super) fn earlier(&self) -> Moment {
+        self.earlier
+    }
+
     /// The rules are others: by no record that there is may anything be lent.
     pub(super) fn forget(&mut self) {
         self.number += 1;

@@ -3,7 +3,7 @@
 
 use super::dump::Dump;
 use super::rows::{Batch, LimitRow, PoolPlace, PoolRow, Written};
-use super::seal::{self, Seal};
+use super::seal::{self, Seal, with_more};
 use super::{StoreError, boot};
 use crate::rules::Gap;
 use lessor_protocol::Clock;
@@ -252,13 +252,17 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
         let mut limits = transaction.open_table(LIMITS)?;
         let mut pools = transaction.open_table(POOLS)?;
         for (name, row) in &batch.limits {
-            let old = match row {
-                Some(row) => limits.insert(name.as_str(), packed(row).as_slice())?,
+            let packed = row.as_ref().map(packed);
+            let old = match &packed {
+                Some(packed) => limits.insert(name.as_str(), packed.as_slice())?,
                 None => limits.remove(name.as_str())?,
             };
-            head.sum ^= old.map_or(0, |old| row_sum(name, old.value()));
-            head.sum ^= row.as_ref().map_or(0, |row| row_sum(name, &packed(row)));
-            if row.is_none() {
+            let old = old.map(|old| old.value().to_owned());
+            head.sum ^= old.as_ref().map_or(0, |old| row_sum(name, old));
+            head.sum ^= packed.map_or(0, |packed| row_sum(name, &packed));
+            let version = old.and_then(|old| unpacked::<LimitRow>(name, &old).ok()).map(|old| old.version);
+            if row.as_ref().map(|row| row.version) != version {
+                // Whatever is there is of other rules. What is of these comes with them.
                 let prefix = PoolPlace::prefix(name);
                 // No name of a pool has a character as high as that after its limit.
                 let end = format!("{prefix}\u{10ffff}");
@@ -355,13 +359,6 @@ fn row_sum(name: &str, row: &[u8]) -> u64 {
     let (name, row) = (crc32fast::hash(name.as_bytes()), crc32fast::hash(row));
     // Two rows that change places would cancel out in a sum of names and of rows.
     (u64::from(name) << 32 | u64::from(row)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// `path` with `more` at the end of its name.
-fn with_more(path: &Path, more: &str) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(more);
-    path.with_file_name(name)
 }
 
 fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> StoreError {

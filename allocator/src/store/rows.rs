@@ -71,7 +71,8 @@ pub struct Batch {
     pub number: u64,
     /// Whether nothing of what was written before is of any use.
     pub is_first: bool,
-    /// Limits; with `None` all that is known of one is dropped, its pools too.
+    /// Limits; with `None` all that is known of one is dropped, its pools too. So are the pools of one whose version is
+    /// another one than that which is there.
     pub limits: BTreeMap<String, Option<LimitRow>>,
     /// Pools; with `None` one is dropped.
     pub pools: BTreeMap<PoolPlace, Option<PoolRow>>,

@@ -18,8 +18,13 @@ pub(super) struct Seal {
 
 /// The file of the seal of the store at `path`.
 pub(super) fn beside(path: &Path) -> PathBuf {
+    with_more(path, ".seal")
+}
+
+/// `path` with `more` at the end of its name.
+pub(super) fn with_more(path: &Path, more: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".seal");
+    name.push(more);
     path.with_file_name(name)
 }
 

@@ -101,6 +101,24 @@ fn a_limit_that_goes_takes_its_pools_with_it_and_no_others() {
     assert_eq!(left, ["a\"", "a2", "b"]);
 }
 
+/// Rows of pools that were not written again are of rules that are no more.
+#[test]
+fn a_limit_of_another_version_has_no_pool_that_did_not_come_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let mut store = filled(&path);
+    let pools = |path| reopened(path).expect("it is whole").written.pools.into_keys().collect::<Vec<_>>();
+    for (number, version, left) in [(2, 1, ["x", "y", "z"].as_slice()), (3, 7, ["y"].as_slice())] {
+        let mut other = batch(number);
+        other.limits.insert("a".to_owned(), Some(limit_row(version)));
+        other.pools.insert(place("a", "y"), Some(pool_row(5)));
+        store.commit(&other).expect("there is room");
+        drop(store);
+        assert_eq!(pools(&path), left.iter().map(|key| place("a", key)).collect::<Vec<_>>());
+        store = Embedded::open(&path).expect("it can be opened").0;
+    }
+}
+
 #[test]
 fn one_process_has_it() {
     let folder = tempfile::tempdir().expect("a folder");

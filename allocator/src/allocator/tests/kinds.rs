@@ -138,3 +138,30 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
     assert_eq!(pools, [0, 0, 1]);
     assert_eq!(available(&mut allocator, "vendor", None), Some(40));
 }
+
+/// What lent to a name is remembered when it goes, also when somebody else is asked in that name then.
+#[test]
+fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
+    let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
+    let limit = |name: &str| format!("[[limit]]\nname = {name:?}\n{rule}\n");
+    let config = Config::parse(&[limit("a/*"), limit("a/x"), limit("b/*")].concat()).expect("valid");
+    let mut allocator = Allocator::new(&config, Past::None, millis(0), 7);
+    let mut seq = 0;
+    let mut lent = |allocator: &mut Allocator, at: u64, name: &str| {
+        seq += 1;
+        let grant = allocator.leases(millis(at), &caller(seq), &[ask(name, None, 0, 0, 10)]).remove(0);
+        grant.error.as_ref().map_or(Ok(grant.permits > 0), |error| Err(error.code.clone()))
+    };
+    assert_eq!(lent(&mut allocator, 0, "a/x"), Ok(true));
+    assert_eq!(lent(&mut allocator, 0, "b/x"), Ok(true));
+    assert!(allocator.remove("a/x") && allocator.remove("b/*"));
+    assert_eq!(lent(&mut allocator, 100, "a/x"), Err(code::LIMIT_UNKNOWN.to_owned()), "not twice");
+    assert_eq!(lent(&mut allocator, 100, "a/y"), Ok(true), "that is another name");
+    // One of its own comes where a pattern has just been.
+    let exact = Config::parse(&limit("b/x")).expect("valid").limits.remove(0);
+    allocator.put(millis(200), &exact, lessor_protocol::Carry::AsIs, false).expect("there is room");
+    assert_eq!(lent(&mut allocator, 200, "b/x"), Ok(false), "not twice");
+    allocator.sweep(millis(60_000), 100);
+    assert_eq!(lent(&mut allocator, 60_000, "a/x"), Ok(true), "all of that has left the window");
+    assert_eq!(lent(&mut allocator, 60_000, "b/x"), Ok(true));
+}

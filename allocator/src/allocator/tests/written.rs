@@ -34,12 +34,12 @@ fn apply(written: &mut Written, batch: &Batch) {
         *written = Written::default();
     }
     for (name, row) in &batch.limits {
-        match row {
-            Some(row) => drop(written.limits.insert(name.clone(), row.clone())),
-            None => {
-                written.limits.remove(name);
-                written.pools.retain(|place, _| place.limit != *name);
-            }
+        let old = match row {
+            Some(row) => written.limits.insert(name.clone(), row.clone()),
+            None => written.limits.remove(name),
+        };
+        if row.as_ref().map(|row| row.version) != old.map(|old| old.version) {
+            written.pools.retain(|place, _| place.limit != *name);
         }
     }
     for (place, row) in &batch.pools {
@@ -53,7 +53,7 @@ fn apply(written: &mut Written, batch: &Batch) {
 /// An allocator that writes down what it lends, and what is written once it has begun.
 fn begun() -> (Allocator, Written) {
     let mut allocator = Allocator::new(&config(FAMILY), Past::None, millis(0), 7);
-    allocator.is_written_down(0);
+    allocator.begin_writing(0);
     let (batch, mut written) = (allocator.write_down(millis(0)), Written::default());
     apply(&mut written, &batch);
     allocator.may_lend(&batch);
@@ -168,7 +168,7 @@ fn a_quarantine_goes_on_and_does_not_begin_again() {
     let (_, mut written) = begun();
     let other = config(&FAMILY.replace("limit = 100, per = \"30s\"", "limit = 90, per = \"30s\""));
     let mut life = Allocator::restored(&other, &written, Gap::Counted, millis(0), 8);
-    life.is_written_down(0);
+    life.begin_writing(0);
     apply(&mut written, &life.write_down(millis(0)));
     let wait = |allocator: &Allocator, now| {
         allocator.quarantined(now).into_iter().find(|(name, _)| *name == "vendor").map(|(_, wait)| wait)
@@ -177,4 +177,27 @@ fn a_quarantine_goes_on_and_does_not_begin_again() {
     let next = Allocator::restored(&other, &written, Gap::Counted, millis(20_000), 9);
     let left = wait(&next, millis(20_000)).expect("it is not over");
     assert_eq!(left, first - Duration::from_secs(20));
+}
+
+/// `api/x` had rules of its own, and goes by those of a pattern from now on, whose books do not hold what it lent.
+#[test]
+fn the_heir_of_a_limit_that_is_no_more_begins_as_after_a_loss() {
+    let rule = "rules = [{ kind = \"sliding_window\", limit = 100, per = \"10s\", margin = \"0s\" }]";
+    let all = |names: &[&str]| {
+        let limits = names.iter().map(|name| format!("[[limit]]\nname = {name:?}\n{rule}\n"));
+        config(&limits.collect::<String>())
+    };
+    let (before, mut written) = (all(&["api/x", "api/v1/*", "api/*", "b/*"]), Written::default());
+    let mut allocator = Allocator::new(&before, Past::None, millis(0), 7);
+    allocator.begin_writing(0);
+    apply(&mut written, &allocator.write_down(millis(0)));
+    let shut = |names: &[&str]| {
+        let after = Allocator::restored(&all(names), &written, Gap::Counted, millis(40), 8);
+        let waits = after.quarantined(millis(40)).into_iter();
+        waits.map(|(name, _)| name.to_owned()).collect::<Vec<String>>()
+    };
+    assert_eq!(shut(&["api/x", "api/v1/*", "api/*", "b/*"]), [""; 0]);
+    assert_eq!(shut(&["api/v1/*", "api/*", "b/*"]), ["api/*"], "what was called api/x");
+    assert_eq!(shut(&["api/x", "api/*", "b/*"]), ["api/*"], "what begins with api/v1/");
+    assert_eq!(shut(&["api/x", "api/v1/*", "api/*"]), [""; 0], "nobody has the names of b/*");
 }

@@ -4,13 +4,10 @@
 use super::World;
 use super::event::{Event, Reply};
 use crate::sim::MILLI;
+use lessor_allocator::limits::BLOCK;
 use lessor_allocator::pool::{Block, Record};
 use lessor_allocator::rules::Gap;
 use lessor_protocol::{Moment, Rule};
-use std::time::Duration;
-
-/// How long a block should last.
-const SPAN: Duration = Duration::from_millis(250);
 
 /// Records with their places, and what may be lent by each.
 type Records = Vec<(usize, Record, Block)>;
@@ -78,7 +75,7 @@ impl World {
             return;
         }
         let now = self.centre.clock.show(self.real);
-        let records = self.centre.pool.write_down(now, SPAN);
+        let records = self.centre.pool.write_down(now, BLOCK);
         store.writing = Some((self.centre.plan.rules.clone(), records));
         store.waiting = std::mem::take(&mut store.late);
         let takes = self.dice.u64(1..=2 * self.setup.store);
