@@ -88,9 +88,6 @@ pub struct Refill {
     horizon: Duration,
     /// The answer told not to ask sooner.
     not_before: Moment,
-    /// Nothing is asked before this since it last began to count from zero: the slot keeps the deadline of what it was
-    /// lent before, and the allocator knows nothing of that.
-    fresh_from: Moment,
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
@@ -163,7 +160,6 @@ impl Refill {
             term: TERM_UNTOLD,
             horizon: TERM_UNTOLD,
             not_before: Moment::ORIGIN,
-            fresh_from: Moment::ORIGIN,
             asked: None,
             is_known: false,
             phase: Phase::New { eager },
@@ -196,7 +192,7 @@ impl Refill {
             Phase::New { eager: true } => now,
             Phase::New { eager: false } | Phase::Idle if tried => now.max(self.not_before),
             Phase::New { eager: false } | Phase::Idle => Moment::NEVER,
-            Phase::Active => self.due_active(slot, seen, now, rtt).max(self.fresh_from),
+            Phase::Active => self.due_active(slot, seen, now, rtt),
         }
     }
 
@@ -372,16 +368,16 @@ impl Refill {
         Belief::Installed
     }
 
-    /// The allocator does not know what this session holds: drop it, and count from zero from now on.
+    /// The allocator does not know what this session holds: drop it, and count from zero from now on. Nor does it know until
+    /// when that was lent: the lease is over.
     pub fn forget(&mut self, slot: &Slot) {
         self.rate.forget();
-        self.removed += slot.shed(0);
+        self.removed += slot.end();
         self.reserved.spend_all();
         self.flights.forget();
         self.forgotten = self.spent(slot);
         self.flights.note(self.forgotten);
         self.shadow.forgotten = self.shadow.told;
-        self.fresh_from = slot.deadline();
         self.is_known = false;
         if self.asked.is_some_and(|(_, ask)| ask.want > 0) {
             // It was asked for in vain.

@@ -49,8 +49,9 @@ pub struct Left {
 ///
 /// # Memory ordering
 /// [`Slot::install`] changes the words before it moves the deadline (Release); a spender that sees the new
-/// deadline (Acquire) therefore takes from words in which nothing of an ended lease is left. The deadline never
-/// moves back. A successful spend is AcqRel on its word: it is ordered with every other change of that balance.
+/// deadline (Acquire) therefore takes from words in which nothing of an ended lease is left. The deadline moves back only
+/// in [`Slot::end`], before which nothing was asked of the lease that comes next: whoever saw the old deadline also told the
+/// time before that, and the next lease ends later. A successful spend is AcqRel on its word: it is ordered with every other change of that balance.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Slot {
@@ -310,6 +311,14 @@ impl Slot {
             stripes.level(&self.own.word);
         }
         taken
+    }
+
+    /// Ends the lease, whatever its deadline, takes out all that is free, and returns it. The next [`Slot::install`] sets the
+    /// deadline anew: only for leases that are asked for from now on. One caller at a time, the same that installs.
+    pub fn end(&self) -> u64 {
+        // Before the next lease is installed, and so seen by whoever sees that one's permits.
+        self.deadline.store(0, Ordering::Release);
+        self.shed(0)
     }
 
     /// Takes out whatever is free beyond `keep`, and returns it.

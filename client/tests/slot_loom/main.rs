@@ -9,6 +9,7 @@ mod refill;
 use lessor::slot::{Quick, Slot, Time, Watch};
 use lessor_protocol::{Moment, Tick};
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 fn at(nanos: u64) -> Moment {
@@ -64,6 +65,26 @@ fn a_permit_of_an_ended_lease_is_never_spent_under_a_new_one() {
         assert_eq!(lost, 2, "both old ones are dropped");
         assert!(spent <= 1, "{spent} spent of one that is live");
         assert_eq!(slot.balance().total(), 1 - spent);
+    });
+}
+
+/// A lease until 100 is ended at 20, and another one until 40 comes. Whoever tells the time after that has 50.
+#[test]
+fn a_lease_that_was_ended_lends_its_deadline_to_no_other() {
+    loom::model(|| {
+        let (slot, clock) = (slot(1), Arc::new(AtomicU64::new(10)));
+        let read = clock.clone();
+        let spender = beside(&slot, move |slot| {
+            // Time passes for everybody alike.
+            let now = read.load(Ordering::Acquire);
+            (now, u64::from(slot.take(1, at(now)).is_ok()))
+        });
+        let ended = slot.end();
+        slot.install(1, 0, at(40));
+        clock.store(50, Ordering::Release);
+        let (now, spent) = spender.join().expect("no panic");
+        assert!(now < 40 || spent == 0, "spent at {now}");
+        assert_eq!(ended + slot.balance().total() + spent, 2);
     });
 }
 
