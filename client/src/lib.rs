@@ -25,6 +25,14 @@
 //! # }
 //! ```
 //!
+//! # Features
+//! None is on by default. The bare client is 88 crates, itself and Lessor's protocol among them, most of them those of `reqwest`
+//! and `tokio` (`cargo tree -p lessor --edges normal --prefix none`, each counted once).
+//!
+//! - `tower`: `lessor::layer`, for servers that speak HTTP or gRPC. No crate more.
+//! - `reqwest-middleware`: `lessor::outgoing`, for requests that are sent. Three crates more.
+//!
+//! # The code
 //! In reading order: `slot` (the atomic words that are spent from), `ticks` and `near` (by which clock, and which word
 //! first), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,

@@ -5,6 +5,8 @@ use crate::sample::Case;
 use governor::clock::DefaultClock;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
+use limitador::limit::{Context, Limit, Namespace};
+use std::collections::HashMap;
 use std::error::Error;
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -32,6 +34,7 @@ pub(super) fn cases() -> Result<Vec<Case>, Box<dyn Error>> {
         leaky_bucket(),
         ratelimit()?,
         throttlecrab(),
+        limitador(),
     ])
 }
 
@@ -72,4 +75,16 @@ fn throttlecrab() -> Case {
         limiter.rate_limit("user-42", plenty, plenty, 1, 1, now).is_ok_and(|(is_allowed, _)| is_allowed)
     };
     Case::new("throttlecrab/hit", call)
+}
+
+/// One limit without conditions or variables, and the context that a server would make of each request, made once.
+fn limitador() -> Case {
+    let limiter = limitador::RateLimiter::new(1);
+    limiter.add_limit(Limit::new("vendor", u64::from(PLENTY), 1, vec![], vec![]));
+    let (namespace, context) = (Namespace::from("vendor"), Context::from(HashMap::new()));
+    let call = move || {
+        let checked = black_box(&limiter).check_rate_limited_and_update(&namespace, &context, 1);
+        checked.is_ok_and(|checked| !checked.limited)
+    };
+    Case::new("limitador/hit", call)
 }
