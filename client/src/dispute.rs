@@ -18,8 +18,8 @@ pub const SESSION_PAUSE: Duration = Duration::from_secs(1);
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The lease is not known: drop what is held of this pool and count from zero, see [`pause_from_zero`].
-    StartOver,
+    /// The lease is not known: use up what is held of this pool and count from zero then, see [`disown`].
+    Disown,
     /// The allocator and we do not agree on this session: begin another, which owns nothing, and start every pool of
     /// it over, after [`SESSION_PAUSE`].
     BeginSession,
@@ -30,15 +30,22 @@ pub enum Remedy {
 /// What to do about an error with the word `code`. A word that is not known here may come from a later allocator.
 pub fn remedy(code: &str) -> Remedy {
     match code {
-        code::LEASE_UNKNOWN => Remedy::StartOver,
+        code::LEASE_UNKNOWN => Remedy::Disown,
         code::TOTALS_WRONG | code::STALE_SEQUENCE => Remedy::BeginSession,
         _ => Remedy::LookAgain,
     }
 }
 
+/// Uses up what is held of a pool and counts from zero then, after a pause. `dice` is any number: it spreads the next ask.
+pub fn disown(refill: &mut Refill, slot: &Slot, now: Moment, dice: u64) {
+    let pause = pause_from_zero(refill);
+    refill.disown(slot, now);
+    refill.refused(now, pause, dice);
+}
+
 /// How long to wait before counting from zero. Not at all the first time: whoever is silent for long is forgotten, and so
 /// is everybody by a restart. Then for [`DISPUTE_PAUSE`].
-pub fn pause_from_zero(refill: &Refill) -> Duration {
+fn pause_from_zero(refill: &Refill) -> Duration {
     if refill.is_known() { Duration::ZERO } else { DISPUTE_PAUSE }
 }
 

@@ -6,6 +6,7 @@
 //! round trip, not for a permit that sits idle. It always says totals.
 
 mod aside;
+mod disowned;
 mod heard;
 mod in_flight;
 mod rate;
@@ -88,6 +89,8 @@ pub struct Refill {
     horizon: Duration,
     /// The answer told not to ask sooner.
     not_before: Moment,
+    /// While what is in hand is nothing that the allocator knows: refusals when that was heard.
+    disowned: Option<u64>,
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
@@ -160,6 +163,7 @@ impl Refill {
             term: TERM_UNTOLD,
             horizon: TERM_UNTOLD,
             not_before: Moment::ORIGIN,
+            disowned: None,
             asked: None,
             is_known: false,
             phase: Phase::New { eager },
@@ -197,6 +201,9 @@ impl Refill {
     }
 
     fn due_unheard(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+        if let Some(due) = self.is_used_up(slot, seen, now) {
+            return due;
+        }
         let margin = low_water_span(rtt).max(self.term * RENEW_PERCENT / 100);
         // Not so soon after the last ask, unless the answer would come too late.
         let once = rtt + GUARD;
@@ -255,6 +262,9 @@ impl Refill {
 
     /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
     pub fn write(&mut self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Ask {
+        if self.disowned.is_some() {
+            self.forget(slot);
+        }
         self.let_go_of_reserved(slot, now);
         let tried = self.has_tried(slot, seen);
         if tried || self.flights.busy() > 0 {
@@ -366,25 +376,6 @@ impl Refill {
         let holds_nothing = slot.balance().total() + self.reserved.permits() == 0 && !self.rate.is_held();
         self.phase = if holds_nothing && is_told { Phase::Idle } else { Phase::Active };
         Belief::Installed
-    }
-
-    /// The allocator does not know what this session holds: drop it, and count from zero from now on. Nor does it know until
-    /// when that was lent: the lease is over.
-    pub fn forget(&mut self, slot: &Slot) {
-        self.rate.forget();
-        self.removed += slot.end();
-        self.reserved.spend_all();
-        self.flights.forget();
-        self.forgotten = self.spent(slot);
-        self.flights.note(self.forgotten);
-        self.shadow.forgotten = self.shadow.told;
-        self.is_known = false;
-        if self.asked.is_some_and(|(_, ask)| ask.want > 0) {
-            // It was asked for in vain.
-            self.attempted = 0;
-        }
-        self.phase = Phase::Active;
-        self.not_before = Moment::ORIGIN;
     }
 
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.

@@ -2,9 +2,7 @@
 //! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
 
 use crate::backoff::Backoff;
-use crate::dispute::{
-    DISPUTE_PAUSE, Remedy, SESSION_PAUSE, pause_from_zero, pause_refused, remedy, start_over,
-};
+use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, disown, pause_refused, remedy, start_over};
 use crate::events::Event;
 use crate::fallback;
 use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Standing};
@@ -285,9 +283,8 @@ impl Refiller {
     fn disputed(&mut self, pool: &Arc<LocalPool>, error: &ErrorBody) -> bool {
         let now = CLOCK.now();
         match remedy(&error.code) {
-            Remedy::StartOver => {
-                let pause = pause_from_zero(&pool.refill());
-                self.start_over(pool, pause);
+            Remedy::Disown => {
+                disown(&mut pool.refill(), pool.slot(), now, self.dice.u64(..));
                 false
             }
             Remedy::BeginSession => true,
@@ -335,14 +332,9 @@ impl Refiller {
         self.session = self.dice.u64(1..=PERMITS_MAX);
         self.seq = 0;
         for pool in self.shared.pools() {
-            self.start_over(&pool, SESSION_PAUSE);
+            start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), SESSION_PAUSE, self.dice.u64(..));
             pool.make_known();
         }
-    }
-
-    /// Drops what is held of `pool` and counts from zero, after a pause.
-    fn start_over(&mut self, pool: &LocalPool, pause: Duration) {
-        start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), pause, self.dice.u64(..));
     }
 
     /// Closes every pool and gives everything back.

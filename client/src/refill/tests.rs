@@ -1,7 +1,7 @@
 //! One node's side of one pool, one step after another, worked out by hand.
 
 use super::*;
-use crate::dispute::{DISPUTE_PAUSE, pause_from_zero, start_over};
+use crate::dispute::{DISPUTE_PAUSE, disown};
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
 mod aside;
@@ -201,6 +201,36 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     assert_eq!(refill.close(&slot), 3);
 }
 
+/// What was lent is spent, and nothing is asked that an allocator could not understand.
+#[test]
+fn what_an_allocator_forgot_is_used_up_before_anything_is_asked() {
+    let due = |refill: &Refill, slot: &Slot, seen, now| refill.due(slot, seen, millis(now), RTT);
+    let quiet = Seen::default();
+    let forgotten = || {
+        let (slot, mut refill) = holding(100);
+        disown(&mut refill, &slot, millis(10), 0);
+        (slot, refill)
+    };
+    let (slot, mut refill) = forgotten();
+    assert_eq!(due(&refill, &slot, quiet, 20), millis(1_000), "it ends then, and nobody spends");
+    spend(&slot, 40, millis(30));
+    spend(&slot, 60, millis(40));
+    assert_eq!(due(&refill, &slot, quiet, 50), millis(50), "all is spent");
+    let ask = refill.write(&slot, quiet, millis(50), RTT);
+    assert_eq!((ask.spent_total, ask.held), (0, 0));
+    // What is left does not do for who waits, or was refused.
+    let (slot, refill) = forgotten();
+    let waiting = |waiting| Seen { waiting, ..quiet };
+    assert_eq!(due(&refill, &slot, waiting(100), 20), millis(1_000));
+    assert_eq!(due(&refill, &slot, waiting(101), 20), millis(20));
+    slot.refuse(0, 200);
+    assert_eq!(due(&refill, &slot, quiet, 20), millis(20));
+    // It is not held beyond its end, nor told of after it.
+    let (slot, mut refill) = forgotten();
+    let ask = refill.write(&slot, quiet, millis(1_000), RTT);
+    assert_eq!((ask.spent_total, ask.held, slot.balance().total()), (0, 0, 0));
+}
+
 #[test]
 fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
     // Five are in hand, the first in line wants nine, and nobody else gives anything back.
@@ -363,8 +393,7 @@ fn who_was_forgotten_asks_again_at_once_and_then_waits() {
     let (seen, now) = (Seen { refused: 1, waiting: 0, ..Seen::default() }, millis(60_000));
     let mut asks_in_vain = || {
         assert_eq!(refill.write(&slot, seen, now, RTT).want, 1);
-        let pause = pause_from_zero(&refill);
-        start_over(&mut refill, &slot, now, pause, 0);
+        disown(&mut refill, &slot, now, 0);
         refill.due(&slot, seen, now, RTT)
     };
     assert_eq!(asks_in_vain(), now, "the call that was refused still wants a permit");

@@ -9,7 +9,7 @@ use crate::sim::network::Way;
 use crate::sim::node::Exchange;
 use crate::sim::oracle::{Verdict, Wrong, must};
 use crate::sim::setup::Sabotage;
-use lessor::dispute::{Remedy, SESSION_PAUSE, pause_from_zero, pause_refused, remedy, start_over};
+use lessor::dispute::{Remedy, SESSION_PAUSE, disown, pause_refused, remedy, start_over};
 use lessor::refill::Belief;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN, TOGETHER};
 use lessor_protocol::mutant::{self, Mutant};
@@ -200,10 +200,10 @@ impl World {
     fn disputed(&mut self, node: usize, error: Unanswered) -> Verdict {
         let dice = self.dice.u64(..);
         match remedy(error.code()) {
-            Remedy::StartOver => {
-                self.log.note(self.real, "node # is not known: it starts from zero", &[node as u64]);
-                let pause = pause_from_zero(&self.nodes[node].refill);
-                self.start_over(node, pause, dice);
+            Remedy::Disown => {
+                self.log.note(self.real, "node # is not known: it will start from zero", &[node as u64]);
+                let at = &mut self.nodes[node];
+                disown(&mut at.refill, &at.slot, at.clock.show(self.real), dice);
             }
             Remedy::BeginSession => {
                 self.log.note(self.real, "node # is not believed: it begins a session", &[node as u64]);
