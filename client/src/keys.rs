@@ -2,21 +2,21 @@
 //! the plain limit look here; what is made and forgotten, [`crate::shared::Shared`] decides.
 
 mod table;
+mod text;
 
-use crate::local_pool::LocalPool;
+use crate::local_pool::{LocalPool, Spot};
 use crate::refusal::Refusal;
 use crate::slot::Watch;
+use crate::ticks::Ticks;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use table::Table;
 
+pub(crate) use text::KeyText;
+
 /// Parts with a lock of their own. A lookup writes to the lock of its part: with so many, two threads seldom do so at
 /// once, and a part that grows keeps few of them waiting. Each is 128 bytes.
 const SHARDS: usize = 256;
-
-/// Longest key that is kept beside its pool: comparing a longer one waits once more for memory. The textual forms of a UUID
-/// and of an address fit.
-const SHORT: usize = 54;
 
 /// The pools of one limit by key.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Keys {
     hasher: RandomState,
     /// The newest reading of the exact clock that any lookup took: a key that is called now and then takes none.
     watch: SharedWatch,
+    /// What their pools go by: that of one would be in a line that a call need not wait for.
+    ticks: Ticks,
 }
 
 /// Written once a tick and read by every lookup: no line that is written at each call.
@@ -38,36 +40,42 @@ struct SharedWatch(Watch);
 struct Shard(RwLock<Table>);
 
 impl Keys {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(ticks: Ticks) -> Self {
         Keys {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             hasher: RandomState::new(),
             watch: SharedWatch(Watch::new()),
+            ticks,
         }
     }
 
     /// Spends `permits` of the pool of `key`, if that is known.
     #[inline]
     pub(crate) fn try_acquire(&self, key: &str, permits: u64) -> Option<Result<(), Refusal>> {
-        self.with(key, |pool| pool.try_acquire_by(Some(&self.watch.0), permits))
-    }
-
-    /// What `act` says of the pool of `key`, if that is known.
-    #[inline]
-    fn with<T>(&self, key: &str, act: impl FnOnce(&Arc<LocalPool>) -> T) -> Option<T> {
         let hash = self.hash(key);
-        self.shard(hash).read().get(hash, key).map(act)
+        let table = self.shard(hash).read();
+        let (index, front) = table.find(hash, key)?;
+        Some(front.try_acquire(Some(&self.watch.0), &self.ticks, permits, || table.pool(index)))
     }
 
     /// The pool of `key`, if that is known.
     pub(crate) fn get(&self, key: &str) -> Option<Arc<LocalPool>> {
-        self.with(key, Arc::clone)
+        let hash = self.hash(key);
+        let table = self.shard(hash).read();
+        table.find(hash, key).map(|(index, _)| table.pool(index).clone())
     }
 
-    /// Adds the pool of a key, unless there is one.
-    pub(crate) fn insert(&self, pool: Arc<LocalPool>) {
-        let hash = self.hash(pool.key());
-        self.shard(hash).write().insert(hash, pool);
+    /// The pool of a key, which is made if there is none: with its front at the spot that it is given.
+    pub(crate) fn get_or_insert(
+        &self,
+        key: &str,
+        make: impl FnOnce(Spot) -> Arc<LocalPool>,
+    ) -> Arc<LocalPool> {
+        let hash = self.hash(key);
+        let mut table = self.shard(hash).write();
+        let found = table.find(hash, key).map(|(index, _)| index);
+        let index = found.unwrap_or_else(|| table.insert(hash, make));
+        table.pool(index).clone()
     }
 
     /// All pools.
@@ -85,12 +93,13 @@ impl Keys {
                 continue;
             }
             let mut table = shard.write();
-            for hash in unneeded {
+            for index in unneeded {
                 // Looked at again: somebody may have called it just now, and nobody does any more.
-                if let Some(pool) = table.remove(hash, &is_needed) {
-                    pool.forget();
+                if !is_needed(table.pool(index)) {
+                    table.remove(index);
                 }
             }
+            table.trim();
         }
     }
 
@@ -117,31 +126,6 @@ impl Shard {
 
     fn write(&self) -> RwLockWriteGuard<'_, Table> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The key of a pool, beside it where it is short.
-#[derive(Debug)]
-pub(crate) struct KeyText {
-    /// `None` if it is long, or there is none.
-    len: Option<u8>,
-    head: [u8; SHORT],
-}
-
-impl KeyText {
-    pub(crate) fn new(key: Option<&str>) -> Self {
-        let mut text = KeyText { len: None, head: [0; SHORT] };
-        if let Some(key) = key.filter(|key| key.len() <= SHORT) {
-            text.head[..key.len()].copy_from_slice(key.as_bytes());
-            text.len = u8::try_from(key.len()).ok();
-        }
-        text
-    }
-
-    /// Whether it is `key`; `None` if it is not here.
-    #[inline]
-    pub(crate) fn is(&self, key: &str) -> Option<bool> {
-        self.len.map(|len| &self.head[..usize::from(len)] == key.as_bytes())
     }
 }
 

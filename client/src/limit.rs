@@ -74,7 +74,7 @@ impl Limit {
     /// Spends `permits` of one key now, or not at all: the same as `self.key(key).try_acquire(permits)` for callers that see
     /// many keys and keep no handle. One lookup, which takes a lock that few others take at the same time; it allocates
     /// at the first call of a key. A key that nobody calls or has a handle of is forgotten once what was leased for it
-    /// is over or given back, and the background task has looked (every five seconds). Until then it takes 1.3 KB.
+    /// is over or given back, and the background task has looked (every five seconds). Until then it takes 1.4 to 1.6 KB.
     ///
     /// # Errors
     /// As [`Limit::try_acquire`]. The first call of a key is refused unless its limit is in shadow mode: nothing is leased

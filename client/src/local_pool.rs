@@ -1,9 +1,10 @@
 //! What this process holds of one pool, shared by every handle of it: the slot, the callers in line, and what
 //! the last answer said. Handles spend from it, the background task refills it.
 
-mod blank;
+mod front;
 mod in_flight;
 mod known;
+mod make;
 mod paced;
 mod part;
 mod pass;
@@ -11,24 +12,27 @@ mod refuse;
 mod reserve;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use crate::called::Called;
 use crate::fallback::Standby;
 use crate::feedback::Feedback;
-use crate::keys::{KeyText, Keys};
+use crate::keys::Keys;
 use crate::line::Line;
 use crate::near::{near, stay};
 use crate::pace::Pace;
 use crate::refill::{Refill, Seen};
 use crate::refusal::Refusal;
-use crate::slot::{Quick, Short, Slot, Time, Watch};
+use crate::slot::{Short, Slot, Time, Watch};
 use crate::ticks::Ticks;
 use lessor_protocol::{Clock, Moment, Tick};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-pub(crate) use blank::{Blank, Blanks};
+use front::Gate;
+pub(crate) use front::{Front, Place, Spot};
+use way::Way;
 
 /// Permits after which a striped slot is summed up, when a stripe of it is low: reading what other threads write costs as
 /// much as ten calls, and less often would be late with little in hand.
@@ -86,14 +90,14 @@ impl Condition {
     }
 }
 
-/// All that a call reads, admitted or refused, in one cache line beside that of the slot, which it writes: a process that
-/// calls its vendor now and then finds them cold, and each further line would be another wait for memory. This
-/// one changes when the background task has news, so that no thread waits for another one's call.
+/// All that a call reads besides the front, admitted or refused, in one cache line: a process that calls its vendor now and
+/// then finds them cold, and each further line would be another wait for memory. This one changes when the
+/// background task has news, so that no thread waits for another one's call.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Hot {
-    /// Permits that callers in line want. While there is a line, nobody overtakes it.
-    queued: AtomicU64,
+    /// Of a key that is in a table: where its front is.
+    spot: Option<Spot>,
     /// The parts of [`Standing`]. Each is true by itself: they make hints and refusals, never an admission.
     ceiling: AtomicU64,
     chance: AtomicU64,
@@ -103,34 +107,23 @@ struct Hot {
     passes: AtomicBool,
     /// Whether the background task knows already that it is wanted.
     nudged: AtomicBool,
-    /// Whether the limit has a steady flow: then a call takes from the pace too. Written by that task.
-    is_paced: AtomicBool,
     /// Whether the allocator counts what is in flight. Written by the background task.
     counts_flights: AtomicBool,
-    /// Free permits below which a spender wakes the background task. Written by that task.
-    low_water: AtomicU32,
     ticks: Ticks,
-    /// How late a reading may be that those say is still good.
-    late_ns: u32,
 }
 
-// Beside each other, and no third one.
-const _: () = assert!(size_of::<Hot>() == 64 && size_of::<Slot>() == 64);
+const _: () = assert!(size_of::<Hot>() == 64);
 
-/// What this process holds of one pool: what each call reads, in lines beside each other, and the way to the rest. A call
-/// by a key that no cache holds waits for one page, in which many pools are.
+/// What this process holds of one pool: what each call reads, in lines beside each other, and the rest.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct LocalPool {
-    slot: Slot,
+    /// Of no use if it has one in a row. That is 128 bytes a key, for which a call of a pool without a key, which is all that
+    /// most do, comes to its front in two steps more.
+    own: Front,
     hot: Hot,
-    /// There once it has a name.
-    cold: Option<Box<Cold>>,
-    /// What the name says, where a lookup finds it soon.
-    text: KeyText,
+    cold: Cold,
 }
-
-const _: () = assert!(size_of::<LocalPool>() == 192);
 
 /// What calls seldom read.
 #[derive(Debug)]
@@ -146,7 +139,7 @@ struct Cold {
     pace: Arc<Pace>,
     /// The largest call that a steady flow kept waiting.
     largest: AtomicU64,
-    /// Permits that calls have cost beyond what they reserved. They are in `queued` too.
+    /// Permits that calls have cost beyond what they reserved. They are in the line too.
     overdrawn: AtomicU64,
     /// Whether a call was refused as too large, and nobody has asked since.
     doubted: AtomicBool,
@@ -159,49 +152,16 @@ struct Cold {
     is_known: AtomicBool,
     /// Nothing is asked in its name any more: another one may have it. Set by the background task.
     is_forgotten: AtomicBool,
-    me: OnceLock<Weak<LocalPool>>,
+    me: Weak<LocalPool>,
 }
 
 impl LocalPool {
-    fn cold(&self) -> &Cold {
-        self.cold.as_ref().expect("a pool has a name")
-    }
-
     /// Spends `permits` now, or says why not.
     // All of it that is ordinary is in its caller, and what is not in functions of its own: a call is spent in fewer
     // nanoseconds than a stack frame with all of that in it costs.
     #[inline(always)]
     pub(crate) fn try_acquire(&self, permits: u64) -> Result<(), Refusal> {
-        self.try_acquire_by(None, permits)
-    }
-
-    /// The same by a `watch` that callers of other pools share.
-    #[inline(always)]
-    pub(crate) fn try_acquire_by(&self, watch: Option<&Watch>, permits: u64) -> Result<(), Refusal> {
-        let tick = self.hot.ticks.tick();
-        // Read before the word is changed: what is read after that waits until it is.
-        let low_water = u64::from(self.hot.low_water.load(Ordering::Relaxed));
-        match self.spend_quickly(watch, permits, tick) {
-            Quick::Spent(left) => {
-                if left < low_water {
-                    self.run_low(left, permits);
-                }
-                Ok(())
-            }
-            Quick::Empty(now) => self.refuse_quickly(permits, now),
-            Quick::Unsure => self.try_slowly(watch, permits, tick),
-        }
-    }
-
-    #[inline(always)]
-    fn spend_quickly(&self, watch: Option<&Watch>, permits: u64, tick: Option<Tick>) -> Quick {
-        let Some(tick) = tick else { return Quick::Unsure };
-        let is_plain =
-            !self.hot.is_paced.load(Ordering::Relaxed) && self.hot.queued.load(Ordering::Relaxed) == 0;
-        if !is_plain || permits == 0 {
-            return Quick::Unsure;
-        }
-        self.slot.spend_quickly(near, watch, permits, tick, u64::from(self.hot.late_ns))
+        self.front().try_acquire(None, &self.hot.ticks, permits, || self)
     }
 
     #[inline(never)]
@@ -230,17 +190,17 @@ impl LocalPool {
         if permits == 0 {
             return Ok(());
         }
-        let late_ns = u64::from(self.hot.late_ns);
+        let late_ns = self.hot.ticks.late_ns();
         let time = Time { tick, late_ns, shared: watch, exact: || CLOCK.now() };
         let near = near();
-        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
-            return Err((Short::Empty, self.slot.glance(near, &time).earliest));
+        if !first && self.way().has_line() {
+            return Err((Short::Empty, self.slot().glance(near, &time).earliest));
         }
-        if self.hot.is_paced.load(Ordering::Relaxed) {
+        if self.way().is_paced() {
             let now = CLOCK.now();
             return self.take_paced(permits, now).map_err(|short| (short, now));
         }
-        let left = self.slot.spend(near, permits, &time)?;
+        let left = self.slot().spend(near, permits, &time)?;
         stay(left.near);
         self.spent_down_to(left.free, permits);
         Ok(())
@@ -249,7 +209,7 @@ impl LocalPool {
     /// After a spend of `permits` from a word of the slot.
     #[inline]
     fn spent_down_to(&self, left: u64, permits: u64) {
-        if left < u64::from(self.hot.low_water.load(Ordering::Relaxed)) {
+        if left < u64::from(self.gate().low_water.load(Ordering::Relaxed)) {
             self.run_low(left, permits);
         }
     }
@@ -261,8 +221,8 @@ impl LocalPool {
             return;
         }
         let is_time = (left ^ (left + permits)) >= SUM_EVERY || left == 0;
-        let is_low = || self.slot.balance().free < u64::from(self.hot.low_water.load(Ordering::Relaxed));
-        if !self.slot.is_striped() || (is_time && is_low()) {
+        let is_low = || self.slot().balance().free < u64::from(self.gate().low_water.load(Ordering::Relaxed));
+        if !self.slot().is_striped() || (is_time && is_low()) {
             self.wake_task();
         }
     }
@@ -272,62 +232,72 @@ impl LocalPool {
         if permits == 0 {
             return Ok(());
         }
-        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
+        if !first && self.way().has_line() {
             return Err(Short::Empty);
         }
-        self.slot.hold(permits, now).map(|_| ())
+        self.slot().hold(permits, now).map(|_| ())
     }
 
     /// Spends what [`LocalPool::hold`] set aside.
     pub(crate) fn spend_held(&self, permits: u64) {
-        self.spent_down_to(self.slot.spend_held(permits), permits);
+        self.spent_down_to(self.slot().spend_held(permits), permits);
     }
 
     /// Frees what [`LocalPool::hold`] set aside, for whoever is in line.
     pub(crate) fn put_back(&self, permits: u64) {
-        self.slot.put_back(permits);
-        if self.hot.queued.load(Ordering::Relaxed) > 0 {
+        self.slot().put_back(permits);
+        if self.way().has_line() {
             self.call_first();
         }
     }
 
     pub(crate) fn name(&self) -> &PoolName {
-        &self.cold().name
+        &self.cold.name
     }
 
     /// Its key; nothing if it has none.
     pub(crate) fn key(&self) -> &str {
-        self.cold().name.key.as_deref().unwrap_or_default()
-    }
-
-    /// Whether it is the pool of `key`.
-    #[inline]
-    pub(crate) fn has_key(&self, key: &str) -> bool {
-        self.text.is(key).unwrap_or_else(|| self.key() == key)
+        self.cold.name.key.as_deref().unwrap_or_default()
     }
 
     /// What was heard of the vendor, if anything was.
     pub(crate) fn feedback(&self) -> Option<&Mutex<Feedback>> {
-        self.cold().feedback.get().map(|feedback| &**feedback)
+        self.cold.feedback.get().map(|feedback| &**feedback)
     }
 
     /// The same, from now on.
     pub(crate) fn feedback_or_new(&self) -> &Mutex<Feedback> {
-        self.cold().feedback.get_or_init(Box::default)
+        self.cold.feedback.get_or_init(Box::default)
     }
 
     /// The pools of a limit's keys, of the limit's plain pool.
     pub(crate) fn keys(&self) -> Option<&Keys> {
-        self.cold().keys.get().map(|keys| &**keys)
+        self.cold.keys.get().map(|keys| &**keys)
     }
 
     /// The same, from now on.
     pub(crate) fn keys_or_new(&self) -> &Keys {
-        self.cold().keys.get_or_init(|| Box::new(Keys::new()))
+        self.cold.keys.get_or_init(|| Box::new(Keys::new(self.hot.ticks.clone())))
     }
 
+    #[inline(always)]
+    fn front(&self) -> &Front {
+        self.hot.spot.as_ref().map_or(&self.own, Spot::front)
+    }
+
+    #[inline(always)]
     pub(crate) fn slot(&self) -> &Slot {
-        &self.slot
+        &self.front().slot
+    }
+
+    #[inline(always)]
+    fn gate(&self) -> &Gate {
+        &self.front().gate
+    }
+
+    #[inline(always)]
+    fn way(&self) -> &Way {
+        &self.gate().way
     }
 
     #[inline]
@@ -357,16 +327,21 @@ impl LocalPool {
     }
 
     pub(crate) fn set_low_water(&self, permits: u64) {
-        self.hot.low_water.store(u32::try_from(permits).unwrap_or(u32::MAX), Ordering::Relaxed);
+        self.gate().low_water.store(u32::try_from(permits).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn low_water(&self) -> u32 {
+        self.gate().low_water.load(Ordering::Relaxed)
     }
 
     /// What the handles have seen so far.
     pub(crate) fn seen(&self) -> Seen {
         Seen {
             shadow_refused: self.shadow_refused(),
-            refused: self.slot.refused(),
-            waiting: self.hot.queued.load(Ordering::Relaxed),
-            largest: self.cold().largest.load(Ordering::Relaxed),
+            refused: self.slot().refused(),
+            waiting: self.way().queued(),
+            largest: self.cold.largest.load(Ordering::Relaxed),
         }
     }
 
@@ -376,9 +351,9 @@ impl LocalPool {
     }
 
     /// The line, with the count of permits that it wants.
-    pub(crate) fn line(&self) -> (MutexGuard<'_, Line>, &AtomicU64) {
+    pub(crate) fn line(&self) -> (MutexGuard<'_, Line>, &Way) {
         // A line is a list of wakers: nothing that a panic elsewhere could have left half done.
-        (self.cold().line.lock().unwrap_or_else(PoisonError::into_inner), &self.hot.queued)
+        (self.cold.line.lock().unwrap_or_else(PoisonError::into_inner), self.way())
     }
 
     /// Wakes the first in line: there may be something for it.
@@ -399,6 +374,6 @@ impl LocalPool {
     }
 
     pub(crate) fn refill(&self) -> MutexGuard<'_, Refill> {
-        self.cold().refill.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cold.refill.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,7 @@
 use crate::called::Called;
 use crate::events::{Event, Events, Teller};
 use crate::keys::Keys;
-use crate::local_pool::{Blank, Blanks, Condition, LocalPool, PoolName};
+use crate::local_pool::{Condition, LocalPool, PoolName, Spot};
 use crate::ticks::Ticks;
 use arc_swap::ArcSwap;
 use lessor_protocol::{Fallback, Key, LimitName};
@@ -34,8 +34,6 @@ pub(crate) struct Shared {
 struct Changes {
     /// None is added any more.
     closed: bool,
-    /// For the next keys.
-    blanks: Blanks,
 }
 
 impl Shared {
@@ -68,10 +66,12 @@ impl Shared {
         if let Some(pool) = find() {
             return pool;
         }
-        let mut changes = self.lock();
+        let changes = self.lock();
         find().unwrap_or_else(|| {
-            let (pool, known) = self.make(PoolName { limit: limit.into(), key: None }, &mut changes);
-            if known {
+            let name = PoolName { limit: limit.into(), key: None };
+            let condition = condition(&name, &changes);
+            let pool = self.make(name, condition, None);
+            if condition == Condition::Good {
                 let mut limits = HashMap::clone(&self.limits.load());
                 limits.insert(limit.to_owned(), pool.clone());
                 self.limits.store(Arc::new(limits));
@@ -82,39 +82,27 @@ impl Shared {
 
     fn of_key(&self, plain: &LocalPool, key: &str) -> Arc<LocalPool> {
         // Handles are cloned under this lock or from a handle: see `forget_idle`.
-        let mut changes = self.lock();
+        let changes = self.lock();
         plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
-            let limit = plain.name().limit.clone();
-            let (pool, known) = self.make(PoolName { limit, key: Some(key.into()) }, &mut changes);
-            if known {
-                plain.keys_or_new().insert(pool.clone());
+            let name = PoolName { limit: plain.name().limit.clone(), key: Some(key.into()) };
+            let condition = condition(&name, &changes);
+            let make = |spot| self.make(name, condition, spot);
+            if condition == Condition::Good {
+                plain.keys_or_new().get_or_insert(key, |spot| make(Some(spot)))
+            } else {
+                make(None)
             }
-            pool
         })
     }
 
-    /// A pool, and whether the background task is to know it: a name that cannot be is never sent.
-    fn make(&self, name: PoolName, changes: &mut Changes) -> (Arc<LocalPool>, bool) {
-        let wrong = LimitName::try_new(&name.limit).err().or_else(|| Key::try_new(name.key.as_ref()?).err());
-        let eager = name.key.is_none() && wrong.is_none();
-        let blank = match name.key {
-            None => Blank::new(self.ticks.clone()),
-            Some(_) => changes.blanks.next(&self.ticks),
-        };
-        let pool = blank.name(name, eager, self.called.clone());
-        let condition = match &wrong {
-            _ if changes.closed => Condition::Closed,
-            Some(error) => {
-                tracing::error!(%error, "no limit or key can have this name: every call on it is refused");
-                Condition::Unknown
-            }
-            None => Condition::Good,
-        };
+    fn make(&self, name: PoolName, condition: Condition, spot: Option<Spot>) -> Arc<LocalPool> {
+        let eager = name.key.is_none() && condition == Condition::Good;
+        let pool = LocalPool::new(spot, self.ticks.clone(), name, eager, self.called.clone());
         pool.set_condition(condition);
         if eager {
             pool.nudge();
         }
-        (pool, wrong.is_none() && !changes.closed)
+        pool
     }
 
     /// All pools.
@@ -170,6 +158,21 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Changes> {
         // One word: no panic elsewhere can have left it half changed.
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Of a new pool. If it is not good, it stays so, and the background task is not to know the pool: a name that cannot be
+/// is never sent.
+fn condition(name: &PoolName, changes: &Changes) -> Condition {
+    let key = name.key.as_ref();
+    let wrong = LimitName::try_new(&name.limit).err().or_else(|| Key::try_new(key?).err());
+    match wrong {
+        _ if changes.closed => Condition::Closed,
+        Some(error) => {
+            tracing::error!(%error, "no limit or key can have this name: every call on it is refused");
+            Condition::Unknown
+        }
+        None => Condition::Good,
     }
 }
 

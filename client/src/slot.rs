@@ -51,7 +51,8 @@ pub struct Left {
 /// [`Slot::install`] changes the words before it moves the deadline (Release); a spender that sees the new
 /// deadline (Acquire) therefore takes from words in which nothing of an ended lease is left. The deadline moves back only
 /// in [`Slot::end`], before which nothing was asked of the lease that comes next: whoever saw the old deadline also told the
-/// time before that, and the next lease ends later. A successful spend is AcqRel on its word: it is ordered with every other change of that balance.
+/// time before that, and the next lease ends later; and in [`Slot::renew`], which nobody else sees. A successful spend is
+/// AcqRel on its word: it is ordered with every other change of that balance.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Slot {
@@ -332,6 +333,19 @@ impl Slot {
         }
     }
 
+    /// Makes it as it was when it was new: empty, with a lease that is over. Stripes that it has stay, empty too: how many they
+    /// are and what they are worth is the client's to say, of all its slots the same. Only for whoever has it alone; how
+    /// others come to see it afterwards is theirs to order.
+    pub fn renew(&self) {
+        self.deadline.store(0, Ordering::Relaxed);
+        self.own.renew();
+        self.clashes.store(0, std::sync::atomic::Ordering::Relaxed);
+        self.refused.store(0, Ordering::Relaxed);
+        if let Some(stripes) = self.stripes.get() {
+            stripes.renew();
+        }
+    }
+
     #[inline]
     fn purse(&self, near: impl Fn() -> usize) -> &Purse {
         self.stripes.get().map_or(&self.own, |stripes| &stripes.stripe(near()).purse)
@@ -349,6 +363,11 @@ impl Slot {
 impl Purse {
     fn new() -> Self {
         Purse { word: Word::new(), watch: Watch::new() }
+    }
+
+    fn renew(&self) {
+        self.word.renew();
+        self.watch.renew();
     }
 }
 

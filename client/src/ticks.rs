@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// How late our own thread is taken to be at most, for it needs a core to count. It is time at the end of each lease in
 /// which every call reads the exact clock: more would slow those down that are lent little at a time.
-const TICK_LATE: Duration = Duration::from_millis(20);
+const TICK_LATE_NS: u64 = 20_000_000;
 
 /// Which clock tells callers of a [`crate::Client`] that time has gone on. The exact clock costs 20 to 30 ns; it is
 /// read again whenever this one has moved, and whenever a lease is about to end.
@@ -45,7 +45,8 @@ pub enum HotClock {
 #[derive(Clone, Debug)]
 pub(crate) enum Ticks {
     None,
-    System(CoarseClock),
+    /// And how late a reading may be, in nanoseconds.
+    System(CoarseClock, u32),
     Ours(Arc<Ticker>),
 }
 
@@ -60,29 +61,36 @@ impl Ticks {
     pub(crate) fn try_new(clock: HotClock) -> std::io::Result<Self> {
         Ok(match clock {
             HotClock::Exact => Ticks::None,
-            HotClock::Coarse => CoarseClock::try_new().map_or(Ticks::None, Ticks::System),
+            HotClock::Coarse => CoarseClock::try_new().map_or(Ticks::None, |clock| {
+                let late_ns = (clock.step() * LATE_STEPS).as_nanos();
+                Ticks::System(clock, u32::try_from(late_ns).expect("a fraction of a second"))
+            }),
             HotClock::Tick => Ticks::Ours(Ticker::start()?),
         })
     }
 
-    /// What it shows.
+    /// What it shows, and [`Ticks::late_ns`].
     #[inline(always)]
-    pub(crate) fn tick(&self) -> Option<Tick> {
+    pub(crate) fn look(&self) -> Option<(Tick, u64)> {
         match self {
-            Ticks::System(clock) => Some(clock.tick()),
-            Ticks::Ours(ticker) => Some(Tick::of(ticker.0.load(Ordering::Relaxed))),
+            Ticks::System(clock, late_ns) => Some((clock.tick(), u64::from(*late_ns))),
+            Ticks::Ours(ticker) => Some((Tick::of(ticker.0.load(Ordering::Relaxed)), TICK_LATE_NS)),
             Ticks::None => None,
         }
     }
 
+    /// What it shows.
+    pub(crate) fn tick(&self) -> Option<Tick> {
+        self.look().map(|(tick, _)| tick)
+    }
+
     /// How long ago something may be at most that was while the clock showed the same, in nanoseconds.
-    pub(crate) fn late_ns(&self) -> u32 {
-        let late = match self {
-            Ticks::System(clock) => clock.step() * LATE_STEPS,
-            Ticks::Ours(_) => TICK_LATE,
-            Ticks::None => Duration::ZERO,
-        };
-        u32::try_from(late.as_nanos()).expect("a fraction of a second")
+    pub(crate) fn late_ns(&self) -> u64 {
+        match self {
+            Ticks::System(_, late_ns) => u64::from(*late_ns),
+            Ticks::Ours(_) => TICK_LATE_NS,
+            Ticks::None => 0,
+        }
     }
 }
 

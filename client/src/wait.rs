@@ -7,7 +7,6 @@ use crate::priority::Priority;
 use crate::refusal::Refusal;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
@@ -22,18 +21,18 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn join(pool: &'a LocalPool, priority: Priority, permits: u64) -> Option<Self> {
-        let (mut line, queued) = pool.line();
+        let (mut line, way) = pool.line();
         let ticket = line.join(priority)?;
-        queued.fetch_add(permits, Ordering::Relaxed);
+        way.join(permits);
         Some(Place { pool, ticket, permits, is_served: false })
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let (mut line, queued) = self.pool.line();
+        let (mut line, way) = self.pool.line();
         let was_first = line.leave(self.ticket, self.is_served);
-        queued.fetch_sub(self.permits, Ordering::Relaxed);
+        way.leave(self.permits);
         drop(line);
         if was_first {
             self.pool.call_first();

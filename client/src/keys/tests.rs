@@ -1,38 +1,148 @@
 //! Keys that are found, and that are not.
 
 use super::*;
-use crate::local_pool::{Blank, PoolName};
+use crate::called::Called;
+use crate::local_pool::PoolName;
 use crate::ticks::{HotClock, Ticks};
+use lessor_protocol::Moment;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex};
 
-fn pool(key: &str) -> Arc<LocalPool> {
+fn pool(key: &str, spot: Spot) -> Arc<LocalPool> {
+    pool_of(key, spot, &Arc::default())
+}
+
+fn pool_of(key: &str, spot: Spot, called: &Arc<Called>) -> Arc<LocalPool> {
     let name = PoolName { limit: "user".into(), key: Some(key.into()) };
-    let ticks = Ticks::try_new(HotClock::Exact).expect("it needs no thread");
-    Blank::new(ticks).name(name, false, Arc::default())
+    LocalPool::new(Some(spot), ticks(HotClock::Coarse), name, false, called.clone())
+}
+
+fn ticks(clock: HotClock) -> Ticks {
+    Ticks::try_new(clock).expect("it needs no thread")
+}
+
+fn keys(clock: HotClock) -> Keys {
+    Keys::new(ticks(clock))
 }
 
 #[test]
 fn each_key_finds_its_own_pool_however_long_it_is() {
-    let keys = Keys::new();
-    let names: Vec<String> =
-        (0..99).map(|len| "k".repeat(len)).chain(["é".repeat(27), "é".repeat(28)]).collect();
-    names.iter().for_each(|name| keys.insert(pool(name)));
+    let keys = keys(HotClock::Exact);
+    let mut names: Vec<String> =
+        (1..99).map(|len| "k".repeat(len)).chain(["é".repeat(20), "é".repeat(21)]).collect();
+    // Each of these differs from another one in one byte.
+    let others = (1..45).map(|len| "k".repeat(len - 1) + "l");
+    names.extend(others.chain((1..45).map(|len| format!("l{}", "k".repeat(len)))));
+    names.iter().for_each(|name| drop(keys.get_or_insert(name, |spot| pool(name, spot))));
     for name in &names {
         assert_eq!(keys.get(name).expect("it was put there").key(), name);
     }
-    assert!(keys.get("another").is_none());
+    assert!(keys.get("another").is_none() && keys.get("k\0").is_none());
+    names.sort();
+    names.dedup();
     assert_eq!(keys.pools().len(), names.len());
 }
 
 #[test]
 fn the_first_pool_of_a_key_stays_until_it_is_forgotten() {
-    let keys = Keys::new();
-    let first = pool("a");
-    keys.insert(first.clone());
-    keys.insert(pool("a"));
+    let keys = keys(HotClock::Exact);
+    let first = keys.get_or_insert("a", |spot| pool("a", spot));
+    keys.get_or_insert("a", |_| panic!("there is one"));
     assert!(Arc::ptr_eq(&keys.get("a").expect("it was put there"), &first));
     keys.forget(|| (), |_| true);
     assert!(keys.get("a").is_some() && !first.is_forgotten());
     keys.forget(|| (), |pool| !Arc::ptr_eq(pool, &first));
     assert!(keys.get("a").is_none() && first.is_forgotten());
     assert_eq!(Arc::strong_count(&first), 1);
+}
+
+/// Threads spend by keys of one part, and make those that there are not, while another one forgets them with all that they
+/// hold, and others come where they were: of no key is more spent than was put there for it.
+#[test]
+fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
+    const NAMES: usize = 24;
+    const NOTHING: usize = 0;
+    let keys = keys(HotClock::Coarse);
+    let called = Arc::<Called>::default();
+    let names = names_of_one_part(&keys, NAMES + 1);
+    let counts = || -> Vec<AtomicU64> { (0..NAMES).map(|_| AtomicU64::new(0)).collect() };
+    let (lent, spent) = (counts(), counts());
+    let (all_spent, forgotten) = (AtomicU64::new(0), AtomicU64::new(0));
+    // One in the last row stays, so that no row is given back.
+    let made = names.iter().map(|name| keys.get_or_insert(name, |spot| pool_of(name, spot, &called)));
+    let _kept = made.last().expect("there are some");
+    let changes = Mutex::new(());
+    let lock = || changes.lock().expect("nobody panics");
+    let call = |number: usize| {
+        let name = &names[number];
+        match keys.try_acquire(name, 1) {
+            Some(Ok(())) => {
+                spent[number].fetch_add(1, Relaxed);
+                all_spent.fetch_add(1, Relaxed);
+            }
+            Some(Err(_)) => {}
+            None => {
+                let lock = lock();
+                let pool = keys.get_or_insert(name, |spot| pool_of(name, spot, &called));
+                drop(lock);
+                // One of them never gets anything, so that what others left would show.
+                let permits = if number == NOTHING { 0 } else { 100 };
+                lent[number].fetch_add(permits, Relaxed);
+                pool.slot().install(permits, 0, Moment::NEVER);
+            }
+        }
+    };
+    let forget = || {
+        let mut known = vec![];
+        called.take(&mut known);
+        known.drain(..).for_each(|pool| pool.let_go());
+        keys.forget(lock, |pool| {
+            let is_needed = Arc::strong_count(pool) > 1;
+            forgotten.fetch_add(u64::from(!is_needed), Relaxed);
+            is_needed
+        });
+    };
+    // Until both have come to pass often enough, however the machine shares out its time.
+    let goes_on = || forgotten.load(Relaxed) < 1_000 || all_spent.load(Relaxed) < 10_000;
+    std::thread::scope(|scope| {
+        let (call, goes_on) = (&call, &goes_on);
+        let callers = [1, 5].map(|stride| {
+            scope.spawn(move || {
+                (0..).step_by(stride).take_while(|_| goes_on()).for_each(|round| call(round / 7 % NAMES));
+            })
+        });
+        while !callers.iter().all(|caller| caller.is_finished()) {
+            forget();
+        }
+    });
+    for (name, (spent, lent)) in names.iter().zip(spent.into_iter().zip(lent)) {
+        let (spent, lent) = (spent.into_inner(), lent.into_inner());
+        assert!(spent <= lent, "{name}: {spent} of {lent}");
+    }
+}
+
+/// Two that make the pool of a key at the same time come by the same one.
+#[test]
+fn whoever_is_second_to_make_a_pool_finds_that_of_the_first() {
+    let keys = keys(HotClock::Exact);
+    let start = Barrier::new(2);
+    for round in 0..500 {
+        let name = format!("key-{round}");
+        let make = || {
+            start.wait();
+            keys.get_or_insert(&name, |spot| pool(&name, spot))
+        };
+        let [one, other] = std::thread::scope(|scope| {
+            let threads = [scope.spawn(make), scope.spawn(make)];
+            threads.map(|thread| thread.join().expect("it makes one or finds one"))
+        });
+        assert!(Arc::ptr_eq(&one, &other));
+    }
+    assert_eq!(keys.pools().len(), 500);
+}
+
+/// Keys that share a lock, and so come where others were.
+fn names_of_one_part(keys: &Keys, count: usize) -> Vec<String> {
+    let is_first = |name: &String| std::ptr::eq(keys.shard(keys.hash(name)), &keys.shards[0]);
+    (0_u32..).map(|number| number.to_string()).filter(is_first).take(count).collect()
 }

@@ -16,7 +16,7 @@ impl LocalPool {
         if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
             return self.take(permits, first).map(|()| false);
         }
-        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
+        if !first && self.way().has_line() {
             return Err(Short::Empty);
         }
         let now = CLOCK.now();
@@ -25,7 +25,7 @@ impl LocalPool {
             return Ok(self.enter_held(permits));
         }
         let mut refill = self.refill();
-        let entered = refill.enter(&self.slot, permits, now);
+        let entered = refill.enter(self.slot(), permits, now);
         self.mind(refill, now);
         entered.map(|_| true)
     }
@@ -46,7 +46,7 @@ impl LocalPool {
         }
         let now = CLOCK.now();
         let mut refill = self.refill();
-        refill.enter_held(&self.slot, permits, now);
+        refill.enter_held(self.slot(), permits, now);
         self.mind(refill, now);
         true
     }
@@ -55,9 +55,9 @@ impl LocalPool {
     pub(crate) fn hand_back(&self, permits: u64) {
         let now = CLOCK.now();
         let mut refill = self.refill();
-        let reused = refill.hand_back(&self.slot, permits, now);
+        let reused = refill.hand_back(self.slot(), permits, now);
         self.mind(refill, now);
-        if reused > 0 && self.hot.queued.load(Ordering::Relaxed) > 0 {
+        if reused > 0 && self.way().has_line() {
             self.call_first();
         }
     }
@@ -70,7 +70,7 @@ impl LocalPool {
     /// Wakes the background task if what was done under its lock makes it due.
     fn mind(&self, refill: MutexGuard<'_, Refill>, now: Moment) {
         let rtt = Duration::from_micros(u64::from(self.hot.rtt_us.load(Ordering::Relaxed)));
-        let due = refill.due(&self.slot, self.seen(), now, rtt);
+        let due = refill.due(self.slot(), self.seen(), now, rtt);
         drop(refill);
         if due <= now {
             self.nudge();

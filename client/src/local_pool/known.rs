@@ -2,7 +2,6 @@
 //! is made good by the next call; it decides nothing about permits.
 
 use super::LocalPool;
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 impl LocalPool {
@@ -19,42 +18,42 @@ impl LocalPool {
     pub(super) fn wake_task(&self) {
         if !self.hot.nudged.swap(true, Ordering::AcqRel) {
             self.make_known();
-            self.cold().called.wake.notify_one();
+            self.cold.called.wake.notify_one();
         }
     }
 
     /// There is something to tell the allocator at once, whether or not the task was nudged already.
     pub(crate) fn wake_to_tell(&self) {
         self.make_known();
-        self.cold().called.wake.notify_one();
+        self.cold.called.wake.notify_one();
     }
 
     /// The background task looks at it next time.
     pub(crate) fn make_known(&self) {
-        if !self.cold().is_known.swap(true, Ordering::AcqRel)
-            && let Some(me) = self.cold().me.get().and_then(Weak::upgrade)
+        if !self.cold.is_known.swap(true, Ordering::AcqRel)
+            && let Some(me) = self.cold.me.upgrade()
         {
-            self.cold().called.push(me);
+            self.cold.called.push(me);
         }
     }
 
     /// The background task looks at it now. Whoever calls from here on puts it there again, unless the task keeps it.
     pub(crate) fn let_go(&self) {
-        self.cold().is_known.store(false, Ordering::SeqCst);
+        self.cold.is_known.store(false, Ordering::SeqCst);
     }
 
     /// Somebody may still call it who has just looked it up: nothing will come of that.
     pub(crate) fn forget(&self) {
-        self.cold().is_forgotten.store(true, Ordering::Relaxed);
+        self.cold.is_forgotten.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_forgotten(&self) -> bool {
-        self.cold().is_forgotten.load(Ordering::Relaxed)
+        self.cold.is_forgotten.load(Ordering::Relaxed)
     }
 
     /// The task keeps it. False if somebody has put it there again meanwhile.
     pub(crate) fn keep(&self) -> bool {
-        !self.cold().is_known.swap(true, Ordering::AcqRel)
+        !self.cold.is_known.swap(true, Ordering::AcqRel)
     }
 
     /// From now on a nudge is heard again, or (`false`) it is not needed until the task looks by itself.

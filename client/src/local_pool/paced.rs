@@ -20,7 +20,7 @@ impl LocalPool {
 
     /// Sets `permits` aside for which it is time; [`LocalPool::spend_held`] or [`LocalPool::enter_held`] must follow.
     pub(super) fn hold_at_pace(&self, permits: u64, now: Moment) -> Result<(), Short> {
-        self.slot.hold(permits, now)?;
+        self.slot().hold(permits, now)?;
         self.hold_pace(permits, now).map(|_| ()).inspect_err(|_| self.put_back_quietly(permits))
     }
 
@@ -29,10 +29,10 @@ impl LocalPool {
         if permits == 0 || !self.is_paced() {
             return Ok(None);
         }
-        match self.cold().pace.take(permits, now) {
+        match self.cold.pace.take(permits, now) {
             Ok(taken) => Ok(Some(taken)),
             Err(Early { .. }) => {
-                self.cold().largest.fetch_max(permits, Ordering::Relaxed);
+                self.cold.largest.fetch_max(permits, Ordering::Relaxed);
                 Err(Short::Early)
             }
         }
@@ -40,13 +40,13 @@ impl LocalPool {
 
     /// Frees what [`LocalPool::hold`] set aside and calls nobody: whoever is first in line is the one that frees it.
     pub(crate) fn put_back_quietly(&self, permits: u64) {
-        self.slot.put_back(permits);
+        self.slot().put_back(permits);
     }
 
     /// Undoes [`LocalPool::hold_pace`].
     pub(crate) fn put_back_pace(&self, taken: Option<Taken>) {
         if let Some(taken) = taken {
-            self.cold().pace.put_back(taken);
+            self.cold.pace.put_back(taken);
         }
     }
 
@@ -56,19 +56,19 @@ impl LocalPool {
         if let Some(wait) = self.share_in(permits, now) {
             return Some(wait);
         }
-        let slot = &self.slot;
+        let slot = self.slot();
         if !self.is_paced() || slot.balance().free < permits || now >= slot.deadline() {
             return None;
         }
-        self.cold().pace.check(permits, now).err()?.wait
+        self.cold.pace.check(permits, now).err()?.wait
     }
 
     pub(crate) fn is_paced(&self) -> bool {
-        self.hot.is_paced.load(Ordering::Relaxed)
+        self.way().is_paced()
     }
 
     /// Whether the limit has a steady flow. Said before the first permits of such a limit are installed.
     pub(crate) fn set_paced(&self, is_paced: bool) {
-        self.hot.is_paced.store(is_paced, Ordering::Release);
+        self.way().set_paced(is_paced);
     }
 }

@@ -5,7 +5,6 @@ use super::{CLOCK, LocalPool};
 use crate::refusal::Refusal;
 use crate::slot::Short;
 use lessor_protocol::Moment;
-use std::sync::atomic::Ordering;
 
 impl LocalPool {
     /// Takes what there is, up to `permits`, and says how many that are: at least one. `first` says that it is the
@@ -35,12 +34,12 @@ impl LocalPool {
 
     /// Whether callers may take what is there: the one that is first in line, or anybody if there is none.
     fn is_open_to(&self, first: bool) -> bool {
-        first || self.hot.queued.load(Ordering::Relaxed) == 0
+        first || !self.way().has_line()
     }
 
     /// Permits that can be spent at `now`.
     pub(super) fn there_at(&self, now: Moment) -> u64 {
-        let free = if now < self.slot.deadline() { self.slot.balance().free } else { 0 };
-        if self.is_paced() { free.min(self.cold().pace.available(now)) } else { free }
+        let free = if now < self.slot().deadline() { self.slot().balance().free } else { 0 };
+        if self.is_paced() { free.min(self.cold.pace.available(now)) } else { free }
     }
 }

@@ -17,7 +17,7 @@ impl LocalPool {
     /// runs.
     #[inline]
     pub(crate) fn is_shadow(&self) -> bool {
-        self.passes() && self.cold().standby.lets_all_pass()
+        self.passes() && self.cold.standby.lets_all_pass()
     }
 
     #[inline]
@@ -37,39 +37,39 @@ impl LocalPool {
 
     /// Takes `permits` of this process's part of the reserve. [`LocalPool::let_pass`] must follow.
     pub(crate) fn take_share(&self, permits: u64, first: bool) -> bool {
-        let is_open = self.passes() && (first || self.hot.queued.load(Ordering::Relaxed) == 0);
-        is_open && self.cold().standby.take_share(permits, CLOCK.now())
+        let is_open = self.passes() && (first || !self.way().has_line());
+        is_open && self.cold.standby.take_share(permits, CLOCK.now())
     }
 
     /// How long a call of `permits` has to wait for this process's part of the reserve: `None` if nobody goes by that now.
     pub(super) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
-        let wait = if self.passes() { self.cold().standby.share_in(permits, now) } else { None };
+        let wait = if self.passes() { self.cold.standby.share_in(permits, now) } else { None };
         wait.map(|wait| wait.max(WAIT_MIN))
     }
 
     /// Shadow mode and fallback. Whoever changes them calls [`LocalPool::mind_passing`].
     pub(crate) fn standby(&self) -> &Standby {
-        &self.cold().standby
+        &self.cold.standby
     }
 
     /// Shadow mode or fallback may have changed.
     pub(crate) fn mind_passing(&self) {
-        self.hot.passes.store(self.cold().standby.lets_some_pass(), Ordering::Relaxed);
+        self.hot.passes.store(self.cold.standby.lets_some_pass(), Ordering::Relaxed);
     }
 
     /// Counts `permits` that would have been refused. They are demand all the same.
     #[cold]
     pub(crate) fn let_pass(&self, permits: u64) {
-        if !self.cold().standby.counts(permits) {
-            self.cold().shadow_refused.fetch_add(permits, Ordering::Relaxed);
+        if !self.cold.standby.counts(permits) {
+            self.cold.shadow_refused.fetch_add(permits, Ordering::Relaxed);
         }
-        self.slot.refuse(near(), permits);
+        self.slot().refuse(near(), permits);
         self.nudge();
     }
 
     /// Permits let pass in shadow mode so far.
     pub(crate) fn shadow_refused(&self) -> u64 {
-        self.cold().shadow_refused.load(Ordering::Relaxed)
+        self.cold.shadow_refused.load(Ordering::Relaxed)
     }
 
     /// As [`LocalPool::take`]; in shadow mode it never fails.

@@ -1,6 +1,6 @@
 //! Why a call gets nothing of a pool, and when it may. The pool's other methods call it; it spends nothing.
 
-use super::{CLOCK, Condition, LocalPool};
+use super::{CLOCK, Condition, Front, LocalPool};
 use crate::near::near;
 use crate::refusal::Refusal;
 use crate::slot::SLOT_MAX;
@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl LocalPool {
-    /// Not marked cold: with a quota worth leasing, a refusal is as ordinary as an admission, and has to be as cheap.
+    /// Of a pool with this `front`. Not marked cold: with a quota worth leasing, a refusal is as ordinary as an admission,
+    /// and has to be as cheap.
     #[inline(always)]
-    pub(super) fn refuse_quickly(&self, permits: u64, now: Moment) -> Result<(), Refusal> {
+    pub(super) fn refuse_quickly(&self, front: &Front, permits: u64, now: Moment) -> Result<(), Refusal> {
         let is_good = self.hot.condition.load(Ordering::Relaxed) == Condition::Good as u8;
         let passes = self.hot.passes.load(Ordering::Relaxed);
         if !is_good || passes || permits > self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX) {
@@ -20,7 +21,7 @@ impl LocalPool {
         let retry_after = self.chance_in(now);
         self.nudge();
         // Last, for what is read after it waits until it is done.
-        self.slot.refuse(near(), permits);
+        front.slot.refuse(near(), permits);
         Err(Refusal::Empty { retry_after })
     }
 
@@ -43,7 +44,7 @@ impl LocalPool {
             self.doubt(refusal);
             return refusal;
         }
-        self.slot.refuse(near(), permits);
+        self.slot().refuse(near(), permits);
         self.nudge();
         self.not_now_at(permits, now)
     }
@@ -52,14 +53,14 @@ impl LocalPool {
     /// It is no demand: what is lent to a node cannot be spent by calls that are too large for it.
     pub(crate) fn doubt(&self, refusal: Refusal) {
         if matches!(refusal, Refusal::TooLarge { .. }) {
-            self.cold().doubted.store(true, Ordering::Relaxed);
+            self.cold.doubted.store(true, Ordering::Relaxed);
             self.nudge();
         }
     }
 
     /// Whether a call was refused as too large since this was last asked. The background task asks.
     pub(crate) fn takes_doubt(&self) -> bool {
-        self.cold().doubted.load(Ordering::Relaxed) && self.cold().doubted.swap(false, Ordering::Relaxed)
+        self.cold.doubted.load(Ordering::Relaxed) && self.cold.doubted.swap(false, Ordering::Relaxed)
     }
 
     /// The refusal that waiting will not change, if there is one.
@@ -93,7 +94,7 @@ impl LocalPool {
             return Refusal::Empty { retry_after };
         }
         let condition = self.condition();
-        if condition == Condition::Unreachable && now >= self.slot.deadline() {
+        if condition == Condition::Unreachable && now >= self.slot().deadline() {
             return Refusal::Unavailable;
         }
         let retry_after = self.chance_in(now);

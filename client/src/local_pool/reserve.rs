@@ -12,7 +12,7 @@ impl LocalPool {
         if permits == 0 {
             return Ok(None);
         }
-        if !first && self.hot.queued.load(Ordering::Relaxed) > 0 {
+        if !first && self.way().has_line() {
             return Err(Short::Empty);
         }
         if self.is_paced() {
@@ -21,7 +21,7 @@ impl LocalPool {
         }
         let mut refill = self.refill();
         // Read under the lock: whoever waited for it for long must not spend what has ended meanwhile.
-        let (number, left) = refill.reserve(&self.slot, permits, CLOCK.now())?;
+        let (number, left) = refill.reserve(self.slot(), permits, CLOCK.now())?;
         drop(refill);
         self.spent_down_to(left, permits);
         Ok(Some(number))
@@ -40,7 +40,7 @@ impl LocalPool {
         if permits == 0 {
             return None;
         }
-        let (number, left) = self.refill().reserve_held(&self.slot, permits, CLOCK.now());
+        let (number, left) = self.refill().reserve_held(self.slot(), permits, CLOCK.now());
         self.spent_down_to(left, permits);
         Some(number)
     }
@@ -48,9 +48,9 @@ impl LocalPool {
     /// Of the reservation `number`, up to `permits` were not needed. Returns how many can be spent again.
     pub(crate) fn give_back(&self, number: u64, permits: u64) -> u64 {
         let mut refill = self.refill();
-        let back = refill.give_back(&self.slot, number, permits, CLOCK.now());
+        let back = refill.give_back(self.slot(), number, permits, CLOCK.now());
         drop(refill);
-        if back > 0 && self.hot.queued.load(Ordering::Relaxed) > 0 {
+        if back > 0 && self.way().has_line() {
             self.call_first();
         }
         back
@@ -58,12 +58,12 @@ impl LocalPool {
 
     /// What is left of the reservation `number` was spent.
     pub(crate) fn settle(&self, number: u64) {
-        self.refill().settle(&self.slot, number, CLOCK.now());
+        self.refill().settle(self.slot(), number, CLOCK.now());
     }
 
     /// Whether the reservation `number` can still give something back.
     pub(crate) fn is_open(&self, number: u64) -> bool {
-        self.refill().is_open(&self.slot, number, CLOCK.now())
+        self.refill().is_open(self.slot(), number, CLOCK.now())
     }
 
     /// A call has cost `permits` more than it had reserved. Takes what is there, and returns how many that were and how many
@@ -76,12 +76,12 @@ impl LocalPool {
             self.let_pass(lacking);
             return (permits, 0);
         }
-        let most = self.ceiling().min(SLOT_MAX).saturating_sub(self.cold().overdrawn.load(Ordering::Relaxed));
+        let most = self.ceiling().min(SLOT_MAX).saturating_sub(self.cold.overdrawn.load(Ordering::Relaxed));
         let owed = lacking.min(most);
         if owed > 0 {
             // As somebody who is first in line: nobody overtakes, and the permits are asked for.
-            self.hot.queued.fetch_add(owed, Ordering::Relaxed);
-            self.cold().overdrawn.fetch_add(owed, Ordering::Relaxed);
+            self.way().join(owed);
+            self.cold.overdrawn.fetch_add(owed, Ordering::Relaxed);
             self.nudge();
         }
         (taken, owed)
@@ -89,13 +89,13 @@ impl LocalPool {
 
     /// Takes for what is owed, as far as it is there.
     pub(super) fn pay_overdrawn(&self) {
-        if self.cold().overdrawn.load(Ordering::Relaxed) == 0 {
+        if self.cold.overdrawn.load(Ordering::Relaxed) == 0 {
             return;
         }
         // Taken whole, so that nobody pays for the same at the same time.
-        let owed = self.cold().overdrawn.swap(0, Ordering::Relaxed);
+        let owed = self.cold.overdrawn.swap(0, Ordering::Relaxed);
         let paid = self.take_up_to(owed, true).unwrap_or(0);
-        self.cold().overdrawn.fetch_add(owed - paid, Ordering::Relaxed);
-        self.hot.queued.fetch_sub(paid, Ordering::Relaxed);
+        self.cold.overdrawn.fetch_add(owed - paid, Ordering::Relaxed);
+        self.way().leave(paid);
     }
 }

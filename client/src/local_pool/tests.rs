@@ -6,7 +6,7 @@ use crate::ticks::HotClock;
 fn pool() -> Arc<LocalPool> {
     let name = PoolName { limit: "vendor-get".into(), key: None };
     let ticks = Ticks::try_new(HotClock::Coarse).expect("it needs no thread");
-    Blank::new(ticks).name(name, false, Arc::default())
+    LocalPool::new(None, ticks, name, false, Arc::default())
 }
 
 #[test]

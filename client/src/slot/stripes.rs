@@ -62,6 +62,14 @@ impl Stripes {
         Stripes { list: (0..count).map(|_| Stripe::new()).collect(), worth, moves: AtomicU64::new(0) }
     }
 
+    /// See [`super::Slot::renew`].
+    pub(super) fn renew(&self) {
+        for stripe in &self.list {
+            stripe.purse.renew();
+            stripe.refused.0.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// The stripe for a caller that is told `near`.
     #[inline]
     pub(super) fn stripe(&self, near: usize) -> &Stripe {

@@ -79,6 +79,12 @@ impl Watch {
         Watch { tick: AtomicU64::new(NONE), seen: AtomicU64::new(0) }
     }
 
+    /// See [`super::Slot::renew`].
+    pub(super) fn renew(&self) {
+        self.tick.store(NONE, Ordering::Relaxed);
+        self.seen.store(0, Ordering::Relaxed);
+    }
+
     /// The time, by what was read since the coarse clock moved to `tick`, if anything was: for this stripe, or (`shared`) for
     /// others too.
     #[inline(always)]

@@ -56,6 +56,11 @@ impl Word {
         Word(AtomicU64::new(0))
     }
 
+    /// See [`super::Slot::renew`].
+    pub(super) fn renew(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
     #[inline]
     pub(super) fn balance(&self) -> Balance {
         Balance::of(self.0.load(Ordering::Acquire))

@@ -1,14 +1,19 @@
 //! What a table finds, against a plain list, whatever was put in and taken out and wherever hashes point.
 
 use super::*;
-use crate::local_pool::{Blank, PoolName};
+use crate::local_pool::PoolName;
 use crate::ticks::{HotClock, Ticks};
+use lessor_protocol::Moment;
 use proptest::prelude::*;
 
-fn pool(key: u8) -> Arc<LocalPool> {
-    let name = PoolName { limit: "user".into(), key: Some(key.to_string().into()) };
+fn pool(key: u8, spot: Spot) -> Arc<LocalPool> {
+    named(&key.to_string(), spot)
+}
+
+fn named(key: &str, spot: Spot) -> Arc<LocalPool> {
+    let name = PoolName { limit: "user".into(), key: Some(key.into()) };
     let ticks = Ticks::try_new(HotClock::Exact).expect("it needs no thread");
-    Blank::new(ticks).name(name, false, Arc::default())
+    LocalPool::new(Some(spot), ticks, name, false, Arc::default())
 }
 
 /// Few places that hashes point to, at both ends of the array; and some keys have the same hash.
@@ -18,26 +23,159 @@ fn hash(key: u8) -> u64 {
 
 proptest! {
     #[test]
-    fn a_table_finds_what_was_put_in_and_not_taken_out(steps in prop::collection::vec((0_u8..24, any::<bool>()), 1..200)) {
+    fn a_table_finds_what_was_put_in_and_not_taken_out(steps in prop::collection::vec((0_u8..24, any::<bool>(), any::<bool>()), 1..200)) {
         let mut table = Table::default();
         let mut list: Vec<u8> = vec![];
-        for (key, adds) in steps {
+        for (key, adds, trims) in steps {
             let text = key.to_string();
             if adds {
-                table.insert(hash(key), pool(key));
+                if table.find(hash(key), &text).is_none() {
+                    table.insert(hash(key), |spot| pool(key, spot));
+                }
                 list.retain(|other| *other != key);
                 list.push(key);
             } else {
-                let removed = table.remove(hash(key), |pool| pool.key() != text);
-                prop_assert_eq!(removed.is_some(), list.contains(&key));
+                let found = table.find(hash(key), &text).map(|(index, _)| index);
+                prop_assert_eq!(found.is_some(), list.contains(&key));
+                if let Some(index) = found {
+                    table.remove(index);
+                }
                 list.retain(|other| *other != key);
+                if trims {
+                    table.trim();
+                }
             }
             for key in 0..24 {
-                let found = table.get(hash(key), &key.to_string()).map(|pool| pool.key().to_owned());
+                let found = table.find(hash(key), &key.to_string()).map(|(index, _)| table.pool(index).key().to_owned());
                 prop_assert_eq!(found, list.contains(&key).then(|| key.to_string()));
             }
             prop_assert_eq!(table.pools().count(), list.len());
             prop_assert_eq!(table.unneeded(|_| false).len(), list.len());
+            // No two pools have the same front.
+            let mut fronts: Vec<_> = table.pools().map(|pool| std::ptr::from_ref(pool.slot())).collect();
+            fronts.sort();
+            fronts.dedup();
+            prop_assert_eq!(fronts.len(), list.len());
         }
     }
+}
+
+/// Each number is of one front, and the fronts of a row have all been numbered before the next row has one.
+#[test]
+fn rows_are_filled_one_after_the_other() {
+    let mut next = (0, 0);
+    for index in 0..100_000 {
+        assert_eq!(spot(index), next, "of {index}");
+        let (row, at) = next;
+        next = if at + 1 < ROW_MIN << row { (row, at + 1) } else { (row + 1, 0) };
+    }
+    // The last that an entry has room for, on which nothing overflows.
+    let last = INDEX_MASK as usize - 1;
+    assert_eq!(Entry::new(u64::MAX, last).index(), last);
+    assert!(spot(last).1 < ROW_MIN << spot(last).0);
+}
+
+#[test]
+fn the_front_of_a_key_is_that_of_its_pool() {
+    let mut table = Table::default();
+    for key in 0..=u8::MAX {
+        let index = table.insert(hash(key), |spot| pool(key, spot));
+        assert_eq!(index, usize::from(key));
+    }
+    for key in 0..=u8::MAX {
+        let (index, front) = table.find(hash(key), &key.to_string()).expect("it was put there");
+        assert_eq!(front.is_of(&key.to_string()), Some(true));
+        assert!(std::ptr::eq(front.slot(), table.pool(index).slot()));
+    }
+}
+
+/// What a forgotten pool held, was leased until, or was called, is nothing to the one that has its place.
+#[test]
+fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
+    let mut table = Table::default();
+    let mut places = vec![];
+    // Longer and shorter than the one before it, and too long to be beside it.
+    for (round, len) in [9, 40, 8, 41, 3, 99, 17, 16, 1].into_iter().enumerate() {
+        let key = "k".repeat(len);
+        let index = table.insert(0, |spot| named(&key, spot));
+        let found = (1..100).filter(|other| table.find(0, &"k".repeat(*other)).is_some());
+        assert_eq!(found.collect::<Vec<_>>(), [len], "only this one");
+        let pool = table.pool(index).clone();
+        let slot = pool.slot();
+        places.push(std::ptr::from_ref(slot).addr());
+        assert_eq!((slot.balance().total(), slot.deadline(), slot.refused()), (0, Moment::ORIGIN, 0));
+        assert!(slot.take(1, Moment::ORIGIN).is_err());
+        assert!(!slot.is_contended());
+        assert!(!pool.is_paced() && pool.seen().waiting == 0 && pool.low_water() == 0);
+        // All that a pool can come to have.
+        pool.set_low_water(7);
+        pool.set_paced(true);
+        pool.line().1.join(3);
+        // Stripes stay, and what is in them goes; before there are any, all is in the slot's own word.
+        if round == 3 {
+            slot.stripe(4, 1);
+        }
+        slot.install(100, 0, Moment::NEVER);
+        slot.take(1, Moment::ORIGIN).expect("it is there");
+        slot.hold(1, Moment::ORIGIN).expect("it is there");
+        (0..4).for_each(|near| slot.refuse(near, 1));
+        drop(pool);
+        table.remove(index);
+        assert!(table.find(0, &key).is_none());
+    }
+    places.dedup();
+    assert_eq!(places.len(), 1, "it was the same place all the time");
+}
+
+/// Whoever kept a handle of a forgotten pool keeps its front, too, also when the row is gone.
+#[test]
+fn a_front_that_somebody_has_is_no_other_ones() {
+    let mut table = Table::default();
+    let kept: Vec<_> = (0..=u8::MAX)
+        .map(|key| {
+            let index = table.insert(hash(key), |spot| pool(key, spot));
+            let kept = table.pool(index).clone();
+            table.remove(index);
+            if key % 16 == 0 {
+                table.trim();
+            }
+            kept
+        })
+        .collect();
+    for (key, pool) in kept.iter().enumerate() {
+        assert_eq!(pool.slot().balance().free, 0, "nobody else's");
+        pool.slot().install(key as u64 + 1, 0, Moment::NEVER);
+    }
+}
+
+/// Keys that nobody needs any more take the memory of a few: places are taken again, and rows at the end given back.
+#[test]
+fn a_table_that_was_large_is_small_again() {
+    let mut table = Table::default();
+    let numbers = || 0..1_000_u64;
+    let fill = |table: &mut Table| {
+        for number in numbers() {
+            table.insert(number, |spot| named(&number.to_string(), spot));
+        }
+    };
+    fill(&mut table);
+    let (rows, places) = (table.rows.len(), table.places.len());
+    // Those in the first two rows stay.
+    (12..1_000).for_each(|index| table.remove(index));
+    let row = Arc::downgrade(&table.rows[rows - 1]);
+    table.trim();
+    assert_eq!((table.rows.len(), table.places.len(), table.rest.free.len()), (2, 16, 0));
+    assert!(row.upgrade().is_none(), "its memory is free");
+    assert!(numbers().all(|number| table.find(number, &number.to_string()).is_some() == (number < 12)));
+
+    // Holes are filled from the first one on, before there is another row.
+    [3, 7, 5].into_iter().for_each(|index| table.remove(index));
+    let filled: Vec<_> =
+        (0..4).map(|number| table.insert(number, |spot| named(&format!("new-{number}"), spot))).collect();
+    assert_eq!(filled, [3, 5, 7, 12]);
+    (0..13).for_each(|index| table.remove(index));
+    table.trim();
+    assert_eq!((table.rows.len(), table.places.len(), table.rest.pools.capacity()), (0, 0, 0));
+    fill(&mut table);
+    assert_eq!((table.rows.len(), table.places.len()), (rows, places));
 }

@@ -1,0 +1,138 @@
+//! What a call reads of a pool before anything else, in two lines of memory side by side. Those of a limit's keys stand in
+//! rows, so that a call by one of a million keys waits for one place; the rest of a pool is elsewhere.
+
+use super::LocalPool;
+use super::way::Way;
+use crate::keys::KeyText;
+use crate::near::near;
+use crate::refusal::Refusal;
+use crate::slot::{Quick, Slot, Watch};
+use crate::ticks::Ticks;
+use lessor_protocol::Tick;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The words of a pool, what decides whether a call may spend from them without a closer look, and its key.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Front {
+    pub(super) slot: Slot,
+    pub(super) gate: Gate,
+}
+
+/// One in a row: no other one is in the same pair of lines, which common processors fetch together.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Place(Front);
+
+/// Beside the slot, which calls write, what they only read. It changes when callers wait or the background task has news.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Gate {
+    pub(super) way: Way,
+    /// Free permits below which a spender wakes the background task. Written by that task.
+    pub(super) low_water: AtomicU32,
+    text: KeyText,
+}
+
+const _: () = assert!(size_of::<Gate>() == 64 && size_of::<Slot>() == 64);
+
+/// Where the front of a pool is that has it in a row.
+#[derive(Debug)]
+pub(crate) struct Spot {
+    row: Arc<[Place]>,
+    at: usize,
+}
+
+impl Front {
+    /// Of a pool that holds nothing, and is nobody's.
+    pub(crate) fn new() -> Self {
+        let gate = Gate { way: Way::default(), low_water: AtomicU32::new(0), text: KeyText::default() };
+        Front { slot: Slot::new(), gate }
+    }
+
+    /// Makes it as [`Front::new`] does, but for what [`Slot::renew`] leaves. Only for whoever has it alone.
+    fn renew(&self) {
+        let Front { slot, gate: Gate { way, low_water, text } } = self;
+        slot.renew();
+        way.renew();
+        low_water.store(0, Ordering::Relaxed);
+        text.set(None);
+    }
+
+    /// Says whose it is, before anybody looks for it.
+    pub(super) fn set_key(&self, key: Option<&str>) {
+        self.gate.text.set(key);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// Whether it is that of `key`; `None` if the key is not here.
+    #[inline]
+    pub(crate) fn is_of(&self, key: &str) -> Option<bool> {
+        self.gate.text.is(key)
+    }
+
+    /// Spends `permits` now, or says why not: by `ticks` and, if callers of other pools share one, by their `watch`. The
+    /// rest of its `pool` is looked at if need be.
+    #[inline(always)]
+    pub(crate) fn try_acquire<'a>(
+        &self,
+        watch: Option<&Watch>,
+        ticks: &Ticks,
+        permits: u64,
+        pool: impl FnOnce() -> &'a LocalPool,
+    ) -> Result<(), Refusal> {
+        let look = ticks.look();
+        // Read before the word is changed: what is read after that waits until it is.
+        let low_water = u64::from(self.gate.low_water.load(Ordering::Relaxed));
+        match self.spend_quickly(watch, permits, look) {
+            Quick::Spent(left) => {
+                if left < low_water {
+                    pool().run_low(left, permits);
+                }
+                Ok(())
+            }
+            Quick::Empty(now) => pool().refuse_quickly(self, permits, now),
+            Quick::Unsure => pool().try_slowly(watch, permits, look.map(|(tick, _)| tick)),
+        }
+    }
+
+    #[inline(always)]
+    fn spend_quickly(&self, watch: Option<&Watch>, permits: u64, look: Option<(Tick, u64)>) -> Quick {
+        let Some((tick, late_ns)) = look else { return Quick::Unsure };
+        if !self.gate.way.is_free() || permits == 0 {
+            return Quick::Unsure;
+        }
+        self.slot.spend_quickly(near, watch, permits, tick, late_ns)
+    }
+}
+
+impl Place {
+    /// For whoever comes first.
+    pub(crate) fn new() -> Self {
+        Place(Front::new())
+    }
+
+    #[inline(always)]
+    pub(crate) fn front(&self) -> &Front {
+        &self.0
+    }
+}
+
+impl Spot {
+    /// The one `at` this place of a row, as a new one. Two pools have no spot in common: that of the one that was there
+    /// before, if there was one, nobody has any more.
+    pub(crate) fn new(row: Arc<[Place]>, at: usize) -> Self {
+        row[at].front().renew();
+        Spot { row, at }
+    }
+
+    #[inline(always)]
+    pub(super) fn front(&self) -> &Front {
+        self.row[self.at].front()
+    }
+}

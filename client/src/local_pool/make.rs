@@ -1,0 +1,57 @@
+//! How a pool begins: with nothing in it, and nothing heard.
+
+use super::{CLOCK, Cold, Condition, Front, Hot, LocalPool, PoolName, Spot};
+use crate::called::Called;
+use crate::fallback::Standby;
+use crate::line::Line;
+use crate::refill::Refill;
+use crate::ticks::Ticks;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Round trip to reckon with until one was measured, in microseconds.
+const RTT_UNTOLD_US: u32 = 1_000;
+
+impl LocalPool {
+    /// A pool whose front is at a `spot` that no other one has, or with it.
+    pub(crate) fn new(
+        spot: Option<Spot>,
+        ticks: Ticks,
+        name: PoolName,
+        eager: bool,
+        called: Arc<Called>,
+    ) -> Arc<LocalPool> {
+        let own = Front::new();
+        spot.as_ref().map_or(&own, Spot::front).set_key(name.key.as_deref());
+        let refill = Refill::new(CLOCK.now(), eager);
+        let hot = Hot {
+            spot,
+            ceiling: AtomicU64::new(lessor_protocol::PERMITS_MAX),
+            chance: AtomicU64::new(0),
+            rtt_us: AtomicU32::new(RTT_UNTOLD_US),
+            condition: AtomicU8::new(Condition::Good as u8),
+            passes: AtomicBool::new(false),
+            nudged: AtomicBool::new(false),
+            counts_flights: AtomicBool::new(false),
+            ticks,
+        };
+        let cold = |me| Cold {
+            name,
+            shadow_refused: AtomicU64::new(0),
+            standby: Standby::default(),
+            keys: OnceLock::new(),
+            pace: refill.pace().clone(),
+            largest: AtomicU64::new(0),
+            overdrawn: AtomicU64::new(0),
+            doubted: AtomicBool::new(false),
+            line: Mutex::new(Line::default()),
+            refill: Mutex::new(refill),
+            feedback: OnceLock::new(),
+            called,
+            is_known: AtomicBool::new(false),
+            is_forgotten: AtomicBool::new(false),
+            me,
+        };
+        Arc::new_cyclic(|me| LocalPool { own, hot, cold: cold(me.clone()) })
+    }
+}

@@ -1,0 +1,92 @@
+//! What a call of one pool may have to mind besides the slot: a line of callers, or a steady flow. Both are in one word, so
+//! that one look tells a call that there is neither. It decides nothing about permits.
+
+use crate::slot::SLOT_MAX;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+// The word:   63     62 ......................... 0
+//             paced  permits that callers in line want
+//
+// Of each caller as many are counted as a slot can hold, for more it never gets: there is room for 2^31 of them.
+const PACED: u64 = 1 << 63;
+
+/// Whether the way to the slot is free.
+#[derive(Debug, Default)]
+pub(crate) struct Way(AtomicU64);
+
+impl Way {
+    /// Nobody is in line, and the limit has no steady flow.
+    #[inline(always)]
+    pub(super) fn is_free(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// Permits that callers in line want. While there is a line, nobody overtakes it.
+    pub(super) fn queued(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) & !PACED
+    }
+
+    #[inline]
+    pub(super) fn has_line(&self) -> bool {
+        self.queued() > 0
+    }
+
+    /// A caller that wants `permits` has joined the line.
+    pub(crate) fn join(&self, permits: u64) {
+        self.0.fetch_add(permits.min(SLOT_MAX), Ordering::Relaxed);
+    }
+
+    /// It has left.
+    pub(crate) fn leave(&self, permits: u64) {
+        self.0.fetch_sub(permits.min(SLOT_MAX), Ordering::Relaxed);
+    }
+
+    /// Whether the limit has a steady flow: then a call takes from the pace too.
+    #[inline]
+    pub(super) fn is_paced(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & PACED != 0
+    }
+
+    /// Only the background task says so.
+    pub(super) fn set_paced(&self, is_paced: bool) {
+        if is_paced {
+            self.0.fetch_or(PACED, Ordering::Release);
+        } else {
+            self.0.fetch_and(!PACED, Ordering::Release);
+        }
+    }
+
+    /// As a new one; only for whoever has it alone.
+    pub(super) fn renew(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_and_a_steady_flow_are_told_apart() {
+        let way = Way::default();
+        assert!(way.is_free() && !way.has_line() && !way.is_paced());
+        way.join(3);
+        assert!(!way.is_free() && way.has_line() && !way.is_paced());
+        way.set_paced(true);
+        way.set_paced(true);
+        way.join(4);
+        assert_eq!((way.queued(), way.is_paced()), (7, true));
+        way.leave(7);
+        assert!(!way.is_free() && !way.has_line() && way.is_paced());
+        way.join(1);
+        way.set_paced(false);
+        assert_eq!((way.queued(), way.is_paced()), (1, false));
+        way.leave(1);
+        assert!(way.is_free());
+        // Of callers that want more than there can be.
+        (0..3).for_each(|_| way.join(u64::MAX));
+        assert_eq!((way.queued(), way.is_paced()), (3 * SLOT_MAX, false));
+        (0..3).for_each(|_| way.leave(u64::MAX));
+        assert!(way.is_free());
+    }
+}
