@@ -90,7 +90,12 @@ impl Refiller {
             } else {
                 tokio::select! {
                     told = &mut stop => Some(told),
-                    () = self.exchange(due) => None,
+                    () = self.exchange(due) => {
+                        // Whoever was woken takes what came, before the next ask says that it is still held: while it is,
+                        // a bucket that it was lent from does not refill.
+                        tokio::task::yield_now().await;
+                        None
+                    }
                 }
             };
             match told {

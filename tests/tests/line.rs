@@ -4,6 +4,7 @@
 use lessor::{Client, Limit, Priority, Refusal};
 use lessor_protocol::{Clock, Moment};
 use scenarios::fleet::{Fleet, eventually};
+use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -159,6 +160,42 @@ fn queue(
         limit.acquire(permits).await.expect("it refills");
         order.lock().expect("no panic").push(priority);
     })
+}
+
+/// An allocator that lends one permit to each ask of those who wait, and what was said to it: spent so far, and held.
+async fn one_by_one() -> (String, Arc<Mutex<Vec<(u64, u64)>>>, JoinHandle<std::io::Result<()>>) {
+    let asked = Arc::new(Mutex::new(vec![]));
+    let noted = asked.clone();
+    let answer = move |request: axum::Json<Value>| async move {
+        let (session, seq) = (&request["session"], &request["seq"]);
+        let grant = request["asks"].get(0).map(|ask| {
+            let of = |field: &str| ask[field].as_u64().expect("a number");
+            noted.lock().expect("no panic").push((of("spent_total"), of("held")));
+            json!({ "limit": "few", "permits": of("want").min(1), "held": of("held"), "term_ms": 1_000 })
+        });
+        let grants = grant.as_slice();
+        axum::Json(json!({ "epoch": 1, "session": session, "seq": seq, "grants": grants }))
+    };
+    let router = axum::Router::new().route("/v1/leases", axum::routing::post(answer));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    (url, asked, tokio::spawn(async move { axum::serve(listener, router).await }))
+}
+
+/// The bug: while others waited too, the next ask was written before whoever was first had taken what came. It said that
+/// the permit was still held, and a bucket of one refilled only a term later, when it heard otherwise.
+#[tokio::test]
+async fn what_whoever_is_first_takes_is_told_with_the_next_ask() {
+    let (url, asked, server) = one_by_one().await;
+    let client = Client::builder(&url).build().expect("a good address");
+    let few = client.limit("few");
+    let waits: Vec<_> = (0..5).map(|_| queue(&few, Priority::Normal, 1, &Arc::default())).collect();
+    for wait in waits {
+        wait.await.expect("it was served");
+    }
+    server.abort();
+    let asked = asked.lock().expect("no panic");
+    assert_eq!(asked[..5], [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
 }
 
 /// A stream of high ones that would use up all there is for ever, a low one that wants a permit, and one that wants nearly
