@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
 use crate::store::{STORE_EXAMPLE, StoreArgs};
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,6 +107,7 @@ Examples:
   lessor demo                                            eight processes, one contract, one minute
   lessor demo --nodes 16 --seconds 90 --seed 7 --json    the same as one JSON object
   lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
+  lessor demo --scenario export-per-user                 ten minutes of ever more calls; --speed 30 makes it 20 seconds
   lessor demo --kill-every 5                             the allocator is killed again and again
 
 Ctrl-C ends it with the table so far.";
@@ -202,12 +203,14 @@ pub(crate) struct CheckArgs {
 
 /// `lessor demo`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("played").args(["trace", "scenario"])))]
+#[command(group(ArgGroup::new("served").args(["kill_every", "scenario"])))]
 pub(crate) struct DemoArgs {
-    /// Node processes.
-    #[arg(long, default_value_t = 8, value_parser = value_parser!(u8).range(1..=64))]
-    nodes: u8,
+    /// Node processes: 8 if nothing is said, and 2 in a scenario.
+    #[arg(long, value_parser = value_parser!(u8).range(1..=64))]
+    nodes: Option<u8>,
     /// How long it runs. Utilisation is measured after the first window of 30 s.
-    #[arg(long, default_value_t = 60, conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
+    #[arg(long, default_value_t = 60, conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
     /// Feeds every dice: the same seed makes the same calls.
     #[arg(long, default_value_t = 1)]
@@ -217,15 +220,15 @@ pub(crate) struct DemoArgs {
     pub(crate) json: bool,
     /// After so many seconds the vendor halves the contract for all calls, tells nobody but in the headers of its answers,
     /// and refuses with 429 whatever is more. The report then says how soon the fleet followed and came back.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) vendor_halves_at: Option<u64>,
     /// Kill the allocator with SIGKILL every so many seconds, and start it again at once: it is then a process of its own,
     /// which keeps its address. The report says how often (`kills`), and the longest time in which the vendor admitted
     /// no call, from the first one on (`longest_gap_ms`).
     #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) kill_every: Option<u64>,
-    /// Where the allocator that is killed keeps its books: embedded, if nothing is said.
-    #[arg(long, value_name = "KIND", requires = "kill_every", conflicts_with = "trace")]
+    /// Where an allocator that is killed, or that of a scenario, keeps its books: embedded, if nothing is said.
+    #[arg(long, value_name = "KIND", requires = "served", conflicts_with = "trace")]
     pub(crate) store: Option<Store>,
     /// After so many seconds, and after it was halved, the contract is the first one again, which the headers say too. The
     /// report then says when the fleet used the whole of it.
@@ -235,9 +238,17 @@ pub(crate) struct DemoArgs {
     /// any 60 s.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// How many seconds of the trace pass in one; windows shrink with it.
-    #[arg(long, default_value_t = 60.0, requires = "trace", value_parser = parse_speed)]
-    pub(crate) speed: f64,
+    /// Play what is known by this name: ever more calls, and what each user must and may have of them. Exit code 1 if that
+    /// is not so.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scenario: Option<Scenario>,
+    /// Users of a scenario, each with all of its calls.
+    #[arg(long, default_value_t = 2, requires = "scenario", value_parser = value_parser!(u8).range(1..=32))]
+    users: u8,
+    /// How many seconds of the trace or the scenario pass in one. Windows shrink with that of a trace, which is 60 if nothing
+    /// is said; in a scenario (1) calls become more so many times as fast, and limits stay what they are.
+    #[arg(long, requires = "played", value_parser = parse_speed)]
+    speed: Option<f64>,
     /// Where its allocator listens, which is then said on stderr: `lessor limits` can look at its limits and change them
     /// meanwhile. Any free port of loopback if it is not given.
     #[arg(long, value_name = "ADDRESS")]
@@ -260,6 +271,13 @@ pub(crate) enum Store {
     Embedded,
 }
 
+/// What can be played by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scenario {
+    /// One call per 2 s for each user, on two instances for 10 min, with ever more calls: at most 300 of them, and at least 297.
+    ExportPerUser,
+}
+
 impl ReplayArgs {
     /// Nodes that lease, if not one central limiter decides.
     pub(crate) fn nodes(&self) -> Option<usize> {
@@ -270,7 +288,18 @@ impl ReplayArgs {
 impl DemoArgs {
     /// Node processes.
     pub(crate) fn nodes(&self) -> usize {
-        self.nodes.into()
+        let nodes = self.nodes.unwrap_or(if self.scenario.is_some() { 2 } else { 8 });
+        nodes.into()
+    }
+
+    /// Users of a scenario.
+    pub(crate) fn users(&self) -> usize {
+        self.users.into()
+    }
+
+    /// How many seconds of what is played pass in one.
+    pub(crate) fn speed(&self) -> f64 {
+        self.speed.unwrap_or(if self.scenario.is_some() { 1.0 } else { 60.0 })
     }
 
     /// What no single option is wrong about.
@@ -327,6 +356,12 @@ mod tests {
         check("lessor demo --store memory");
         check("lessor demo --trace x --store memory");
         check("lessor demo --kill-every 5 --store paper");
+        check("lessor demo --scenario what");
+        check("lessor demo --scenario export-per-user --trace x");
+        check("lessor demo --scenario export-per-user --kill-every 5");
+        check("lessor demo --scenario export-per-user --seconds 5");
+        check("lessor demo --scenario export-per-user --vendor-halves-at 5");
+        check("lessor demo --users 2");
         check("lessor demo --vendor-restores-at 5");
         check("lessor demo --vendor-halves-at 5 --vendor-restores-at 0");
         check("lessor serve --config x --listen nowhere");

@@ -1,6 +1,6 @@
 //! `lessor demo`: the promise of Lessor, made visible on one machine with real processes and real connections.
 //!
-//! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`node`] (one process of the fleet),
+//! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`scenario`] (ever more of it), [`node`] (one process of the fleet),
 //! [`fleet`] (all of them), [`line`] (what they say to each other), [`allocator`], or [`served`] (one that runs as a process
 //! of its own) and [`killer`] (who kills it), [`books`], [`progress`], [`latency`], [`table`].
 
@@ -14,10 +14,11 @@ mod line;
 mod node;
 mod progress;
 mod replay;
+mod scenario;
 mod served;
 mod table;
 
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, Scenario};
 use crate::failure::Failure;
 use crate::logging::{self, Format};
 use crate::stop::Stop;
@@ -45,10 +46,12 @@ const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOS
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     args.check()?;
     if args.print_config {
-        return print(match &args.trace {
-            None if args.kill_every.is_none() => contract::CONFIG.to_owned(),
-            None => contract::config(args.store.unwrap_or_default(), Path::new(""))?,
-            Some(_) => replay::config(args.speed),
+        let store = args.store.unwrap_or_default();
+        return print(match (&args.trace, args.scenario) {
+            (Some(_), _) => replay::config(args.speed()),
+            (None, Some(Scenario::ExportPerUser)) => scenario::config(store, Path::new(""))?,
+            (None, None) if args.kill_every.is_none() => contract::CONFIG.to_owned(),
+            (None, None) => contract::config(store, Path::new(""))?,
         });
     }
     install_log();
@@ -56,9 +59,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     runtime.block_on(async {
         let mut stop = Stop::install_with_hangup()?;
-        match &args.trace {
-            None => show(&contract::run(args, &mut stop).await?, args.json),
-            Some(file) => show(&replay::run(args, file, &mut stop).await?, args.json),
+        match (&args.trace, args.scenario) {
+            (Some(file), _) => show(&replay::run(args, file, &mut stop).await?, args.json),
+            (None, Some(Scenario::ExportPerUser)) => {
+                let report = scenario::run(args, &mut stop).await?;
+                show(&report, args.json)?;
+                report.verdict()
+            }
+            (None, None) => show(&contract::run(args, &mut stop).await?, args.json),
         }
     })
 }

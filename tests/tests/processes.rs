@@ -136,6 +136,27 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
     drop(taken);
 }
 
+/// The ten minutes of `export-per-user` in twenty seconds: ten calls for each user, of which all must come.
+#[test]
+fn in_the_demo_of_exports_each_user_gets_what_he_must_and_no_more() {
+    let demo = |store: &str| {
+        let mut command = std::process::Command::new(scenarios::process::lessor());
+        command.args(["demo", "--scenario", "export-per-user", "--speed", "30", "--users", "5", "--json"]);
+        command.args(["--store", store]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("it starts")
+    };
+    for (store, demo) in [("embedded", demo("embedded")), ("memory", demo("memory"))] {
+        let ran = demo.wait_with_output().expect("it is ours");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+        assert_eq!(ran.status.code(), Some(0), "{report} {said}");
+        let number = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name} in {report}"));
+        assert_eq!((number("users"), number("breaches"), report["store"].as_str()), (5, 0, Some(store)));
+        assert_eq!((number("granted_must"), number("granted_may")), (10, 10));
+        assert_eq!((number("granted_min"), number("granted_max")), (10, 10), "{report}");
+    }
+}
+
 #[test]
 fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
     let allocator = Allocator::start(&CONFIG.replace("limit = 100", "limit = 600"), "127.0.0.1:0", true);

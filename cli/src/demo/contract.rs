@@ -18,7 +18,7 @@ use super::killer::Killer;
 use super::latency::Latency;
 use super::line::{Found, Job, Tally, Work};
 use super::progress::{Progress, follow};
-use super::served::Served;
+use super::served::{self, Served};
 use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -34,15 +34,7 @@ pub(super) const CONFIG: &str = include_str!("contract/lessor.toml");
 
 /// The same for one that keeps its books in `store`; if that is a file, then one in `folder`.
 pub(super) fn config(store: Store, folder: &Path) -> Result<String, Failure> {
-    if store == Store::Memory {
-        return Ok(format!("{CONFIG}\n[store]\nkind = \"memory\"\n"));
-    }
-    let file = folder.join("demo.redb");
-    let path = file
-        .to_str()
-        .ok_or_else(|| Failure::Run(format!("a configuration cannot name {}", file.display())))?;
-    let path = toml::Value::from(path);
-    Ok(format!("{CONFIG}\n[store]\nkind = \"embedded\"\npath = {path}\n"))
+    served::with_store(CONFIG, store, folder)
 }
 
 /// One limit of the contract, as the vendor enforces it.

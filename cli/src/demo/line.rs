@@ -46,6 +46,8 @@ pub(crate) enum Work {
     },
     /// The replay: these calls, until they are made.
     Replay {
+        /// The limit, which has keys.
+        limit: String,
         /// In the order they come due.
         calls: Vec<DealtCall>,
         /// How long each may wait for a permit.

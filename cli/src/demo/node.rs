@@ -66,9 +66,9 @@ async fn work(client: &Client, work: Work, start: Moment, orders: &mut Orders) -
             let schedule = super::contract::schedule::Schedule::new(node, nodes, seed);
             Ok(Caller::new(client, &vendor, schedule, (node, nodes))?.run(start, orders).await)
         }
-        Work::Replay { calls, patience_ns } => {
+        Work::Replay { limit, calls, patience_ns } => {
             let patience = Duration::from_nanos(patience_ns);
-            Ok(Player::new(client, calls, patience).run(start, orders).await)
+            Ok(Player::new(client, &limit, calls, patience).run(start, orders).await)
         }
     }
 }

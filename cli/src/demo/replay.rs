@@ -8,7 +8,7 @@ mod central;
 mod deal;
 pub(super) mod report;
 mod trace;
-mod window;
+pub(super) mod window;
 
 use super::LOG_LEVEL;
 use super::allocator::Hosted;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use trace::Request;
 
 /// The limit, keyed by client.
-pub(super) const LIMIT_NAME: &str = "client";
+const LIMIT_NAME: &str = "client";
 
 /// Calls of one client in any window.
 const LIMIT: u64 = 30;
@@ -57,8 +57,8 @@ pub(super) fn config(speed: f64) -> String {
 /// Replays `file` as `args` say, to its end or until somebody stops it.
 pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result<Report, Failure> {
     let requests = trace::read(file)?;
-    let hands = deal::deal(&requests, args.nodes(), args.speed, args.seed);
-    let allocator = Hosted::open(&config(args.speed), args.listen).await?;
+    let hands = deal::deal(&requests, args.nodes(), args.speed(), args.seed);
+    let allocator = Hosted::open(&config(args.speed()), args.listen).await?;
     let mut fleet = Fleet::launch(jobs(args, allocator.books().url(), &hands), LOG_LEVEL).await?;
 
     let clock = Clock::since_boot();
@@ -71,18 +71,22 @@ pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result
     allocator.close().await;
 
     // All of them, unless somebody stopped it early.
-    let played = requests.partition_point(|request| request.offset.div_f64(args.speed) <= ran);
+    let played = requests.partition_point(|request| request.offset.div_f64(args.speed()) <= ran);
     let requests = &requests[..played];
-    let most = most_of_any_client(&hands, &done, WINDOW.div_f64(args.speed));
+    let most = most_of_any_client(&hands, &done, WINDOW.div_f64(args.speed()));
     Ok(summary(args, requests, &done, most, ran))
 }
 
 fn jobs(args: &DemoArgs, allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> {
-    let patience = PATIENCE.div_f64(args.speed);
+    let patience = PATIENCE.div_f64(args.speed());
     let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
         name: format!("demo-{}", node + 1),
         allocator: allocator.to_owned(),
-        work: Work::Replay { calls: calls.clone(), patience_ns: patience.as_nanos() as u64 },
+        work: Work::Replay {
+            limit: LIMIT_NAME.to_owned(),
+            calls: calls.clone(),
+            patience_ns: patience.as_nanos() as u64,
+        },
     };
     hands.iter().enumerate().map(job).collect()
 }
@@ -141,7 +145,7 @@ fn summary(
         admitted_share_of_central: count.admitted as f64 / central_admitted.max(1) as f64,
         exchanges_per_1000_calls: tally.exchanges_per_1000_calls(),
         nodes: done.len(),
-        speed: args.speed,
+        speed: args.speed(),
         seconds: ran.as_secs_f64(),
     }
 }

@@ -4,7 +4,6 @@
 use super::orders::Orders;
 use super::{PROGRESS_EVERY, say_progress, ticks};
 use crate::demo::line::{Count, DealtCall, Found, Report, Tally};
-use crate::demo::replay::LIMIT_NAME;
 use lessor::{Client, Limit};
 use lessor_protocol::{Clock, Moment};
 use std::collections::HashMap;
@@ -42,11 +41,11 @@ enum Ended {
 }
 
 impl<'a> Player<'a> {
-    /// Plays `calls`; each waits at most `patience`.
-    pub(crate) fn new(client: &'a Client, calls: Vec<DealtCall>, patience: Duration) -> Self {
+    /// Plays `calls` on the keys of `limit`; each waits at most `patience`.
+    pub(crate) fn new(client: &'a Client, limit: &str, calls: Vec<DealtCall>, patience: Duration) -> Self {
         Player {
             client,
-            limit: client.limit(LIMIT_NAME),
+            limit: client.limit(limit),
             handles: HashMap::new(),
             calls,
             patience,

@@ -1,0 +1,191 @@
+//! `export-per-user`: each user may export once every two seconds, calls on several instances at once, and ever more of
+//! them. However many there are, nobody gets more than that, and nobody much less.
+//!
+//! In reading order: [`arrivals`] (when calls come), [`report`] (what came of it).
+
+mod arrivals;
+mod report;
+
+use super::LOG_LEVEL;
+use super::fleet::{Done, Fleet};
+use super::line::{DealtCall, Found, Job, Tally, Work};
+use super::progress::{Progress, follow};
+use super::replay::window::most_in_any;
+use super::served::{self, Served};
+use crate::args::{DemoArgs, Store};
+use crate::failure::Failure;
+use crate::stop::Stop;
+use lessor_protocol::{Clock, Moment};
+use report::Report;
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// The limit, keyed by user.
+const LIMIT_NAME: &str = "export";
+
+/// One call each.
+const PER: Duration = Duration::from_secs(2);
+
+/// How long it takes.
+const LASTS: Duration = Duration::from_secs(600);
+
+/// How long a call waits for a permit: longer than the time between two calls of a user at their rarest.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many calls of a user there is room for in `lasts`, and how many of them must come: 300 and 297 in ten minutes.
+fn most_and_least(lasts: Duration) -> (u64, u64) {
+    let most = u64::try_from(lasts.as_nanos() / PER.as_nanos()).expect("hours at most");
+    (most, (most * 99).div_ceil(100))
+}
+
+/// The configuration of the allocator: the limit `export` of the example configuration.
+pub(super) fn config(store: Store, folder: &Path) -> Result<String, Failure> {
+    let per = PER.as_secs();
+    let limit = format!(
+        "# Each user: one call every {per} s.\n\
+         \n\
+         [[limit]]\n\
+         name  = \"{LIMIT_NAME}\"\n\
+         keyed = true\n\
+         rules = [{{ kind = \"token_bucket\", capacity = 1, refill = 1, per = \"{per}s\", initial = 1 }}]\n",
+    );
+    served::with_store(&limit, store, folder)
+}
+
+/// Plays it as `args` say, to its end or until somebody stops it.
+pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
+    let speed = args.speed();
+    let store = args.store.unwrap_or_default();
+    let hands: Vec<Vec<DealtCall>> =
+        (0..args.nodes()).map(|node| arrivals::deal(node, args.users(), speed, args.seed)).collect();
+    let served = Served::open(|folder| config(store, folder), args.listen).await?;
+    let mut fleet = Fleet::launch(jobs(served.books().url(), &hands), LOG_LEVEL).await?;
+
+    let clock = Clock::since_boot();
+    let start = clock.now();
+    fleet.go(start).await?;
+    let mut progress = Progress::new(args.progress, &[]);
+    let lasts = LASTS.div_f64(speed);
+    let end = async {
+        tokio::select! {
+            () = tokio::time::sleep(lasts) => {}
+            () = stop.asked() => {}
+        }
+    };
+    follow(&mut fleet, &mut progress, served.books(), end).await;
+    let ran = clock.now().since(start);
+    let done = fleet.stop().await;
+    drop(served);
+    let admitted = admitted(&hands, &done, args.users(), start + lasts);
+    Ok(summary(args, store, &done, admitted, ran))
+}
+
+fn jobs(allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> {
+    let patience_ns = PATIENCE.as_nanos() as u64;
+    let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
+        name: format!("demo-{}", node + 1),
+        allocator: allocator.to_owned(),
+        work: Work::Replay { limit: LIMIT_NAME.to_owned(), calls: calls.clone(), patience_ns },
+    };
+    hands.iter().enumerate().map(job).collect()
+}
+
+/// When each of `users` users was admitted before `end`, on whichever node.
+fn admitted(hands: &[Vec<DealtCall>], done: &[Done], users: usize, end: Moment) -> Vec<Vec<Moment>> {
+    let mut admitted: HashMap<String, Vec<Moment>> =
+        (0..users).map(|user| (arrivals::name(user), vec![])).collect();
+    for (calls, node) in hands.iter().zip(done) {
+        let Some(Found::Replay(instants)) = &node.found else { continue };
+        for &(call, at_ns) in instants.iter().filter(|(_, at_ns)| *at_ns < end.as_nanos()) {
+            let user = &calls[call as usize].client;
+            admitted.entry(user.clone()).or_default().push(Moment::from_nanos(at_ns));
+        }
+    }
+    admitted.into_values().collect()
+}
+
+/// `admitted` is judged here, where no node has a say: by the instants of all admissions, on the one clock of the machine.
+fn summary(
+    args: &DemoArgs,
+    store: Store,
+    done: &[Done],
+    mut admitted: Vec<Vec<Moment>>,
+    ran: Duration,
+) -> Report {
+    let (speed, mut tally) = (args.speed(), Tally::default());
+    done.iter().for_each(|node| tally.add(&node.tally));
+    let lasts = LASTS.div_f64(speed);
+    let (most, least) = most_and_least(lasts);
+    let mut most_in_any_window = 0;
+    let mut breaches = 0;
+    for instants in &mut admitted {
+        most_in_any_window = most_in_any_window.max(most_in_any(instants, lasts));
+        breaches += instants.windows(2).filter(|pair| pair[1].since(pair[0]) < PER).count() as u64;
+    }
+    let granted = || admitted.iter().map(|instants| instants.len() as u64);
+    Report {
+        scenario: "export-per-user",
+        users: admitted.len(),
+        granted_min: granted().min().unwrap_or(0),
+        granted_max: granted().max().unwrap_or(0),
+        granted_must: least,
+        granted_may: most,
+        most_in_any_window,
+        breaches,
+        calls: tally.count(0).admitted + tally.count(0).refused,
+        exchanges_per_1000_calls: tally.exchanges_per_1000_calls(),
+        store: format!("{store:?}").to_lowercase(),
+        nodes: done.len(),
+        speed,
+        seconds: ran.as_secs_f64(),
+        is_whole: ran >= lasts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::line::Count;
+
+    fn done(admitted: &[(u32, u64)]) -> Done {
+        Done {
+            tally: Tally { counts: vec![Count::default()], ..Tally::default() },
+            found: Some(Found::Replay(admitted.to_vec())),
+        }
+    }
+
+    #[test]
+    fn users_are_counted_over_all_nodes_until_the_end() {
+        let call = |user| DealtCall { due_ns: 0, client: arrivals::name(user) };
+        let hands = [vec![call(0), call(1), call(0)], vec![call(0), call(0)]];
+        let done = [done(&[(0, 5), (1, 6), (2, 30)]), done(&[(0, 9), (1, 40)])];
+        let mut counts: Vec<usize> =
+            admitted(&hands, &done, 3, Moment::from_nanos(40)).iter().map(Vec::len).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [0, 1, 3], "whoever got nothing is counted too");
+    }
+
+    #[test]
+    fn what_must_come_is_never_rounded_down() {
+        let of = |seconds| most_and_least(Duration::from_secs(seconds));
+        assert_eq!(of(600), (300, 297));
+        assert_eq!(of(20), (10, 10));
+        assert_eq!(of(60), (30, 30));
+    }
+
+    #[test]
+    fn the_limit_is_that_of_the_example() {
+        let example = include_str!("../../../lessor.toml");
+        let config = config(Store::Memory, Path::new("")).expect("plain");
+        let rule = |text: &str| {
+            let text: toml::Table = text.parse().expect("TOML");
+            let limits = text["limit"].as_array().expect("a list of limits").clone();
+            let limit = limits.into_iter().find(|limit| limit["name"].as_str() == Some(LIMIT_NAME));
+            limit.expect("it is there")["rules"][0].clone()
+        };
+        for field in ["kind", "capacity", "refill", "per", "initial"] {
+            assert_eq!(rule(&config)[field], rule(example)[field], "{field}");
+        }
+    }
+}
