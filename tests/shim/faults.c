@@ -1,0 +1,227 @@
+/* Does to one process what a bad disk, a wrong wall clock, kill -9 or a power cut does. Loaded before libc
+ * (LD_PRELOAD), it stands between the process and the calls that write, sync and rename files, and that read the wall clock.
+ *
+ * LESSOR_FAULTS names a file with a setting a line, which is read again at every such call:
+ *
+ *   shift_s N        the wall clock shows N seconds more
+ *   sync_ms N        each sync takes N milliseconds longer
+ *   sync_errno N     each sync fails with this error, and nothing is synced
+ *   fail_at N        the sync with this number, from the start of the process, fails with EIO, once; it counts anew from there
+ *   only TEXT        only what is done to files with this in their path counts
+ *   die_at N         it dies with SIGKILL at the N-th call that counts
+ *   die_how N        0 before it, 1 after it, 2 in the middle of it: half of what is to be written is
+ *   cut N            1: what was written and not synced is lost with it; 2: every other such write is; 0: none
+ *
+ * Before it dies it says where, in a file beside that one: the name of the call and the path.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REAL(name) ((__typeof__(&name))real(#name))
+
+struct settings {
+    long shift_s, sync_ms, sync_errno, fail_at, die_at, die_how, cut;
+    char only[256];
+};
+
+/* What a write or a cut replaced, newest first. */
+struct undo {
+    struct undo *older;
+    int fd;
+    ino_t inode;
+    off_t at, size;
+    size_t length;
+    char *old;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct undo *unsynced;
+static long counted, syncs, has_failed;
+
+static void *real(const char *name) {
+    void *found = dlsym(RTLD_NEXT, name);
+    if (!found) abort();
+    return found;
+}
+
+static struct settings settings(void) {
+    struct settings now = {0};
+    char text[1024], word[64], value[256];
+    const char *path = getenv("LESSOR_FAULTS");
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) return now;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[length < 0 ? 0 : length] = 0;
+    int used = 0;
+    for (const char *at = text; sscanf(at, "%63s %255s%n", word, value, &used) == 2; at += used) {
+        long number = atol(value);
+        if (!strcmp(word, "shift_s")) now.shift_s = number;
+        if (!strcmp(word, "sync_ms")) now.sync_ms = number;
+        if (!strcmp(word, "sync_errno")) now.sync_errno = number;
+        if (!strcmp(word, "fail_at")) now.fail_at = number;
+        if (!strcmp(word, "die_at")) now.die_at = number;
+        if (!strcmp(word, "die_how")) now.die_how = number;
+        if (!strcmp(word, "cut")) now.cut = number;
+        if (!strcmp(word, "only")) strcpy(now.only, value);
+    }
+    return now;
+}
+
+static void path_of(int fd, char *path, size_t size) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, size - 1);
+    path[length < 0 ? 0 : length] = 0;
+}
+
+static ino_t inode_of(int fd, off_t *size) {
+    struct stat about;
+    if (fstat(fd, &about)) return 0;
+    if (size) *size = about.st_size;
+    return about.st_ino;
+}
+
+/* Remembers what is about to be replaced. A seal is not synced, ever, and may be newer or older than its store. */
+static void remember(int fd, off_t at, size_t length) {
+    char path[512];
+    path_of(fd, path, sizeof path);
+    if (!settings().cut || strstr(path, ".seal")) return;
+    struct undo *undo = calloc(1, sizeof *undo);
+    undo->fd = fd, undo->at = at;
+    undo->inode = inode_of(fd, &undo->size);
+    undo->old = malloc(length + 1);
+    ssize_t got = pread(fd, undo->old, length, at);
+    undo->length = got < 0 ? 0 : (size_t)got;
+    undo->older = unsynced;
+    unsynced = undo;
+}
+
+/* What was written to this file is on the disk. */
+static void is_synced(int fd) {
+    ino_t inode = inode_of(fd, NULL);
+    for (struct undo **at = &unsynced; *at;) {
+        struct undo *undo = *at;
+        if (undo->inode == inode) {
+            *at = undo->older;
+            free(undo->old);
+            free(undo);
+        } else {
+            at = &undo->older;
+        }
+    }
+}
+
+static void lose_unsynced(long cut) {
+    long number = 0;
+    for (struct undo *undo = unsynced; undo; undo = undo->older) {
+        if (inode_of(undo->fd, NULL) != undo->inode) continue;
+        if (cut == 2 && ++number % 2) continue;
+        if (REAL(pwrite)(undo->fd, undo->old, undo->length, undo->at) < 0) abort();
+        if (cut == 1 && REAL(ftruncate)(undo->fd, undo->size)) abort();
+    }
+}
+
+static void die(const struct settings *now, const char *call, const char *path) {
+    char died[512], said[768];
+    snprintf(died, sizeof died, "%s.died", getenv("LESSOR_FAULTS"));
+    int length = snprintf(said, sizeof said, "%s %s\n", call, path);
+    lose_unsynced(now->cut);
+    int fd = open(died, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, said, (size_t)length) < 0) abort();
+    kill(getpid(), SIGKILL);
+    for (;;) pause();
+}
+
+/* Counts this call. Whether it is the one to die at, but not before it; then the caller has to. */
+static int is_the_one(const struct settings *now, const char *call, const char *path) {
+    if (!strstr(path, now->only) || ++counted != now->die_at || (now->fail_at && !has_failed)) return 0;
+    if (now->die_how == 0) die(now, call, path);
+    return 1;
+}
+
+static int syncs_so(int fd, const char *call, int (*sync)(int)) {
+    char path[512];
+    struct settings now = settings();
+    path_of(fd, path, sizeof path);
+    /* Not under the lock: a disk that is slow in syncing still takes writes. */
+    if (now.sync_ms) usleep((useconds_t)now.sync_ms * 1000);
+    pthread_mutex_lock(&lock);
+    if (now.fail_at && ++syncs == now.fail_at) {
+        counted = 0, has_failed = 1;
+        now.sync_errno = EIO;
+    }
+    if (now.sync_errno) {
+        pthread_mutex_unlock(&lock);
+        errno = (int)now.sync_errno;
+        return -1;
+    }
+    int dies = is_the_one(&now, call, path);
+    int done = sync(fd);
+    if (!done) is_synced(fd);
+    if (dies) die(&now, call, path);
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+int fsync(int fd) { return syncs_so(fd, "fsync", REAL(fsync)); }
+
+int fdatasync(int fd) { return syncs_so(fd, "fdatasync", REAL(fdatasync)); }
+
+ssize_t pwrite(int fd, const void *from, size_t length, off_t at) {
+    char path[512];
+    struct settings now = settings();
+    path_of(fd, path, sizeof path);
+    pthread_mutex_lock(&lock);
+    int dies = is_the_one(&now, "pwrite", path);
+    remember(fd, at, length);
+    ssize_t done = REAL(pwrite)(fd, from, dies && now.die_how == 2 ? length / 2 : length, at);
+    if (dies) die(&now, "pwrite", path);
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+ssize_t pwrite64(int fd, const void *from, size_t length, off64_t at) { return pwrite(fd, from, length, at); }
+
+int ftruncate(int fd, off_t size) {
+    char path[512];
+    struct settings now = settings();
+    path_of(fd, path, sizeof path);
+    pthread_mutex_lock(&lock);
+    int dies = is_the_one(&now, "ftruncate", path);
+    off_t was = 0;
+    inode_of(fd, &was);
+    remember(fd, size < was ? size : was, size < was ? (size_t)(was - size) : 0);
+    int done = REAL(ftruncate)(fd, size);
+    if (dies) die(&now, "ftruncate", path);
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+int ftruncate64(int fd, off64_t size) { return ftruncate(fd, size); }
+
+int rename(const char *from, const char *to) {
+    struct settings now = settings();
+    pthread_mutex_lock(&lock);
+    int dies = is_the_one(&now, "rename", from);
+    int done = REAL(rename)(from, to);
+    if (dies) die(&now, "rename", from);
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    int done = REAL(clock_gettime)(clock, time);
+    if (!done && clock == CLOCK_REALTIME) time->tv_sec += settings().shift_s;
+    return done;
+}

@@ -1,0 +1,208 @@
+//! Lives that end at a certain call, each on the files that the one before has left. Somebody takes and spends at once all
+//! that they lend: what is lent before it is written down is lent again by the next life, and that is too much.
+
+use super::{CLOCK, judge, pause};
+use lessor_protocol::Moment;
+use scenarios::faults::Faulty;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// A window is longer than it takes to start again, and leases outlast the sync that they wait for.
+const LIMIT: u64 = 1_000;
+const PER: Duration = Duration::from_millis(400);
+const CONFIG: &str = r#"
+[[limit]]
+name = "vendor"
+term = { min = "100ms" }
+rules = [{ kind = "sliding_window", limit = 1000, per = "400ms", margin = "0s" }]
+"#;
+
+/// For how long the next life is asked for all it has.
+const NEXT: Duration = Duration::from_millis(150);
+
+/// By when it lends again if a store was waited out: two seconds and a window, and time for a busy machine.
+const LENT_WITHIN: Duration = Duration::from_secs(4);
+
+/// How long an answer may take. One that comes later is of no use.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// When to ask again if there was nothing.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// Lives side by side: they wait more than they work.
+const SIDE_BY_SIDE: usize = 6;
+
+/// Somebody who wants all there is, and spends it at once.
+struct Greedy {
+    runtime: Runtime,
+    http: reqwest::Client,
+    session: u64,
+    seq: u64,
+    /// Spent in this session.
+    total: u64,
+    spent: Vec<(Moment, u64)>,
+}
+
+impl Greedy {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let http = reqwest::Client::builder().timeout(ANSWER_WITHIN).no_proxy().build();
+        let (runtime, http) = (runtime.expect("a runtime"), http.expect("a client"));
+        Greedy { runtime, http, session: 0, seq: 0, total: 0, spent: vec![] }
+    }
+
+    /// A session of its own with each life: what was held in the one before is spent.
+    fn begin(&mut self) {
+        (self.session, self.seq, self.total) = (self.session + 1, 0, 0);
+    }
+
+    /// Asks again and again for so long, or `until` something. What is asked is written down.
+    fn ask_until(&mut self, allocator: &Faulty, longest: Duration, until: impl Fn() -> bool) {
+        let began = CLOCK.now();
+        while !until() && CLOCK.now().since(began) < longest {
+            if !self.ask(allocator) {
+                pause(AGAIN);
+            }
+        }
+    }
+
+    /// One ask for everything. Whether it brought something.
+    fn ask(&mut self, allocator: &Faulty) -> bool {
+        self.seq += 1;
+        let ask = json!({
+            "limit": "vendor", "spent_total": self.total, "held": 0, "want": LIMIT, "waiting": LIMIT, "largest": 1,
+        });
+        let body = json!({ "node": "greedy", "session": self.session, "seq": self.seq, "asks": [ask] });
+        let url = format!("{}/v1/leases", allocator.url());
+        let asked = CLOCK.now();
+        let answer: reqwest::Result<Value> =
+            self.runtime.block_on(async { self.http.post(url).json(&body).send().await?.json().await });
+        let Ok(answer) = answer else { return false };
+        let grant = &answer["grants"][0];
+        let permits = grant["permits"].as_u64().unwrap_or(0);
+        let now = CLOCK.now();
+        // A drift short, as nodes count it.
+        let term = Duration::from_millis(grant["term_ms"].as_u64().unwrap_or(0)) * 99 / 100;
+        if permits > 0 && now.since(asked) < term {
+            self.total += permits;
+            self.spent.push((now, permits));
+        }
+        permits > 0
+    }
+}
+
+/// What went on while lives ended as they were set to.
+#[derive(Default)]
+struct Deaths {
+    /// At which calls, and on what files.
+    calls: BTreeMap<String, usize>,
+    /// How often a store was set aside, and waited out.
+    lost: usize,
+    spent: u64,
+}
+
+impl Deaths {
+    fn count(&self) -> usize {
+        self.calls.values().sum()
+    }
+
+    fn add(mut self, other: Deaths) -> Deaths {
+        for (call, count) in other.calls {
+            *self.calls.entry(call).or_default() += count;
+        }
+        self.lost += other.lost;
+        self.spent += other.spent;
+        self
+    }
+
+    /// One life after the other, each of which ends as the next of `ends` says.
+    fn one_by_one(ends: &[String]) -> Deaths {
+        let (mut allocator, mut greedy, mut deaths) =
+            (Faulty::start(CONFIG), Greedy::new(), Deaths::default());
+        for end in ends {
+            allocator.set(end);
+            greedy.begin();
+            if allocator.live() {
+                greedy.ask_until(&allocator, ANSWER_WITHIN, || allocator.is_dead());
+            }
+            let (call, file) = allocator.died();
+            *deaths.calls.entry(format!("{call} {file}")).or_default() += 1;
+
+            // At once another, in the same window; and then nothing, until that is over.
+            allocator.set("");
+            greedy.begin();
+            assert!(allocator.live(), "it goes on after {end:?}");
+            let (is_lost, before) = (allocator.file("lessor.redb.lost"), greedy.spent.len());
+            if is_lost.exists() {
+                std::fs::remove_file(is_lost).expect("it is ours");
+                deaths.lost += 1;
+                greedy.ask_until(&allocator, LENT_WITHIN, || false);
+                assert!(greedy.spent.len() > before, "it lends nothing any more after {end:?}");
+            }
+            greedy.ask_until(&allocator, NEXT, || false);
+            pause(PER);
+        }
+        deaths.spent = greedy.spent.iter().map(|(_, permits)| permits).sum();
+        judge(LIMIT, PER, greedy.spent);
+        deaths
+    }
+
+    /// The same with a few allocators side by side.
+    fn of(ends: &[String]) -> Deaths {
+        let parts: Vec<Vec<String>> = (0..SIDE_BY_SIDE)
+            .map(|part| ends.iter().skip(part).step_by(SIDE_BY_SIDE).cloned().collect())
+            .collect();
+        std::thread::scope(|scope| {
+            let chains: Vec<_> = parts.iter().map(|part| scope.spawn(|| Deaths::one_by_one(part))).collect();
+            let deaths = chains.into_iter().map(|chain| chain.join().expect("nobody complains"));
+            deaths.fold(Deaths::default(), Deaths::add)
+        })
+    }
+}
+
+/// How many calls a life makes until it has read its store, mended it, and written four batches.
+const CALLS: usize = 45;
+
+#[test]
+fn killed_at_every_step_of_writing_down_it_goes_on_and_no_window_holds_too_much() {
+    let ends: Vec<String> =
+        (1..=CALLS).flat_map(|at| (0..3).map(move |how| format!("die_at {at}\ndie_how {how}\n"))).collect();
+    let deaths = Deaths::of(&ends);
+    println!("killed before, after and in the middle of {CALLS} calls: {:?}", deaths.calls);
+    println!("{} points tested, {} permits spent, none too many", deaths.count(), deaths.spent);
+    assert_eq!((deaths.count(), deaths.lost), (3 * CALLS, 0), "it went on with its store each time");
+}
+
+/// What was written and not synced is gone, all of it or every other write. Each sync takes its time, so that what somebody
+/// hears of too early is spent.
+#[test]
+fn what_a_power_cut_loses_nobody_was_told() {
+    let ends: Vec<String> = (1..=CALLS)
+        .flat_map(|at| (1..3).map(move |cut| format!("sync_ms 10\ndie_at {at}\ncut {cut}\n")))
+        .collect();
+    let deaths = Deaths::of(&ends);
+    println!("cut off before {CALLS} calls, with two kinds of loss: {:?}", deaths.calls);
+    println!("{} points tested, {} permits spent, none too many", deaths.count(), deaths.spent);
+    assert_eq!((deaths.count(), deaths.lost), (2 * CALLS, 0), "it went on with its store each time");
+}
+
+/// How many calls a life makes to set a new store in the place of one that failed to sync, and some more.
+const ANEW: usize = 24;
+
+/// Between two renames there is a store that its seal is not of. It is waited out, which costs time and nothing else.
+#[test]
+fn killed_while_it_makes_a_new_store_it_has_the_old_one_the_new_one_or_waits() {
+    let ends: Vec<String> = (1..=ANEW)
+        .flat_map(|at| (0..2).map(move |how| format!("fail_at 7\ndie_at {at}\ndie_how {how}\n")))
+        .collect();
+    let deaths = Deaths::of(&ends);
+    println!("killed before and after {ANEW} calls that make a store anew: {:?}", deaths.calls);
+    println!("{} points tested, {} stores waited out", deaths.count(), deaths.lost);
+    assert_eq!(deaths.count(), 2 * ANEW);
+    let renamed = |file: &str| deaths.calls.get(&format!("rename {file}")).copied();
+    let both = ["lessor.redb.new.seal", "lessor.redb.new"].map(renamed);
+    assert_eq!(both, [Some(2), Some(2)], "it died beside both renames");
+    assert_eq!(deaths.lost, 2, "after the first rename, and before the second");
+}

@@ -1,0 +1,270 @@
+//! An allocator whose disk is slow or fails, whose wall clock is set, that is stopped, cut off, or dies at any one of the calls
+//! by which it writes things down ([`deaths`]). The vendor's view is the judge, and what it cost is printed.
+#![cfg(target_os = "linux")]
+
+mod deaths;
+
+use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::{Clock, Moment, Rule};
+use rustix::process::Signal;
+use scenarios::faults::Faulty;
+use scenarios::process::Node;
+use scenarios::proxy::Proxy;
+use scenarios::proxy::fault::Fault;
+use scenarios::reference::{Spend, breach};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
+const CLOCK: Clock = Clock::since_boot();
+
+/// What the vendor allows, in any window: enough that two nodes hold something after a second, and three quarters of what they
+/// want later on. Leases are long, so that a machine that is busy with something else does not outlast them.
+const LIMIT: u64 = 3_000;
+const PER: Duration = Duration::from_secs(2);
+const CONFIG: &str = r#"
+[[limit]]
+name = "vendor"
+term = { min = "400ms", max = "400ms" }
+rules = [{ kind = "sliding_window", limit = 3000, per = "2s", margin = "50ms" }]
+"#;
+
+/// By when what was lent has ended: a lease, what is left of a block, and an answer that was on its way.
+const LENT_ENDS: Duration = Duration::from_millis(400 + 250 + 200);
+
+/// How long a node may be silent once there is nothing wrong any more: a pause between two tries, a lease, and a start.
+const SOON: Duration = Duration::from_secs(3);
+
+/// Two windows: the second begins when all that was spent before has left it.
+const TWO_WINDOWS: Duration = Duration::from_secs(4);
+
+fn pause(span: Duration) {
+    std::thread::park_timeout(span);
+}
+
+/// Nodes that call once a millisecond each, until they are told to stop.
+struct Crowd {
+    is_over: Arc<AtomicBool>,
+    nodes: Vec<JoinHandle<Vec<Moment>>>,
+}
+
+impl Crowd {
+    /// So many at `url`.
+    fn of(nodes: usize, url: &str) -> Crowd {
+        Crowd::at(&vec![url; nodes])
+    }
+
+    /// One at each of `urls`.
+    fn at(urls: &[&str]) -> Crowd {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let node = |(number, url): (usize, &&str)| {
+            let is_over = is_over.clone();
+            // Before the fault: who has never heard of the allocator cannot begin.
+            let mut node = Node::start(SPENDER, url, "vendor", &format!("node-{number}"));
+            std::thread::spawn(move || {
+                let mut admitted = vec![];
+                while !is_over.load(Ordering::Relaxed) {
+                    node.begin(200);
+                    admitted.extend(node.answer());
+                }
+                admitted
+            })
+        };
+        let nodes = urls.iter().enumerate().map(node).collect();
+        Crowd { is_over, nodes }
+    }
+
+    /// When calls were admitted, in order. No window holds more than the vendor allows.
+    fn end(self) -> Vec<Moment> {
+        in_order(self.end_each())
+    }
+
+    /// The same node by node.
+    fn end_each(self) -> Vec<Vec<Moment>> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let each: Vec<Vec<Moment>> =
+            self.nodes.into_iter().map(|node| node.join().expect("it ends")).collect();
+        judge(LIMIT, PER, in_order(each.clone()).into_iter().map(|at| (at, 1)));
+        each
+    }
+}
+
+/// No window of length `per` holds more than `limit` of what was spent, which is in order.
+fn judge(limit: u64, per: Duration, spent: impl IntoIterator<Item = (Moment, u64)>) {
+    let spend =
+        |(at, permits): (Moment, u64)| Spend { real: at.as_nanos(), allocator: at.as_nanos(), permits };
+    let spends: Vec<Spend> = spent.into_iter().map(spend).collect();
+    let rule = SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid");
+    assert_eq!(breach(&Rule::SlidingWindow(rule), &spends), None);
+}
+
+fn in_order(each: Vec<Vec<Moment>>) -> Vec<Moment> {
+    let mut all: Vec<Moment> = each.into_iter().flatten().collect();
+    all.sort_unstable();
+    all
+}
+
+/// How many were admitted from one instant until another.
+fn between(admitted: &[Moment], from: Moment, until: Moment) -> usize {
+    admitted.iter().filter(|at| (from..until).contains(at)).count()
+}
+
+/// How long it took from `since` until somebody was admitted.
+fn back_after(admitted: &[Moment], since: Moment) -> Duration {
+    admitted.iter().find(|at| **at > since).expect("it went on").since(since)
+}
+
+/// What a fault that lasts for a while makes of the calls of two nodes.
+struct Outage {
+    admitted: Vec<Moment>,
+    began: Moment,
+    ended: Moment,
+}
+
+impl Outage {
+    /// Two nodes call, `begin` does something to the allocator, and `end` undoes it.
+    fn of(allocator: &mut Faulty, begin: impl FnOnce(&mut Faulty), end: impl FnOnce(&mut Faulty)) -> Outage {
+        let crowd = Crowd::of(2, &allocator.url());
+        pause(PER / 4);
+        begin(allocator);
+        let began = CLOCK.now();
+        pause(lasts());
+        end(allocator);
+        let ended = CLOCK.now();
+        pause(TWO_WINDOWS);
+        Outage { admitted: crowd.end(), began, ended }
+    }
+
+    /// Who calls goes on with what is there, and then nobody is lent anything until it is over.
+    fn judge(&self, what: &str) -> Duration {
+        let Outage { admitted, began, ended } = self;
+        let on = between(admitted, *began, *began + LENT_ENDS);
+        let silent = between(admitted, *began + LENT_ENDS, *ended);
+        let back = back_after(admitted, *ended);
+        println!(
+            "{what} for {:?}: {on} calls on what was lent, {silent} after that, the next {back:?} after its end",
+            ended.since(*began)
+        );
+        assert!(on > 0, "it went on with what it had");
+        assert_eq!(silent, 0, "nothing was lent meanwhile");
+        back
+    }
+}
+
+/// How long a fault lasts, in seconds: short enough for everyday, unless somebody says otherwise.
+fn lasts() -> Duration {
+    let seconds = std::env::var("LESSOR_FAULT_SECONDS").ok();
+    Duration::from_secs(seconds.map_or(2, |seconds| seconds.parse().expect("seconds")))
+}
+
+#[test]
+fn while_the_allocator_is_stopped_nodes_spend_what_they_hold_and_go_on_when_it_does() {
+    let mut allocator = Faulty::start(CONFIG);
+    let outage = Outage::of(
+        &mut allocator,
+        |allocator| allocator.running().signal(Signal::STOP),
+        |allocator| allocator.running().signal(Signal::CONT),
+    );
+    assert!(outage.judge("stopped") < SOON);
+}
+
+#[test]
+fn on_a_disk_that_takes_seconds_to_sync_nothing_is_lent_that_is_not_durable() {
+    let mut allocator = Faulty::start(CONFIG);
+    let slow = format!("sync_ms {}", lasts().as_millis());
+    let outage = Outage::of(&mut allocator, |allocator| allocator.set(&slow), |allocator| allocator.set(""));
+    // One sync may have begun just before.
+    assert!(outage.judge("syncs that take as long,") < lasts() + SOON);
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_lent_until_there_is_a_new_file() {
+    use std::os::unix::fs::MetadataExt;
+    let mut allocator = Faulty::start(CONFIG);
+    let file =
+        |allocator: &Faulty| std::fs::metadata(allocator.file("lessor.redb")).expect("it is there").ino();
+    let before = file(&allocator);
+    let outage =
+        Outage::of(&mut allocator, |allocator| allocator.set("sync_errno 5"), |allocator| allocator.set(""));
+    assert!(outage.judge("syncs that fail,") < SOON);
+    assert_ne!(file(&allocator), before, "of one that failed to sync nobody knows what is in it");
+    let crowd = Crowd::of(1, &allocator.url());
+    assert!(allocator.live(), "it goes on with the new one");
+    pause(TWO_WINDOWS);
+    assert!(!crowd.end().is_empty());
+    assert!(!allocator.file("lessor.redb.lost").exists());
+}
+
+/// The origin of the clock that what is written down is on.
+fn origin(allocator: &Faulty) -> i128 {
+    let mut command = std::process::Command::new(scenarios::process::lessor());
+    let exported = command.args(["store", "export"]).arg(allocator.file("lessor.redb")).output();
+    let exported: serde_json::Value =
+        serde_json::from_slice(&exported.expect("it runs").stdout).expect("JSON");
+    exported["origin"].as_i64().expect("nanoseconds").into()
+}
+
+/// The wall clock is read once, when a clock begins. Set while the allocator runs it changes nothing; before a start, all that
+/// had to last lasts as long from then on.
+#[test]
+fn a_wall_clock_that_is_set_to_and_fro_changes_nothing() {
+    const HOUR: i64 = 3_600;
+    // Leases as they are: what is used of the limit shows whether anything changed.
+    let mut allocator = Faulty::start(&CONFIG.replace("term = { min = \"400ms\", max = \"400ms\" }", ""));
+    let crowd = Crowd::of(2, &allocator.url());
+    pause(2 * PER);
+    let began = CLOCK.now();
+    for hours in [3, -5, 1, -1, 12, -12, 24, 0] {
+        allocator.set(&format!("shift_s {}", hours * HOUR));
+        pause(PER / 4);
+    }
+    let ended = CLOCK.now();
+    allocator.kill();
+    let before = origin(&allocator);
+    allocator.set(&format!("shift_s {}", 3 * HOUR));
+    assert!(allocator.live());
+    let back = CLOCK.now();
+    pause(TWO_WINDOWS);
+    let admitted = crowd.end();
+    allocator.kill();
+    let moved = (origin(&allocator) - before) / 1_000_000_000;
+    let while_set = between(&admitted, began, ended);
+    let may = LIMIT * ended.since(began).as_millis() as u64 / PER.as_millis() as u64;
+    println!(
+        "{while_set} of {may} calls while it was set eight times by up to 24 hours; after a start with it three hours ahead the next call after {:?}",
+        back_after(&admitted, back)
+    );
+    assert!(while_set as u64 > may * 85 / 100, "{while_set} of {may}");
+    assert!((3 * HOUR as i128 - 2..=3 * HOUR as i128 + 2).contains(&moved), "it was moved by {moved} s");
+    assert!(!allocator.file("lessor.redb.lost").exists());
+}
+
+/// A lease, and the longest pause between two tries.
+const AGAIN: Duration = Duration::from_millis(400 + 1_000);
+
+#[test]
+fn nodes_that_are_cut_off_go_on_a_pause_and_a_lease_after_the_network_does() {
+    let mut allocator = Faulty::start(CONFIG);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let proxy = runtime.block_on(Proxy::start(allocator.address().parse().expect("an address")));
+    let (near, cut) = (allocator.url(), proxy.url());
+    let crowd = Crowd::at(&[&near, &cut, &cut]);
+    pause(PER / 4);
+    proxy.set(Fault::Cut);
+    let began = CLOCK.now();
+    pause(lasts());
+    proxy.set(Fault::None);
+    let ended = CLOCK.now();
+    pause(TWO_WINDOWS);
+    let mut each = crowd.end_each();
+    let rest = in_order(vec![each.remove(0)]);
+    let outage = Outage { admitted: in_order(each), began, ended };
+    let back = outage.judge("cut off");
+    assert!(between(&rest, began + LENT_ENDS, ended) > 0, "whoever is not has the rest");
+    // What it may have then is what the vendor's window has room for, which somebody else was using.
+    assert!(back < AGAIN + PER, "{back:?}");
+    allocator.kill();
+}
