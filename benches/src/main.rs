@@ -6,16 +6,19 @@
 //! cargo run --release -p benches -- check --json
 //! cargo run --release -p benches -- ir                 # instructions a call, counted by valgrind
 //! cargo run --release -p benches -- memory             # bytes a key takes
+//! cargo run --release -p benches -- store              # what a hot limit costs each store
 //! ```
 //!
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
-//! `table` (how it is shown), `instructions` (what no noise can reach), `memory` (what a key takes).
+//! `table` (how it is shown), `instructions` (what no noise can reach), `memory` (what a key takes),
+//! `store` (what it costs to write down what is lent).
 
 mod instructions;
 mod memory;
 mod quiet;
 mod rows;
 mod sample;
+mod store;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +54,12 @@ enum Command {
     Ir,
     /// Shows how much memory a key takes.
     Memory,
+    /// Shows how often each store is written for a limit that is in full use, and how long that takes.
+    Store {
+        /// How long each row is measured.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+        seconds: u64,
+    },
     /// Calls one row so many times: what `ir` runs under valgrind.
     #[command(hide = true)]
     Calls { row: String, calls: u64 },
@@ -64,6 +73,7 @@ fn main() -> ExitCode {
             memory::print();
             Ok(())
         }
+        Command::Store { seconds } => store::print(seconds),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
     };
     match done {

@@ -1,0 +1,184 @@
+//! What it costs to write down what a hot limit lends: how often the store is written, and how long that takes. A limit of
+//! which more is wanted than there is, by the shipping client and server, with books in memory and in the embedded store.
+
+use lessor::Client;
+use lessor_allocator::{Config, Server};
+use lessor_protocol::{Clock, Moment};
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+/// Permits a second that the limit has.
+const RATES: [u64; 3] = [100, 10_000, 1_000_000];
+
+/// Nodes that share it, each of which calls so often in a second.
+const NODES: u64 = 8;
+const CALLS: u64 = 50;
+
+/// What is wanted of what there is, in percent.
+const WANTED: u64 = 150;
+
+/// Until the bucket that is full at first is empty, and leases are as large as demand has them.
+const WARM_UP: Duration = Duration::from_secs(3);
+
+const CLOCK: Clock = Clock::since_boot();
+
+/// One row of the table.
+struct Row {
+    store: &'static str,
+    rate: u64,
+    permits: u64,
+    seconds: f64,
+    cost: Cost,
+}
+
+/// What was done, in total.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    commits: f64,
+    commit_seconds: f64,
+    exchanges: f64,
+    /// By this process, on its disk.
+    bytes: f64,
+}
+
+/// Measures each rate for so many `seconds`, and prints a row as soon as it is known.
+pub(crate) fn print(seconds: u64) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    println!(
+        "| store | permits/s | taken/s | exchanges/s | commits/s | commits per 1,000 permits | ms a commit | kB/s |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    for rate in RATES {
+        for store in ["memory", "embedded"] {
+            let folder = tempfile::tempdir()?;
+            println!(
+                "{}",
+                runtime.block_on(measure(store, rate, Duration::from_secs(seconds), folder.path()))?
+            );
+        }
+    }
+    Ok(())
+}
+
+async fn measure(
+    store: &'static str,
+    rate: u64,
+    lasts: Duration,
+    folder: &Path,
+) -> Result<Row, Box<dyn Error>> {
+    let path =
+        if store == "embedded" { format!("path = {:?}", folder.join("hot.redb")) } else { String::new() };
+    let config = format!(
+        "[store]\nkind = \"{store}\"\n{path}\n[[limit]]\nname = \"hot\"\n\
+         rules = [{{ kind = \"token_bucket\", capacity = {rate}, refill = {rate}, per = \"1s\" }}]\n"
+    );
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = Server::open(Config::parse(&config)?, true)?.run(listener, async {
+        // Dropped or sent: it is over.
+        let _ = stopped.await;
+    });
+    let server = tokio::spawn(server);
+    let begin = CLOCK.now() + WARM_UP;
+    let nodes = (0..NODES).map(|node| tokio::spawn(call(address, node, rate, (begin, begin + lasts))));
+    let nodes: Vec<_> = nodes.collect();
+    tokio::time::sleep(begin.since(CLOCK.now())).await;
+    let before = cost(address).await?;
+    tokio::time::sleep((begin + lasts).since(CLOCK.now())).await;
+    let cost = cost(address).await?.since(before);
+    let mut permits = 0;
+    for node in nodes {
+        permits += node.await??;
+    }
+    // An error says that it has ended by itself, which the next line tells.
+    let _ = stop.send(());
+    server.await??;
+    Ok(Row { store, rate, permits, seconds: lasts.as_secs_f64(), cost })
+}
+
+/// Takes its part of what is wanted, call by call, and says how much it got from one moment to the other.
+async fn call(
+    allocator: SocketAddr,
+    node: u64,
+    rate: u64,
+    (from, until): (Moment, Moment),
+) -> Result<u64, lessor::ExchangeError> {
+    let client =
+        Client::builder(&format!("http://{allocator}")).node(&format!("node-{node}")).connect().await?;
+    let hot = client.limit("hot");
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / u32::try_from(CALLS).expect("a few"));
+    let (mut calls, mut wanted, mut taken) = (0, 0, 0);
+    loop {
+        ticks.tick().await;
+        let now = CLOCK.now();
+        if now >= until {
+            break;
+        }
+        calls += 1;
+        // What is due by now, so that a small rate is not rounded to nothing.
+        let due = calls * rate * WANTED / 100 / NODES / CALLS;
+        let got = hot.try_acquire_up_to(due - wanted).unwrap_or(0);
+        wanted = due;
+        taken += if now >= from { got } else { 0 };
+    }
+    client.shutdown().await;
+    Ok(taken)
+}
+
+/// What the server says that it did, and the kernel of this process.
+async fn cost(allocator: SocketAddr) -> Result<Cost, Box<dyn Error>> {
+    let mut stream = TcpStream::connect(allocator).await?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    let sum = |name: &str| -> f64 {
+        let samples = text.lines().filter(|line| line.starts_with(name));
+        samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    };
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let bytes = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
+    Ok(Cost {
+        commits: sum("lessor_store_commits_total"),
+        commit_seconds: sum("lessor_store_commit_seconds_sum"),
+        exchanges: sum("lessor_exchange_seconds_count"),
+        bytes: bytes.unwrap_or(0.0),
+    })
+}
+
+impl Cost {
+    fn since(self, before: Cost) -> Cost {
+        Cost {
+            commits: self.commits - before.commits,
+            commit_seconds: self.commit_seconds - before.commit_seconds,
+            exchanges: self.exchanges - before.exchanges,
+            bytes: self.bytes - before.bytes,
+        }
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Row { store, rate, permits, seconds, cost } = self;
+        let a_second = |count: f64| count / seconds;
+        let each = if cost.commits > 0.0 {
+            format!("{:.2}", cost.commit_seconds / cost.commits * 1_000.0)
+        } else {
+            "-".to_owned()
+        };
+        write!(
+            f,
+            "| {store} | {rate} | {:.0} | {:.0} | {:.1} | {:.3} | {each} | {:.0} |",
+            a_second(*permits as f64),
+            a_second(cost.exchanges),
+            a_second(cost.commits),
+            cost.commits / (*permits as f64 / 1_000.0).max(f64::MIN_POSITIVE),
+            a_second(cost.bytes) / 1_000.0,
+        )
+    }
+}
