@@ -4,7 +4,7 @@
 //! and the least of many is a luck that no user has. Minimum and maximum show how far to trust it. A sample that
 //! another program disturbed is taken again.
 
-use crate::quiet::{core_time, was_alone};
+use crate::quiet::{core_time, has_whole_core, was_alone};
 use lessor_protocol::Clock;
 use std::error::Error;
 use std::sync::Barrier;
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// What samples are timed with.
 const CLOCK: Clock = Clock::since_boot();
 
-/// How long a sample lasts. Longer ones meet the scheduler for sure, in shorter ones a late thread counts.
-const SAMPLE: Duration = Duration::from_millis(20);
+/// How long a sample lasts. Longer ones meet somebody else for sure, in shorter ones a late thread counts.
+const SAMPLE: Duration = Duration::from_millis(8);
 
 /// Calls between two looks at the clock: at 2 ns a call the look adds a fifth of a percent, and at 1 µs a sample
 /// still ends in time.
@@ -25,8 +25,8 @@ const BATCH: u64 = 1 << 13;
 pub(crate) const WRONG_MAX: f64 = 0.001;
 
 /// How often a disturbed sample is taken again before it is kept: on a machine that is never quiet, a table that says
-/// so is better than none. Each try takes as long as a sample.
-const TRIES: u32 = 20;
+/// so is better than none. Each try takes as long as a sample; others come and go within a second.
+const TRIES: u32 = 100;
 
 type Prepare = Box<dyn FnMut() -> Result<(), Box<dyn Error>>>;
 type Calls = Box<dyn Fn(u64) -> u64 + Sync>;
@@ -79,8 +79,10 @@ impl Case {
         (self.prepare)()?;
         let start = Barrier::new(self.threads);
         let run = |thread: usize| {
+            let had_core = has_whole_core();
             start.wait();
-            Run::of(&self.calls[thread % self.calls.len()])
+            let run = Run::of(&self.calls[thread % self.calls.len()]);
+            Run { alone: run.alone && had_core && has_whole_core(), ..run }
         };
         let runs: Vec<Run> = std::thread::scope(|scope| {
             let others: Vec<_> = (1..self.threads)
@@ -154,7 +156,7 @@ pub(crate) struct Sample {
     calls: u64,
     wrong: u64,
     allocations: u64,
-    /// Whether every thread had a core all the time.
+    /// Whether every thread had a core all the time, and a whole one before and after.
     alone: bool,
 }
 

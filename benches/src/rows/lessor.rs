@@ -47,7 +47,7 @@ name = "empty"
 rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial = 0 }]
 "#;
 
-/// Free permits with which a sample begins: 20 ms of two threads at 1 ns a call take 40 million. It is also far
+/// Free permits with which a sample begins: 8 ms of two threads at 1 ns a call take 16 million. It is also far
 /// above the low water of the demand that [`BULK`] makes, so that no call of a sample sends for more.
 const AMPLE: u64 = 1 << 26;
 
