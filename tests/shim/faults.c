@@ -6,7 +6,7 @@
  *   shift_s N        the wall clock shows N seconds more
  *   sync_ms N        each sync takes N milliseconds longer
  *   sync_errno N     each sync fails with this error, and nothing is synced
- *   fail_at N        the sync with this number, from the start of the process, fails with EIO, once; it counts anew from there
+ *   fail_at N        the sync with this number, from when this is set, fails with EIO, once; calls count anew from there
  *   only TEXT        only what is done to files with this in their path counts
  *   die_at N         it dies with SIGKILL at the N-th call that counts
  *   die_how N        0 before it, 1 after it, 2 in the middle of it: half of what is to be written is

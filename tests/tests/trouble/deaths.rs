@@ -93,6 +93,15 @@ impl Greedy {
     }
 }
 
+/// From when on calls of a life count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// What it does to mend what the one before has left counts too.
+    Start,
+    /// Once it listens: how much there was to mend differs from life to life.
+    Listening,
+}
+
 /// What went on while lives ended as they were set to.
 #[derive(Default)]
 struct Deaths {
@@ -117,14 +126,15 @@ impl Deaths {
         self
     }
 
-    /// One life after the other, each of which ends as the next of `ends` says.
-    fn one_by_one(ends: &[String]) -> Deaths {
+    /// One life after the other, each of which ends as the next of `ends` says, from this moment of it on.
+    fn one_by_one(ends: &[String], from: From) -> Deaths {
         let (mut allocator, mut greedy, mut deaths) =
             (Faulty::start(CONFIG), Greedy::new(), Deaths::default());
         for end in ends {
-            allocator.set(end);
+            allocator.set(if from == From::Start { end } else { "" });
             greedy.begin();
             if allocator.live() {
+                allocator.set(end);
                 greedy.ask_until(&allocator, ANSWER_WITHIN, || allocator.is_dead());
             }
             let (call, file) = allocator.died();
@@ -150,12 +160,13 @@ impl Deaths {
     }
 
     /// The same with a few allocators side by side.
-    fn of(ends: &[String]) -> Deaths {
+    fn of(ends: &[String], from: From) -> Deaths {
         let parts: Vec<Vec<String>> = (0..SIDE_BY_SIDE)
             .map(|part| ends.iter().skip(part).step_by(SIDE_BY_SIDE).cloned().collect())
             .collect();
         std::thread::scope(|scope| {
-            let chains: Vec<_> = parts.iter().map(|part| scope.spawn(|| Deaths::one_by_one(part))).collect();
+            let chains: Vec<_> =
+                parts.iter().map(|part| scope.spawn(move || Deaths::one_by_one(part, from))).collect();
             let deaths = chains.into_iter().map(|chain| chain.join().expect("nobody complains"));
             deaths.fold(Deaths::default(), Deaths::add)
         })
@@ -169,7 +180,7 @@ const CALLS: usize = 45;
 fn killed_at_every_step_of_writing_down_it_goes_on_and_no_window_holds_too_much() {
     let ends: Vec<String> =
         (1..=CALLS).flat_map(|at| (0..3).map(move |how| format!("die_at {at}\ndie_how {how}\n"))).collect();
-    let deaths = Deaths::of(&ends);
+    let deaths = Deaths::of(&ends, From::Start);
     println!("killed before, after and in the middle of {CALLS} calls: {:?}", deaths.calls);
     println!("{} points tested, {} permits spent, none too many", deaths.count(), deaths.spent);
     assert_eq!((deaths.count(), deaths.lost), (3 * CALLS, 0), "it went on with its store each time");
@@ -182,7 +193,7 @@ fn what_a_power_cut_loses_nobody_was_told() {
     let ends: Vec<String> = (1..=CALLS)
         .flat_map(|at| (1..3).map(move |cut| format!("sync_ms 10\ndie_at {at}\ncut {cut}\n")))
         .collect();
-    let deaths = Deaths::of(&ends);
+    let deaths = Deaths::of(&ends, From::Start);
     println!("cut off before {CALLS} calls, with two kinds of loss: {:?}", deaths.calls);
     println!("{} points tested, {} permits spent, none too many", deaths.count(), deaths.spent);
     assert_eq!((deaths.count(), deaths.lost), (2 * CALLS, 0), "it went on with its store each time");
@@ -195,9 +206,9 @@ const ANEW: usize = 24;
 #[test]
 fn killed_while_it_makes_a_new_store_it_has_the_old_one_the_new_one_or_waits() {
     let ends: Vec<String> = (1..=ANEW)
-        .flat_map(|at| (0..2).map(move |how| format!("fail_at 7\ndie_at {at}\ndie_how {how}\n")))
+        .flat_map(|at| (0..2).map(move |how| format!("fail_at 1\ndie_at {at}\ndie_how {how}\n")))
         .collect();
-    let deaths = Deaths::of(&ends);
+    let deaths = Deaths::of(&ends, From::Listening);
     println!("killed before and after {ANEW} calls that make a store anew: {:?}", deaths.calls);
     println!("{} points tested, {} stores waited out", deaths.count(), deaths.lost);
     assert_eq!(deaths.count(), 2 * ANEW);
