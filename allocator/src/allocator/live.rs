@@ -148,7 +148,8 @@ impl Allocator {
     /// Whether asks for `name` went to a limit that is no more, though it still matters: who is asked for it now, for it is
     /// one of many to a pattern, knows nothing of what that lent.
     pub(super) fn went_lately(&self, name: &str) -> bool {
-        !self.limits.contains_key(name) && lent_as(&self.retired, name).is_some()
+        // Most of the time none went: asks by names of a pattern are not to search for what cannot be there.
+        !self.retired.is_empty() && !self.limits.contains_key(name) && lent_as(&self.retired, name).is_some()
     }
 
     /// Forgets, of the limits that went, those that cannot be told from new ones.

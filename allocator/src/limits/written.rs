@@ -202,10 +202,8 @@ impl Limit {
     /// as after a loss.
     pub(crate) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {
         let plan = id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan).clone();
-        let is_of_use = |row: &&PoolRow| row.version == version;
-        let restored = Some(row).filter(is_of_use);
-        let restored = restored.and_then(|row| Pool::restored(plan.clone(), &row.record, gap, now));
-        let pool = restored.unwrap_or_else(|| {
+        let restored = || Pool::restored(plan.clone(), &row.record, gap, now);
+        let pool = (row.version == version).then(restored).flatten().unwrap_or_else(|| {
             // If its rules are changed before that is over, it still is not.
             self.past = Past::Lost(now);
             self.past.pool(&plan, now)
