@@ -128,6 +128,9 @@ impl Refiller {
             if pool.takes_doubt() {
                 refill.doubt(now);
             }
+            if pool.slot().is_contended() {
+                pool.slot().stripe(self.stripes, STRIPE_WORTH);
+            }
             let may_ask = now >= refill.not_before();
             if may_ask {
                 pool.listen(true);
@@ -230,9 +233,6 @@ impl Refiller {
             );
         }
         let mut refill = pool.refill();
-        if pool.slot().is_contended() {
-            pool.slot().stripe(self.stripes, STRIPE_WORTH);
-        }
         // Before the first permits are there: nobody may take them without looking at the pace.
         pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);
         let belief = refill.believe(pool.slot(), grant, self.terms, first_sent, now, self.dice.u64(..));

@@ -70,7 +70,7 @@ impl Shared {
         find().unwrap_or_else(|| {
             let name = PoolName { limit: limit.into(), key: None };
             let condition = condition(&name, &changes);
-            let pool = self.make(name, condition, None);
+            let pool = self.make(name, condition, Spot::alone());
             if condition == Condition::Good {
                 let mut limits = HashMap::clone(&self.limits.load());
                 limits.insert(limit.to_owned(), pool.clone());
@@ -88,14 +88,14 @@ impl Shared {
             let condition = condition(&name, &changes);
             let make = |spot| self.make(name, condition, spot);
             if condition == Condition::Good {
-                plain.keys_or_new().get_or_insert(key, |spot| make(Some(spot)))
+                plain.keys_or_new().get_or_insert(key, make)
             } else {
-                make(None)
+                make(Spot::alone())
             }
         })
     }
 
-    fn make(&self, name: PoolName, condition: Condition, spot: Option<Spot>) -> Arc<LocalPool> {
+    fn make(&self, name: PoolName, condition: Condition, spot: Spot) -> Arc<LocalPool> {
         let eager = name.key.is_none() && condition == Condition::Good;
         let pool = LocalPool::new(spot, self.ticks.clone(), name, eager, self.called.clone());
         pool.set_condition(condition);

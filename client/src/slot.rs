@@ -9,10 +9,9 @@ mod stripes;
 mod watch;
 mod word;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, OnceLock, Ordering};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, Tick};
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use stripes::Stripes;
 use word::Word;
@@ -103,20 +102,27 @@ impl Slot {
     }
 
     /// Gives threads words of their own from now on, a power of two of them, each worth having if it holds `worth`
-    /// permits. Once and for all; what is in hand is shared out with the next install.
+    /// permits, and shares out what is in hand. Once and for all; the same caller that installs.
     pub fn stripe(&self, stripes: usize, worth: u64) {
         if stripes > 1 {
-            self.stripes.get_or_init(|| Box::new(Stripes::new(stripes, worth)));
+            let stripes = self.stripes.get_or_init(|| Box::new(Stripes::new(stripes, worth)));
+            stripes.level(&self.own.word);
         }
     }
 
-    /// Whether it is not striped, and threads have contended for it since this was last asked.
+    /// Whether it is not striped, and threads have contended for it since [`Slot::is_contended`] was last asked.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.clashes.load(std::sync::atomic::Ordering::Relaxed) >= CLASHES && !self.is_striped()
+    }
+
+    /// The same; from now on it counts anew.
     pub fn is_contended(&self) -> bool {
-        let clashes = self.clashes.load(std::sync::atomic::Ordering::Relaxed);
-        if clashes > 0 {
+        let is_crowded = self.is_crowded();
+        if self.clashes.load(std::sync::atomic::Ordering::Relaxed) > 0 {
             self.clashes.store(0, std::sync::atomic::Ordering::Relaxed);
         }
-        clashes >= CLASHES && !self.is_striped()
+        is_crowded
     }
 
     /// Whether threads spend from different words.
@@ -203,20 +209,27 @@ impl Slot {
     #[inline]
     fn take_near(&self, near: usize, permits: u64, latest: Moment) -> Result<Left, Short> {
         match self.stripes.get() {
-            None => {
-                // First, for it needs no clock: there is nothing, whether the lease is over or not.
-                if !self.own.word.has(permits) {
-                    return Err(Short::Empty);
-                }
-                self.check(latest)?;
-                let took = self.own.word.take(permits).ok_or(Short::Empty)?;
-                if took.clashed {
-                    self.clashes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                }
-                Ok(Left { free: took.left, near })
-            }
+            None => match (self.take_own(near, permits, latest), self.stripes.get()) {
+                // It was striped just now, and what was here is there.
+                (Err(Short::Empty), Some(stripes)) => self.take_striped(stripes, near, permits, latest),
+                (taken, _) => taken,
+            },
             Some(stripes) => self.take_striped(stripes, near, permits, latest),
         }
+    }
+
+    #[inline]
+    fn take_own(&self, near: usize, permits: u64, latest: Moment) -> Result<Left, Short> {
+        // First, for it needs no clock: there is nothing, whether the lease is over or not.
+        if !self.own.word.has(permits) {
+            return Err(Short::Empty);
+        }
+        self.check(latest)?;
+        let took = self.own.word.take(permits).ok_or(Short::Empty)?;
+        if took.clashed {
+            self.clashes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        Ok(Left { free: took.left, near })
     }
 
     #[inline]
@@ -245,12 +258,17 @@ impl Slot {
     #[inline]
     pub fn hold(&self, permits: u64, now: Moment) -> Result<u64, Short> {
         self.check(now)?;
+        // As a spend does: it may be striped just now.
+        if self.stripes.get().is_none()
+            && let Some(took) = self.own.word.hold(permits)
+        {
+            return Ok(took.left);
+        }
         match self.stripes.get() {
-            None => self.own.word.hold(permits).map(|took| took.left).ok_or(Short::Empty),
             Some(stripes) if stripes.hold(&self.own.word, permits) => {
                 Ok(stripes.balance(&self.own.word).free)
             }
-            Some(_) => Err(Short::Empty),
+            Some(_) | None => Err(Short::Empty),
         }
     }
 
@@ -289,8 +307,8 @@ impl Slot {
 
     /// Permits refused so far, in total.
     pub fn refused(&self) -> u64 {
-        let striped = self.stripes.get().into_iter().flat_map(|stripes| stripes.all());
-        let striped: u64 = striped.map(|stripe| stripe.refused.0.load(Ordering::Relaxed)).sum();
+        let striped = self.stripes.get().map_or(&[][..], |stripes| stripes.all());
+        let striped: u64 = striped.iter().map(|stripe| stripe.refused.0.load(Ordering::Relaxed)).sum();
         self.refused.load(Ordering::Relaxed) + striped
     }
 

@@ -3,8 +3,41 @@
 
 #[cfg(slot_loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(slot_loom)]
+pub(crate) use once::OnceLock;
+#[cfg(not(slot_loom))]
+pub(crate) use std::sync::OnceLock;
 #[cfg(not(slot_loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+
+/// std's, with what it synchronises told to the model checker, which has none of its own.
+#[cfg(slot_loom)]
+mod once {
+    use loom::sync::atomic::{AtomicBool, Ordering};
+
+    #[derive(Debug)]
+    pub(crate) struct OnceLock<T> {
+        is_set: AtomicBool,
+        value: std::sync::OnceLock<T>,
+    }
+
+    impl<T> OnceLock<T> {
+        pub(crate) fn new() -> Self {
+            OnceLock { is_set: AtomicBool::new(false), value: std::sync::OnceLock::new() }
+        }
+
+        pub(crate) fn get(&self) -> Option<&T> {
+            if self.is_set.load(Ordering::Acquire) { self.value.get() } else { None }
+        }
+
+        /// Of one caller at a time.
+        pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+            let value = self.value.get_or_init(make);
+            self.is_set.store(true, Ordering::Release);
+            value
+        }
+    }
+}
 
 /// Tells the processor, or the model checker, that another thread has to move on first.
 pub(crate) fn spin() {

@@ -14,7 +14,7 @@ fn pool(key: &str, spot: Spot) -> Arc<LocalPool> {
 
 fn pool_of(key: &str, spot: Spot, called: &Arc<Called>) -> Arc<LocalPool> {
     let name = PoolName { limit: "user".into(), key: Some(key.into()) };
-    LocalPool::new(Some(spot), ticks(HotClock::Coarse), name, false, called.clone())
+    LocalPool::new(spot, ticks(HotClock::Coarse), name, false, called.clone())
 }
 
 fn ticks(clock: HotClock) -> Ticks {

@@ -35,10 +35,10 @@ pub(super) struct Gate {
     text: KeyText,
 }
 
-const _: () = assert!(size_of::<Gate>() == 64 && size_of::<Slot>() == 64);
+const _: () = assert!(size_of::<Gate>() == 64 && (size_of::<Slot>() == 64 || cfg!(slot_loom)));
 
-/// Where the front of a pool is that has it in a row.
-#[derive(Debug)]
+/// Where the front of a pool is.
+#[derive(Clone, Debug)]
 pub(crate) struct Spot {
     row: Arc<[Place]>,
     at: usize,
@@ -124,6 +124,11 @@ impl Place {
 }
 
 impl Spot {
+    /// In a row of its own.
+    pub(crate) fn alone() -> Self {
+        Spot { row: Arc::new([Place::new()]), at: 0 }
+    }
+
     /// The one `at` this place of a row, as a new one. Two pools have no spot in common: that of the one that was there
     /// before, if there was one, nobody has any more.
     pub(crate) fn new(row: Arc<[Place]>, at: usize) -> Self {
@@ -132,7 +137,7 @@ impl Spot {
     }
 
     #[inline(always)]
-    pub(super) fn front(&self) -> &Front {
+    pub(crate) fn front(&self) -> &Front {
         self.row[self.at].front()
     }
 }

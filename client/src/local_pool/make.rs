@@ -1,6 +1,6 @@
 //! How a pool begins: with nothing in it, and nothing heard.
 
-use super::{CLOCK, Cold, Condition, Front, Hot, LocalPool, PoolName, Spot};
+use super::{CLOCK, Cold, Condition, Hot, LocalPool, PoolName, Spot};
 use crate::called::Called;
 use crate::fallback::Standby;
 use crate::line::Line;
@@ -13,16 +13,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 const RTT_UNTOLD_US: u32 = 1_000;
 
 impl LocalPool {
-    /// A pool whose front is at a `spot` that no other one has, or with it.
+    /// A pool whose front is at a `spot` that no other one has.
     pub(crate) fn new(
-        spot: Option<Spot>,
+        spot: Spot,
         ticks: Ticks,
         name: PoolName,
         eager: bool,
         called: Arc<Called>,
     ) -> Arc<LocalPool> {
-        let own = Front::new();
-        spot.as_ref().map_or(&own, Spot::front).set_key(name.key.as_deref());
+        spot.front().set_key(name.key.as_deref());
         let refill = Refill::new(CLOCK.now(), eager);
         let hot = Hot {
             spot,
@@ -52,6 +51,6 @@ impl LocalPool {
             is_forgotten: AtomicBool::new(false),
             me,
         };
-        Arc::new_cyclic(|me| LocalPool { own, hot, cold: cold(me.clone()) })
+        Arc::new_cyclic(|me| LocalPool { hot, cold: cold(me.clone()) })
     }
 }

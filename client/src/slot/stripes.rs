@@ -9,9 +9,9 @@ use super::word::{Balance, Took, Word};
 use crate::sync::{AtomicU64, Ordering, spin};
 use lessor_protocol::mutant::{self, Mutant};
 
-/// Most stripes of a slot. More would be memory (128 bytes each) that a sweep has to read before it refuses, for
-/// machines on which more threads than that spend from one limit at once, and share stripes then.
-pub const STRIPES_MAX: usize = 16;
+/// Most stripes of a slot. More would be memory (128 bytes each, of a slot that is striped at all) and a longer way for a
+/// sweep before it refuses, for machines on which more threads than that spend from one limit at once, and share stripes then.
+pub const STRIPES_MAX: usize = if cfg!(slot_loom) { 4 } else { 16 };
 
 /// How often a sweep that found nothing looks again because permits are being moved: that takes some hundred
 /// nanoseconds, unless whoever moves them lost its core in between.
@@ -40,7 +40,10 @@ impl Stripe {
 /// The stripes of one slot, beside its own word, where permits come in.
 #[derive(Debug)]
 pub(super) struct Stripes {
-    list: Box<[Stripe]>,
+    /// Here, though seldom all are in use: a list elsewhere would be one more wait for memory at each call.
+    places: [Stripe; STRIPES_MAX],
+    /// How many are in use, less one: a power of two of them.
+    mask: usize,
     /// Permits that a stripe should have at least, or they are left where they are.
     worth: u64,
     /// Odd while permits are moved, and changed when some were put in: a sweep that meets neither has seen all of them.
@@ -59,12 +62,13 @@ impl Stripes {
     /// A power of two of them.
     pub(super) fn new(stripes: usize, worth: u64) -> Self {
         let count = stripes.next_power_of_two().min(STRIPES_MAX);
-        Stripes { list: (0..count).map(|_| Stripe::new()).collect(), worth, moves: AtomicU64::new(0) }
+        let places = std::array::from_fn(|_| Stripe::new());
+        Stripes { places, mask: count - 1, worth, moves: AtomicU64::new(0) }
     }
 
     /// See [`super::Slot::renew`].
     pub(super) fn renew(&self) {
-        for stripe in &self.list {
+        for stripe in self.all() {
             stripe.purse.renew();
             stripe.refused.0.store(0, Ordering::Relaxed);
         }
@@ -73,16 +77,17 @@ impl Stripes {
     /// The stripe for a caller that is told `near`.
     #[inline]
     pub(super) fn stripe(&self, near: usize) -> &Stripe {
-        &self.list[near & (self.list.len() - 1)]
+        &self.places[near & self.mask]
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Stripe> {
-        self.list.iter()
+    /// Those that are in use.
+    pub(super) fn all(&self) -> &[Stripe] {
+        &self.places[..=self.mask]
     }
 
     fn words<'a>(&'a self, own: &'a Word) -> impl Iterator<Item = &'a Word> {
         let skipped = usize::from(mutant::is(Mutant::StripeForgotten));
-        std::iter::once(own).chain(self.list.iter().skip(skipped).map(|stripe| &stripe.purse.word))
+        std::iter::once(own).chain(self.all().iter().skip(skipped).map(|stripe| &stripe.purse.word))
     }
 
     /// What is in all words.
@@ -121,9 +126,9 @@ impl Stripes {
         if let Some(took) = own.take(permits) {
             return Some(Found { took, place: None });
         }
-        (0..self.list.len()).find_map(|step| {
-            let place = (near + step) & (self.list.len() - 1);
-            let took = self.list[place].purse.word.take(permits)?;
+        (0..=self.mask).find_map(|step| {
+            let place = (near + step) & self.mask;
+            let took = self.places[place].purse.word.take(permits)?;
             Some(Found { took, place: Some(place) })
         })
     }
@@ -193,7 +198,7 @@ impl Stripes {
     /// reports are written under.
     pub(super) fn level(&self, own: &Word) {
         self.moves.fetch_add(1, Ordering::AcqRel);
-        let share = self.balance(own).free / self.list.len() as u64;
+        let share = self.balance(own).free / self.all().len() as u64;
         if share >= self.worth {
             self.share_out(own, share);
         }
@@ -203,10 +208,10 @@ impl Stripes {
     /// Brings stripes that have less than half of `share` to it: with what has just come in, and then with what others have
     /// beyond theirs.
     fn share_out(&self, own: &Word, share: u64) {
-        for poor in self.list.iter().filter(|stripe| stripe.purse.word.balance().free < share / 2) {
+        for poor in self.all().iter().filter(|stripe| stripe.purse.word.balance().free < share / 2) {
             let missing = share - poor.purse.word.balance().free.min(share);
             let mut found = own.take_up_to(missing, 0);
-            for rich in &self.list {
+            for rich in self.all() {
                 found += rich.purse.word.take_up_to(missing - found, share);
             }
             poor.purse.word.add(found, 0);

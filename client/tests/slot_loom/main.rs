@@ -183,6 +183,22 @@ fn what_is_shared_out_to_stripes_beside_a_spend_is_neither_lost_nor_refused() {
 }
 
 #[test]
+fn a_call_beside_the_striping_of_a_slot_is_not_refused() {
+    for hold in [false, true] {
+        loom::model(move || {
+            let slot = slot(4);
+            let other = beside(&slot, move |slot| match hold {
+                true => slot.hold(1, at(0)).map(|_| slot.spend_held(1)).is_ok(),
+                false => spend(slot, 0, 1, 0),
+            });
+            slot.stripe(2, 1);
+            assert!(other.join().expect("no panic"), "there were three all the time");
+            assert_eq!((slot.balance().total(), slot.balance().held), (3, 0));
+        });
+    }
+}
+
+#[test]
 fn a_report_on_stripes_holds_all_that_may_still_be_spent() {
     loom::model(|| {
         let slot = striped(1);

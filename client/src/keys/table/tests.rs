@@ -13,7 +13,7 @@ fn pool(key: u8, spot: Spot) -> Arc<LocalPool> {
 fn named(key: &str, spot: Spot) -> Arc<LocalPool> {
     let name = PoolName { limit: "user".into(), key: Some(key.into()) };
     let ticks = Ticks::try_new(HotClock::Exact).expect("it needs no thread");
-    LocalPool::new(Some(spot), ticks, name, false, Arc::default())
+    LocalPool::new(spot, ticks, name, false, Arc::default())
 }
 
 /// Few places that hashes point to, at both ends of the array; and some keys have the same hash.
