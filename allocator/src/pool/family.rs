@@ -88,10 +88,11 @@ impl Pool {
         if newcomer {
             self.admit(holder, &ask)?;
         }
+        let mirror = Place { below: self.number, session: holder.id };
+        self.count_anew(place, above, mirror, &ask);
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, ask.rate);
         self.meet(place, holder);
-        let mirror = Place { below: self.number, session: holder.id };
         for Above { pool, share } in above.iter_mut() {
             if newcomer {
                 pool.begin_anew(mirror);
@@ -131,12 +132,13 @@ impl Pool {
         if !is_open || !self.lessees.contains_key(&place) || self.replay(place, seq)?.is_some() {
             return Ok(answer);
         }
+        let mirror = Place { below: self.number, session: holder.id };
+        self.count_anew(place, above, mirror, &ask);
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, ask.rate);
         self.meet(place, holder);
         self.record(place, seq, &ask, answer);
         self.audit();
-        let mirror = Place { below: self.number, session: holder.id };
         for Above { pool, share } in above.iter_mut() {
             pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
@@ -167,11 +169,12 @@ impl Pool {
         }
         let before = self.books.returned;
         let ask = Ask { spent_total, running, ..Ask::default() };
+        let mirror = Place { below: self.number, session: id };
+        self.count_anew(place, above, mirror, &ask);
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, RateClaim::None);
         self.fall_silent(place, seq);
         self.leave_seat(id);
-        let mirror = Place { below: self.number, session: id };
         for Above { pool, .. } in above.iter_mut() {
             pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
             pool.settle_rate(mirror, RateClaim::None);
@@ -206,7 +209,7 @@ impl Pool {
     }
 
     /// The session is a new one to the pool below, which may have forgotten it sooner than what is in flight here ends.
-    fn begin_anew(&mut self, place: Place) {
+    pub(super) fn begin_anew(&mut self, place: Place) {
         if self.lessees.contains_key(&place) {
             let now = self.now;
             self.change_flights(place, |flights, longest| flights.begin_anew(now, longest));

@@ -125,6 +125,12 @@ impl Lessee {
         permits
     }
 
+    /// It counts from zero, and will not say what became of leases that ended unheard: that stays spent.
+    pub(super) fn begin_from_zero(&mut self) {
+        (self.spent, self.burned, self.shadow_refused) = (0, 0, 0);
+        self.burns.clear();
+    }
+
     /// What `ask` says about the permits that are out, or `None` if it cannot be true: more spent and held than
     /// was ever granted, or less spent than before.
     ///

@@ -4,6 +4,7 @@
 //! Everything happens in [`Pool::renew`]: a session says in totals what it spent and what it holds, and is lent
 //! more. What is lent is charged to every rule of the limit at once, or to none.
 
+mod anew;
 mod books;
 mod change;
 mod family;

@@ -6,6 +6,7 @@ use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
 use lessor_protocol::{RefusalReason, Terms};
 
 mod ahead;
+mod anew;
 mod earlier;
 mod flow;
 mod in_flight;

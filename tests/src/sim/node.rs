@@ -151,6 +151,20 @@ impl Node {
         Node { life: self.life + 1, arrivals: self.arrivals, up: false, ..fresh }
     }
 
+    /// Whether it forgets the pool when there is nothing to tell of it, as those do whose callers keep no handle of a key:
+    /// some sessions.
+    pub fn forgets(&self) -> bool {
+        let is_quiet = self.line.is_empty() && self.unneeded.is_empty() && !self.refill.is_paced();
+        self.session % 4 == 1 && is_quiet && self.refill.is_known() && self.refill.is_idle()
+    }
+
+    /// Forgets it: the next call finds a new one.
+    pub fn forget(&mut self, real: u64) {
+        self.slot.renew();
+        self.refill = Refill::new(self.now(real), false);
+        (self.refused, self.largest, self.low_water) = (0, 0, 0);
+    }
+
     /// What its clock shows.
     pub fn now(&self, real: u64) -> Moment {
         self.clock.show(real)

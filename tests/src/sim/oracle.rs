@@ -149,6 +149,20 @@ impl Oracle {
         assert!(before.is_none(), "P3: node {node} begins session {session}, which was {before:?}");
     }
 
+    /// `session` counts from zero again, having told all and holding nothing.
+    pub fn forgets(&mut self, session: u64) {
+        self.session(session).has_forgotten = true;
+    }
+
+    /// `node`, which lies, begins a session: that may say at any time that it has forgotten all.
+    ///
+    /// # Panics
+    /// As [`Oracle::begins`].
+    pub fn begins_to_lie(&mut self, node: usize, session: u64) {
+        self.begins(node, session);
+        self.session(session).lies = true;
+    }
+
     /// The process that `session` belonged to is gone, or begins another.
     pub fn ends(&mut self, session: u64) {
         self.session(session).is_over = true;

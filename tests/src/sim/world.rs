@@ -252,7 +252,7 @@ impl World {
         for index in 0..self.foes.len() {
             self.push(0, Event::Scheme(index));
             let (node, session) = (self.nodes.len() + index, self.foes[index].0.session);
-            self.judges.of(self.setup.limit(node)).begins(node, session);
+            self.judges.of(self.setup.limit(node)).begins_to_lie(node, session);
         }
         self.push(0, Event::Traffic { generation: 0 });
         self.push(SECOND, Event::Sweep);

@@ -11,6 +11,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     pub(super) node: usize,
+    /// It counts from zero again, and its books have not heard of that.
+    pub(super) has_forgotten: bool,
+    /// It may say so at any time, true or not.
+    pub(super) lies: bool,
     /// Its process is gone, or began another.
     pub(super) is_over: bool,
     /// Which books last answered it, with what, when, and to which ask.
@@ -96,12 +100,15 @@ impl Session {
         grant: &Grant,
         by: Measure,
     ) -> Result<u64, Wrong> {
-        // Only a stranger may begin anew; an old copy of its first ask may do that in its name.
+        // Only a stranger may begin anew, and who has forgotten; an old copy of its first ask may do that in its name.
         if self.life != by.life || seq <= self.seq || ask.spent_total < self.reported {
-            must("P1", self.may_be_forgotten(now, by) && ask.spent_total == 0 && ask.held == 0, || {
+            let comes_back = (self.has_forgotten || self.lies) && seq > self.newest;
+            let may = self.may_be_forgotten(now, by) || comes_back;
+            must("P1", may && ask.spent_total == 0 && ask.held == 0, || {
                 format!("{grant:?} for ask {seq}, {ask:?}, after {self:?}")
             })?;
             self.reported = 0;
+            self.has_forgotten &= !comes_back;
         }
         // Once an old copy was believed, so may be the next: until the ask is heard that it waits for.
         self.is_mistaken = seq <= self.newest || (self.is_mistaken && !is_awaited);

@@ -85,6 +85,6 @@ impl World {
         foe.begin(session);
         let oracle = self.judges.of(self.setup.limit(node));
         oracle.ends(before);
-        oracle.begins(node, session);
+        oracle.begins_to_lie(node, session);
     }
 }

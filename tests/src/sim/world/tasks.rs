@@ -44,6 +44,12 @@ impl World {
         if !at.up || at.exchange.is_some() {
             return;
         }
+        if at.forgets() {
+            at.forget(self.real);
+            self.log.note(self.real, "node # forgets what it has nothing to tell of", &[node as u64]);
+            self.judges.of(self.setup.limit(node)).forgets(self.nodes[node].session);
+        }
+        let at = &mut self.nodes[node];
         let now = at.now(self.real);
         let mut next = at.quiet_until;
         if now >= at.quiet_until {
