@@ -1,6 +1,7 @@
 //! All limits and sessions of one allocator: one pure state machine. The HTTP service and the simulator drive it,
 //! with the time as an argument; it does no IO, reads no clock and rolls no dice.
 
+mod above;
 mod family;
 mod live;
 mod observe;
@@ -8,6 +9,7 @@ mod observe;
 mod tests;
 mod written;
 
+pub(crate) use above::{Asker, DueAbove};
 pub use live::{LIMITS_MAX, LimitsFull, Put, Unfit};
 
 use crate::config::{Config, LimitConfig, named_for};

@@ -22,7 +22,8 @@
 //! big a lease is), [`pool`] (the books of one limit and key), [`limits`] (a limit and its pools), [`sessions`] (who asks),
 //! [`wrong`] (why an ask is refused), [`allocator`] (all of it); beside it [`central`] (the same promises kept in one
 //! place, to compare). Around it: [`config`] (what an operator decides),
-//! `shared` (a lock and a clock), `events` (who listens), [`reload`], `http` (the routes), `metrics`, and [`server`] (a function of a listener).
+//! `shared` (a lock and a clock), `events` (who listens), [`reload`], `uplink` (what is leased from others), `http` (the routes),
+//! `metrics`, and [`server`] (a function of a listener).
 
 pub mod allocator;
 pub mod central;
@@ -43,6 +44,7 @@ mod shared;
 pub mod sizing;
 pub mod store;
 mod sweep;
+mod uplink;
 pub mod wrong;
 
 pub use allocator::Allocator;

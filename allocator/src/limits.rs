@@ -3,6 +3,7 @@
 
 mod figures;
 mod gate;
+mod leased;
 mod live;
 mod past;
 mod pool_id;
@@ -12,6 +13,7 @@ mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
 pub use gate::{BLOCKED_MAX, Gate};
+pub(crate) use leased::Due;
 pub use live::{Effect, Fixtures, Preview};
 pub use past::Past;
 pub use pool_id::PoolId;
@@ -57,6 +59,8 @@ pub struct Limit {
     gate: Gate,
     /// What it was topped up with.
     top_ups: TopUps,
+    /// Pools that may have something to say to the allocator that the limit is leased from.
+    leasing: BTreeSet<PoolId>,
     /// What is to be written down.
     unwritten: Unwritten,
     /// When it began with what an earlier life had written.
@@ -92,6 +96,7 @@ impl Limit {
             sums: Sums::default(),
             gate: Gate::default(),
             top_ups: TopUps::default(),
+            leasing: BTreeSet::new(),
             unwritten: Unwritten::default(),
             restored: None,
             config,
@@ -357,6 +362,7 @@ fn plans(config: &LimitConfig, terms: Terms) -> (Arc<Plan>, BTreeMap<Key, Arc<Pl
     let plan = |rules: &Vec<Rule>| {
         Arc::new(Plan {
             rules: rules.clone(),
+            is_borrowed: config.upstream.is_some(),
             terms,
             ease_off: config.ease_off,
             lessees_max: config.lessees_max,

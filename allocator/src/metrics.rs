@@ -4,9 +4,10 @@
 
 mod limit;
 mod store;
+mod upstream;
 
 use crate::allocator::Allocator;
-use crate::config::Config;
+use crate::config::{Config, Upstream};
 use crate::wrong::Reason;
 use lessor_protocol::{Moment, wire};
 use limit::LimitMetrics;
@@ -18,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 pub(crate) use store::StoreMetrics;
+pub(crate) use upstream::UpstreamMetrics;
 
 /// How often samples of histograms are folded into their buckets; until then each takes memory of its own.
 pub(crate) const UPKEEP_EVERY: Duration = Duration::from_secs(5);
@@ -102,6 +104,11 @@ impl Metrics {
             store: StoreMetrics::new(),
             limits: Mutex::new(limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect()),
         }
+    }
+
+    /// Those of an allocator that limits are leased from.
+    pub(crate) fn upstream(&self, upstream: &Upstream) -> UpstreamMetrics {
+        metrics::with_local_recorder(&*self.recorder, || UpstreamMetrics::new(upstream))
     }
 
     /// Exchanges, by how they ended.
@@ -199,6 +206,7 @@ fn recorder() -> Result<PrometheusRecorder, BuildError> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full("lessor_exchange_seconds".to_owned()), &SECONDS)?
         .set_buckets_for_metric(Matcher::Full("lessor_store_commit_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Full("lessor_upstream_exchange_seconds".to_owned()), &SECONDS)?
         .set_buckets_for_metric(Matcher::Full("lessor_exchange_asks".to_owned()), &ASKS)?;
     Ok(builder.build_recorder())
 }
@@ -233,4 +241,5 @@ fn describe() {
     );
     limit::describe();
     store::describe();
+    upstream::describe();
 }

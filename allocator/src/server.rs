@@ -11,6 +11,7 @@ use crate::metrics::UPKEEP_EVERY;
 use crate::reload::Reloads;
 use crate::shared::Shared;
 use crate::store::StoreError;
+use crate::uplink::Uplinks;
 use peers::Peers;
 use std::io;
 use std::path::PathBuf;
@@ -92,13 +93,17 @@ impl Server {
         let mut shutdown = pin!(shutdown);
         let mut sweep = interval(SWEEP_EVERY);
         let mut upkeep = interval(UPKEEP_EVERY);
+        let mut uplinks = Uplinks::default();
         let connections_max = self.shared.config().server.connections_max;
         loop {
             self.shared.metrics().connections(peers.count());
             tokio::select! {
                 () = &mut shutdown => return,
                 Some(()) = peers.ended() => {}
-                _ = sweep.tick() => self.shared.with(|allocator, now| allocator.sweep(now, SWEEP_STEPS)),
+                _ = sweep.tick() => {
+                    self.shared.with(|allocator, now| allocator.sweep(now, SWEEP_STEPS));
+                    uplinks.keep_up(&self.shared);
+                }
                 _ = upkeep.tick() => self.shared.metrics().upkeep(),
                 accepted = listener.accept(), if peers.count() < connections_max => match accepted {
                     Ok((stream, _)) => peers.serve(without_delay(stream)),

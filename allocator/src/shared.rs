@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     metrics: Metrics,
     events: Events,
     stop: watch::Sender<bool>,
+    /// Counts the exchanges of nodes.
+    asked: watch::Sender<u64>,
     /// Where there is a store.
     journal: OnceLock<Arc<Journal>>,
     /// The limits as they are configured now, for a new life after a panic.
@@ -94,6 +96,7 @@ impl Shared {
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max),
             stop: watch::Sender::new(false),
+            asked: watch::Sender::new(0),
             limits: Mutex::new(
                 config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
             ),
@@ -144,6 +147,16 @@ impl Shared {
     pub(crate) async fn stopped(&self) {
         // An error says that there is nobody left to stop it.
         let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
+    }
+
+    /// A node has asked: there may be something to say to those that limits are leased from.
+    pub(crate) fn was_asked(&self) {
+        self.asked.send_modify(|asked| *asked = asked.wrapping_add(1));
+    }
+
+    /// Changes whenever that happens.
+    pub(crate) fn asked(&self) -> watch::Receiver<u64> {
+        self.asked.subscribe()
     }
 
     /// A limit goes on as `config`.

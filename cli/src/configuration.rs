@@ -24,6 +24,26 @@ pub(crate) fn read_as(
     parse(&text(file)?).map_err(|error| wrong(file, &error))
 }
 
+/// The same, for those that answer requests by it alone.
+///
+/// # Errors
+/// As [`read`], and if a limit is leased from another allocator: what it promises is said there.
+pub(crate) fn read_whole(
+    file: &Path,
+    parse: impl FnOnce(&str) -> Result<Config, ConfigError>,
+) -> Result<Config, Failure> {
+    let config = read_as(file, parse)?;
+    let leased = config.limits.iter().find_map(|limit| Some((&limit.name, limit.upstream.as_ref()?)));
+    match leased {
+        None => Ok(config),
+        Some((name, upstream)) => Err(Failure::Input(format!(
+            "{}: limit {:?}: upstream is {upstream}: what holds is said there, use the configuration of that allocator",
+            file.display(),
+            name.as_str()
+        ))),
+    }
+}
+
 /// What `file` holds.
 ///
 /// # Errors

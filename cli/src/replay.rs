@@ -43,12 +43,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let (config, mut keeper) = match args.nodes() {
         None => {
             let config =
-                configuration::read_as(&args.config, |text| Config::parse_with_margin(text, MARGIN))?;
+                configuration::read_whole(&args.config, |text| Config::parse_with_margin(text, MARGIN))?;
             let contract = Contract::new(&config);
             (config, Keeper::Central(contract))
         }
         Some(nodes) => {
-            let config = configuration::read(&args.config)?;
+            let config = configuration::read_whole(&args.config, Config::parse)?;
             let shape = Shape { nodes, rtt: args.rtt, seed: args.seed };
             let fleet = Fleet::new(&config, shape);
             (config, Keeper::Leased(Box::new(fleet)))

@@ -112,6 +112,14 @@ mutants! {
     LateCredit,
     /// What one late report frees, the next one frees again.
     CreditTwice,
+    /// A pool that leases from one above says that it does not hold what it has lent on.
+    LentOnIsReturned,
+    /// What it lends on may be spent for longer than it was itself lent it.
+    LoanNotNested,
+    /// What it was lent and did not lend on goes on beyond its end, once more is granted.
+    LoanOutlived,
+    /// It counts its term from when the answer arrives.
+    LoanFromReceipt,
     /// Only the first rule of a limit is asked what it has left.
     FirstRuleOnly,
     /// Books that cannot be told from new ones, but for what is still charged, are forgotten.

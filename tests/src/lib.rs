@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`mod@reference`] (a rule kept by remembering every spend: what is true) with [`civil`] (calendars)
 //! and [`warming`] (the curve of a cold bucket), [`world`] (the shipping pool, refill and slot on drifting clocks with a
-//! bad network between them), for whole processes [`process`] (the real binary, its addresses and its signals) and [`faults`] (its disk and its clock), and for
+//! bad network between them), [`regions`] (nodes, regions that lend on, and a centre), for whole processes [`process`] (the real binary, its addresses and its signals) and [`faults`] (its disk and its clock), and for
 //! the real transport [`proxy`] (a bad network on loopback) and [`vendor`] (who counts what was admitted), for callers
 //! [`fleet`] (a server for one test).
 //! [`sim`] is a whole fleet in virtual time, under load and faults, with an oracle that sees everything.
@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod process;
 pub mod proxy;
 pub mod reference;
+pub mod regions;
 pub mod sim;
 pub mod vendor;
 pub mod warming;

@@ -85,6 +85,7 @@ impl Play {
         let now = Moment::from_nanos(10_000_000_000);
         let plan = |rule| Plan {
             rules: vec![rule],
+            is_borrowed: false,
             terms: Terms::default(),
             ease_off: false,
             lessees_max: 1_000,

@@ -6,7 +6,6 @@
 
 use lessor_protocol::mutant::Mutant;
 use scenarios::sim::mutants::{BUDGET, Ground, missed};
-use scenarios::sim::soak::run;
 
 #[test]
 fn every_mistake_is_noticed_within_the_budget() {
@@ -24,7 +23,7 @@ fn without_a_mistake_there_is_nothing_to_notice() {
         // What the swarm draws is judged in tests/simulation.rs, with many more seeds.
         let seeds = if ground == Ground::Any { 10 } else { 100 };
         for seed in 1..=seeds {
-            run(ground.draw(seed)).unwrap_or_else(|failure| panic!("{ground:?}: {failure}"));
+            ground.run(seed).unwrap_or_else(|failure| panic!("{ground:?}, seed {seed}: {failure}"));
         }
     }
 }

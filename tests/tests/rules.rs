@@ -51,7 +51,14 @@ fn newest(step: Step, messages: usize, answers: usize) -> Step {
 
 fn check(rules: Vec<Rule>, ease_off: bool, steps: Vec<Step>, drifts: (i64, [i64; 3]), start: u64) -> World {
     let terms = Terms::try_new(DRIFT_PPM).expect("below the maximum");
-    let plan = Plan { rules: rules.clone(), terms, ease_off, lessees_max: 100, sharing: Sharing::default() };
+    let plan = Plan {
+        rules: rules.clone(),
+        is_borrowed: false,
+        terms,
+        ease_off,
+        lessees_max: 100,
+        sharing: Sharing::default(),
+    };
     let mut world = World::new(plan, start, drifts.0, &drifts.1);
     let (mut messages, mut answers) = (0, 0);
     for step in steps {

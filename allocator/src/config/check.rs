@@ -2,14 +2,15 @@
 
 use super::family;
 use super::place;
-use super::raw::{Count, RawConfig, RawLimit, RawRule, RawServer, RawStore};
+use super::raw::{Count, RULES, RawConfig, RawLimit, RawRule, RawServer, RawStore};
 use super::rules::rule;
 use super::sharing;
+use super::upstream;
 use super::{
     CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
     Named, Names, ServerConfig, StoreConfig,
 };
-use lessor_protocol::{Fallback, Key, Rule, Terms};
+use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -57,7 +58,9 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
         format!("server.listen is {address:?}: use an IP address and a port, for example {LISTEN:?}")
     })?;
     let connections_max = at_least_one("server.connections_max", raw.connections_max, CONNECTIONS_MAX)?;
-    Ok(ServerConfig { listen, connections_max, store: store(raw_store)? })
+    let node = raw.node.as_deref().map(NodeName::try_new).transpose();
+    let node = node.map_err(|error| format!("server.node {error}"))?;
+    Ok(ServerConfig { listen, connections_max, node, store: store(raw_store)? })
 }
 
 fn store(raw: &RawStore) -> Result<StoreConfig, String> {
@@ -111,7 +114,12 @@ impl Check<'_> {
     fn checked(&self) -> Result<LimitConfig, String> {
         let raw = self.limit;
         let name = self.name()?;
-        let rules = self.rules("rules", &raw.rules)?;
+        let upstream = upstream::upstream(raw)?;
+        let rules = match (&raw.rules, &upstream) {
+            (Some(rules), _) => self.rules("rules", rules)?,
+            (None, Some(_)) => vec![],
+            (None, None) => return Err(format!("rules is missing: say for example rules = {RULES}")),
+        };
         let (overrides, guaranteed) = (self.overrides()?, sharing::guaranteed(raw)?);
         Ok(LimitConfig {
             name,
@@ -123,6 +131,7 @@ impl Check<'_> {
             shadow: raw.shadow,
             fallback: self.fallback()?,
             parent: raw.parent.clone(),
+            upstream,
             ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
             rules,
             lessees_max: at_least_one("lessees_max", raw.lessees_max, LESSEES_MAX)?,

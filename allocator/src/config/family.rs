@@ -43,6 +43,11 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
     if parent.name.names() != Names::One {
         return Err(format!("parent is {name:?}, which stands for many: use the name of a single limit"));
     }
+    if let Some(upstream) = &parent.upstream {
+        return Err(format!(
+            "parent is {name:?}, which is leased from {upstream}: put this limit below it there, and lease it too"
+        ));
+    }
     if parent.shadow {
         return Err(format!(
             "parent is {name:?}, which is in shadow mode: what is above others refuses for them, use shadow = false there"

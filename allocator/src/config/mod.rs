@@ -15,6 +15,7 @@ mod sharing;
 mod show;
 #[cfg(test)]
 mod tests;
+mod upstream;
 mod vendor;
 
 pub use by_node::ByNode;
@@ -22,6 +23,7 @@ pub use error::ConfigError;
 pub(crate) use family::wrong_parent;
 pub use family::{DEPTH_MAX, key_above};
 pub use named::{Named, Names, named_for};
+pub use upstream::Upstream;
 
 use crate::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;
@@ -69,6 +71,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Connections that are open at once.
     pub connections_max: usize,
+    /// What this allocator is called by those that it leases from; `None` where nobody says: each life has a name then.
+    pub node: Option<NodeName>,
     /// Where pools outlive the process.
     pub store: StoreConfig,
 }
@@ -108,9 +112,11 @@ pub struct LimitConfig {
     pub name: Named,
     /// The limit above it, which is charged for all that this one lends.
     pub parent: Option<String>,
+    /// The allocator that has the limit, if this one leases it from there and lends it on.
+    pub upstream: Option<Upstream>,
     /// Whether there is one pool for each key, and for how many keys at once.
     pub keyed: Keyed,
-    /// What must hold, all of it: at least one rule.
+    /// What must hold, all of it: at least one rule, unless another allocator has the limit.
     pub rules: Vec<Rule>,
     /// What must hold for single keys instead.
     pub overrides: BTreeMap<Key, Vec<Rule>>,

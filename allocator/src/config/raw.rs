@@ -12,10 +12,13 @@ use std::time::Duration;
 /// Keys of the design that this version does not have. Whoever copies them from there is told so.
 const LATER: [&str; 1] = ["priority"];
 
+/// What a limit promises, for example.
+pub(super) const RULES: &str = "[{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]";
+
 /// Keys that have no default, each with an example of what is right.
 const NEEDED: [(&str, &str); 5] = [
     ("name", "\"vendor/rest\""),
-    ("rules", "[{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]"),
+    ("rules", RULES),
     ("kind", "\"sliding_window\""),
     ("key", "\"acme\""),
     ("over", "\"10s\""),
@@ -38,6 +41,7 @@ pub(super) struct RawConfig {
 pub(super) struct RawServer {
     pub listen: Option<String>,
     pub connections_max: Option<Count>,
+    pub node: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -54,6 +58,8 @@ pub(crate) struct RawLimit {
     pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) upstream: Option<String>,
     #[serde(default)]
     pub(super) keyed: bool,
     #[serde(default)]
@@ -84,7 +90,8 @@ pub(crate) struct RawLimit {
     pub(super) term: Option<RawTerm>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) vendor: Option<RawVendor>,
-    pub(super) rules: Vec<RawRule>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rules: Option<Vec<RawRule>>,
     #[serde(default, rename = "override", skip_serializing_if = "Vec::is_empty")]
     pub(super) overrides: Vec<RawOverride>,
 }

@@ -2,7 +2,7 @@
 //! can be read again and means the same.
 
 use super::raw::{AnchorDay, Count, RawLimit, RawOverride, RawRule, RawTerm, RawWarmUp, Timespan};
-use super::{ByNode, Config, Keyed, LimitConfig, Names, StoreConfig, safe, vendor};
+use super::{ByNode, Config, Keyed, LimitConfig, Names, StoreConfig, Upstream, safe, vendor};
 use lessor_protocol::rule::{FixedWindow, TokenBucket, Windows};
 use lessor_protocol::{Key, Rule};
 use serde::Serialize;
@@ -15,6 +15,9 @@ impl fmt::Display for Config {
         writeln!(f, "\n[server]")?;
         line(f, "listen", &self.server.listen.to_string())?;
         line(f, "connections_max", &self.server.connections_max)?;
+        if let Some(node) = &self.server.node {
+            line(f, "node", &node.as_str())?;
+        }
         writeln!(f, "\n[store]")?;
         line(f, "kind", &self.server.store.kind())?;
         if let StoreConfig::Embedded { path: Some(path) } = &self.server.store {
@@ -30,7 +33,12 @@ impl fmt::Display for Config {
 
 fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
     line(f, "name", &limit.name)?;
-    rules(f, &limit.rules)?;
+    if let Some(upstream) = &limit.upstream {
+        line(f, "upstream", upstream)?;
+    }
+    if let Some(of_limit) = &limit.rules {
+        rules(f, of_limit)?;
+    }
     if let Some(parent) = &limit.parent {
         line(f, "parent", parent)?;
     }
@@ -117,7 +125,8 @@ impl LimitConfig {
                 max: Some(Timespan(sharing.term_max)),
             }),
             vendor: Some(vendor::raw(&sharing.vendor)),
-            rules: raw_rules(&self.rules),
+            upstream: self.upstream.as_ref().map(Upstream::to_string),
+            rules: self.upstream.is_none().then(|| raw_rules(&self.rules)),
             overrides: self.overrides.iter().map(raw_override).collect(),
         }
     }

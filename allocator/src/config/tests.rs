@@ -155,7 +155,7 @@ fn what_is_no_configuration_is_refused() {
     );
     refused(
         "[[limit]]\nname = \"a\"",
-        "line 1: limit[0].rules is missing: say for example rules = [{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]",
+        "line 1: limit \"a\": rules is missing: say for example rules = [{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]",
     );
     refused(
         "[[limit]]\nname = \"a\"\nrules = []",
@@ -189,7 +189,7 @@ fn what_is_no_configuration_is_refused() {
     );
     refused(
         &format!("[server]\nport = 1\n{limit}"),
-        "line 2: server.port: unknown field `port`, expected `listen` or `connections_max`",
+        "line 2: server.port: unknown field `port`, expected one of `listen`, `connections_max`, `node`",
     );
 }
 

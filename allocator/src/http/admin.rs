@@ -157,6 +157,10 @@ async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, P
     // The pool of a pattern's name is topped up by that name.
     let (was_made, available) = shared.with(|allocator, now| {
         let limit = allocator.limit_for(name).ok_or_else(|| show::limit_unknown(name))?;
+        if let Some(upstream) = &limit.config().upstream {
+            let detail = format!("{} is leased from {upstream}: top it up there", quoted(name));
+            return Err(Problem::invalid("limit", detail));
+        }
         let pool = limit.pool_id(name, key)?;
         let was_made = limit.top_up(now, pool.clone(), permits, id)?;
         Ok::<_, Problem>((was_made, limit.view(now, &pool).map_or(0, |view| view.available)))

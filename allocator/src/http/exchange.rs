@@ -31,6 +31,7 @@ async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
         };
         (response, allocator.take_events(), allocator.take_uncovered())
     });
+    shared.was_asked();
     for event in &events {
         tracing::info!(limit = event.limit, key = event.key, kind = ?event.kind, "a vendor counts otherwise");
         shared.tell(event);
@@ -60,6 +61,7 @@ pub(super) async fn leave(
 fn goodbye(shared: &Shared, node: &str, body: &[u8]) -> Result<Response, Problem> {
     let (caller, spent) = decode::leave(node, body)?;
     let response = shared.with(|allocator, now| allocator.leave(now, &caller, &spent));
+    shared.was_asked();
     Ok(json(encoded(&response)))
 }
 

@@ -170,6 +170,7 @@ impl Limit {
         !go_on_as(&fixtures(&self.config), &fixtures(config))
             || (self.config.keyed == Keyed::No) != (config.keyed == Keyed::No)
             || self.config.parent != config.parent
+            || self.config.upstream != config.upstream
     }
 
     /// What pools have to wait for that are made at `now`, by other rules, of what these let begin.

@@ -48,6 +48,8 @@ impl Past {
         let plan = plan.clone();
         match self {
             Past::None => Pool::new(plan, now),
+            // Whoever lent what was lost counts it until it is over.
+            Past::Lost(_) if plan.is_borrowed => Pool::new(plan, now),
             Past::Lost(lost) => Pool::after_loss_by(plan, lost, since, now),
             Past::Other { until, calls_end } => Pool::after_others(plan, until, calls_end, since, now),
         }

@@ -112,6 +112,7 @@ impl Limit {
 
     /// A pool was used: whether that is known, and what has to be written.
     pub(super) fn note(&mut self, id: &PoolId) {
+        self.note_leasing(id);
         if !self.unwritten.is_on {
             return;
         }

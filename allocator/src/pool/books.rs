@@ -1,5 +1,8 @@
 //! The books of a pool: where every permit that was ever granted has gone. Shown by the admin API and metrics.
 
+use super::Pool;
+use crate::rules::Flow;
+
 /// Totals since the pool was made. `granted = spent + returned + burned + outstanding` after every change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Books {
@@ -30,5 +33,20 @@ impl Books {
             burned: self.burned + other.burned,
             outstanding: self.outstanding + other.outstanding,
         }
+    }
+}
+
+impl Pool {
+    /// The books balance and every rule is within its limit, or there is a bug here.
+    pub(super) fn audit(&self) {
+        debug_assert!(self.books.balance(), "{:?}", self.books);
+        debug_assert_eq!(
+            self.books.outstanding,
+            self.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>()
+        );
+        let out = || self.lessees.values().map(|lessee| (lessee.end, lessee.outstanding));
+        self.ledgers.audit(self.books.outstanding, out);
+        debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
+        debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
     }
 }

@@ -5,7 +5,7 @@ use super::{Plan, Pool};
 use crate::pacing::Pacer;
 use crate::share::Guarantees;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Carry, Moment, Rule};
+use lessor_protocol::{Carry, Moment};
 use std::sync::Arc;
 
 impl Pool {
@@ -51,9 +51,9 @@ impl Pool {
         debug_assert_eq!(self.longest, self.ledgers.longest(), "a limit begins anew where that changes");
         self.outlived = self.outlived.max(until);
         self.recount_ahead();
-        self.term = plan.term();
-        let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
-        self.guarantees = Guarantees::new(&plan.sharing.guaranteed, self.ledgers.span(ceiling), self.now);
+        self.term = self.borrower.as_ref().map_or(plan.term(), |borrower| borrower.lends_for(plan.term()));
+        let span = self.ledgers.span(plan.ceiling());
+        self.guarantees = Guarantees::new(&plan.sharing.guaranteed, span, self.now);
         self.plan = plan;
         self.records.forget();
         let span = self.safe_span();
@@ -82,6 +82,7 @@ impl Pool {
         Pool {
             plan: self.plan.clone(),
             ledgers: self.ledgers.copy(),
+            borrower: self.borrower.clone(),
             flow: self.flow.clone(),
             lessees: self.lessees.clone(),
             ends: self.ends.clone(),

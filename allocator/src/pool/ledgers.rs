@@ -1,6 +1,8 @@
 //! All rules of one limit as one: a permit is charged to every one of them, or to none. Pools keep one of these;
 //! it knows nothing of lessees, and never lends what one of its rules cannot.
 
+use super::Plan;
+use super::loan::Loan;
 use crate::rules::{self, Ledger, Pace, Saved, Since};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Carry, Moment, Rule, Terms};
@@ -8,18 +10,48 @@ use std::time::Duration;
 
 /// The ledgers of a pool, one for each rule.
 #[derive(Debug)]
-pub(super) struct Ledgers(Vec<Box<dyn Ledger + Send>>);
+pub(super) struct Ledgers {
+    rules: Vec<Box<dyn Ledger + Send>>,
+    /// What the pool was itself lent, if it leases from one above in another allocator.
+    loan: Option<Loan>,
+}
 
 impl Ledgers {
     /// Full buckets and empty windows at `now`.
     pub(super) fn new(rules: &[Rule], terms: Terms, now: Moment) -> Self {
-        Ledgers(rules.iter().map(|rule| rules::ledger(rule, terms, now)).collect())
+        Ledgers { rules: rules.iter().map(|rule| rules::ledger(rule, terms, now)).collect(), loan: None }
+    }
+
+    /// The same of `plan`, with nothing lent from above if it leases from there.
+    pub(super) fn of(plan: &Plan, now: Moment) -> Self {
+        let loan = plan.is_borrowed.then(|| Loan::new(now));
+        Ledgers { loan, ..Ledgers::new(&plan.rules, plan.terms, now) }
+    }
+
+    /// What the pool was itself lent.
+    pub(super) fn loan(&self) -> Option<&Loan> {
+        self.loan.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub(super) fn loan_mut(&mut self) -> Option<&mut Loan> {
+        self.loan.as_mut()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &dyn Ledger> {
+        let loan = self.loan.iter().map(|loan| loan as &dyn Ledger);
+        self.rules.iter().map(|ledger| &**ledger as &dyn Ledger).chain(loan)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Ledger> {
+        let loan = self.loan.iter_mut().map(|loan| loan as &mut dyn Ledger);
+        self.rules.iter_mut().map(|ledger| &mut **ledger as &mut dyn Ledger).chain(loan)
     }
 
     /// When they may lend again, if they may have forgotten what was lent before `quarantined`. They count `since` a moment.
     pub(super) fn forget(&mut self, quarantined: Moment, since: Moment) -> Moment {
-        let asked = if mutant::is(Mutant::NoWindowOnRestart) { 0 } else { self.0.len() };
-        let opens = self.0.iter_mut().take(asked).map(|ledger| {
+        let asked = if mutant::is(Mutant::NoWindowOnRestart) { 0 } else { usize::MAX };
+        let opens = self.all_mut().take(asked).map(|ledger| {
             let opens = ledger.forget(quarantined);
             // What waits for nothing to leave a window refills.
             if opens == quarantined && since > opens { ledger.forget(since) } else { opens }
@@ -30,14 +62,14 @@ impl Ledgers {
 
     /// Lets time pass up to `now`; between lease ends only, see [`Ledgers::burn`].
     pub(super) fn advance(&mut self, now: Moment) {
-        for ledger in &mut self.0 {
+        for ledger in self.all_mut() {
             ledger.advance(now);
         }
     }
 
     /// A lease with `permits` ended without a word at `end`: they were spent at `spent_at` at the latest.
     pub(super) fn burn(&mut self, permits: u64, end: Moment, spent_at: Moment) {
-        for ledger in &mut self.0 {
+        for ledger in self.all_mut() {
             if !mutant::is(Mutant::LazyRefill) {
                 ledger.advance(end);
             }
@@ -50,13 +82,13 @@ impl Ledgers {
 
     /// Permits that every rule can lend now.
     pub(super) fn available(&self) -> u64 {
-        let asked = if mutant::is(Mutant::FirstRuleOnly) { 1 } else { self.0.len() };
-        self.0.iter().take(asked).map(|ledger| ledger.available()).min().unwrap_or(0)
+        let asked = if mutant::is(Mutant::FirstRuleOnly) { 1 } else { usize::MAX };
+        self.all().take(asked).map(|ledger| ledger.available()).min().unwrap_or(0)
     }
 
     /// Lends `permits`, at most what is available.
     pub(super) fn charge(&mut self, permits: u64) {
-        for ledger in &mut self.0 {
+        for ledger in self.all_mut() {
             debug_assert!(permits <= ledger.available(), "{permits} of {ledger:?}");
             ledger.charge(permits);
         }
@@ -64,28 +96,28 @@ impl Ledgers {
 
     /// `permits` that were lent were spent, at `at` at the latest.
     pub(super) fn settle(&mut self, permits: u64, at: Moment) {
-        for ledger in &mut self.0 {
+        for ledger in self.all_mut() {
             ledger.settle(permits, at);
         }
     }
 
     /// `permits` that were lent came back unspent.
     pub(super) fn release(&mut self, permits: u64) {
-        for ledger in &mut self.0 {
+        for ledger in self.all_mut() {
             ledger.release(permits);
         }
     }
 
     /// `permits` that burned at `at` prove unspent after all.
     pub(super) fn credit(&mut self, permits: u64, at: Moment) {
-        for ledger in &mut self.0 {
+        for ledger in self.all_mut() {
             ledger.credit(permits, at);
         }
     }
 
     /// What is in flight became `after`, where it was `before`.
     pub(super) fn fly(&mut self, before: u64, after: u64) {
-        for ledger in &mut self.0 {
+        for ledger in self.all_mut() {
             ledger.fly(after.saturating_sub(before));
             ledger.land(before.saturating_sub(after));
         }
@@ -93,12 +125,12 @@ impl Ledgers {
 
     /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.
     pub(super) fn longest(&self) -> Option<Duration> {
-        self.0.iter().filter_map(|ledger| ledger.longest()).min()
+        self.all().filter_map(|ledger| ledger.longest()).min()
     }
 
     /// Whether a permit can be spent again when its call ends: nothing is promised but what is in flight.
     pub(super) fn are_reusable(&self) -> bool {
-        self.0.iter().all(|ledger| ledger.longest().is_some())
+        self.all().all(|ledger| ledger.longest().is_some())
     }
 
     /// When `permits` can be lent if nothing is lent or given back meanwhile and all leases burn, whose `ends` come
@@ -109,24 +141,24 @@ impl Ledgers {
         permits: u64,
         ends: impl Fn() -> Ends,
     ) -> Option<Moment> {
-        let ready = self.0.iter().map(|ledger| ledger.ready_at(permits, &mut ends()));
+        let ready = self.all().map(|ledger| ledger.ready_at(permits, &mut ends()));
         ready.reduce(|a, b| Some(a?.max(b?))).unwrap_or(Some(now)).map(|ready| ready.max(now))
     }
 
     /// Permits that every rule can lend within `span`: what is left, and what comes back by itself.
     pub(super) fn within(&self, span: Duration) -> u64 {
         let by_then = |ledger: &dyn Ledger| ledger.available().saturating_add(ledger.arriving(span));
-        self.0.iter().map(|ledger| by_then(ledger.as_ref())).min().unwrap_or(0)
+        self.all().map(by_then).min().unwrap_or(0)
     }
 
     /// Whether a permit that is held unspent is missing later, too, to any of them.
     pub(super) fn count_from_spend(&self) -> bool {
-        self.0.iter().any(|ledger| ledger.counts_from_spend())
+        self.all().any(|ledger| ledger.counts_from_spend())
     }
 
     /// Permits that they lend in `span` on average for as long as all are wanted.
     pub(super) fn sustained(&self, span: Duration) -> u64 {
-        self.0.iter().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)
+        self.all().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)
     }
 
     /// How long they take to lend `permits` when all are wanted, on average.
@@ -139,44 +171,44 @@ impl Ledgers {
 
     /// The rate at which what is left lasts, where a rule eases off.
     pub(super) fn pace(&self) -> Option<Pace> {
-        self.0.iter().filter_map(|ledger| ledger.pace()).reduce(Pace::slower)
+        self.all().filter_map(|ledger| ledger.pace()).reduce(Pace::slower)
     }
 
     /// The instant that no lease may outlive, unless what it holds is charged ahead.
     pub(super) fn lease_end(&self) -> Option<Moment> {
-        self.0.iter().filter_map(|ledger| ledger.lease_end()).min()
+        self.all().filter_map(|ledger| ledger.lease_end()).min()
     }
 
     /// The instant that no lease may outlive at all.
     pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
-        self.0.iter().filter_map(|ledger| ledger.lease_end_ahead()).min()
+        self.all().filter_map(|ledger| ledger.lease_end_ahead()).min()
     }
 
     /// Permits that a lease until `end` may hold, of somebody who holds `own`: permits, and until when.
     pub(super) fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
-        self.0.iter().map(|ledger| ledger.room_ahead(end, own)).min().unwrap_or(u64::MAX)
+        self.all().map(|ledger| ledger.room_ahead(end, own)).min().unwrap_or(u64::MAX)
     }
 
     /// `permits` that are charged may be spent until `end`.
     pub(super) fn charge_ahead(&mut self, permits: u64, end: Moment) {
         let is_charged = !mutant::is(Mutant::AheadIsFree);
-        self.0.iter_mut().filter(|_| is_charged).for_each(|ledger| ledger.charge_ahead(permits, end));
+        self.all_mut().filter(|_| is_charged).for_each(|ledger| ledger.charge_ahead(permits, end));
     }
 
     /// `permits` that might have been spent until `end` are spent by now, or will not be.
     pub(super) fn release_ahead(&mut self, permits: u64, end: Moment) {
         let is_charged = !mutant::is(Mutant::AheadIsFree);
-        self.0.iter_mut().filter(|_| is_charged).for_each(|ledger| ledger.release_ahead(permits, end));
+        self.all_mut().filter(|_| is_charged).for_each(|ledger| ledger.release_ahead(permits, end));
     }
 
     /// Whether none can be told from a new one.
     pub(super) fn is_fresh(&self) -> bool {
-        self.0.iter().all(|ledger| ledger.is_fresh())
+        self.all().all(|ledger| ledger.is_fresh())
     }
 
     /// How long after its settlement a permit may still matter.
     pub(super) fn memory(&self) -> Duration {
-        self.0.iter().map(|ledger| ledger.memory()).max().unwrap_or_default()
+        self.all().map(|ledger| ledger.memory()).max().unwrap_or_default()
     }
 
     /// Goes on by `rules`, each of which takes over the balance of the first one of its kind and period as `carry` says.
@@ -188,7 +220,7 @@ impl Ledgers {
         carry: Carry,
         (out, until): (u64, Moment),
     ) {
-        let mut before = std::mem::take(&mut self.0);
+        let mut before = std::mem::take(&mut self.rules);
         for rule in rules {
             let place = match carry {
                 // What is in flight nobody can forget.
@@ -199,7 +231,7 @@ impl Ledgers {
                     before.iter_mut().position(|ledger| ledger.change(rule, terms, carry))
                 }
             };
-            self.0.push(match place {
+            self.rules.push(match place {
                 Some(place) => before.remove(place),
                 None => {
                     let mut ledger = rules::ledger(rule, terms, now);
@@ -212,35 +244,36 @@ impl Ledgers {
 
     /// Lets `permits` more be lent, once.
     pub(super) fn top_up(&mut self, permits: u64) {
-        for ledger in &mut self.0 {
+        for ledger in self.all_mut() {
             ledger.top_up(permits);
         }
     }
 
     /// Permits that are charged beyond what a rule allows, the most of any.
     pub(super) fn excess(&self) -> u64 {
-        self.0.iter().map(|ledger| ledger.excess()).max().unwrap_or(0)
+        self.all().map(|ledger| ledger.excess()).max().unwrap_or(0)
     }
 
     /// What is written down of them; `None` if that is not done of one of them.
     pub(super) fn save(&self) -> Option<Vec<Saved>> {
-        self.0.iter().map(|ledger| ledger.save()).collect()
+        self.all().map(|ledger| ledger.save()).collect()
     }
 
     /// They take over what was `saved`, with `out` permits that may be spent until an instant; `false` if that cannot be.
     pub(super) fn restore(&mut self, saved: &[Saved], since: Since, out: (u64, Moment)) -> bool {
-        let is_each = self.0.len() == saved.len();
-        is_each && self.0.iter_mut().zip(saved).all(|(ledger, saved)| ledger.restore(saved, since, out))
+        let is_each = self.rules.len() == saved.len() && self.loan.is_none();
+        is_each && self.rules.iter_mut().zip(saved).all(|(ledger, saved)| ledger.restore(saved, since, out))
     }
 
     /// The same books again.
     pub(super) fn copy(&self) -> Ledgers {
-        Ledgers(self.0.iter().map(|ledger| ledger.boxed()).collect())
+        let rules = self.rules.iter().map(|ledger| ledger.boxed()).collect();
+        Ledgers { rules, loan: self.loan.clone() }
     }
 
     /// Each knows anew what may be spent beyond its window, by the `ends` of what is out.
     pub(super) fn recount_ahead<Ends: Iterator<Item = (Moment, u64)>>(&mut self, ends: impl Fn() -> Ends) {
-        for ledger in &mut self.0 {
+        for ledger in self.all_mut() {
             ledger.recount_ahead(&mut ends());
         }
     }
@@ -252,7 +285,7 @@ impl Ledgers {
         outstanding: u64,
         ends: impl Fn() -> Ends,
     ) {
-        for ledger in &self.0 {
+        for ledger in self.all() {
             debug_assert!(ledger.is_ahead_of(&mut ends()), "{ledger:?}");
             debug_assert!(ledger.is_sound(), "{ledger:?}");
             debug_assert_eq!(ledger.outstanding(), outstanding, "{ledger:?}");

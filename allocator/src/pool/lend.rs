@@ -367,9 +367,11 @@ impl Pool {
         let term = self.lessees[&id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
         let ready = self.lends_at(id);
-        let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll(term)));
+        // What is on its way from above is here soon.
+        let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
+        let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
         // Others may give back sooner: nobody waits longer than a term to look.
-        let ask_after = retry_after.unwrap_or(Duration::MAX).min(term.max(poll(term)));
+        let ask_after = retry_after.unwrap_or(Duration::MAX).min(term.max(poll));
         (self.in_time(id, ready, ask_after), retry_after)
     }
 

@@ -6,6 +6,7 @@
 
 mod anew;
 mod books;
+mod borrow;
 mod change;
 mod family;
 mod feedback;
@@ -14,6 +15,7 @@ mod ledgers;
 mod lend;
 mod lessee;
 mod lingering;
+mod loan;
 mod plan;
 mod rates;
 mod record;
@@ -22,6 +24,7 @@ mod seats;
 mod tests;
 
 pub use books::Books;
+pub use borrow::HeardAbove;
 pub use family::Above;
 pub use feedback::{Believe, Heard, Trust};
 pub use lend::LEASE_MAX;
@@ -33,6 +36,7 @@ pub(crate) use seats::safe_span;
 use crate::pacing::Pacer;
 use crate::rules::{self, Flow};
 use crate::share::Guarantees;
+use borrow::Borrower;
 use family::Place;
 use feedback::Feedback;
 use flights::Flights;
@@ -41,6 +45,7 @@ use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, Rule};
+use loan::Loan;
 use record::Records;
 use seats::Seats;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +73,8 @@ pub struct Pool {
     ledgers: Ledgers,
     /// Of the rule that is a steady flow.
     flow: Option<Flow>,
+    /// How things stand with the one above, in another allocator.
+    borrower: Option<Borrower>,
     /// How long a lease lasts where nothing clips it.
     term: Duration,
     /// Whom it lent to. Ordered, so that the same asks give the same answers.
@@ -97,12 +104,14 @@ pub struct Pool {
 impl Pool {
     /// A pool with full buckets and empty windows at `now`.
     pub fn new(plan: Arc<Plan>, now: Moment) -> Self {
-        let ledgers = Ledgers::new(&plan.rules, plan.terms, now);
-        let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+        let ledgers = Ledgers::of(&plan, now);
+        let borrower = plan.is_borrowed.then(Borrower::new);
+        let term = plan.term();
         Pool {
             number: family::number(),
-            term: plan.term(),
-            guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(ceiling), now),
+            term: borrower.as_ref().map_or(term, |borrower| borrower.lends_for(term)),
+            borrower,
+            guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(plan.ceiling()), now),
             longest: ledgers.longest(),
             ledgers,
             flow: plan.rules.iter().find_map(|rule| rules::flow(rule, plan.terms, now)),
@@ -220,8 +229,8 @@ impl Pool {
 
     /// The most that can ever be lent at once.
     pub fn ceiling(&self) -> u64 {
-        let ceiling = self.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
-        ceiling.saturating_sub(self.reserve())
+        let told = self.ledgers.loan().map_or(u64::MAX, Loan::ceiling);
+        self.plan.ceiling().min(told).saturating_sub(self.reserve())
     }
 
     /// The most one call can ever take.
@@ -237,7 +246,7 @@ impl Pool {
 
     fn is_fresh(&self) -> bool {
         let are_fresh = self.ledgers.is_fresh() && self.flow.as_ref().is_none_or(Flow::is_fresh);
-        are_fresh && self.vendor_is_content()
+        are_fresh && self.vendor_is_content() && self.rests_above()
     }
 
     /// Permits that could be lent and spent now.
@@ -433,18 +442,5 @@ impl Pool {
                 || lessee.flights.lands().is_some()
                 || lessee.end.max(lessee.answered) + memory > now
         });
-    }
-
-    /// The books balance and every rule is within its limit, or there is a bug here.
-    fn audit(&self) {
-        debug_assert!(self.books.balance(), "{:?}", self.books);
-        debug_assert_eq!(
-            self.books.outstanding,
-            self.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>()
-        );
-        let out = || self.lessees.values().map(|lessee| (lessee.end, lessee.outstanding));
-        self.ledgers.audit(self.books.outstanding, out);
-        debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
-        debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
     }
 }

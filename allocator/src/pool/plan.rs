@@ -3,7 +3,7 @@
 use super::{Books, LesseeId};
 use crate::rules::term;
 use crate::share::{Share, Sharing};
-use lessor_protocol::{Rule, Terms};
+use lessor_protocol::{PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
 /// What a pool is made of.
@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Plan {
     /// What must hold, all of it.
     pub rules: Vec<Rule>,
+    /// Whether it lends on what another allocator lends it, see [`super::Pool::ask_above`].
+    pub is_borrowed: bool,
     /// The assumption about clocks.
     pub terms: Terms,
     /// Whether it eases off below its low-water mark.
@@ -25,6 +27,12 @@ impl Plan {
     /// How long a lease lasts where nothing clips it.
     pub fn term(&self) -> Duration {
         term(&self.rules).clamp(self.sharing.term_min, self.sharing.term_max)
+    }
+
+    /// The most that its rules ever lend at once; all there is if another allocator says how much that is.
+    pub(super) fn ceiling(&self) -> u64 {
+        let ceiling = self.rules.iter().map(Rule::ceiling).min();
+        ceiling.unwrap_or(if self.is_borrowed { PERMITS_MAX } else { 0 })
     }
 
     /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.

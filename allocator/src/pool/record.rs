@@ -98,9 +98,10 @@ impl Records {
 }
 
 impl Plan {
-    /// Whether books by these rules can be restored. What is in flight, and a steady flow, begin anew.
+    /// Whether books by these rules can be restored. What is in flight, a steady flow, and a loan from above begin anew.
     pub fn is_kept(&self) -> bool {
-        self.rules.iter().all(|rule| !matches!(rule, Rule::Concurrency(_) | Rule::LeakyBucket(_)))
+        let is_kept = |rule: &Rule| !matches!(rule, Rule::Concurrency(_) | Rule::LeakyBucket(_));
+        !self.is_borrowed && self.rules.iter().all(is_kept)
     }
 
     /// Whether what is lent first opens a window: then nothing is written down as lent before it is.

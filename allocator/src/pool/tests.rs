@@ -17,6 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
     Arc::new(Plan {
         rules,
+        is_borrowed: false,
         terms: Terms::default(),
         ease_off: false,
         lessees_max: 100,

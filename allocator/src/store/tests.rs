@@ -27,6 +27,7 @@ fn pool_row(permits: u64) -> PoolRow {
     let rule = SlidingWindow::try_new(1_000, Duration::from_secs(30), Duration::ZERO).expect("valid");
     let plan = Plan {
         rules: vec![Rule::SlidingWindow(rule)],
+        is_borrowed: false,
         terms: Terms::default(),
         ease_off: false,
         lessees_max: 10,

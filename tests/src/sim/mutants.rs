@@ -8,8 +8,8 @@ mod ground;
 
 pub use ground::Ground;
 
+use crate::regions;
 use crate::sim::soak;
-use crate::sim::world::Failure;
 use lessor_protocol::mutant::{self, Mutant};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,11 +36,23 @@ pub fn named(names: &str) -> Result<Vec<Mutant>, String> {
     names.split(',').map(|name| of(name).ok_or(format!("{name:?}: use names of {:?}", Mutant::ALL))).collect()
 }
 
-/// What the oracle says to `mutant` in the fleet that `seed` draws.
-pub fn noticed(mutant: Mutant, seed: u64) -> Option<Failure> {
-    let setup = Ground::of(mutant).draw(seed);
-    let failure = mutant::with(mutant, || soak::run(setup)).err()?;
-    (!failure.what.starts_with("panic")).then_some(*failure)
+/// What the oracle says to `mutant` in the fleet that `seed` draws, in words.
+pub fn noticed(mutant: Mutant, seed: u64) -> Option<String> {
+    let failure = mutant::with(mutant, || Ground::of(mutant).run(seed)).err()?;
+    (!failure.starts_with("panic")).then_some(failure)
+}
+
+impl Ground {
+    /// Runs what `seed` stands for here.
+    ///
+    /// # Errors
+    /// What the oracle said, in words.
+    pub fn run(self, seed: u64) -> Result<(), String> {
+        match self {
+            Ground::Regions => regions::run(seed).map(|_| ()),
+            ground => soak::run(ground.draw(seed)).map(|_| ()).map_err(|failure| failure.what),
+        }
+    }
 }
 
 /// Those of `mutants` that no seed of `seeds` notices.
@@ -83,14 +95,14 @@ struct Hunt {
 }
 
 impl Hunt {
-    fn add(&mut self, failure: Option<Failure>) {
+    fn add(&mut self, failure: Option<String>) {
         self.seeds += 1;
         self.gap += 1;
         self.worst = self.worst.max(self.gap);
         if let Some(failure) = failure {
             self.kills += 1;
             self.gap = 0;
-            *self.complaints.entry(without_numbers(&failure.what)).or_default() += 1;
+            *self.complaints.entry(without_numbers(&failure)).or_default() += 1;
         }
     }
 

@@ -285,7 +285,14 @@ fn span(text: &str) -> Result<Duration, String> {
 
 /// A limit with `rules` and everything else as shipped.
 pub fn plan(rules: Vec<Rule>, ease_off: bool) -> Plan {
-    Plan { rules, terms: Terms::default(), ease_off, lessees_max: 10_000, sharing: Sharing::default() }
+    Plan {
+        rules,
+        is_borrowed: false,
+        terms: Terms::default(),
+        ease_off,
+        lessees_max: 10_000,
+        sharing: Sharing::default(),
+    }
 }
 
 #[cfg(test)]

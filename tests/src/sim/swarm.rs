@@ -51,6 +51,7 @@ pub fn draw(seed: u64) -> Setup {
         seed,
         plan: Plan {
             rules,
+            is_borrowed: false,
             terms: Terms::try_new(drift_ppm).expect("below the maximum"),
             ease_off: dice.bool(),
             lessees_max: if dice.u32(..10) == 0 { nodes + 1 } else { 10_000 },

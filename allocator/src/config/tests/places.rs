@@ -46,7 +46,7 @@ fn what_is_wrong_with_the_whole_is_named() {
     for (text, says) in [
         ("\n[[limit]]\nname = a # <-".to_owned(), ("name", "a", "must be quoted")),
         ("\n[[limit]]\nname = \"a\"\nname = \"b\" # <-".to_owned(), ("name", "\"b\"", "duplicate key")),
-        ("[server]\n\nlimt = 3 # <-".to_owned(), ("server.limt", "limt", "expected `listen`")),
+        ("[server]\n\nlimt = 3 # <-".to_owned(), ("server.limt", "limt", "expected one of `listen`")),
         ("\nlimit = 3 # <-".to_owned(), ("limit", "3", "expected a sequence")),
         (format!("\nclock_drift_ppm = 200000 # <-\n{good}"), ("clock_drift_ppm", "200000", "at most 100000")),
         (format!("\nclock_drift_ppm = -1 # <-\n{good}"), ("clock_drift_ppm", "-1", "not negative")),
@@ -69,7 +69,7 @@ fn what_is_wrong_with_the_whole_is_named() {
 #[test]
 fn what_is_wrong_with_a_limit_is_named() {
     refused("\n\n[[limit]] # <-\n\nrules = []\n", ("limit[0].name", "is missing", "name = \"vendor/rest\""));
-    refused("\n\n[[limit]] # <-\n\nname = \"a\"\n", ("limit[0].rules", "is missing", "rules = [{ kind ="));
+    refused("\n\n[[limit]] # <-\n\nname = \"a\"\n", ("rules", "is missing", "rules = [{ kind ="));
     refused("\n[[limit]]\nname = \"a\"\n\nrules = [] # <-\n", ("rules", "is empty", "say at least one"));
     refused("\n[[limit]]\n\nname = \"a b\" # <-\nrules = []", ("name", "' '", "allowed are A-Z"));
     refused("\n[[limit]]\n\nname = \"a/*/b\" # <-\nrules = []", ("name", "'*'", "one * at the end"));

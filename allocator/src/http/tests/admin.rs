@@ -212,3 +212,17 @@ async fn what_is_below_a_paused_limit_is_lent_nothing() {
         "{grant}"
     );
 }
+
+#[tokio::test]
+async fn a_limit_that_is_leased_is_topped_up_where_it_is_leased_from() {
+    let app = App::new(true);
+    let path = "/v1/limits/leased";
+    let made = app.request("PUT", path, None, r#"{"upstream":"http://127.0.0.1:9"}"#).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
+    let (code, field, detail) =
+        app.request("POST", &format!("{path}/top-up"), None, r#"{"permits":5}"#).await.problem(422);
+    assert_eq!((code.as_str(), field.as_str()), ("invalid", "limit"));
+    assert!(detail.contains("is leased from http://127.0.0.1:9"), "{detail}");
+    let shown = app.get("/v1/limits/leased").await.json();
+    assert_eq!(shown["upstream"], json!("http://127.0.0.1:9"), "{shown}");
+}

@@ -11,7 +11,14 @@ mod central;
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
     let terms = Terms::try_new(0).expect("no drift");
-    Arc::new(Plan { rules, terms, ease_off: false, lessees_max: 10, sharing: Sharing::default() })
+    Arc::new(Plan {
+        rules,
+        is_borrowed: false,
+        terms,
+        ease_off: false,
+        lessees_max: 10,
+        sharing: Sharing::default(),
+    })
 }
 
 fn sliding(limit: u64) -> Rule {

@@ -17,8 +17,14 @@ fn millis(millis: u64) -> Moment {
 
 fn pool_of(rule: Rule, trust: Trust) -> Pool {
     let sharing = Sharing { vendor: trust, ..Sharing::default() };
-    let plan =
-        Plan { rules: vec![rule], terms: Terms::default(), ease_off: false, lessees_max: 100, sharing };
+    let plan = Plan {
+        rules: vec![rule],
+        is_borrowed: false,
+        terms: Terms::default(),
+        ease_off: false,
+        lessees_max: 100,
+        sharing,
+    };
     Pool::new(Arc::new(plan), millis(0))
 }
 

@@ -26,10 +26,14 @@ pub(super) fn from_file(path: &Path, name: Option<&str>, ease_off: Option<bool>)
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
     let config = Config::parse(&text).map_err(|error| wrong(&error))?;
     let limit = pick(&config.limits, name).map_err(|problem| wrong(&problem))?;
+    if let Some(upstream) = &limit.upstream {
+        return Err(wrong(&format!("{} is leased from {upstream}: what holds is said there", limit.name)));
+    }
     let one_key = if limit.keyed == Keyed::No { "" } else { ", one key" };
     Ok(Chosen {
         plan: Plan {
             rules: limit.rules.clone(),
+            is_borrowed: false,
             terms: config.terms,
             ease_off: ease_off.unwrap_or(limit.ease_off),
             lessees_max: limit.lessees_max,

@@ -92,11 +92,13 @@ pub enum Ground {
     AboveRestarts,
     /// A short window under an allocator that dies every second, and writes down what it lends.
     Written,
+    /// Regions that lease from a centre and lend on, see [`crate::regions`].
+    Regions,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 29] = [
+    pub const ALL: [Ground; 30] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -126,11 +128,12 @@ impl Ground {
         Ground::Above,
         Ground::AboveRestarts,
         Ground::Written,
+        Ground::Regions,
     ];
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 59] = [
+        const LED: [(Mutant, Ground); 63] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -190,17 +193,21 @@ impl Ground {
             (Mutant::OldBlockGoesOn, Ground::Written),
             (Mutant::SeenBeforeDurable, Ground::Written),
             (Mutant::BlockEndsAtOnce, Ground::Written),
+            (Mutant::LentOnIsReturned, Ground::Regions),
+            (Mutant::LoanNotNested, Ground::Regions),
+            (Mutant::LoanOutlived, Ground::Regions),
+            (Mutant::LoanFromReceipt, Ground::Regions),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
 
-    /// What `seed` stands for here.
-    pub fn draw(self, seed: u64) -> Setup {
+    /// The fleet that `seed` stands for here.
+    pub(super) fn draw(self, seed: u64) -> Setup {
         let setup = swarm::draw(seed);
         // Not the dice of the swarm, nor those of the run.
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x6c61_6e64_0000_0000);
         match self {
-            Ground::Any => setup,
+            Ground::Any | Ground::Regions => setup,
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),

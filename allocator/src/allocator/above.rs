@@ -1,0 +1,122 @@
+//! What the limits that are leased from one upstream have to say there, all in one exchange, and what comes back.
+
+use super::Allocator;
+use crate::config::Upstream;
+use crate::limits::{Due, PoolId};
+use crate::pool::HeardAbove;
+use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
+use lessor_protocol::{Answer, Moment};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What becomes due within this goes with what is due now.
+const TOGETHER: Duration = Duration::from_millis(1);
+
+/// A pool of a limit.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    limit: String,
+    pool: PoolId,
+}
+
+/// What is due to an upstream.
+#[derive(Debug, Default)]
+pub(crate) struct DueAbove {
+    /// Whose asks these are, one for each.
+    pub askers: Vec<Asker>,
+    /// What they say.
+    pub asks: Vec<AskBody>,
+    /// When something else is due; `None` if nothing is before somebody asks here.
+    pub next: Option<Moment>,
+    /// How far away to say that this allocator is.
+    pub distance: Duration,
+}
+
+/// What an exchange with an upstream came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ToldAbove {
+    /// The upstream does not agree on this session: another one begins.
+    pub begins_session: bool,
+    /// Asks that came to nothing here: what was answered is of no use, or an error.
+    pub unfit: usize,
+}
+
+impl Allocator {
+    /// Those that it leases limits from.
+    pub(crate) fn upstreams(&self) -> BTreeSet<Upstream> {
+        self.limits.values().filter_map(|limit| limit.upstream().cloned()).collect()
+    }
+
+    /// What is due to `upstream`, where an exchange with it takes `rtt`.
+    pub(crate) fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
+        let mut all = DueAbove { distance: rtt, ..DueAbove::default() };
+        if self.is_stopping {
+            return all;
+        }
+        for (name, limit) in &mut self.limits {
+            if limit.upstream() != Some(upstream) {
+                continue;
+            }
+            let mut due = Due { next: all.next, distance: all.distance, ..Due::default() };
+            limit.asks_above(now, now + TOGETHER, rtt, ASKS_MAX - all.asks.len(), &mut due);
+            (all.next, all.distance) = (due.next, due.distance);
+            for (pool, ask) in due.asks {
+                let told = pool.name.as_ref().map_or(name.as_str(), |name| name.as_str());
+                all.asks.push(AskBody::of(told, pool.key.as_ref().map(|key| key.as_str()), ask));
+                all.askers.push(Asker { limit: name.clone(), pool });
+            }
+        }
+        all
+    }
+
+    /// What `upstream` answered to `askers`, who asked at `first_sent`.
+    pub(crate) fn hear_above(
+        &mut self,
+        now: Moment,
+        upstream: &Upstream,
+        first_sent: Moment,
+        askers: &[Asker],
+        grants: &[GrantBody],
+    ) -> ToldAbove {
+        let mut told = ToldAbove::default();
+        for (Asker { limit, pool }, body) in askers.iter().zip(grants) {
+            let Some(limit) = self.limits.get_mut(limit).filter(|limit| limit.upstream() == Some(upstream))
+            else {
+                continue;
+            };
+            let is_fit = match body.answer() {
+                Ok(answer) => limit.hear_above(now, pool, first_sent, answer) == HeardAbove::Believed,
+                Err(error) => {
+                    told.begins_session |=
+                        [code::TOTALS_WRONG, code::STALE_SEQUENCE].contains(&error.code.as_str());
+                    match error.code.as_str() {
+                        code::LEASE_UNKNOWN => limit.disowned_above(now, pool),
+                        _ => _ = limit.hear_above(now, pool, first_sent, Answer::Refusal(NOTHING_THERE)),
+                    }
+                    error.code == code::LEASE_UNKNOWN
+                }
+            };
+            told.unfit += usize::from(!is_fit);
+        }
+        if told.begins_session {
+            let limits = self.limits.values_mut().filter(|limit| limit.upstream() == Some(upstream));
+            limits.for_each(|limit| limit.all_disowned_above(now));
+        }
+        told
+    }
+
+    /// Nothing came back to `askers`.
+    pub(crate) fn unanswered_above(&mut self, askers: &[Asker]) {
+        for Asker { limit, pool } in askers {
+            if let Some(limit) = self.limits.get_mut(limit) {
+                limit.unanswered_above(pool);
+            }
+        }
+    }
+}
+
+/// An upstream that has no such limit, or no room, may have both later.
+const NOTHING_THERE: lessor_protocol::Refusal = lessor_protocol::Refusal {
+    reason: lessor_protocol::RefusalReason::Other,
+    retry_after: Duration::from_secs(1),
+};

@@ -1,0 +1,106 @@
+//! A limit that another allocator has, and that this one leases from there and lends on: its address, and what such a limit
+//! may not say because the other one decides it. The check of a limit calls it.
+
+use super::raw::RawLimit;
+use axum::http::Uri;
+use std::fmt;
+
+/// Where the allocator above is: `http://host:port`, and a path where it is behind something.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Upstream(String);
+
+impl Upstream {
+    fn try_new(text: &str) -> Result<Self, String> {
+        if text.contains('@') {
+            // Not shown: it may be a secret.
+            return Err("upstream has a name or a password in it, before an @: leave that out".to_owned());
+        }
+        let wrong = || format!("upstream is {text:?}: use the address of an allocator, http://host:port");
+        let uri: Uri = text.parse().map_err(|_| wrong())?;
+        match (uri.scheme_str(), uri.authority(), uri.query()) {
+            (Some("http"), Some(_), None) => Ok(Upstream(text.trim_end_matches('/').to_owned())),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// As it was written, without a slash at its end.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The one above of `raw`, if it has one.
+pub(super) fn upstream(raw: &RawLimit) -> Result<Option<Upstream>, String> {
+    let Some(text) = &raw.upstream else { return Ok(None) };
+    let upstream = Upstream::try_new(text)?;
+    let decided = "it is the allocator there that decides that, leave it out";
+    let said = [
+        ("rules", raw.rules.is_some()),
+        ("override", !raw.overrides.is_empty()),
+        ("parent", raw.parent.is_some()),
+        ("guaranteed", !raw.guaranteed.is_empty()),
+        ("reserve", raw.reserve.is_some_and(|reserve| reserve.0 > 0)),
+        ("safe", raw.safe.is_some()),
+        ("ease_off", raw.ease_off == Some(true)),
+    ];
+    match said.into_iter().find(|(_, is_said)| *is_said) {
+        Some((key, _)) => Err(format!("{key} is said of a limit with upstream = {text:?}: {decided}")),
+        None => Ok(Some(upstream)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    const UPSTREAM: &str = "[[limit]]\nname = \"vendor/rest\"\nupstream = \"http://centre:7400/\"\n";
+
+    #[test]
+    fn a_leased_limit_has_no_rules_and_is_shown_as_it_was_said() {
+        let config = Config::parse(&format!("[server]\nnode = \"east\"\n{UPSTREAM}")).expect("valid");
+        let limit = &config.limits[0];
+        assert_eq!(limit.upstream.as_ref().map(|upstream| upstream.as_str()), Some("http://centre:7400"));
+        assert!(limit.rules.is_empty() && !limit.ease_off);
+        assert_eq!(config.server.node.as_ref().map(|node| node.as_str()), Some("east"));
+        assert_eq!(Config::parse(&config.to_string()), Ok(config));
+    }
+
+    #[test]
+    fn what_the_one_above_decides_is_not_said_here() {
+        let problem = |more: &str| {
+            Config::parse(&format!("{UPSTREAM}{more}")).expect_err("it is wrong").problem().to_owned()
+        };
+        for (key, more) in [
+            ("rules", "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]"),
+            ("parent", "parent = \"vendor\""),
+            ("reserve", "reserve = 3"),
+            ("guaranteed", "guaranteed = { a = 1 }"),
+            ("ease_off", "ease_off = true"),
+        ] {
+            let said = problem(more);
+            assert!(said.contains(&format!("{key} is said of a limit with upstream")), "{said}");
+        }
+        let below = "[[limit]]\nname = \"below\"\nparent = \"vendor/rest\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+        assert!(problem(below).contains("which is leased from http://centre:7400"), "{}", problem(below));
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_refused_with_its_value() {
+        for address in ["", "centre:7400", "https://centre", "http://", "http://a/?b"] {
+            let text = format!("[[limit]]\nname = \"a\"\nupstream = {address:?}");
+            let error = Config::parse(&text).expect_err("it is wrong");
+            let words = format!("upstream is {address:?}: use the address of an allocator, http://host:port");
+            assert!(error.problem().contains(&words), "{}", error.problem());
+            assert_eq!(error.line(), 3);
+        }
+        let secret = Config::parse("[[limit]]\nname = \"a\"\nupstream = \"http://me:secret@centre\"");
+        let said = secret.expect_err("it is wrong").to_string();
+        assert!(said.contains("before an @") && !said.contains("secret"), "{said}");
+    }
+}

@@ -1,0 +1,100 @@
+//! A limit that another allocator has: what its pools have to say there, and what they hear. The allocator calls it; only pools
+//! that somebody uses are looked at.
+
+use super::{Limit, PoolId};
+use crate::config::Upstream;
+use crate::pool::{HeardAbove, Pool};
+use lessor_protocol::{Answer, Ask, Grant, Moment};
+use std::time::Duration;
+
+/// What is due of a limit to its upstream.
+#[derive(Debug, Default)]
+pub(crate) struct Due {
+    /// Pools with something to say, and what.
+    pub asks: Vec<(PoolId, Ask)>,
+    /// When the next one has.
+    pub next: Option<Moment>,
+    /// How far away to say that they are, at most.
+    pub distance: Duration,
+}
+
+impl Limit {
+    /// Where it is leased from, if it is.
+    pub(crate) fn upstream(&self) -> Option<&Upstream> {
+        self.config.upstream.as_ref()
+    }
+
+    /// A pool was used: it may have something to say.
+    pub(super) fn note_leasing(&mut self, id: &PoolId) {
+        if self.config.upstream.is_some() && !self.leasing.contains(id) {
+            self.leasing.insert(id.clone());
+        }
+    }
+
+    /// Adds what its pools have to say to `due`, of at most `most` of them, where an exchange takes `rtt`. Whoever has by `soon`
+    /// says so now.
+    pub(crate) fn asks_above(
+        &mut self,
+        now: Moment,
+        soon: Moment,
+        rtt: Duration,
+        most: usize,
+        due: &mut Due,
+    ) {
+        let leasing: Vec<PoolId> = self.leasing.iter().cloned().collect();
+        for id in leasing {
+            let Some(kept) = self.pools.get_mut(&id) else {
+                self.leasing.remove(&id);
+                continue;
+            };
+            let at = kept.pool.asks_above(now, rtt);
+            self.sums.count(&mut kept.counted, kept.pool.view(now));
+            if at <= soon && due.asks.len() < most {
+                due.distance = due.distance.max(kept.pool.distance_above(rtt));
+                due.asks.extend(kept.pool.ask_above(now, rtt).map(|ask| (id, ask)));
+            } else if at < Moment::NEVER {
+                due.next = Some(due.next.map_or(at, |next| next.min(at)));
+            } else if kept.pool.rests_above() {
+                self.leasing.remove(&id);
+            }
+        }
+    }
+
+    /// A pool is answered what it asked at `first_sent`. Whether it can make use of that.
+    pub(crate) fn hear_above(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        first_sent: Moment,
+        answer: Answer,
+    ) -> HeardAbove {
+        let hear = |pool: &mut Pool, grant: &Grant| pool.hear_above(now, first_sent, grant);
+        let heard = self.with_pool(now, id, |pool| match answer {
+            Answer::Grant(grant) => hear(pool, &grant),
+            Answer::Refusal(refusal) => {
+                pool.refused_above(now, refusal);
+                HeardAbove::Believed
+            }
+        });
+        heard.unwrap_or(HeardAbove::Believed)
+    }
+
+    /// No answer came to a pool.
+    pub(crate) fn unanswered_above(&mut self, id: &PoolId) {
+        if let Some(kept) = self.pools.get_mut(id) {
+            kept.pool.unanswered_above();
+        }
+    }
+
+    /// The one above does not know what a pool holds.
+    pub(crate) fn disowned_above(&mut self, now: Moment, id: &PoolId) {
+        self.with_pool(now, id, |pool| pool.disowned_above(now));
+    }
+
+    /// The same of all of them: a new session begins.
+    pub(crate) fn all_disowned_above(&mut self, now: Moment) {
+        for kept in self.pools.values_mut() {
+            kept.pool.disowned_above(now);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What a pool says to the one that it leases from itself, in another allocator, and what it believes of the answer: the
+//! ordinary exchange, with this pool as one lessee. The uplink drives it with the time as an argument.
+//!
+//! It asks for what its own lessees would have in hand, and for a little that is lent on until the next answer. What they hold
+//! is what it holds; what they have spent, it has. Low water and renewals are as for a node.
+
+use super::Pool;
+use super::loan::{Came, Loan};
+use lessor_protocol::lease::whole_millis;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::sizing::need;
+use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, Terms};
+use std::time::Duration;
+
+/// Round trips that what is in hand must outlast before more is asked for, and time for tasks that are late.
+const LOW_WATER_RTTS: u32 = 3;
+const GUARD: Duration = Duration::from_millis(10);
+
+/// A loan is renewed when this part of its term is left, in percent: what is lent on ends with it at the latest, and so has
+/// that part of its term at least.
+const RENEW_PERCENT: u32 = 50;
+
+/// Term to reckon with until one was told: short, for nobody has anything yet.
+const TERM_UNTOLD: Duration = Duration::from_millis(100);
+
+/// How long to leave the one above alone after something that is no use.
+const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest that a refusal is believed.
+const REFUSAL_MAX: Duration = Duration::from_secs(5);
+
+/// How things stand with the one above.
+#[derive(Clone, Debug)]
+pub(super) struct Borrower {
+    /// When the last ask was written, and what it said.
+    asked: Option<(Moment, Ask)>,
+    /// It may arrive, or be answered, still.
+    is_open: bool,
+    /// It was told not to ask sooner.
+    not_before: Moment,
+    /// How long the loan lasts.
+    term: Duration,
+    /// What is in hand and out is nothing that the one above knows: it goes by until its end.
+    is_disowned: bool,
+}
+
+/// What an answer was worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeardAbove {
+    /// It was believed.
+    Believed,
+    /// It says what cannot be, or what cannot be lent on: a steady flow, or a cap on what is in flight.
+    Unfit,
+}
+
+impl Borrower {
+    pub(super) fn new() -> Self {
+        Borrower {
+            asked: None,
+            is_open: false,
+            not_before: Moment::ORIGIN,
+            term: TERM_UNTOLD,
+            is_disowned: false,
+        }
+    }
+
+    /// How long a lease from here should last, at most `longest`.
+    pub(super) fn lends_for(&self, longest: Duration) -> Duration {
+        whole_millis(self.term * RENEW_PERCENT / 100).max(Terms::TERM_MIN).min(longest)
+    }
+
+    fn asked_at(&self) -> Moment {
+        self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
+    }
+}
+
+impl Pool {
+    /// When to ask the one above: at once if that is not later than `now`, and never if there is nothing to say. An exchange
+    /// with it takes `rtt`. Of a pool that leases from none: never.
+    pub fn asks_above(&mut self, now: Moment, rtt: Duration) -> Moment {
+        self.advance(now);
+        let wishes = self.wishes(rtt);
+        let (Some(loan), Some(borrower)) = (self.ledgers.loan(), &self.borrower) else {
+            return Moment::NEVER;
+        };
+        let soonest = self.now.max(borrower.not_before);
+        if borrower.is_disowned && !loan.is_empty() {
+            return loan.end();
+        }
+        let once = rtt + GUARD;
+        let margin = low_span(rtt).max(borrower.term * RENEW_PERCENT / 100);
+        let renews = match (loan.is_empty(), loan.is_untold()) {
+            (false, _) => loan.end().before(margin).max(borrower.asked_at() + once),
+            (true, true) => borrower.asked_at() + borrower.term,
+            (true, false) => Moment::NEVER,
+        };
+        let is_low = loan.free() < wishes.low && wishes.target > loan.free() + loan.out();
+        if is_low { soonest.min(renews.max(self.now)) } else { renews }
+    }
+
+    /// How far away to say that this pool is, where an exchange with the one above takes `rtt`: a lease from there has to
+    /// outlast exchanges with those below, too, and half of it is theirs.
+    pub fn distance_above(&self, rtt: Duration) -> Duration {
+        let active = self.active();
+        let lessees = self.lessees.values().filter(|lessee| self.now.since(lessee.answered) <= active);
+        rtt + 2 * lessees.map(|lessee| lessee.rtt).max().unwrap_or_default()
+    }
+
+    /// Writes what to say to the one above, and sets aside nothing: it stays true however late it arrives. `None` of a pool
+    /// that leases from none.
+    pub fn ask_above(&mut self, now: Moment, rtt: Duration) -> Option<Ask> {
+        self.advance(now);
+        let wishes = self.wishes(rtt);
+        let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
+        if borrower.is_disowned && loan.is_empty() {
+            loan.begin_anew();
+            borrower.is_disowned = false;
+        }
+        loan.shed(wishes.target.saturating_sub(loan.out()));
+        let (spent_total, held) = loan.tell();
+        let want = wishes.target.saturating_sub(loan.free() + loan.out());
+        let Wishes { demand_milli, waiting, .. } = wishes;
+        let ask = Ask { spent_total, held, want, waiting: waiting.min(want), demand_milli, ..Ask::default() };
+        (borrower.asked, borrower.is_open) = (Some((self.now, ask)), true);
+        Some(ask)
+    }
+
+    /// The one above answered the ask that was written last, and first sent at `first_sent`, with `grant`.
+    pub fn hear_above(&mut self, now: Moment, first_sent: Moment, grant: &Grant) -> HeardAbove {
+        self.advance(now);
+        let (now, terms, longest) = (self.now, self.plan.terms, self.plan.term());
+        let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &mut self.borrower) else {
+            return HeardAbove::Unfit;
+        };
+        let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open) else { return HeardAbove::Unfit };
+        borrower.is_open = false;
+        let is_sane = grant.permits <= ask.want && grant.kept <= ask.held && grant.term <= Terms::TERM_MAX;
+        if !is_sane || grant.rate != Rate::Free || grant.in_flight.is_some() {
+            borrower.not_before = now + REFUSAL_MAX;
+            loan.wait_until(borrower.not_before);
+            return HeardAbove::Unfit;
+        }
+        let counts_from = if mutant::is(Mutant::LoanFromReceipt) { now } else { first_sent };
+        let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
+        loan.came(Came {
+            permits: grant.permits,
+            unkept: if mutant::is(Mutant::LoanOutlived) { 0 } else { ask.held - grant.kept },
+            end: terms.holder_end(counts_from, grant.term),
+            ceiling: grant.ceiling,
+            chance,
+            is_ample: grant.permits == ask.want,
+        });
+        borrower.not_before = now + grant.ask_after;
+        if !grant.term.is_zero() {
+            borrower.term = grant.term;
+            self.term = borrower.lends_for(longest);
+        }
+        self.audit();
+        HeardAbove::Believed
+    }
+
+    /// The one above lends nothing: what is held goes on until its end.
+    pub fn refused_above(&mut self, now: Moment, refusal: Refusal) {
+        self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
+    }
+
+    /// No answer came. It may have been granted something all the same, which the next ask says is not held.
+    pub fn unanswered_above(&mut self) {
+        if let Some(borrower) = &mut self.borrower {
+            borrower.is_open = false;
+        }
+    }
+
+    /// The one above does not know what is held here: that goes on until its end, and then this counts from zero.
+    pub fn disowned_above(&mut self, now: Moment) {
+        if let Some(borrower) = &mut self.borrower {
+            borrower.is_disowned = true;
+        }
+        self.pause_above(now, DISPUTE_PAUSE, false);
+    }
+
+    /// Whether there is nothing to say to the one above, and no answer to come.
+    pub fn rests_above(&self) -> bool {
+        let has_said_all = self.ledgers.loan().is_none_or(|loan| loan.is_empty() && !loan.is_untold());
+        has_said_all && self.borrower.as_ref().is_none_or(|borrower| !borrower.is_open)
+    }
+
+    /// Whether the one above has lent all that was asked for, and so will again.
+    pub(super) fn is_being_lent(&self) -> bool {
+        self.ledgers.loan().is_some_and(Loan::is_ample)
+    }
+
+    fn pause_above(&mut self, now: Moment, pause: Duration, stops: bool) {
+        self.advance(now);
+        let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &mut self.borrower) else { return };
+        (borrower.is_open, borrower.not_before) = (false, self.now + pause);
+        loan.wait_until(borrower.not_before);
+        if stops {
+            loan.shed(0);
+        }
+    }
+
+    /// What those below would have, as they said.
+    fn wishes(&self, rtt: Duration) -> Wishes {
+        let active = self.active();
+        let lessees = || self.lessees.values().filter(|lessee| self.now.since(lessee.answered) <= active);
+        let sum = |each: fn(&super::Lessee) -> u64| lessees().map(each).fold(0, u64::saturating_add);
+        let demand_milli = sum(|lessee| lessee.demand_milli).min(PERMITS_MAX);
+        let (wanted, waiting) = (sum(|lessee| lessee.wanted), sum(|lessee| lessee.waiting));
+        let out = self.ledgers.loan().map_or(0, Loan::out);
+        // Renewals from below come all the time: for them something has to be here.
+        let low = need(demand_milli, low_span(rtt)).max(u64::from(wanted > out));
+        let target = wanted.max(out).saturating_add(low.saturating_mul(2)).min(PERMITS_MAX);
+        Wishes { demand_milli, waiting, low, target }
+    }
+}
+
+/// What a pool would say to the one above.
+#[derive(Clone, Copy, Debug)]
+struct Wishes {
+    demand_milli: u64,
+    waiting: u64,
+    /// Permits in hand below which it asks.
+    low: u64,
+    /// Permits that it would have, in hand and lent on.
+    target: u64,
+}
+
+/// How long what is in hand must last, or more is asked for.
+fn low_span(rtt: Duration) -> Duration {
+    rtt * LOW_WATER_RTTS + GUARD
+}

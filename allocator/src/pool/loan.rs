@@ -1,0 +1,272 @@
+//! What a pool may lend on of what it was itself lent, by the allocator above: a ledger beside those of its rules. The pool
+//! charges it as any of them; what it says to the one above, and hears, is in `borrow.rs`.
+//!
+//! Whatever a node may spend was lent for at least as long by the one above, so its end is the end of every lease from here.
+//! A crash needs no quarantine: the one above takes all for spent, and what comes after begins with nothing.
+
+use crate::rules::{Ends, Ledger, Pace};
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use std::time::Duration;
+
+/// What came in this span tells what will come.
+const RECENT: Duration = Duration::from_secs(1);
+
+/// What a pool was lent.
+#[derive(Clone, Debug)]
+pub(super) struct Loan {
+    now: Moment,
+    /// Permits in hand: neither lent on nor spent.
+    free: u64,
+    /// Permits that are lent on.
+    out: u64,
+    /// Of those, how many the one above did not extend. While there are any, nothing that is out is extended.
+    unkept: u64,
+    /// Permits spent since it began to count, or taken for spent.
+    spent: u64,
+    /// The most of that which was ever told. It never falls.
+    told: u64,
+    /// Nothing may be spent from this instant on.
+    end: Moment,
+    /// The most that one call can ever take, as far as was told.
+    ceiling: u64,
+    /// When there may be more.
+    chance: Moment,
+    /// Whether all that was asked for came last time.
+    is_ample: bool,
+    /// What came since a moment, and in the span before.
+    came: (Moment, u64, u64),
+}
+
+/// What the one above granted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    pub permits: u64,
+    /// Permits that are not extended.
+    pub unkept: u64,
+    pub end: Moment,
+    pub ceiling: u64,
+    pub chance: Moment,
+    pub is_ample: bool,
+}
+
+impl Loan {
+    /// Nothing was lent.
+    pub(super) fn new(now: Moment) -> Self {
+        Loan {
+            now,
+            free: 0,
+            out: 0,
+            unkept: 0,
+            spent: 0,
+            told: 0,
+            end: Moment::ORIGIN,
+            ceiling: PERMITS_MAX,
+            chance: Moment::ORIGIN,
+            is_ample: true,
+            came: (now, 0, 0),
+        }
+    }
+
+    pub(super) fn free(&self) -> u64 {
+        self.free
+    }
+
+    pub(super) fn out(&self) -> u64 {
+        self.out
+    }
+
+    pub(super) fn end(&self) -> Moment {
+        self.end
+    }
+
+    pub(super) fn ceiling(&self) -> u64 {
+        self.ceiling
+    }
+
+    /// Whether all that was asked for came last time.
+    pub(super) fn is_ample(&self) -> bool {
+        self.is_ample
+    }
+
+    /// Whether there is something that was spent and not told.
+    pub(super) fn is_untold(&self) -> bool {
+        self.spent > self.told
+    }
+
+    /// Takes out what is in hand beyond `keep`: it is given back.
+    pub(super) fn shed(&mut self, keep: u64) {
+        self.free = self.free.min(keep);
+    }
+
+    /// What was spent and what is held, to be told. It stays true however late it arrives.
+    pub(super) fn tell(&mut self) -> (u64, u64) {
+        self.told = self.told.max(self.spent);
+        let out = if mutant::is(Mutant::LentOnIsReturned) { 0 } else { self.out };
+        (self.told, self.free + out)
+    }
+
+    /// The one above has granted something.
+    pub(super) fn came(&mut self, came: Came) {
+        let dropped = came.unkept.min(self.free);
+        self.free += came.permits - dropped;
+        self.unkept = (self.unkept + came.unkept - dropped).min(self.out);
+        self.end = self.end.max(came.end);
+        (self.ceiling, self.chance, self.is_ample) = (came.ceiling, came.chance, came.is_ample);
+        self.roll();
+        self.came.1 += came.permits;
+        if self.now >= self.end {
+            self.lapse();
+        }
+    }
+
+    /// There will be none before `chance`.
+    pub(super) fn wait_until(&mut self, chance: Moment) {
+        (self.chance, self.is_ample) = (chance, false);
+    }
+
+    /// Counts from zero from now on: only once nothing is out or in hand.
+    pub(super) fn begin_anew(&mut self) {
+        (self.spent, self.told) = (0, 0);
+    }
+
+    /// Whether nothing is out or in hand.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free == 0 && self.out == 0
+    }
+
+    /// Its term is over: what is in hand is nobody's to spend. What is out ended before.
+    fn lapse(&mut self) {
+        if !mutant::is(Mutant::LoanOutlived) {
+            self.free = 0;
+        }
+    }
+
+    fn roll(&mut self) {
+        let (since, came, _) = self.came;
+        if self.now.since(since) >= RECENT {
+            let before = if self.now.since(since) < 2 * RECENT { came } else { 0 };
+            self.came = (self.now, 0, before);
+        }
+    }
+
+    /// Permits that come in `span` if it goes on as in the last [`RECENT`].
+    fn coming(&self, span: Duration) -> u64 {
+        if self.is_ample {
+            // Whatever is wanted.
+            return PERMITS_MAX;
+        }
+        let (since, came, before) = self.came;
+        let gone = self.now.since(since).min(RECENT);
+        let came = u128::from(came) * RECENT.as_nanos() + u128::from(before) * (RECENT - gone).as_nanos();
+        let coming = came * span.as_nanos() / RECENT.as_nanos() / RECENT.as_nanos();
+        u64::try_from(coming).unwrap_or(u64::MAX)
+    }
+
+    /// Permits that are out are not any more.
+    fn back(&mut self, permits: u64) {
+        self.out -= permits;
+        self.unkept = self.unkept.min(self.out);
+    }
+}
+
+impl Ledger for Loan {
+    fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+        if self.now >= self.end {
+            self.lapse();
+        }
+    }
+
+    fn available(&self) -> u64 {
+        self.free
+    }
+
+    fn charge(&mut self, permits: u64) {
+        self.free -= permits;
+        self.out += permits;
+    }
+
+    fn settle(&mut self, permits: u64, _at: Moment) {
+        self.back(permits);
+        self.spent += permits;
+    }
+
+    fn release(&mut self, permits: u64) {
+        // Those that the one above did not extend come back first: they are not there any more.
+        let unkept = self.unkept.min(permits);
+        self.out -= permits;
+        self.unkept -= unkept;
+        self.free += permits - unkept;
+        if self.now >= self.end {
+            self.lapse();
+        }
+    }
+
+    fn credit(&mut self, permits: u64, _at: Moment) {
+        // They may be of a lease that ended above, too: that one puts them where they belong. What was told stays told.
+        self.spent -= permits.min(self.spent - self.told);
+    }
+
+    fn ready_at(&self, permits: u64, _ends: Ends<'_>) -> Option<Moment> {
+        if permits <= self.free {
+            return Some(self.now);
+        }
+        (permits <= self.ceiling).then(|| self.chance.max(self.now))
+    }
+
+    fn arriving(&self, span: Duration) -> u64 {
+        self.coming(span)
+    }
+
+    fn sustained(&self, span: Duration) -> u64 {
+        self.coming(span)
+    }
+
+    fn pace(&self) -> Option<Pace> {
+        None
+    }
+
+    fn lease_end(&self) -> Option<Moment> {
+        (!mutant::is(Mutant::LoanNotNested)).then_some(self.end)
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.is_empty() && !self.is_untold()
+    }
+
+    fn memory(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.out
+    }
+
+    fn forget(&mut self, quarantined: Moment) -> Moment {
+        quarantined
+    }
+
+    fn change(&mut self, _rule: &Rule, _terms: Terms, _carry: Carry) -> bool {
+        false
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.out += permits;
+        self.unkept += permits;
+    }
+
+    fn top_up(&mut self, _permits: u64) {}
+
+    fn excess(&self) -> u64 {
+        self.unkept
+    }
+
+    fn boxed(&self) -> Box<dyn Ledger + Send> {
+        Box::new(self.clone())
+    }
+
+    fn is_sound(&self) -> bool {
+        self.told <= self.spent && self.unkept <= self.out && (self.out == 0 || self.now < self.end)
+    }
+}

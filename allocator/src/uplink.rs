@@ -1,0 +1,188 @@
+//! The task that leases from an upstream: it looks what is due there, asks for all of it in one exchange, and hands what comes
+//! back to the allocator. One for each upstream, and one exchange at a time. It decides nothing about permits.
+
+mod transport;
+
+use crate::allocator::{Asker, DueAbove};
+use crate::config::Upstream;
+use crate::metrics::UpstreamMetrics;
+use crate::shared::Shared;
+use lessor_protocol::wire::{GrantBody, LeasesRequest};
+use lessor_protocol::{Moment, PERMITS_MAX};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use transport::{Transport, TransportError};
+
+/// Round trip to reckon with until one was measured.
+const RTT_UNTOLD: Duration = Duration::from_millis(5);
+
+/// Longest that anybody waits for an answer.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Asks of nodes come all the time: no more looks than this, whatever they want.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Longest time without a look, for what nobody wakes it for.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Wait after a failed exchange: the first, which doubles, and the longest.
+const PAUSE_FIRST: Duration = Duration::from_millis(25);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The tasks of all upstreams. Dropped, they end.
+#[derive(Debug, Default)]
+pub(crate) struct Uplinks {
+    known: BTreeSet<Upstream>,
+    tasks: JoinSet<()>,
+}
+
+impl Uplinks {
+    /// Starts what a limit needs that was added since the last call.
+    pub(crate) fn keep_up(&mut self, shared: &Arc<Shared>) {
+        for upstream in shared.with(|allocator, _| allocator.upstreams()) {
+            if self.known.contains(&upstream) {
+                continue;
+            }
+            match Uplink::try_new(shared.clone(), upstream.clone()) {
+                Ok(uplink) => _ = self.tasks.spawn(uplink.run()),
+                Err(error) => tracing::error!(%upstream, %error, "nothing can be leased from there"),
+            }
+            self.known.insert(upstream);
+        }
+    }
+}
+
+/// One upstream, and the session with it.
+struct Uplink {
+    shared: Arc<Shared>,
+    upstream: Upstream,
+    transport: Transport,
+    metrics: UpstreamMetrics,
+    /// Changes with every exchange of a node.
+    asked: watch::Receiver<u64>,
+    node: String,
+    session: u64,
+    seq: u64,
+    rtt: Duration,
+    pause: Duration,
+    is_reachable: bool,
+}
+
+impl Uplink {
+    fn try_new(shared: Arc<Shared>, upstream: Upstream) -> Result<Self, TransportError> {
+        let epoch = shared.with(|allocator, _| allocator.epoch());
+        let node = shared.config().server.node.as_ref();
+        Ok(Uplink {
+            node: node.map_or_else(|| format!("allocator-{epoch:x}"), |node| node.as_str().to_owned()),
+            transport: Transport::try_new(&upstream, EXCHANGE_TIMEOUT)?,
+            metrics: shared.metrics().upstream(&upstream),
+            asked: shared.asked(),
+            shared,
+            upstream,
+            session: session(),
+            seq: 0,
+            rtt: RTT_UNTOLD,
+            pause: PAUSE_FIRST,
+            is_reachable: true,
+        })
+    }
+
+    /// Until it is dropped.
+    async fn run(mut self) {
+        loop {
+            let (upstream, rtt) = (&self.upstream, self.rtt);
+            let due = self.shared.with(|allocator, now| allocator.asks_above(now, upstream, rtt));
+            if due.asks.is_empty() {
+                let wait = due.next.map_or(LOOK_AGAIN, |next| next.since(self.shared.now())).min(LOOK_AGAIN);
+                // An error says that nobody asked meanwhile.
+                let _ = timeout(wait, self.asked.changed()).await;
+                sleep(LOOK_EVERY).await;
+                continue;
+            }
+            match self.exchange(&due).await {
+                Ok(()) => self.pause = PAUSE_FIRST,
+                Err(error) => self.failed(&due.askers, &error).await,
+            }
+        }
+    }
+
+    async fn exchange(&mut self, due: &DueAbove) -> Result<(), TransportError> {
+        self.seq += 1;
+        let first_sent = self.shared.now();
+        let request = LeasesRequest {
+            node: self.node.clone(),
+            session: self.session,
+            seq: self.seq,
+            rtt_ms: lessor_protocol::lease::millis_up(due.distance),
+            asks: due.asks.clone(),
+        };
+        let response = timeout(EXCHANGE_TIMEOUT, self.transport.leases(&request)).await;
+        let response = response.map_err(|_| TransportError::TimedOut)??;
+        let is_it = (response.session, response.seq) == (self.session, self.seq);
+        let names = |grant: &GrantBody| (grant.limit.clone(), grant.key.clone());
+        let are_they = response
+            .grants
+            .iter()
+            .map(names)
+            .eq(due.asks.iter().map(|ask| (ask.limit.clone(), ask.key.clone())));
+        if !is_it || !are_they {
+            return Err(TransportError::Rubbish("an answer to another exchange".to_owned()));
+        }
+        self.learn(first_sent);
+        self.believe(first_sent, &due.askers, &response.grants);
+        Ok(())
+    }
+
+    fn learn(&mut self, first_sent: Moment) {
+        let took = self.shared.now().since(first_sent);
+        // An eighth each time: one slow answer is no distance.
+        self.rtt = if self.rtt == RTT_UNTOLD { took } else { self.rtt * 7 / 8 + took / 8 };
+        self.metrics.exchanged(took);
+        if !self.is_reachable {
+            tracing::info!(upstream = %self.upstream, "it answers again");
+        }
+        self.is_reachable = true;
+    }
+
+    fn believe(&mut self, first_sent: Moment, askers: &[Asker], grants: &[GrantBody]) {
+        let upstream = &self.upstream;
+        let told = self
+            .shared
+            .with(|allocator, now| allocator.hear_above(now, upstream, first_sent, askers, grants));
+        if told.unfit > 0 {
+            self.metrics.unfit(told.unfit);
+            let errors = || grants.iter().filter_map(|grant| grant.answer().err());
+            let detail = errors().map(|error| error.detail.as_str()).next().unwrap_or(
+                "its rule cannot be lent on: a leaky_bucket or a concurrency, or the answer cannot be true",
+            );
+            tracing::warn!(%upstream, asks = told.unfit, detail = transport::excerpt(detail), "lent nothing of use");
+        }
+        if told.begins_session {
+            tracing::warn!(%upstream, "it disputes our totals; a new session begins");
+            (self.session, self.seq) = (session(), 0);
+        }
+    }
+
+    async fn failed(&mut self, askers: &[Asker], error: &TransportError) {
+        self.metrics.failed();
+        self.shared.with(|allocator, _| allocator.unanswered_above(askers));
+        if self.is_reachable {
+            let upstream = &self.upstream;
+            tracing::warn!(%upstream, %error, "no exchange with it; what is leased is lent on until it ends");
+        }
+        self.is_reachable = false;
+        // Somewhere between half of it and all: those that failed together come back one by one.
+        sleep(self.pause / 2 + self.pause / 200 * u32::try_from(session() % 101).unwrap_or(0)).await;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// A number that no other session has, as far as 53 bits of hash can tell.
+fn session() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    (RandomState::new().hash_one(()) & PERMITS_MAX).max(1)
+}

@@ -1,0 +1,426 @@
+//! Regions in virtual time: shipping slots and refills, that ask shipping pools, that ask the shipping pool of the centre. All
+//! clocks drift; messages between all of them get lost, come twice or late; links are cut, and processes die.
+//!
+//! The vendor is the judge, and remembers every spend. What nodes could spend is held against what the centre knows to be out,
+//! at each step; and when the trouble is over, hardly anybody may be refused who wants less than there is.
+
+use crate::reference::{Spend, breach};
+use lessor::dispute::{Remedy, disown, remedy, start_over};
+use lessor::refill::{Belief, Refill, Seen};
+use lessor::slot::Slot;
+use lessor_allocator::pool::{AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
+use lessor_allocator::share::{Share, Sharing};
+use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::wire::code;
+use lessor_protocol::{Answer, Ask, Grant, Moment, Rule, Terms};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MILLI: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MILLI;
+
+/// Longest that anybody waits for an answer.
+const TIMEOUT: u64 = SECOND;
+
+/// How long there is trouble, and how long none after it; of that, the last part is judged.
+const TROUBLE: u64 = 12 * SECOND;
+const CALM: u64 = 16 * SECOND;
+const JUDGED: u64 = 4 * SECOND;
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Calls that were admitted.
+    pub admitted: u64,
+    /// While it is judged whether all is well again: calls, and those among them that were refused.
+    pub calls: u64,
+    /// See `calls`.
+    pub refused: u64,
+    /// Exchanges between regions and the centre.
+    pub exchanges: u64,
+    /// Processes that died.
+    pub crashes: u64,
+}
+
+impl Figures {
+    /// Both.
+    #[must_use]
+    pub fn plus(self, other: Figures) -> Figures {
+        Figures {
+            admitted: self.admitted + other.admitted,
+            calls: self.calls + other.calls,
+            refused: self.refused + other.refused,
+            exchanges: self.exchanges + other.exchanges,
+            crashes: self.crashes + other.crashes,
+        }
+    }
+}
+
+/// Whose process or link it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Node(usize),
+    Region(usize),
+    Centre,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Call(usize),
+    /// A node spends all that it has, at the last instant.
+    SpendAll(usize),
+    Wake(Who),
+    /// An ask of a node to its region, or of a region to the centre.
+    Asks(Who, LesseeId, u64, Ask),
+    Hears(Who, LesseeId, u64, Result<Answer, AskError>),
+    TimeOut(Who, LesseeId, u64),
+    Dies(Who),
+    /// Nothing passes between it and the one above until then.
+    Cut(Who, u64),
+}
+
+/// What somebody who asks remembers of that.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    session: LesseeId,
+    seq: u64,
+    /// When the ask was sent that is waited for, on its own clock.
+    waits: Option<Moment>,
+    quiet_until: u64,
+    cut_until: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    ppm: i64,
+    region: usize,
+    slot: Slot,
+    refill: Refill,
+    refused: u64,
+    line: Line,
+}
+
+#[derive(Debug)]
+struct Region {
+    ppm: i64,
+    pool: Pool,
+    line: Line,
+}
+
+/// What goes wrong, how often.
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    loss: f64,
+    repeat: f64,
+    late: f64,
+    /// Mean time between two deaths or cuts of one process.
+    every: u64,
+    centre_dies: bool,
+}
+
+struct World {
+    dice: fastrand::Rng,
+    real: u64,
+    order: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    plan: Arc<Plan>,
+    borrowed: Arc<Plan>,
+    rule: Rule,
+    /// Calls a second, of each node.
+    rate: f64,
+    far: u64,
+    near: u64,
+    trouble: Trouble,
+    centre_ppm: i64,
+    centre: Pool,
+    centre_died: bool,
+    regions: Vec<Region>,
+    nodes: Vec<Node>,
+    sessions: u64,
+    spends: Vec<Spend>,
+    figures: Figures,
+}
+
+/// What a clock that runs `ppm` fast shows after `real` nanoseconds.
+fn shown(real: u64, ppm: i64) -> Moment {
+    let rate = u128::try_from(1_000_000 + ppm).expect("no clock runs backwards");
+    Moment::from_nanos(u64::try_from(u128::from(real) * rate / 1_000_000).expect("a few years at most"))
+}
+
+/// When such a clock shows `moment`, or a little later.
+fn when(moment: Moment, ppm: i64) -> u64 {
+    let rate = u128::try_from(1_000_000 + ppm).expect("no clock runs backwards");
+    let real = (u128::from(moment.as_nanos()) * 1_000_000).div_ceil(rate);
+    u64::try_from(real).unwrap_or(u64::MAX)
+}
+
+/// Runs what `seed` draws.
+///
+/// # Errors
+/// What was wrong, in words.
+pub fn run(seed: u64) -> Result<Figures, String> {
+    World::draw(seed, 5..600, 100..6_000).run_on(TROUBLE)
+}
+
+/// The same by a rule of some seconds, with `demand` times what it allows, and no trouble at all: the part of it that was used.
+///
+/// # Errors
+/// As [`run`].
+pub fn used(seed: u64, demand: f64) -> Result<f64, String> {
+    let mut world = World::draw(seed, 100..600, 2_000..6_000);
+    world.trouble = Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: u64::MAX, centre_dies: false };
+    (world.near, world.far) = (MILLI / 2, 10 * MILLI);
+    world.rate = demand * per_second(&world.rule) / world.nodes.len() as f64;
+    let most = per_second(&world.rule) * ((TROUBLE + CALM) as f64 / SECOND as f64);
+    world.run_on(TROUBLE + CALM).map(|figures| figures.admitted as f64 / most)
+}
+
+/// What `rule` allows, in what time.
+fn permits_per(rule: &Rule) -> (u64, Duration) {
+    match rule {
+        Rule::SlidingWindow(rule) => (rule.limit(), rule.per()),
+        Rule::FixedWindow(rule) => (rule.limit(), rule.per()),
+        Rule::TokenBucket(rule) => (rule.refill(), rule.per()),
+        Rule::SlidingLog(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => unreachable!("none is drawn"),
+    }
+}
+
+fn per(rule: &Rule) -> Duration {
+    permits_per(rule).1
+}
+
+/// What `rule` allows in a second on average.
+fn per_second(rule: &Rule) -> f64 {
+    let (permits, per) = permits_per(rule);
+    permits as f64 / per.as_secs_f64()
+}
+
+impl World {
+    /// With a rule for so many permits in so many milliseconds.
+    fn draw(seed: u64, permits: Range<u64>, millis: Range<u64>) -> World {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let real = dice.u64(1_000..2_000) * SECOND;
+        let (limit, per) = (dice.u64(permits), Duration::from_millis(dice.u64(millis)));
+        let rule = match dice.u32(..3) {
+            0 => Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid")),
+            1 => Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid")),
+            _ => Rule::TokenBucket(TokenBucket::try_new(limit, limit, per, limit).expect("valid")),
+        };
+        let terms = Terms::default();
+        let plan = |rules: Vec<Rule>| {
+            let is_borrowed = rules.is_empty();
+            let sharing = Sharing::default();
+            Arc::new(Plan { rules, is_borrowed, terms, ease_off: false, lessees_max: 1_000, sharing })
+        };
+        let (centre, borrowed) = (plan(vec![rule]), plan(vec![]));
+        let drift = i64::from(terms.drift_ppm());
+        let ppm = |dice: &mut fastrand::Rng| dice.i64(-drift..=drift);
+        let centre_ppm = ppm(&mut dice);
+        let mut world = World {
+            real,
+            order: 0,
+            queue: BTreeMap::new(),
+            rate: dice.f64() * 3.0 * per_second(&rule),
+            rule,
+            far: dice.u64(MILLI..40 * MILLI),
+            near: dice.u64(MILLI / 10..3 * MILLI),
+            trouble: Trouble {
+                loss: dice.f64() * 0.2,
+                repeat: dice.f64() * 0.2,
+                late: dice.f64() * 0.05,
+                every: dice.u64(2..20) * SECOND,
+                centre_dies: dice.u32(..4) == 0,
+            },
+            centre_ppm,
+            centre: Pool::new(centre.clone(), shown(real, centre_ppm)),
+            centre_died: false,
+            plan: centre,
+            borrowed,
+            regions: vec![],
+            nodes: vec![],
+            sessions: 0,
+            spends: vec![],
+            figures: Figures::default(),
+            dice,
+        };
+        for region in 0..world.dice.usize(1..=3) {
+            let ppm = ppm(&mut world.dice);
+            let fresh = world.new_region(ppm);
+            world.regions.push(fresh);
+            for _ in 0..world.dice.usize(1..=3) {
+                let ppm = world.dice.i64(-drift..=drift);
+                let node = world.new_node(ppm, region);
+                world.nodes.push(node);
+            }
+        }
+        world.rate /= world.nodes.len() as f64;
+        world
+    }
+
+    fn new_line(&mut self) -> Line {
+        self.sessions += 1;
+        Line { session: LesseeId(self.sessions), seq: 0, waits: None, quiet_until: 0, cut_until: 0 }
+    }
+
+    fn new_region(&mut self, ppm: i64) -> Region {
+        Region { ppm, pool: Pool::new(self.borrowed.clone(), shown(self.real, ppm)), line: self.new_line() }
+    }
+
+    fn new_node(&mut self, ppm: i64, region: usize) -> Node {
+        let (slot, refill) = (Slot::new(), Refill::new(shown(self.real, ppm), true));
+        Node { ppm, region, slot, refill, refused: 0, line: self.new_line() }
+    }
+
+    /// With trouble for so long, at most; and then, if that is not the end, calm.
+    fn run_on(mut self, trouble: u64) -> Result<Figures, String> {
+        let (begin, ends) = (self.real, self.real + TROUBLE + CALM);
+        for node in 0..self.nodes.len() {
+            self.after(0, Event::Wake(Who::Node(node)));
+            self.next_call(node);
+            self.next_trouble(Who::Node(node));
+        }
+        (0..self.regions.len()).for_each(|region| self.next_trouble(Who::Region(region)));
+        if self.trouble.centre_dies {
+            self.next_trouble(Who::Centre);
+        }
+        // A window that is not much longer than the way to the centre and back is used up by the way.
+        let is_judged = per(&self.rule) >= Duration::from_secs(1) && self.rate.min(self.calm_rate()) >= 20.0;
+        while let Some(((real, _), event)) = self.queue.pop_first().filter(|((real, _), _)| *real < ends) {
+            self.real = real;
+            if real > begin + trouble && self.is_troubled() {
+                self.trouble =
+                    Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: u64::MAX, centre_dies: false };
+                self.rate = self.rate.min(self.calm_rate());
+            }
+            self.does(event, real + JUDGED > ends && is_judged)?;
+            self.in_hand_is_known()?;
+        }
+        if let Some(breach) = breach(&self.rule, &self.spends) {
+            return Err(format!("the vendor saw too much: {breach}"));
+        }
+        self.figures.admitted = self.spends.len() as u64;
+        Ok(self.figures)
+    }
+
+    fn does(&mut self, event: Event, is_judged: bool) -> Result<(), String> {
+        match event {
+            Event::Call(node) => {
+                let is_admitted = self.spend(node);
+                self.figures.calls += u64::from(is_judged);
+                self.figures.refused += u64::from(is_judged && !is_admitted);
+                self.next_call(node);
+                self.look(Who::Node(node));
+                if self.dice.u32(..50) == 0 && self.is_troubled() {
+                    let at = &self.nodes[node];
+                    let last = when(at.slot.deadline(), at.ppm).saturating_sub(1).max(self.real);
+                    self.after(last - self.real, Event::SpendAll(node));
+                }
+            }
+            Event::SpendAll(node) => while self.nodes[node].slot.balance().free > 0 && self.spend(node) {},
+            Event::Wake(who) => self.look(who),
+            Event::Asks(who, session, seq, ask) => self.answer(who, session, seq, ask)?,
+            Event::Hears(who, session, seq, answer) => self.hear(who, session, seq, answer)?,
+            Event::TimeOut(who, session, seq) => {
+                let line = self.line(who);
+                if (line.session, line.seq) == (session, seq) && line.waits.take().is_some() {
+                    self.failed(who);
+                }
+            }
+            Event::Dies(who) => self.dies(who),
+            Event::Cut(who, until) if self.is_troubled() => {
+                self.line(who).cut_until = until;
+                self.next_trouble(who);
+            }
+            Event::Cut(..) => {}
+        }
+        Ok(())
+    }
+
+    /// What nodes can spend the centre knows to be out, unless its books were lost.
+    fn in_hand_is_known(&mut self) -> Result<(), String> {
+        let live = |node: &&Node| shown(self.real, node.ppm) < node.slot.deadline();
+        let in_hand: u64 = self.nodes.iter().filter(live).map(|node| node.slot.balance().total()).sum();
+        let out = self.centre.view(shown(self.real, self.centre_ppm)).books.outstanding;
+        match in_hand <= out || self.centre_died {
+            true => Ok(()),
+            false => Err(format!("nodes can spend {in_hand}, the centre knows of {out}")),
+        }
+    }
+
+    fn spend(&mut self, node: usize) -> bool {
+        let at = &mut self.nodes[node];
+        let is_spent = at.slot.take(1, shown(self.real, at.ppm)).is_ok();
+        match is_spent {
+            true => {
+                let allocator = shown(self.real, self.centre_ppm).as_nanos();
+                self.spends.push(Spend { real: self.real, allocator, permits: 1 });
+            }
+            false => at.refused += 1,
+        }
+        is_spent
+    }
+
+    fn after(&mut self, wait: u64, event: Event) {
+        self.order += 1;
+        self.queue.insert((self.real.saturating_add(wait), self.order), event);
+    }
+
+    fn next_call(&mut self, node: usize) {
+        // Arrivals that are independent of each other.
+        let wait = -(1.0 - self.dice.f64()).ln() / self.rate.max(0.01) * SECOND as f64;
+        self.after(wait as u64 + 1, Event::Call(node));
+    }
+
+    fn next_trouble(&mut self, who: Who) {
+        if !self.is_troubled() {
+            return;
+        }
+        let every = self.trouble.every;
+        let wait = self.dice.u64(0..2 * every);
+        let event = match self.dice.bool() && who != Who::Centre {
+            true => Event::Cut(who, self.real + wait + self.dice.u64(0..4 * SECOND)),
+            false => Event::Dies(who),
+        };
+        self.after(wait, event);
+    }
+
+    /// Less than there is, for each node.
+    fn calm_rate(&self) -> f64 {
+        0.4 * per_second(&self.rule) / self.nodes.len() as f64
+    }
+
+    fn is_troubled(&self) -> bool {
+        self.trouble.every < u64::MAX
+    }
+
+    fn dies(&mut self, who: Who) {
+        if !self.is_troubled() {
+            return;
+        }
+        self.figures.crashes += 1;
+        match who {
+            Who::Node(node) => {
+                self.nodes[node] = self.new_node(self.nodes[node].ppm, self.nodes[node].region)
+            }
+            Who::Region(region) => self.regions[region] = self.new_region(self.regions[region].ppm),
+            Who::Centre => {
+                let now = shown(self.real, self.centre_ppm);
+                (self.centre, self.centre_died) = (Pool::after_loss(self.plan.clone(), now, now), true);
+            }
+        }
+        self.next_trouble(who);
+        self.look(who);
+    }
+
+    fn line(&mut self, who: Who) -> &mut Line {
+        match who {
+            Who::Node(node) => &mut self.nodes[node].line,
+            Who::Region(region) => &mut self.regions[region].line,
+            Who::Centre => unreachable!("it asks nobody"),
+        }
+    }
+}
+
+mod exchange;

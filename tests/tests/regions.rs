@@ -1,0 +1,154 @@
+//! Regions that lease from a centre and lend on: many seeds of a small world with trouble, what is used of a limit without, and
+//! servers that do so for real, over a network that is cut.
+
+use lessor::{Client, Limit};
+use lessor_protocol::{Clock, Moment};
+use scenarios::fleet::{Fleet, eventually};
+use scenarios::proxy::Proxy;
+use scenarios::proxy::fault::Fault;
+use scenarios::regions::{Figures, run, used};
+use scenarios::vendor::Vendor;
+use std::time::Duration;
+
+/// Worlds, in CI. `REGION_SEEDS` is for more.
+const SEEDS: u64 = 300;
+
+fn seeds() -> u64 {
+    std::env::var("REGION_SEEDS").ok().map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
+}
+
+#[test]
+fn regions_hold_the_cap_and_strand_nothing() {
+    let mut sum = Figures::default();
+    for seed in 0..seeds() {
+        let figures = run(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        assert!(figures.refused * 10 <= figures.calls, "seed {seed}, when all is well again: {figures:?}");
+        sum = sum.plus(figures);
+    }
+    println!("{sum:?}");
+    assert!(
+        sum.crashes > seeds() && sum.calls > 20 * seeds(),
+        "there was trouble, and calls after it: {sum:?}"
+    );
+    assert!(sum.refused * 50 <= sum.calls, "when all is well again: {sum:?}");
+}
+
+#[test]
+fn what_is_wanted_of_a_limit_is_used_through_regions() {
+    let used = |seed| used(seed, 2.0).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    let mut used: Vec<f64> = (0..60).map(used).collect();
+    used.sort_by(f64::total_cmp);
+    println!("used: worst {:.3}, median {:.3}", used[0], used[30]);
+    assert!(used[0] >= 0.88 && used[30] >= 0.97, "{used:?}");
+}
+
+const CLOCK: Clock = Clock::since_boot();
+
+const LIMIT: u64 = 400;
+const PER: Duration = Duration::from_secs(2);
+
+fn centre() -> String {
+    format!(
+        "[[limit]]\nname = \"vendor\"\nrules = [{{ kind = \"sliding_window\", limit = {LIMIT}, per = \"2s\", margin = \"0s\" }}]
+[[limit]]\nname = \"user\"\nkeyed = true\nrules = [{{ kind = \"fixed_window\", limit = 3, per = \"1h\" }}]
+[[limit]]\nname = \"paced\"\nrules = [{{ kind = \"leaky_bucket\", refill = 1, per = \"20ms\" }}]\n"
+    )
+}
+
+/// A region called `node` that leases from `upstream`.
+async fn region(node: &str, upstream: &str) -> Fleet {
+    let limit =
+        |name: &str, more: &str| format!("[[limit]]\nname = {name:?}\nupstream = {upstream:?}\n{more}\n");
+    let limits = limit("vendor", "") + &limit("user", "keyed = true") + &limit("paced", "");
+    Fleet::start(&format!("[server]\nnode = {node:?}\n{limits}")).await
+}
+
+/// Calls as often as it may until then, never waiting for longer than a moment.
+async fn call_until(vendor: &Vendor, limit: &Limit, until: Moment) {
+    while CLOCK.now() < until {
+        vendor.wait(limit, Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_regions_share_one_limit_and_use_it() {
+    let centre = Fleet::start(&centre()).await;
+    let (east, west) = (region("east", &centre.url).await, region("west", &centre.url).await);
+    let clients = [east.client("a").await, east.client("b").await, west.client("c").await];
+    let vendor = Vendor::new(LIMIT, PER);
+    let until = CLOCK.now() + 5 * PER;
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    tokio::join!(
+        call_until(&vendor, &limits[0], until),
+        call_until(&vendor, &limits[1], until),
+        call_until(&vendor, &limits[2], until),
+    );
+    assert_eq!(vendor.breach(), None);
+    assert!(vendor.count() >= 5 * LIMIT * 9 / 10, "{} of {}", vendor.count(), 5 * LIMIT);
+    assert!(centre.number("vendor", "spent").await > 0, "it is told what is spent");
+    for client in clients {
+        client.shutdown().await;
+    }
+    // What nobody holds any more is back.
+    eventually("nothing is out", async || (centre.number("vendor", "outstanding").await == 0).then_some(()))
+        .await;
+    for fleet in [east, west, centre] {
+        fleet.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn keys_are_leased_one_by_one_and_what_cannot_be_lent_on_is_refused() {
+    let centre = Fleet::start(&centre()).await;
+    let east = region("east", &centre.url).await;
+    let client = east.client("a").await;
+    let user = client.limit("user").key("ann");
+    for _ in 0..3 {
+        eventually("a permit", async || user.try_acquire(1).ok()).await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    user.try_acquire(1).expect_err("three an hour");
+    eventually("another user", async || client.limit("user").key("bob").try_acquire(1).ok()).await;
+    let paced = client.limit("paced").acquire_within(1, Duration::from_millis(500)).await;
+    paced.expect_err("a steady flow is not lent on");
+    client.shutdown().await;
+    east.stop().await;
+    centre.stop().await;
+}
+
+/// How long a region is cut off from the centre.
+const CUT: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_region_that_is_cut_off_lends_nothing_new_and_resumes_within_a_term() {
+    let centre = Fleet::start(&centre()).await;
+    let address = centre.url.strip_prefix("http://").expect("http").parse().expect("an address");
+    let link = Proxy::start(address).await;
+    let (east, west) = (region("east", &link.url()).await, region("west", &centre.url).await);
+    let (cut_off, other): (Client, Client) = (east.client("a").await, west.client("b").await);
+    let vendor = Vendor::new(LIMIT, PER);
+    let until = |span: Duration| CLOCK.now() + span;
+    let (there, here) = (cut_off.limit("vendor"), other.limit("vendor"));
+    tokio::join!(call_until(&vendor, &there, until(2 * PER)), call_until(&vendor, &here, until(2 * PER)));
+    link.set(Fault::Cut);
+    // What it holds goes on until its term ends: two seconds at most.
+    tokio::join!(call_until(&vendor, &there, until(PER)), call_until(&vendor, &here, until(PER)),);
+    let mine = Vendor::new(LIMIT, PER);
+    let closed = until(CUT - PER);
+    tokio::join!(call_until(&mine, &there, closed), call_until(&vendor, &here, closed));
+    assert_eq!(mine.count(), 0, "it was cut off");
+    link.set(Fault::None);
+    let mended = CLOCK.now();
+    eventually("a permit", async || vendor.call(&there).then_some(())).await;
+    let resumed = CLOCK.now().since(mended);
+    println!("a permit {resumed:?} after the link was mended");
+    // A pause of its own after so many failures, and a term.
+    assert!(resumed <= Duration::from_secs(3), "{resumed:?}");
+    tokio::join!(call_until(&vendor, &there, until(2 * PER)), call_until(&vendor, &here, until(2 * PER)));
+    assert_eq!(vendor.breach(), None);
+    cut_off.shutdown().await;
+    other.shutdown().await;
+    for fleet in [east, west, centre] {
+        fleet.stop().await;
+    }
+}
