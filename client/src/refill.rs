@@ -9,6 +9,7 @@ mod aside;
 mod disowned;
 mod heard;
 mod in_flight;
+mod low_water;
 mod rate;
 mod reserved;
 mod stuck;
@@ -17,21 +18,16 @@ use crate::demand::Demand;
 use crate::flights::Flights;
 use crate::pace::Pace;
 use crate::slot::Slot;
+use disowned::Disowned;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::sizing::{PERMIT, mean, need};
+use lessor_protocol::sizing::{PERMIT, mean};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
+use low_water::{GUARD, low_water_span};
 use rate::RateHeld;
 use reserved::Reserved;
 use std::sync::Arc;
 use std::time::Duration;
 use stuck::patience;
-
-/// Round trips that what is in hand must outlast before more is asked for. Two would be enough on a quiet
-/// network; the third is for the answer that takes half as long again.
-const LOW_WATER_RTTS: u32 = 3;
-
-/// Time added to that, for timers and a busy runtime to be late by.
-const GUARD: Duration = Duration::from_millis(10);
 
 /// Permits a limit that was never asked for asks for, before anybody tries to spend: enough for the first calls
 /// of a slow user, and nothing to miss for the others.
@@ -89,8 +85,10 @@ pub struct Refill {
     horizon: Duration,
     /// The answer told not to ask sooner.
     not_before: Moment,
-    /// While what is in hand is nothing that the allocator knows: refusals when that was heard.
-    disowned: Option<u64>,
+    /// While what is in hand is nothing that the allocator knows.
+    disowned: Option<Disowned>,
+    /// It was given up a moment ago, for what an answer brings.
+    made_way: bool,
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
@@ -164,6 +162,7 @@ impl Refill {
             horizon: TERM_UNTOLD,
             not_before: Moment::ORIGIN,
             disowned: None,
+            made_way: false,
             asked: None,
             is_known: false,
             phase: Phase::New { eager },
@@ -201,7 +200,7 @@ impl Refill {
     }
 
     fn due_unheard(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
-        if let Some(due) = self.is_used_up(slot, seen, now) {
+        if let Some(due) = self.due_ahead(slot, seen, now, rtt) {
             return due;
         }
         let margin = low_water_span(rtt).max(self.term * RENEW_PERCENT / 100);
@@ -239,30 +238,12 @@ impl Refill {
         renew.min((now + lasts).max(self.not_before))
     }
 
-    /// Free permits at which it is time to ask for more: what is likely to be spent until the answer is here, but
-    /// not what it would hold anyway.
-    fn low_water(&self, rtt: Duration) -> u64 {
-        need(self.demand.milli(), low_water_span(rtt)).min(self.target(rtt) / 2)
-    }
-
-    /// Permits that it would hold for those who only try; in use or in hand, where they are spent again.
-    fn target(&self, rtt: Duration) -> u64 {
-        if self.flights.hold().is_some() {
-            return self.target_in_use();
-        }
-        need(self.demand.milli(), self.horizon.max(low_water_span(rtt)))
-    }
-
-    /// Free permits below which a spender should wake the background task: half of what it plans to ask again at,
-    /// or the last one. The plan is kept by a timer, at no cost to any caller; a nudge is for demand that runs ahead
-    /// of it.
-    pub fn nudge_below(&self, rtt: Duration) -> u64 {
-        (self.low_water(rtt) / 2).max(1)
-    }
-
     /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
     pub fn write(&mut self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Ask {
         if self.disowned.is_some() {
+            if !self.is_used_up(slot, now) {
+                return self.write_ahead(slot, seen, now, rtt);
+            }
             self.forget(slot);
         }
         self.let_go_of_reserved(slot, now);
@@ -342,13 +323,16 @@ impl Refill {
         now: Moment,
         dice: u64,
     ) -> Belief {
-        let Some((_, ask)) = self.asked else { return Belief::Rubbish };
-        // Nobody has to wait for longer than a term to ask again: who did would be silent for as long as it says.
-        let longest = grant.term.max(grant.ask_after);
-        let is_sane = longest <= Terms::TERM_MAX && RateHeld::is_sane(&grant.rate);
-        if grant.permits > ask.want || grant.kept > ask.held || !is_sane {
+        if !self.can_be(grant) {
             return Belief::Rubbish;
         }
+        self.make_way(slot, grant);
+        let made_way = std::mem::take(&mut self.made_way);
+        if self.disowned.is_some() {
+            self.goes_without(slot, grant, now, dice);
+            return Belief::Installed;
+        }
+        let Some((_, ask)) = self.asked else { return Belief::Rubbish };
         self.let_go_of_reserved(slot, now);
         self.reserved.goes_on();
         self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);
@@ -356,10 +340,13 @@ impl Refill {
         let deadline = terms.holder_end(counts_from, grant.term);
         let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
         self.flights.hear(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
-        let dropped = self.install(slot, grant.permits, lost, deadline);
+        // One that is over by now may end before the one that made way for it: of its permits none is spent. What is not
+        // claimed is given back.
+        let permits = if made_way && now >= deadline { 0 } else { grant.permits };
+        let dropped = self.install(slot, permits, lost, deadline);
         self.flights.owe(lost, dropped);
         self.removed += dropped;
-        self.installed += grant.permits;
+        self.installed += permits;
         self.shadow.told = ask.shadow_refused + self.shadow.forgotten;
         if !grant.term.is_zero() {
             (self.term, self.horizon) = (grant.term, grant.horizon.min(grant.term));
@@ -378,14 +365,25 @@ impl Refill {
         Belief::Installed
     }
 
+    /// Whether `grant` can be an answer to the ask that was written last.
+    fn can_be(&self, grant: &Grant) -> bool {
+        // Nobody has to wait for longer than a term to ask again: who did would be silent for as long as it says.
+        let longest = grant.term.max(grant.ask_after);
+        let is_sane = longest <= Terms::TERM_MAX && RateHeld::is_sane(&grant.rate);
+        is_sane && self.asked.is_some_and(|(_, ask)| grant.permits <= ask.want && grant.kept <= ask.held)
+    }
+
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
     pub fn is_known(&self) -> bool {
         self.is_known
     }
 
     /// Takes everything that is free out of the slot and returns the final total for the allocator. What is set aside at
-    /// that moment counts as spent.
+    /// that moment counts as spent. What was spent of a lease that the allocator does not know is not told.
     pub fn close(&mut self, slot: &Slot) -> u64 {
+        if self.disowned.is_some() {
+            self.forget(slot);
+        }
         self.rate.forget();
         self.removed += slot.shed(0);
         self.reserved.spend_all();
@@ -417,11 +415,6 @@ impl Refill {
     fn asked_at(&self) -> Moment {
         self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
     }
-}
-
-/// How long what is in hand must last, or more is asked for.
-fn low_water_span(rtt: Duration) -> Duration {
-    rtt * LOW_WATER_RTTS + GUARD
 }
 
 /// `wait`, stretched by up to [`JITTER_PERCENT`].

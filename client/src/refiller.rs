@@ -223,7 +223,6 @@ impl Refiller {
     }
 
     fn granted(&mut self, pool: &Arc<LocalPool>, grant: &Grant, first_sent: Moment) {
-        let now = CLOCK.now();
         if pool.set_counts_flights(grant.in_flight.is_some())
             && let Some(cap) = grant.in_flight
         {
@@ -235,6 +234,8 @@ impl Refiller {
         let mut refill = pool.refill();
         // Before the first permits are there: nobody may take them without looking at the pace.
         pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);
+        refill.make_way(pool.slot(), grant);
+        let now = CLOCK.now();
         let belief = refill.believe(pool.slot(), grant, self.terms, first_sent, now, self.dice.u64(..));
         pool.set_low_water(refill.nudge_below(self.rtt));
         pool.set_paced(refill.is_paced());

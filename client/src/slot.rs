@@ -49,7 +49,7 @@ pub struct Left {
 /// # Memory ordering
 /// [`Slot::install`] changes the words before it moves the deadline (Release); a spender that sees the new
 /// deadline (Acquire) therefore takes from words in which nothing of an ended lease is left. The deadline moves back only
-/// in [`Slot::end`], before which nothing was asked of the lease that comes next: whoever saw the old deadline also told the
+/// in [`Slot::end`], before the clock is read that the next lease must outlast: whoever saw the old deadline also told the
 /// time before that, and the next lease ends later; and in [`Slot::renew`], which nobody else sees. A successful spend is
 /// AcqRel on its word: it is ordered with every other change of that balance.
 #[derive(Debug)]
@@ -333,7 +333,8 @@ impl Slot {
     }
 
     /// Ends the lease, whatever its deadline, takes out all that is free, and returns it. The next [`Slot::install`] sets the
-    /// deadline anew: only for leases that are asked for from now on. One caller at a time, the same that installs.
+    /// deadline anew: only for leases that are asked for from now on, or end after a reading of the clock from now on. One caller at
+    /// a time, the same that installs.
     pub fn end(&self) -> u64 {
         // Before the next lease is installed, and so seen by whoever sees that one's permits.
         self.deadline.store(0, Ordering::Release);

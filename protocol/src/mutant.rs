@@ -176,6 +176,8 @@ mutants! {
     GivenBackTwice,
     /// What a caller puts back after the end of its lease can be spent in the next one.
     AsideOutlivesLease,
+    /// What is left of a lease that an allocator does not know goes on in the first one that it lends.
+    LeftoverExtended,
     /// More sessions are told that they have a part of the reserve than it pays for.
     SeatsUncounted,
     /// A part of the reserve goes to the next session as soon as the one before may not spend it any more.

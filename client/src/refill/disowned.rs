@@ -1,26 +1,57 @@
-//! A lease that the allocator does not know any more, because it was started again: what is left of it may be spent until it
-//! ends, and nobody can be told. Then its pool counts from zero. As the rest of a refill, it reads no clock.
+//! What is held of a lease that the allocator does not know, because it was started again, or because another one is asked:
+//! it is used up, and never told nor extended. As the rest of a refill, it reads no clock.
 
-use super::{Phase, Refill, Seen};
+use super::{GUARD, Phase, Refill, SPARE_FOR, Seen, jittered, low_water_span};
 use crate::slot::Slot;
-use lessor_protocol::{Moment, sizing};
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, sizing};
 use std::time::Duration;
+
+/// What is in hand is nothing that the allocator knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Disowned {
+    /// Refusals when that was heard, or when it last answered.
+    refused: u64,
+    /// It has answered an ask for more, and had nothing.
+    is_answered: bool,
+}
 
 impl Refill {
     /// The allocator does not know what this session holds. That was lent all the same, and whoever lends now counts it as
     /// out until it ends: it is used up first, and then it counts from zero, see [`Refill::forget`]. At once where permits
     /// do not become fewer by being used: of those it has to hear.
     pub fn disown(&mut self, slot: &Slot, now: Moment) {
-        let is_used_up = slot.balance().free == 0 || now >= slot.deadline();
-        if is_used_up || self.flights.hold().is_some() || self.rate.is_held() {
+        if self.is_used_up(slot, now) || self.flights.hold().is_some() || self.rate.is_held() {
             return self.forget(slot);
         }
-        self.disowned = Some(slot.refused());
+        self.rate.forget();
+        self.disowned.get_or_insert(Disowned { refused: slot.refused(), is_answered: false });
+    }
+
+    /// Another allocator is asked from now on, which knows nothing of what this session holds and told: the same, and at once.
+    /// Whoever neither holds nor tells anything stays as silent as it was.
+    pub fn move_on(&mut self, slot: &Slot, now: Moment) {
+        let phase = self.phase;
+        self.disown(slot, now);
+        self.not_before = Moment::ORIGIN;
+        if matches!(phase, Phase::New { .. } | Phase::Idle) {
+            self.phase = phase;
+        }
     }
 
     /// The allocator does not know what this session holds: drop it, and count from zero from now on. Nor does it know until
     /// when that was lent: the lease is over.
     pub fn forget(&mut self, slot: &Slot) {
+        self.count_from_zero(slot);
+        if self.asked.is_some_and(|(_, ask)| ask.want > 0) {
+            // It was asked for in vain.
+            self.attempted = 0;
+        }
+        self.phase = Phase::Active;
+        self.not_before = Moment::ORIGIN;
+    }
+
+    fn count_from_zero(&mut self, slot: &Slot) {
         self.disowned = None;
         self.rate.forget();
         self.removed += slot.end();
@@ -30,17 +61,21 @@ impl Refill {
         self.flights.note(self.forgotten);
         self.shadow.forgotten = self.shadow.told;
         self.is_known = false;
-        if self.asked.is_some_and(|(_, ask)| ask.want > 0) {
-            // It was asked for in vain.
-            self.attempted = 0;
-        }
-        self.phase = Phase::Active;
-        self.not_before = Moment::ORIGIN;
     }
 
-    /// When what is left is likely to be used up, or is of no use to those who call. `None` if it is known what is held.
-    pub(super) fn is_used_up(&self, slot: &Slot, seen: Seen, now: Moment) -> Option<Moment> {
-        let refused = self.disowned?;
+    /// Whether nothing is left of a lease that the allocator does not know. What a caller has set aside is left: it may put that
+    /// back, and it must not be told as held.
+    pub(super) fn is_used_up(&mut self, slot: &Slot, now: Moment) -> bool {
+        if now >= slot.deadline() {
+            self.removed += slot.end();
+        }
+        slot.balance().total() == 0
+    }
+
+    /// When to ask because what is left is likely to be used up once the answer is here, or is of no use to those who call.
+    /// `None` if it is known what is held.
+    pub(super) fn due_ahead(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Option<Moment> {
+        let Disowned { refused, is_answered } = self.disowned?;
         let free = slot.balance().free;
         if free == 0 || seen.waiting > free || slot.refused() > refused {
             return Some(now.max(self.not_before));
@@ -48,6 +83,78 @@ impl Refill {
         let lasts = u128::from(free) * sizing::PERMIT * 1_000_000_000;
         let lasts = lasts / u128::from(self.demand.milli().max(1));
         let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX));
-        Some((now + lasts).min(slot.deadline()).max(self.not_before))
+        // One that had nothing to lend is asked again once there is nothing to lose.
+        let ahead = if is_answered { Duration::ZERO } else { low_water_span(rtt) };
+        Some((now + lasts).min(slot.deadline()).before(ahead).max(now).max(self.not_before))
+    }
+
+    /// Asks for a first lease while something is left that the allocator does not know. That is not told, and not given up
+    /// before there is something in its place: see [`Refill::make_way`].
+    pub(super) fn write_ahead(&mut self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Ask {
+        self.let_go_of_reserved(slot, now);
+        if self.has_tried(slot, seen) {
+            self.tried = now;
+        }
+        self.observe(slot, seen, now);
+        if self.is_idle_for_good(now) {
+            self.demand.reset();
+        }
+        self.stepping_back = false;
+        let spare = u64::from(now.since(self.tried) < SPARE_FOR);
+        let ask = Ask {
+            spent_total: 0,
+            held: 0,
+            want: self.target(rtt).saturating_add(seen.waiting).max(spare).min(PERMITS_MAX),
+            waiting: seen.waiting,
+            demand_milli: self.told_demand(),
+            largest: seen.largest,
+            rate: RateClaim::None,
+            shadow_refused: seen.shadow_refused - self.shadow.told,
+            running: self.flights.running().map(|_| 0),
+            unguarded: 0,
+            busy: 0,
+        };
+        self.acts(now);
+        self.asked = Some((now, ask));
+        ask
+    }
+
+    /// An answer is here: what is left of a lease that the allocator does not know goes, if it brings anything in its place, and
+    /// enough for what callers have set aside: that stands for as many of the new ones.
+    /// It is over before that is installed. So the clock that [`Refill::believe`] is given is to be read after this: whoever
+    /// still goes by the old deadline has read it before.
+    pub fn make_way(&mut self, slot: &Slot, grant: &Grant) {
+        let brings_nothing = grant.permits == 0 && !matches!(grant.rate, Rate::Lent { .. });
+        let is_too_little = slot.balance().held > grant.permits;
+        if self.disowned.is_none() || brings_nothing || is_too_little || !self.can_be(grant) {
+            return;
+        }
+        let left = slot.balance().free;
+        self.count_from_zero(slot);
+        self.made_way = true;
+        if mutant::is(Mutant::LeftoverExtended) {
+            self.installed += left;
+            slot.install(left, 0, Moment::ORIGIN);
+            return;
+        }
+        if let Some((_, ask)) = &mut self.asked {
+            ask.held = slot.balance().total();
+        }
+    }
+
+    /// The answer brought nothing of use: what is left is used up. What it lent comes back with the next ask, which does not
+    /// claim it.
+    pub(super) fn goes_without(&mut self, slot: &Slot, grant: &Grant, now: Moment, dice: u64) {
+        self.disowned = Some(Disowned { refused: slot.refused(), is_answered: true });
+        let least = if grant.permits > 0 { GUARD } else { Duration::ZERO };
+        self.not_before = now + jittered(grant.ask_after.max(least), dice);
+        self.is_known = true;
+    }
+
+    /// The ask that was written last got no answer: it may be written again as soon.
+    pub(super) fn asks_ahead_again(&mut self) {
+        if let Some(disowned) = &mut self.disowned {
+            disowned.is_answered = false;
+        }
     }
 }

@@ -30,6 +30,7 @@ impl Refill {
     /// not only when somebody tries once more. A pool that had nothing waits for that: of all keys that were tried while
     /// nobody answered, most are of no use afterwards.
     pub fn unanswered(&mut self) {
+        self.asks_ahead_again();
         if self.phase == Phase::Active && self.asked.is_some_and(|(_, ask)| ask.want > 0) {
             self.attempted = 0;
         }

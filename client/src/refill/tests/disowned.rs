@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dispute::{DISPUTE_PAUSE, disown};
+use lessor_protocol::RateClaim;
 
 #[test]
 fn an_allocator_that_forgot_is_told_from_zero() {
@@ -25,34 +26,185 @@ fn an_allocator_that_forgot_is_told_from_zero() {
     assert_eq!(refill.close(&slot), 3);
 }
 
-/// What was lent is spent, and nothing is asked that an allocator could not understand.
+/// What was asked and told of it: nothing was ever spent, nothing is held.
+fn counts_from_zero(ask: &Ask) -> bool {
+    (ask.spent_total, ask.held, ask.rate, ask.running.unwrap_or(0), ask.unguarded, ask.busy)
+        == (0, 0, RateClaim::None, 0, 0, 0)
+}
+
+/// A hundred permits until 1,000 ms, of which the allocator knows nothing from 10 ms on.
+fn forgotten() -> (Slot, Refill) {
+    let (slot, mut refill) = holding(100);
+    disown(&mut refill, &slot, millis(10), 0);
+    (slot, refill)
+}
+
+/// What was lent is spent, and is not told to an allocator that could not understand it.
 #[test]
-fn what_an_allocator_forgot_is_used_up_before_anything_is_asked() {
+fn what_an_allocator_forgot_is_used_up_and_replaced_before_it_is() {
     let due = |refill: &Refill, slot: &Slot, seen, now| refill.due(slot, seen, millis(now), RTT);
     let quiet = Seen::default();
-    let forgotten = || {
-        let (slot, mut refill) = holding(100);
-        disown(&mut refill, &slot, millis(10), 0);
-        (slot, refill)
-    };
+    let ahead = low_water_span(RTT);
     let (slot, mut refill) = forgotten();
-    assert_eq!(due(&refill, &slot, quiet, 20), millis(1_000), "it ends then, and nobody spends");
+    assert_eq!(
+        due(&refill, &slot, quiet, 20),
+        millis(1_000).before(ahead),
+        "it ends then, and nobody spends"
+    );
     spend(&slot, 40, millis(30));
     spend(&slot, 60, millis(40));
     assert_eq!(due(&refill, &slot, quiet, 50), millis(50), "all is spent");
-    let ask = refill.write(&slot, quiet, millis(50), RTT);
-    assert_eq!((ask.spent_total, ask.held), (0, 0));
+    assert!(counts_from_zero(&refill.write(&slot, quiet, millis(50), RTT)));
     // What is left does not do for who waits, or was refused.
     let (slot, refill) = forgotten();
     let waiting = |waiting| Seen { waiting, ..quiet };
-    assert_eq!(due(&refill, &slot, waiting(100), 20), millis(1_000));
+    assert_eq!(due(&refill, &slot, waiting(100), 20), millis(1_000).before(ahead));
     assert_eq!(due(&refill, &slot, waiting(101), 20), millis(20));
     slot.refuse(0, 200);
     assert_eq!(due(&refill, &slot, quiet, 20), millis(20));
     // It is not held beyond its end, nor told of after it.
     let (slot, mut refill) = forgotten();
-    let ask = refill.write(&slot, quiet, millis(1_000), RTT);
-    assert_eq!((ask.spent_total, ask.held, slot.balance().total()), (0, 0, 0));
+    assert!(counts_from_zero(&refill.write(&slot, quiet, millis(1_000), RTT)));
+    assert_eq!(slot.balance().total(), 0);
+}
+
+/// Until the answer is here calls go on with what is left. Then that is over, and the new one is all there is.
+#[test]
+fn a_first_lease_is_asked_for_while_something_is_left_and_takes_its_place() {
+    let (slot, mut refill) = forgotten();
+    spend(&slot, 10, millis(20));
+    let seen = Seen { waiting: 50, ..Seen::default() };
+    let ask = refill.write(&slot, seen, millis(900), RTT);
+    assert!(counts_from_zero(&ask) && ask.want >= 50, "{ask:?}");
+    assert_eq!((slot.balance().free, slot.deadline()), (90, exact().holder_end(millis(0), TERM)));
+    spend(&slot, 5, millis(905));
+    let short = Grant { term: TERM / 20, ..grant(0, 50) };
+    assert_eq!(refill.believe(&slot, &short, exact(), millis(900), millis(910), 0), Belief::Installed);
+    assert_eq!((slot.balance().free, slot.deadline()), (50, exact().holder_end(millis(900), TERM / 20)));
+    spend(&slot, 3, millis(920));
+    let ask = refill.write(&slot, Seen { waiting: 47, ..seen }, millis(930), RTT);
+    assert_eq!((ask.spent_total, ask.held), (3, 47), "what was spent of the old one is told to nobody");
+}
+
+#[test]
+fn what_is_left_stays_while_there_is_nothing_in_its_place() {
+    let (slot, mut refill) = forgotten();
+    let seen = Seen { waiting: 200, ..Seen::default() };
+    let write =
+        |refill: &mut Refill, now| assert!(counts_from_zero(&refill.write(&slot, seen, millis(now), RTT)));
+    write(&mut refill, 900);
+    let nothing = Grant { ask_after: Duration::from_millis(20), ..grant(0, 0) };
+    assert_eq!(refill.believe(&slot, &nothing, exact(), millis(900), millis(910), 0), Belief::Installed);
+    assert_eq!(slot.balance().free, 100);
+    assert_eq!(refill.due(&slot, seen, millis(915), RTT), millis(930), "as it was told");
+    // Rubbish, a refusal and no answer leave it too.
+    write(&mut refill, 930);
+    assert_eq!(refill.believe(&slot, &grant(1, 5), exact(), millis(930), millis(935), 0), Belief::Rubbish);
+    refill.refused(millis(935), Duration::ZERO, 0);
+    refill.unanswered();
+    assert_eq!((slot.balance().free, slot.deadline()), (100, exact().holder_end(millis(0), TERM)));
+    // Nobody waits: it was told that there is nothing, and asks again when nothing is left.
+    write(&mut refill, 936);
+    refill.believe(&slot, &grant(0, 0), exact(), millis(936), millis(937), 0);
+    assert_eq!(refill.due(&slot, Seen::default(), millis(940), RTT), exact().holder_end(millis(0), TERM));
+}
+
+/// Whoever saw the old deadline may take what is put in just now: that must not have ended before he read the clock.
+#[test]
+fn a_lease_that_is_over_when_another_made_way_for_it_is_given_back() {
+    let (slot, mut refill) = forgotten();
+    let seen = Seen { waiting: 50, ..Seen::default() };
+    refill.write(&slot, seen, millis(800), RTT);
+    let short = Grant { term: TERM / 20, ..grant(0, 50) };
+    refill.make_way(&slot, &short);
+    assert_eq!((slot.balance().free, slot.deadline()), (0, Moment::ORIGIN), "before the clock is read");
+    assert_eq!(refill.believe(&slot, &short, exact(), millis(800), millis(850), 0), Belief::Installed);
+    assert_eq!(slot.balance().free, 0);
+    assert!(counts_from_zero(&refill.write(&slot, seen, millis(851), RTT)), "so it is held by nobody");
+}
+
+/// A caller that was stopped between the two halves of its call puts back what it set aside of the old lease, or spends it.
+#[test]
+fn what_was_set_aside_of_the_old_lease_is_in_the_place_of_one_of_the_new() {
+    for is_spent in [false, true] {
+        let (slot, mut refill) = forgotten();
+        slot.hold(7, millis(20)).expect("it is there");
+        let seen = Seen { waiting: 50, ..Seen::default() };
+        refill.write(&slot, seen, millis(900), RTT);
+        refill.believe(&slot, &grant(0, 50), exact(), millis(900), millis(910), 0);
+        assert_eq!(slot.balance().total(), 50, "no more than was lent");
+        if is_spent {
+            slot.spend_held(7)
+        } else {
+            slot.put_back(7);
+            0
+        };
+        let ask = refill.write(&slot, seen, millis(920), RTT);
+        assert_eq!((ask.spent_total, ask.held), if is_spent { (7, 43) } else { (0, 50) });
+    }
+}
+
+/// The bug: it was told as held to an allocator that had lent nothing, which then disputed the whole session.
+#[test]
+fn what_is_set_aside_is_told_to_nobody_however_long_that_lasts() {
+    let (slot, mut refill) = forgotten();
+    slot.hold(7, millis(20)).expect("it is there");
+    spend(&slot, 93, millis(30));
+    let seen = Seen { waiting: 50, ..Seen::default() };
+    for now in [40, 1_100, 2_000] {
+        assert!(counts_from_zero(&refill.write(&slot, seen, millis(now), RTT)));
+        // Less than is set aside is no lease to go on with, and is not claimed.
+        refill.believe(&slot, &grant(0, 6), exact(), millis(now), millis(now + 1), 0);
+        assert_eq!(slot.balance().free, 0);
+        assert_eq!(
+            refill.due(&slot, seen, millis(now + 2), RTT),
+            millis(now + 1) + GUARD,
+            "not at network speed"
+        );
+    }
+    slot.put_back(7);
+    assert!(slot.take(1, millis(2_010)).is_err(), "its lease is over");
+    assert!(counts_from_zero(&refill.write(&slot, seen, millis(2_020), RTT)));
+    assert_eq!(slot.balance().total(), 0);
+}
+
+#[test]
+fn another_allocator_is_told_of_nothing_that_was_before() {
+    // In use, for calls that say when they end, and told to the first.
+    let (slot, mut refill) = holding(100);
+    spend(&slot, 40, millis(10));
+    let seen = Seen { shadow_refused: 9, ..Seen::default() };
+    assert_eq!(refill.write(&slot, seen, millis(20), RTT).spent_total, 40);
+    refill.unanswered();
+    refill.move_on(&slot, millis(30));
+    refill.move_on(&slot, millis(31));
+    spend(&slot, 10, millis(40));
+    assert!(counts_from_zero(&refill.write(&slot, seen, millis(50), RTT)));
+    // Its goodbye says nothing either.
+    assert_eq!(refill.close(&slot), 0);
+
+    // Who has nothing to say stays silent, be it one of a million keys.
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    refill.move_on(&slot, millis(1));
+    assert_eq!(refill.due(&slot, Seen::default(), millis(2), RTT), Moment::NEVER);
+    let refused = Seen { refused: 1, ..Seen::default() };
+    refill.write(&slot, refused, millis(3), RTT);
+    let far = Grant { ask_after: TERM, ..grant(0, 1) };
+    refill.believe(&slot, &far, exact(), millis(3), millis(4), 0);
+    spend(&slot, 1, millis(5));
+    for now in [60_000, 600_000] {
+        refill.write(&slot, refused, millis(now), RTT);
+        let far = Grant { ask_after: TERM, ..grant(0, 0) };
+        refill.believe(&slot, &far, exact(), millis(now), millis(now + 1), 0);
+    }
+    assert!(refill.is_idle());
+    let now = millis(600_002);
+    refill.move_on(&slot, now);
+    assert!(refill.is_idle());
+    assert_eq!(refill.due(&slot, refused, now, RTT), Moment::NEVER);
+    let again = Seen { refused: 2, ..Seen::default() };
+    assert_eq!(refill.due(&slot, again, now, RTT), now, "the wait was the other one's");
+    assert!(counts_from_zero(&refill.write(&slot, again, now, RTT)));
 }
 
 #[test]

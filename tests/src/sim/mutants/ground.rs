@@ -133,7 +133,7 @@ impl Ground {
 
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 63] = [
+        const LED: [(Mutant, Ground); 64] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -174,6 +174,7 @@ impl Ground {
             (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
             (Mutant::ReservedOutlivesLease, Ground::Reserving),
             (Mutant::AsideOutlivesLease, Ground::InVain),
+            (Mutant::LeftoverExtended, Ground::Written),
             (Mutant::SeatsUncounted, Ground::CutOff),
             (Mutant::SeatFreeAtEnd, Ground::HandedOn),
             (Mutant::SeatsOnRestart, Ground::CutOffRestarts),
