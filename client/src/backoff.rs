@@ -12,6 +12,10 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// Retries that may be saved up, in tenths: a long healthy stretch buys ten quick ones.
 const BUDGET_MAX: u32 = 100;
 
+/// Longest wait before another allocator is asked in the place of one that failed. Half of what nodes have in hand when they
+/// ask, beside a few round trips: more would have calls refused, less would have a fleet arrive at once.
+const ELSEWHERE: Duration = Duration::from_millis(5);
+
 /// What a retry costs, in tenths; a success earns one tenth. So quick retries add at most 10 % to the load.
 const RETRY_COST: u32 = 10;
 
@@ -48,6 +52,16 @@ impl Backoff {
         self.failures = self.failures.saturating_add(1);
         full / 2 + full / 200 * u32::try_from(dice % 101).expect("at most 100")
     }
+
+    /// How long to wait before another allocator is tried that has not failed yet: hardly at all, while the budget lasts. It
+    /// makes no later wait longer.
+    pub fn elsewhere(&mut self, dice: u64) -> Duration {
+        if self.budget < RETRY_COST {
+            return self.failed(dice);
+        }
+        self.budget -= RETRY_COST;
+        ELSEWHERE / 100 * u32::try_from(dice % 101).expect("at most 100")
+    }
 }
 
 #[cfg(test)]
@@ -62,6 +76,14 @@ mod tests {
         backoff.succeeded();
         assert_eq!(backoff.failed(100).as_millis(), 50);
         assert_eq!(backoff.failed(0).as_millis(), 50, "half of 100");
+    }
+
+    #[test]
+    fn another_one_is_tried_at_once_and_within_the_same_budget() {
+        let mut backoff = Backoff::default();
+        assert_eq!([backoff.elsewhere(0), backoff.elsewhere(100)], [Duration::ZERO, ELSEWHERE]);
+        assert_eq!(backoff.failed(100), FIRST, "it was no wait that has to grow");
+        assert_eq!((0..100).filter(|_| backoff.elsewhere(100) == ELSEWHERE).count(), 7);
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the allocator at `url` (`http://host:port`) that has answered once.
+    /// A client of the allocator at `url` (`http://host:port`) that has answered once. For several of them, and other options,
+    /// see [`crate::Client::builder`] and [`Builder::connect_blocking`].
     ///
     /// # Errors
     /// If the address is no good, nobody answers there, or no thread can be started.
@@ -79,7 +80,7 @@ impl Client {
 }
 
 impl Builder {
-    /// Starts a client for code without async once the allocator has answered.
+    /// Starts a client for code without async once an allocator has answered.
     ///
     /// # Errors
     /// As [`Client::connect`].

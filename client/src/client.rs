@@ -7,7 +7,7 @@ use crate::refiller::Refiller;
 use crate::shared::Shared;
 use crate::ticks::{HotClock, Ticks};
 use crate::timing::EXCHANGE_TIMEOUT;
-use crate::transport::{ExchangeError, Transport};
+use crate::transport::{ExchangeError, Transport, shown};
 use lessor_protocol::{NodeName, Terms};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +34,7 @@ struct Task {
 /// Options of a [`Client`], from [`Client::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
-    url: String,
+    urls: Vec<String>,
     node: Option<String>,
     terms: Terms,
     timeout: Duration,
@@ -52,6 +52,8 @@ pub struct Stats {
     pub failed_exchanges: u64,
     /// How often it began to listen to what the allocator says by itself.
     pub listening: u64,
+    /// How often it went on at another allocator, see [`Builder::or`].
+    pub moves: u64,
 }
 
 impl Client {
@@ -67,7 +69,7 @@ impl Client {
     /// Options for a client of the allocator at `url`.
     pub fn builder(url: &str) -> Builder {
         Builder {
-            url: url.to_owned(),
+            urls: vec![url.to_owned()],
             node: None,
             terms: Terms::default(),
             timeout: EXCHANGE_TIMEOUT,
@@ -107,6 +109,7 @@ impl Client {
             exchanges: self.shared.exchanges.load(Ordering::Relaxed),
             failed_exchanges: self.shared.failed_exchanges.load(Ordering::Relaxed),
             listening: self.shared.listening.load(Ordering::Relaxed),
+            moves: self.shared.moves.load(Ordering::Relaxed),
         }
     }
 
@@ -127,6 +130,26 @@ impl Client {
 }
 
 impl Builder {
+    /// Another allocator that may be asked, at `url`: one that lends from a quota of its own, such as its half of the
+    /// contract. There may be many.
+    ///
+    /// The client begins with any of them, by chance, and stays with it for as long as it answers well. When an exchange fails,
+    /// or the allocator says that it is stopping, the next one is asked at once, and so on; once all have failed in a row,
+    /// there is a pause after each. It does not go back by itself. What it holds then was lent by the one that it has left:
+    /// it is spent until its lease ends, counts as spent there, and nobody extends it.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let lessor = lessor::Client::builder("http://10.0.0.1:7400").or("http://10.0.0.2:7400").connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn or(mut self, url: &str) -> Self {
+        self.urls.push(url.to_owned());
+        self
+    }
+
     /// The name that the allocator shows for this process. Default: `node-` and the process id.
     #[must_use]
     pub fn node(mut self, name: &str) -> Self {
@@ -141,7 +164,8 @@ impl Builder {
         self
     }
 
-    /// Longest that one exchange may take. Default: one second.
+    /// Longest that one exchange may take. Default: one second; a quarter of it, or four round trips, while there is another
+    /// allocator to ask.
     #[must_use]
     pub fn exchange_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -166,16 +190,16 @@ impl Builder {
     /// Starts the client without waiting for an answer.
     ///
     /// # Errors
-    /// If the address or the node's name is no good, or no tokio runtime is running.
+    /// If an address or the node's name is no good, or no tokio runtime is running.
     pub fn build(self) -> Result<Client, ExchangeError> {
         let (refiller, listener, shared) = self.prepare()?;
         Ok(start(refiller, listener, shared))
     }
 
-    /// Starts the client once the allocator has answered.
+    /// Starts the client once an allocator has answered.
     ///
     /// # Errors
-    /// As [`Builder::build`], and if there is no good answer.
+    /// As [`Builder::build`], and if there is no good answer; of several, what the last one said.
     pub async fn connect(self) -> Result<Client, ExchangeError> {
         let (mut refiller, listener, shared) = self.prepare()?;
         refiller.greet().await?;
@@ -189,17 +213,21 @@ impl Builder {
         let node = self.node.unwrap_or_else(|| format!("node-{}", std::process::id()));
         if let Err(error) = NodeName::try_new(&node) {
             let reason = format!("the node's name {error}");
-            return Err(ExchangeError::Address { url: self.url, reason });
+            return Err(ExchangeError::Address { url: shown(&self.urls[0]), reason });
         }
-        let transport = Transport::try_new(&self.url, self.timeout)?;
+        let ways: Vec<Transport> =
+            self.urls.iter().map(|url| Transport::try_new(url, self.timeout)).collect::<Result<_, _>>()?;
         let ticks = Ticks::try_new(self.clock).map_err(|error| ExchangeError::NoThread(error.to_string()))?;
         let mut dice = match self.seed {
             Some(seed) => fastrand::Rng::with_seed(seed),
             None => unseeded(),
         };
         let shared = Arc::new(Shared::new(ticks));
-        let listener = Listener::new(shared.clone(), transport.clone(), node.clone(), dice.fork());
-        Ok((Refiller::new(shared.clone(), transport, node, self.terms, dice), listener, shared))
+        let heard = dice.fork();
+        let refiller =
+            Refiller::new(shared.clone(), ways.clone(), self.timeout, node.clone(), self.terms, dice);
+        let listener = Listener::new(shared.clone(), ways, refiller.heard_at(), node, heard);
+        Ok((refiller, listener, shared))
     }
 }
 

@@ -15,10 +15,17 @@ const KEPT: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The allocator does not answer. What is leased is spent until it ends.
+    /// The allocator does not answer, nor does any other that the client knows. What is leased is spent until it ends.
     Unreachable,
-    /// It answers again.
+    /// It answers again, or another one does.
     Reachable,
+    /// The client goes on at another allocator, for the one that it asked before was no use: see [`crate::Builder::or`].
+    Moved {
+        /// The one before, as `http://host:port`.
+        from: Arc<str>,
+        /// The one that has answered.
+        to: Arc<str>,
+    },
     /// It cannot be reached and the lease of a limit is over: from now on calls are answered as its fallback says.
     FallbackEntered {
         /// The limit.

@@ -25,6 +25,8 @@
 //! # }
 //! ```
 //!
+//! Several allocators may each own a part of a contract: [`Builder::or`] names another one to go on at when the first is gone.
+//!
 //! # Features
 //! None is on by default. The bare client is 88 crates, itself and Lessor's protocol among them, most of them those of `reqwest`
 //! and `tokio` (`cargo tree -p lessor --edges normal --prefix none`, each counted once).
@@ -37,7 +39,7 @@
 //! first), `pace` (how fast), `demand`, `flights` and `refill`
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
 //! `guard`, `reservation`, `peek` and `priority` (what callers use), `sighting`, `feedback` and `observe` (what the vendor
-//! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `timing`, `dispute`, `backoff`, `fallback` and `seat`, `events`,
+//! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `timing`, `dispute`, `backoff`, `rotation`, `fallback` and `seat`, `events`,
 //! `transport` and `listener` (the background tasks), `shared` and `client` (who owns
 //! it all).
 
@@ -77,6 +79,7 @@ pub mod refill;
 mod refiller;
 mod refusal;
 mod reservation;
+pub mod rotation;
 pub mod seat;
 mod shared;
 pub mod sighting;

@@ -1,5 +1,5 @@
 //! Hears what an allocator says by itself, so that whoever waits asks again at once and whoever is to stop does. One task
-//! per client. Nothing depends on it: what is not heard is learnt at the next ask; what is heard only makes that sooner.
+//! per client, which goes where exchanges go once they are answered there. Nothing depends on it: what is not heard is learnt at the next ask; what is heard only makes that sooner.
 
 use crate::backoff::Backoff;
 use crate::local_pool::CLOCK;
@@ -9,6 +9,7 @@ use lessor_protocol::push::{Event, Kind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// Longest silence of a stream that is taken for alive: three heartbeats of an allocator's.
@@ -24,29 +25,49 @@ const AGAIN: u32 = 16;
 /// Listens for a client.
 pub(crate) struct Listener {
     shared: Arc<Shared>,
-    transport: Transport,
+    ways: Vec<Transport>,
+    /// Which of them.
+    heard_at: watch::Receiver<usize>,
     node: String,
     dice: fastrand::Rng,
 }
 
 impl Listener {
-    pub(crate) fn new(shared: Arc<Shared>, transport: Transport, node: String, dice: fastrand::Rng) -> Self {
-        Listener { shared, transport, node, dice }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        ways: Vec<Transport>,
+        heard_at: watch::Receiver<usize>,
+        node: String,
+        dice: fastrand::Rng,
+    ) -> Self {
+        Listener { shared, ways, heard_at, node, dice }
     }
 
     /// Listens, and begins again when the stream ends. Runs until it is dropped.
     pub(crate) async fn run(mut self) {
+        let mut moved = self.heard_at.clone();
+        loop {
+            let at = *moved.borrow_and_update();
+            tokio::select! {
+                () = self.stay(at) => {}
+                Ok(()) = moved.changed() => {}
+            }
+        }
+    }
+
+    /// Listens at the place `at`, without end.
+    async fn stay(&mut self, at: usize) {
         let mut backoff = Backoff::default();
         loop {
-            if let Err(reason) = self.listen(&mut backoff).await {
+            if let Err(reason) = self.listen(at, &mut backoff).await {
                 tracing::debug!(%reason, "nothing is heard of the allocator; listening again");
             }
             sleep(backoff.failed(self.dice.u64(..)) * AGAIN).await;
         }
     }
 
-    async fn listen(&mut self, backoff: &mut Backoff) -> Result<(), String> {
-        let open = timeout(SILENCE, self.transport.events()).await;
+    async fn listen(&mut self, at: usize, backoff: &mut Backoff) -> Result<(), String> {
+        let open = timeout(SILENCE, self.ways[at].events()).await;
         let mut stream = open.map_err(|_| "no answer")?.map_err(|error| error.to_string())?;
         self.shared.listening.fetch_add(1, Ordering::Relaxed);
         // What happened meanwhile nobody told us.

@@ -1,12 +1,15 @@
 //! The background task: one per client. It looks which pools are due, asks for all of them in one exchange, and
 //! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
 
+mod moves;
+
 use crate::backoff::Backoff;
 use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, disown, pause_refused, remedy, start_over};
 use crate::events::Event;
 use crate::fallback;
 use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Standing};
 use crate::refill::{Belief, Seen};
+use crate::rotation::Rotation;
 use crate::shared::Shared;
 use crate::timing::{LOOK_AGAIN, RTT_UNTOLD, TOGETHER, learnt};
 use crate::transport::{ExchangeError, Transport, excerpt};
@@ -15,11 +18,12 @@ use lessor_protocol::wire::{
     ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, ObservedBody,
     SafeShareBody, SpentBody, code,
 };
-use lessor_protocol::{Answer, Grant, Moment, PERMITS_MAX, Rate, Refusal, Terms};
+use lessor_protocol::{Answer, Grant, Moment, Rate, Refusal, RefusalReason, Terms};
+use moves::Left;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Longest that a stopping client waits for its goodbye to be heard.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -33,11 +37,16 @@ pub(crate) type Stop = oneshot::Receiver<oneshot::Sender<()>>;
 
 pub(crate) struct Refiller {
     shared: Arc<Shared>,
-    transport: Transport,
+    /// The way to each allocator, and which one is asked.
+    ways: Vec<Transport>,
+    rotation: Rotation,
+    /// Longest that an exchange may take.
+    timeout: Duration,
+    left: Option<Left>,
+    /// Where the listener listens: at the place of the one that answered last.
+    heard_at: watch::Sender<usize>,
     node: String,
     terms: Terms,
-    session: u64,
-    seq: u64,
     rtt: Duration,
     backoff: Backoff,
     /// After a failure, nothing is sent before this.
@@ -54,18 +63,23 @@ pub(crate) struct Refiller {
 impl Refiller {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        transport: Transport,
+        ways: Vec<Transport>,
+        timeout: Duration,
         node: String,
         terms: Terms,
         mut dice: fastrand::Rng,
     ) -> Self {
+        let rotation = Rotation::new(ways.len(), dice.u64(..), dice.u64(..));
+        let heard_at = watch::Sender::new(rotation.current());
         Refiller {
             shared,
-            transport,
+            ways,
+            rotation,
+            timeout,
+            left: None,
+            heard_at,
             node,
             terms,
-            session: dice.u64(1..=PERMITS_MAX),
-            seq: 0,
             rtt: RTT_UNTOLD,
             backoff: Backoff::default(),
             quiet_until: Moment::ORIGIN,
@@ -106,9 +120,21 @@ impl Refiller {
         }
     }
 
+    /// Where to listen, as long as this runs.
+    pub(crate) fn heard_at(&self) -> watch::Receiver<usize> {
+        self.heard_at.subscribe()
+    }
+
     /// The first exchange, before anybody relies on it: with no asks it only shows that somebody answers.
     pub(crate) async fn greet(&mut self) -> Result<(), ExchangeError> {
-        self.send(vec![]).await.map(|_| ())
+        while let Err(error) = self.send(vec![]).await {
+            let (_, all_failed) = self.leave(&error);
+            if all_failed {
+                return Err(error);
+            }
+        }
+        self.arrive();
+        Ok(())
     }
 
     /// Which pools are due now, and when the next one will be.
@@ -181,13 +207,13 @@ impl Refiller {
     }
 
     async fn send(&mut self, asks: Vec<AskBody>) -> Result<LeasesResponse, ExchangeError> {
-        self.seq += 1;
         let (node, rtt_ms) = (self.node.clone(), millis_up(self.rtt));
-        let request = LeasesRequest { node, session: self.session, seq: self.seq, rtt_ms, asks };
+        let (session, seq) = (self.rotation.session(), self.rotation.next_seq());
+        let request = LeasesRequest { node, session, seq, rtt_ms, asks };
         let sent = CLOCK.now();
-        let response = self.transport.leases(&request).await?;
+        let response = self.answer(&request).await?;
         // Something between the allocator and us may keep answers and give us an old one.
-        if (response.session, response.seq) != (self.session, self.seq) {
+        if (response.session, response.seq) != (session, seq) {
             let LeasesResponse { session, seq, .. } = response;
             return Err(ExchangeError::Rubbish(format!("an answer to exchange {seq} of session {session}")));
         }
@@ -197,12 +223,12 @@ impl Refiller {
     }
 
     fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], first_sent: Moment) {
-        self.backoff.succeeded();
+        self.rotation.heard();
         if self.shared.reachable(true) {
             self.shared.tell(Event::Reachable);
             fallback::leave(&self.shared);
         }
-        let mut renew_session = false;
+        let (mut renew_session, mut is_stopping) = (false, false);
         for (pool, body) in pools.iter().zip(grants) {
             let share = body.safe.map(SafeShareBody::share);
             pool.standby().tell_share(share, first_sent, self.terms);
@@ -213,10 +239,20 @@ impl Refiller {
             }
             match body.answer() {
                 Ok(Answer::Grant(grant)) => self.granted(pool, &grant, first_sent),
-                Ok(Answer::Refusal(refusal)) => self.refused(pool, refusal),
+                Ok(Answer::Refusal(refusal)) => {
+                    is_stopping |= refusal.reason == RefusalReason::Stopping;
+                    self.refused(pool, refusal);
+                }
                 Err(error) => renew_session |= self.disputed(pool, error),
             }
         }
+        if is_stopping && !self.rotation.is_alone() {
+            let (wait, _) = self.leave(&"it is stopping");
+            self.quiet_until = CLOCK.now() + wait;
+            return;
+        }
+        self.backoff.succeeded();
+        self.arrive();
         if renew_session {
             self.begin_session();
         }
@@ -313,14 +349,20 @@ impl Refiller {
 
     fn failed(&mut self, pools: &[Arc<LocalPool>], error: &ExchangeError) {
         self.shared.failed_exchanges.fetch_add(1, Ordering::Relaxed);
+        for pool in pools {
+            pool.refill().unanswered();
+        }
+        let (wait, all_failed) = self.leave(error);
         let now = CLOCK.now();
-        self.quiet_until = now + self.backoff.failed(self.dice.u64(..));
+        self.quiet_until = now + wait;
+        if !all_failed {
+            return;
+        }
         if self.shared.reachable(false) {
             tracing::warn!(%error, "no exchange with the allocator; spending what is leased");
             self.shared.tell(Event::Unreachable);
         }
         for pool in pools {
-            pool.refill().unanswered();
             if [Condition::Good, Condition::Paused].contains(&pool.condition()) {
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), self.quiet_until);
             }
@@ -335,8 +377,7 @@ impl Refiller {
     /// Starts over as a new session, which owns nothing: the allocator and we do not agree on the old one.
     fn begin_session(&mut self) {
         tracing::warn!("the allocator disputes our totals; starting a new session");
-        self.session = self.dice.u64(1..=PERMITS_MAX);
-        self.seq = 0;
+        self.rotation.begin_session(self.dice.u64(..));
         for pool in self.shared.pools() {
             start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), SESSION_PAUSE, self.dice.u64(..));
             pool.make_known();
@@ -364,9 +405,9 @@ impl Refiller {
             .collect();
         let said = tokio::time::timeout(GOODBYE, async {
             for part in spent.chunks(ASKS_MAX) {
-                self.seq += 1;
-                let request = LeaveRequest { session: self.session, seq: self.seq, spent: part.to_vec() };
-                self.transport.leave(&self.node, &request).await?;
+                let (session, seq) = (self.rotation.session(), self.rotation.next_seq());
+                let request = LeaveRequest { session, seq, spent: part.to_vec() };
+                self.ways[self.rotation.current()].leave(&self.node, &request).await?;
                 self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
             }
             Ok::<(), ExchangeError>(())

@@ -18,6 +18,7 @@ pub(crate) struct Shared {
     pub(crate) exchanges: AtomicU64,
     pub(crate) failed_exchanges: AtomicU64,
     pub(crate) listening: AtomicU64,
+    pub(crate) moves: AtomicU64,
     unreachable: AtomicBool,
     events: Teller,
     /// Limits that are in fallback.
@@ -43,6 +44,7 @@ impl Shared {
             exchanges: AtomicU64::new(0),
             failed_exchanges: AtomicU64::new(0),
             listening: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             unreachable: AtomicBool::new(false),
             events: Teller::new(),
             fallen: Mutex::default(),

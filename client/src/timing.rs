@@ -13,6 +13,13 @@ pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// that is hardly worth waiting for.
 pub const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Of the longest that an exchange may take, the part that is waited for while there is another allocator to ask: what a machine
+/// that has gone silent costs. Less would leave one whose disk is slow for a moment, more would outlast leases.
+const PATIENCE_PART: u32 = 4;
+
+/// Round trips that are waited for at least: as many as a lease outlasts.
+const PATIENCE_RTTS: u32 = 4;
+
 /// Round trip to reckon with until one was measured.
 pub const RTT_UNTOLD: Duration = Duration::from_millis(2);
 
@@ -24,9 +31,20 @@ pub fn learnt(rtt: Duration, took: Duration) -> Duration {
     rtt - rtt / RTT_PART + took / RTT_PART
 }
 
+/// How long to wait for an answer while there is another allocator to ask, where an exchange may take `timeout`.
+pub fn patience(timeout: Duration, rtt: Duration) -> Duration {
+    (timeout / PATIENCE_PART).max(rtt * PATIENCE_RTTS).min(timeout)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_can_ask_another_waits_less_and_longer_where_the_way_is() {
+        let patience = |rtt| patience(EXCHANGE_TIMEOUT, Duration::from_millis(rtt)).as_millis();
+        assert_eq!([patience(2), patience(100), patience(300)], [250, 400, 1_000]);
+    }
 
     #[test]
     fn one_slow_answer_does_not_scare_it_and_a_slower_network_is_learnt() {

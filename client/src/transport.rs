@@ -3,6 +3,7 @@
 
 use lessor_protocol::push::EVENTS_PATH;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveRequest};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Largest answer that is read. A thousand grants take a third of a megabyte.
@@ -53,11 +54,12 @@ pub enum ExchangeError {
 pub(crate) struct Transport {
     http: reqwest::Client,
     base: reqwest::Url,
+    name: Arc<str>,
 }
 
 impl Transport {
     pub(crate) fn try_new(url: &str, timeout: Duration) -> Result<Self, ExchangeError> {
-        let address = |reason: String| ExchangeError::Address { url: excerpt(url), reason };
+        let address = |reason: String| ExchangeError::Address { url: shown(url), reason };
         let base = reqwest::Url::parse(url).map_err(|error| address(error.to_string()))?;
         if base.scheme() != "http" || base.cannot_be_a_base() {
             return Err(address("use http://host:port".to_owned()));
@@ -70,7 +72,13 @@ impl Transport {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| address(error.to_string()))?;
-        Ok(Transport { http, base })
+        let name = base.origin().ascii_serialization().into();
+        Ok(Transport { http, base, name })
+    }
+
+    /// `http://host:port`, and nothing that may be a secret.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     pub(crate) async fn leases(&self, request: &LeasesRequest) -> Result<LeasesResponse, ExchangeError> {
@@ -131,6 +139,13 @@ fn chain(error: &dyn std::error::Error) -> String {
     excerpt(&text)
 }
 
+/// An address that may be none, without what may be a secret: whatever is before an `@`.
+pub(crate) fn shown(url: &str) -> String {
+    let (scheme, rest) = url.find("//").map_or(("", url), |at| url.split_at(at + 2));
+    let open = rest.rfind('@').map_or(rest, |at| &rest[at + 1..]);
+    excerpt(&format!("{scheme}{open}"))
+}
+
 /// The beginning of a text that somebody else wrote, harmless in a log line.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -152,6 +167,20 @@ mod tests {
         assert!(error("").is_err());
         assert!(error("https://a:1").is_err(), "this build speaks no TLS");
         assert!(error("http://127.0.0.1:7400/behind/a/proxy").is_ok());
+    }
+
+    #[test]
+    fn nobody_is_shown_what_may_be_a_secret() {
+        for url in
+            ["https://ops:se/cret@a:1/x", "http://ops:se@cret@a b:1", "ops:secret@a:7400", "//ops:secret@a"]
+        {
+            let error =
+                Transport::try_new(url, Duration::from_secs(1)).map(|_| ()).expect_err("none of them is one");
+            assert!(!error.to_string().contains("cret"), "{error}");
+        }
+        let good =
+            Transport::try_new("http://ops:secret@a:7400/x?y", Duration::from_secs(1)).expect("it is one");
+        assert_eq!(&**good.name(), "http://a:7400");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// The `lessor` binary beside this test's own.
 ///
@@ -113,6 +114,19 @@ impl Allocator {
     /// Kills it and starts it again at once, on the same address and with the same files.
     pub fn restart(self) -> Self {
         self.restart_after(|_| ())
+    }
+
+    /// Ends it in good order, and starts it again `pause` after that is over, on the same address and with the same files.
+    ///
+    /// # Panics
+    /// If it has failed.
+    pub fn replace(self, pause: Duration) -> Self {
+        let listen = self.address().to_owned();
+        let Allocator { running, folder, .. } = self;
+        running.signal(Signal::TERM);
+        assert!(running.wait().success());
+        std::thread::park_timeout(pause);
+        Self::start_in(folder, &listen, false, &mut Command::new(lessor()))
     }
 
     /// The same, once something was done to its folder.

@@ -25,7 +25,7 @@ const CORE: &str = "
     allocator/src/central allocator/src/pacing allocator/src/pool allocator/src/rules allocator/src/sizing
     allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/sweep allocator/src/wrong
     client/src/backoff client/src/demand client/src/dispute client/src/feedback client/src/refill client/src/sighting
-    client/src/slot client/src/timing
+    client/src/rotation client/src/slot client/src/timing
 ";
 
 /// Words that have no business there: clocks, dice, floats, the world outside. The last would hide some of the
