@@ -109,6 +109,7 @@ Examples:
   lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
   lessor demo --scenario export-per-user                 ten minutes of ever more calls; --speed 30 makes it 20 seconds
   lessor demo --kill-every 5                             the allocator is killed again and again
+  lessor demo --allocators 3 --kill-every 5              each of three, and the one that they lease from
 
 Ctrl-C ends it with the table so far.";
 
@@ -227,6 +228,10 @@ pub(crate) struct DemoArgs {
     /// no call, from the first one on (`longest_gap_ms`).
     #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) kill_every: Option<u64>,
+    /// So many allocators lease the contract from one more and lend it on; nodes know all of them and ask any. With
+    /// --kill-every one after the other is killed, and the one that has the contract too.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "played", value_parser = value_parser!(u8).range(1..=8))]
+    pub(crate) allocators: u8,
     /// Where an allocator that is killed, or that of a scenario, keeps its books: embedded, if nothing is said.
     #[arg(long, value_name = "KIND", requires = "served", conflicts_with = "trace")]
     pub(crate) store: Option<Store>,
@@ -352,6 +357,9 @@ mod tests {
         check("lessor demo --trace x --vendor-halves-at 5");
         check("lessor demo --vendor-halves-at 0");
         check("lessor demo --kill-every 0");
+        check("lessor demo --allocators 0");
+        check("lessor demo --allocators 9");
+        check("lessor demo --trace x --allocators 2");
         check("lessor demo --trace x --kill-every 5");
         check("lessor demo --store memory");
         check("lessor demo --trace x --store memory");

@@ -136,6 +136,31 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
     drop(taken);
 }
 
+/// Two allocators and the one that they lease from, each of them killed once, and one of them twice.
+#[test]
+fn in_a_demo_of_several_allocators_all_are_killed_and_the_contract_is_kept() {
+    let mut command = std::process::Command::new(scenarios::process::lessor());
+    command.args([
+        "demo",
+        "--nodes",
+        "3",
+        "--allocators",
+        "2",
+        "--kill-every",
+        "2",
+        "--seconds",
+        "9",
+        "--json",
+    ]);
+    let ran = command.output().expect("it runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
+    assert_eq!((report["kills"].as_u64(), refused), (Some(4), [Some(0); 2]), "{report}");
+    assert!(report["limits"][0]["admitted"].as_u64() > Some(1_000), "{report}");
+    assert_eq!(report["stranded"].as_u64(), Some(0), "{report}");
+}
+
 /// The ten minutes of `export-per-user` in twenty seconds: ten calls for each user, of which all must come.
 #[test]
 fn in_the_demo_of_exports_each_user_gets_what_he_must_and_no_more() {

@@ -4,6 +4,7 @@
 use lessor::{Client, Limit};
 use lessor_protocol::{Clock, Moment};
 use scenarios::fleet::{Fleet, eventually};
+use scenarios::process::Allocator;
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
 use scenarios::regions::{Figures, run, used};
@@ -151,4 +152,50 @@ async fn a_region_that_is_cut_off_lends_nothing_new_and_resumes_within_a_term() 
     for fleet in [east, west, centre] {
         fleet.stop().await;
     }
+}
+
+/// How often one of two regions is killed, and how often in all.
+const KILL_EVERY: Duration = Duration::from_secs(4);
+const KILLS: u32 = 6;
+
+/// Three nodes, each of which may ask either of two regions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regions_that_are_killed_in_turn_serve_one_contract() {
+    let centre = Fleet::start(&centre()).await;
+    let config = format!("[[limit]]\nname = \"vendor\"\nupstream = {:?}\n", centre.url);
+    let regions = [(); 2].map(|()| Allocator::start(&config, "127.0.0.1:0", true));
+    let urls = regions.each_ref().map(|region| region.url.clone());
+    let client = |node: &'static str| Client::builder(&urls[0]).or(&urls[1]).node(node).connect();
+    let clients = tokio::try_join!(client("a"), client("b"), client("c")).expect("both answer");
+    let limits = [&clients.0, &clients.1, &clients.2].map(|client| client.limit("vendor"));
+    let killer = tokio::task::spawn_blocking(move || {
+        let [mut next, mut other] = regions;
+        for _ in 0..KILLS {
+            std::thread::park_timeout(KILL_EVERY);
+            (next, other) = (other, next.restart());
+        }
+        (next, other)
+    });
+    let (vendor, begin) = (Vendor::new(LIMIT, PER), CLOCK.now());
+    let until = begin + KILL_EVERY * (KILLS + 1);
+    let gap = std::sync::Mutex::new((begin, Duration::ZERO));
+    let call = async |limit: &Limit| {
+        while CLOCK.now() < until {
+            if vendor.wait(limit, Duration::from_millis(50)).await {
+                let (now, mut gap) = (CLOCK.now(), gap.lock().expect("no panic"));
+                *gap = (now, gap.1.max(now.since(gap.0)));
+            }
+        }
+    };
+    tokio::join!(call(&limits[0]), call(&limits[1]), call(&limits[2]));
+    let most = LIMIT * u64::from(KILLS + 1) * KILL_EVERY.as_secs() / PER.as_secs();
+    let (used, gap) = (vendor.count() as f64 / most as f64, gap.lock().expect("no panic").1);
+    println!("{KILLS} kills, {used:.3} of {most} used, longest gap {gap:?}");
+    assert_eq!(vendor.breach(), None);
+    assert!(used >= 0.8, "{used}");
+    let _regions = killer.await.expect("no panic");
+    for client in [clients.0, clients.1, clients.2] {
+        client.shutdown().await;
+    }
+    centre.stop().await;
 }

@@ -23,7 +23,7 @@ use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
 use judge::{Judge, Seen};
-use lessor_protocol::Clock;
+use lessor_protocol::{Clock, Terms};
 use report::{LimitReport, Report};
 use std::path::Path;
 use std::time::Duration;
@@ -56,32 +56,62 @@ pub(super) const MESSAGES: Agreed =
 /// only over whole windows is the share exact, and over less than this it would say nothing.
 const MEASURED_MIN: Duration = Duration::from_secs(5);
 
+/// How often the books are looked at once all nodes have left.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Runs it for as long as `args` say, or until somebody stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
-    if args.kill_every.is_none() {
+    if args.kill_every.is_none() && args.allocators == 1 {
         let allocator = Hosted::open(CONFIG, args.listen).await?;
-        let report = run_on(args, stop, allocator.books(), None).await;
+        let report = run_on(args, stop, allocator.books(), vec![]).await;
         allocator.close().await;
         return report;
     }
-    let served = Served::open(|folder| config(args.store.unwrap_or_default(), folder), args.listen).await?;
-    let books = served.books().clone();
-    run_on(args, stop, &books, Some(served)).await
+    let centre = Served::open(|folder| config(args.store.unwrap_or_default(), folder), args.listen).await?;
+    let books = centre.books().clone();
+    let mut served = regions(args, books.url()).await?;
+    served.push(centre);
+    run_on(args, stop, &books, served).await
 }
 
-/// Runs it on the allocator with these `books`; on one that is `served` by a process, that is killed all along.
+/// Allocators that lease the contract from the one at `centre`, if there are to be several.
+async fn regions(args: &DemoArgs, centre: &str) -> Result<Vec<Served>, Failure> {
+    let mut regions = vec![];
+    for number in (1..=args.allocators).filter(|_| args.allocators > 1) {
+        let leased = [REST.name, MESSAGES.name].map(|name| {
+            format!(
+                "[[limit]]\nname = {}\nupstream = {}\n",
+                toml::Value::from(name),
+                toml::Value::from(centre)
+            )
+        });
+        let config = format!("[server]\nnode = \"region-{number}\"\n{}", leased.concat());
+        regions.push(Served::open(|folder| served::with_store(&config, Store::Memory, folder), None).await?);
+    }
+    Ok(regions)
+}
+
+/// Runs it on the allocator with these `books`; where allocators are `served` by processes, those are killed all along if they
+/// are to be. The last of them has the contract, and nodes ask the others if there are any.
 async fn run_on(
     args: &DemoArgs,
     stop: &mut Stop,
     books: &Books,
-    served: Option<Served>,
+    served: Vec<Served>,
 ) -> Result<Report, Failure> {
     let names = [REST.name, MESSAGES.name];
     let vendor =
         Vendor::open(Judge::new((REST.limit, REST.window), (MESSAGES.limit, MESSAGES.window))).await?;
     // Where the allocator is killed, that it cannot be reached is no news.
-    let level = if served.is_some() { "error" } else { LOG_LEVEL };
-    let mut fleet = Fleet::launch(jobs(args, books.url(), vendor.url()), level).await?;
+    let level = if args.kill_every.is_some() { "error" } else { LOG_LEVEL };
+    let asked: Vec<String> = match served.split_last() {
+        Some((_, regions)) if !regions.is_empty() => {
+            regions.iter().map(|region| region.books().url().to_owned()).collect()
+        }
+        Some(_) | None => vec![books.url().to_owned()],
+    };
+    let leased = asked.len() > 1;
+    let mut fleet = Fleet::launch(jobs(args, &asked, vendor.url()), level).await?;
 
     let clock = Clock::since_boot();
     let start = clock.now();
@@ -93,8 +123,10 @@ async fn run_on(
         vendor.restore_at(start + Duration::from_secs(seconds));
     }
     fleet.go(start).await?;
-    let every = args.kill_every.map(Duration::from_secs);
-    let mut killer = served.zip(every).map(|(served, every)| Killer::begin(served, every));
+    let (mut killer, unharmed) = match args.kill_every.map(Duration::from_secs) {
+        Some(every) => (Some(Killer::begin(served, every)), vec![]),
+        None => (None, served),
+    };
     let mut progress = Progress::new(args.progress, &names);
     let end = async {
         tokio::select! {
@@ -113,7 +145,14 @@ async fn run_on(
         None => None,
     };
     let done = fleet.stop().await;
-    let stranded = books.outstanding(&names).await?;
+    let mut stranded = books.outstanding(&names).await?;
+    let within_a_term = clock.now() + Terms::TERM_MAX;
+    while leased && stranded > 0 && clock.now() < within_a_term {
+        // What nodes gave back to those in between is back here with their next exchange.
+        tokio::time::sleep(LOOK_EVERY).await;
+        stranded = books.outstanding(&names).await?;
+    }
+    drop(unharmed);
     let most = done.iter().map(|node| node.tally.vendor_refused).max().unwrap_or(0);
     let report = summary(&done, ran, in_time, vendor.seen(), stranded);
     let shifted = shift.map(|(shift, in_window)| shift.report(start, done.len(), most, in_window));
@@ -121,10 +160,10 @@ async fn run_on(
     Ok(Report { vendor_change: shifted, kills, longest_gap_ms: gap.as_millis() as u64, ..report })
 }
 
-fn jobs(args: &DemoArgs, allocator: &str, vendor: &str) -> Vec<Job> {
+fn jobs(args: &DemoArgs, allocators: &[String], vendor: &str) -> Vec<Job> {
     let job = |node| Job {
         name: format!("demo-{}", node + 1),
-        allocator: allocator.to_owned(),
+        allocators: allocators.to_vec(),
         work: Work::Contract { vendor: vendor.to_owned(), node, nodes: args.nodes(), seed: args.seed },
     };
     (0..args.nodes()).map(job).collect()

@@ -1,8 +1,10 @@
-//! Kills the allocator of a demo all along, as a machine does that fails: with SIGKILL, in the middle of whatever it does.
-//! It is started again at once. Who judges what comes of it is the vendor.
+//! Kills the allocators of a demo all along, one after the other, as a machine does that fails: with SIGKILL, in the middle of
+//! whatever they do. Each is started again at once. Who judges what comes of it is the vendor.
 
 use super::served::Served;
 use crate::failure::Failure;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -11,14 +13,14 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 pub(crate) struct Killer {
     end: oneshot::Sender<()>,
-    task: JoinHandle<Result<(Served, u64), Failure>>,
+    task: JoinHandle<Result<(Vec<Served>, u64), Failure>>,
     /// Closed once the task is over.
     over: oneshot::Receiver<()>,
 }
 
 impl Killer {
-    /// Kills `served` for the first time after `every`.
-    pub(crate) fn begin(served: Served, every: Duration) -> Self {
+    /// Kills the first of `served` after `every`, and then the next one, and so on.
+    pub(crate) fn begin(served: Vec<Served>, every: Duration) -> Self {
         let ((end, ended), (working, over)) = (oneshot::channel(), oneshot::channel());
         let task = tokio::spawn(async move {
             let killed = work(served, every, ended).await;
@@ -28,7 +30,7 @@ impl Killer {
         Killer { end, task, over }
     }
 
-    /// Waits until the allocator did not come back; for ever if nobody kills it. Cancel-safe.
+    /// Waits until one did not come back; for ever if nobody kills it. Cancel-safe.
     pub(crate) async fn broke(this: &mut Option<Self>) {
         match this {
             // Nothing is ever sent: it is closed.
@@ -37,11 +39,11 @@ impl Killer {
         }
     }
 
-    /// The allocator, which lives from now on, and how often it was killed.
+    /// The allocators, which live from now on, and how often one was killed.
     ///
     /// # Errors
-    /// If it did not come back.
-    pub(crate) async fn end(self) -> Result<(Served, u64), Failure> {
+    /// If one did not come back.
+    pub(crate) async fn end(self) -> Result<(Vec<Served>, u64), Failure> {
         // A task that is over hears nothing any more.
         let _ = self.end.send(());
         self.task
@@ -51,10 +53,10 @@ impl Killer {
 }
 
 async fn work(
-    mut served: Served,
+    mut served: Vec<Served>,
     every: Duration,
     mut ended: oneshot::Receiver<()>,
-) -> Result<(Served, u64), Failure> {
+) -> Result<(Vec<Served>, u64), Failure> {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first one is at once.
@@ -64,10 +66,24 @@ async fn work(
         tokio::select! {
             biased;
             _ = &mut ended => return Ok((served, kills)),
-            failure = served.ended() => return Err(failure),
+            failure = any_ended(&mut served) => return Err(failure),
             _ = ticks.tick() => {}
         }
-        served.restart().await?;
+        let next = usize::try_from(kills).unwrap_or(0) % served.len();
+        served[next].restart().await?;
         kills += 1;
     }
+}
+
+/// Waits until one ends although nobody killed it, and says so. Cancel-safe.
+async fn any_ended(served: &mut [Served]) -> Failure {
+    let mut each: Vec<_> = served.iter_mut().map(|served| Box::pin(served.ended())).collect();
+    poll_fn(|cx| {
+        let ready = each.iter_mut().find_map(|ended| match ended.as_mut().poll(cx) {
+            Poll::Ready(failure) => Some(failure),
+            Poll::Pending => None,
+        });
+        ready.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
 }

@@ -23,8 +23,8 @@ pub(crate) enum Order {
 pub(crate) struct Job {
     /// Its name, for people.
     pub(crate) name: String,
-    /// The allocator's address.
-    pub(crate) allocator: String,
+    /// The addresses of allocators, any of which it may ask: at least one.
+    pub(crate) allocators: Vec<String>,
     /// The calls it makes.
     pub(crate) work: Work,
 }

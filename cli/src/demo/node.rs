@@ -56,7 +56,11 @@ async fn live(mut orders: Orders) -> Result<(), Failure> {
 }
 
 async fn connect(job: &Job) -> Result<Client, Failure> {
-    let client = Client::builder(&job.allocator).node(&job.name).connect().await;
+    let Some((first, others)) = job.allocators.split_first() else {
+        return Err(Failure::Run(format!("{} was told of no allocator", job.name)));
+    };
+    let builder = others.iter().fold(Client::builder(first), |builder, other| builder.or(other));
+    let client = builder.node(&job.name).connect().await;
     client.map_err(|error| Failure::Run(format!("{} cannot connect: {error}", job.name)))
 }
 

@@ -81,7 +81,7 @@ fn jobs(args: &DemoArgs, allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> 
     let patience = PATIENCE.div_f64(args.speed());
     let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
         name: format!("demo-{}", node + 1),
-        allocator: allocator.to_owned(),
+        allocators: vec![allocator.to_owned()],
         work: Work::Replay {
             limit: LIMIT_NAME.to_owned(),
             calls: calls.clone(),

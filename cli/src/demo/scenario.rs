@@ -85,7 +85,7 @@ fn jobs(allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> {
     let patience_ns = PATIENCE.as_nanos() as u64;
     let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
         name: format!("demo-{}", node + 1),
-        allocator: allocator.to_owned(),
+        allocators: vec![allocator.to_owned()],
         work: Work::Replay { limit: LIMIT_NAME.to_owned(), calls: calls.clone(), patience_ns },
     };
     hands.iter().enumerate().map(job).collect()

@@ -24,7 +24,7 @@ pub(crate) struct Report {
     /// What became of a contract that the vendor changed meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vendor_change: Option<Shifted>,
-    /// How often the allocator was killed.
+    /// How often an allocator was killed.
     pub(crate) kills: u64,
     /// The longest time in which the vendor admitted no call, from the first one to the end.
     pub(crate) longest_gap_ms: u64,
@@ -136,8 +136,8 @@ impl fmt::Display for Report {
 fn killed(kills: u64) -> String {
     match kills {
         0 => String::new(),
-        1 => "; the allocator was killed once".to_owned(),
-        kills => format!("; the allocator was killed {kills} times"),
+        1 => "; an allocator was killed once".to_owned(),
+        kills => format!("; an allocator was killed {kills} times"),
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
     fn people_are_told_how_often_the_allocator_was_killed() {
         let told = |kills| Report { kills, ..report(None) }.to_string();
         assert!(told(11).contains(
-            "longest gap      523 ms without a call at the vendor; the allocator was killed 11 times\n"
+            "longest gap      523 ms without a call at the vendor; an allocator was killed 11 times\n"
         ));
         assert!(told(0).contains("523 ms without a call at the vendor\n"));
     }
