@@ -81,6 +81,10 @@ impl Metrics {
         gauge!("lessor_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         gauge!("lessor_start_time_seconds").set(now.as_nanos() as f64 / 1e9);
         let limits = config.limits.iter().map(|limit| limit.name.to_string());
+        for upstream in config.limits.iter().filter_map(|limit| limit.upstream.as_ref()) {
+            // Whoever leases from there has the same ones.
+            UpstreamMetrics::new(upstream);
+        }
         let wrong = Reason::ALL.into_iter();
         let reloads =
             ["ok", "refused"].map(|result| counter!("lessor_config_reloads_total", "result" => result));

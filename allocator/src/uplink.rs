@@ -23,8 +23,10 @@ const RTT_UNTOLD: Duration = Duration::from_millis(5);
 /// Longest that anybody waits for an answer.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Asks of nodes come all the time: no more looks than this, whatever they want.
+/// Asks of nodes come all the time: no more looks than this, whatever they want, and where many keys are in use no more of them
+/// than take a tenth of the time, for nobody is served meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+const LOOKS_REST: u32 = 9;
 
 /// Longest time without a look, for what nobody wakes it for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -95,12 +97,15 @@ impl Uplink {
     async fn run(mut self) {
         loop {
             let (upstream, rtt) = (&self.upstream, self.rtt);
-            let due = self.shared.with(|allocator, now| allocator.asks_above(now, upstream, rtt));
+            let (due, took) = self.shared.with(|allocator, now| {
+                let due = allocator.asks_above(now, upstream, rtt);
+                (due, self.shared.now().since(now))
+            });
             if due.asks.is_empty() {
                 let wait = due.next.map_or(LOOK_AGAIN, |next| next.since(self.shared.now())).min(LOOK_AGAIN);
                 // An error says that nobody asked meanwhile.
                 let _ = timeout(wait, self.asked.changed()).await;
-                sleep(LOOK_EVERY).await;
+                sleep(LOOK_EVERY.max(took * LOOKS_REST)).await;
                 continue;
             }
             match self.exchange(&due).await {

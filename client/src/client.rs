@@ -130,8 +130,8 @@ impl Client {
 }
 
 impl Builder {
-    /// Another allocator that may be asked, at `url`: one that lends from a quota of its own, such as its half of the
-    /// contract. There may be many.
+    /// Another allocator that may be asked, at `url`: one that leases the same limits from the same upstream, or lends from a
+    /// quota of its own, such as its half of the contract. There may be many.
     ///
     /// The client begins with any of them, by chance, and stays with it for as long as it answers well. When an exchange fails,
     /// or the allocator says that it is stopping, the next one is asked at once, and so on; once all have failed in a row,

@@ -41,23 +41,22 @@ impl Limit {
         most: usize,
         due: &mut Due,
     ) {
-        let leasing: Vec<PoolId> = self.leasing.iter().cloned().collect();
-        for id in leasing {
-            let Some(kept) = self.pools.get_mut(&id) else {
-                self.leasing.remove(&id);
-                continue;
-            };
+        let (pools, sums) = (&mut self.pools, &mut self.sums);
+        self.leasing.retain(|id| {
+            let Some(kept) = pools.get_mut(id) else { return false };
             let at = kept.pool.asks_above(now, rtt);
-            self.sums.count(&mut kept.counted, kept.pool.view(now));
+            sums.count(&mut kept.counted, kept.pool.view(now));
             if at <= soon && due.asks.len() < most {
                 due.distance = due.distance.max(kept.pool.distance_above(rtt));
-                due.asks.extend(kept.pool.ask_above(now, rtt).map(|ask| (id, ask)));
-            } else if at < Moment::NEVER {
-                due.next = Some(due.next.map_or(at, |next| next.min(at)));
-            } else if kept.pool.rests_above() {
-                self.leasing.remove(&id);
+                due.asks.extend(kept.pool.ask_above(now, rtt).map(|ask| (id.clone(), ask)));
+                return true;
             }
-        }
+            if at < Moment::NEVER {
+                due.next = Some(due.next.map_or(at, |next| next.min(at)));
+                return true;
+            }
+            !kept.pool.rests_above()
+        });
     }
 
     /// A pool is answered what it asked at `first_sent`. Whether it can make use of that.

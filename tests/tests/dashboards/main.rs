@@ -99,7 +99,8 @@ fn every_alert_is_tried_and_has_its_page_in_the_runbook() {
 /// alerts ask for is one of them.
 #[tokio::test]
 async fn the_table_of_metrics_is_what_a_server_shows() {
-    let allocator = Allocator::start(prometheus::CONFIG, "127.0.0.1:0", true);
+    let leased = "[[limit]]\nname = \"leased\"\nupstream = \"http://127.0.0.1:9\"\n";
+    let allocator = Allocator::start(&format!("{}\n{leased}", prometheus::CONFIG), "127.0.0.1:0", true);
     let shown = reqwest::get(format!("{}/metrics", allocator.url)).await.expect("it answers");
     let shown = shown.text().await.expect("text");
     let shown: BTreeSet<&str> =
