@@ -305,6 +305,12 @@ impl Slot {
         refused.fetch_add(permits, Ordering::Relaxed);
     }
 
+    /// The same of a caller that [`Slot::spend_quickly`] told that it is empty: then it is not striped, or was not just now.
+    #[inline(always)]
+    pub fn refuse_unstriped(&self, permits: u64) {
+        self.refused.fetch_add(permits, Ordering::Relaxed);
+    }
+
     /// Permits refused so far, in total.
     pub fn refused(&self) -> u64 {
         let striped = self.stripes.get().map_or(&[][..], |stripes| stripes.all());

@@ -21,7 +21,7 @@ impl LocalPool {
         let retry_after = self.chance_in(now);
         self.nudge();
         // Last, for what is read after it waits until it is done.
-        front.slot.refuse(near(), permits);
+        front.slot.refuse_unstriped(permits);
         Err(Refusal::Empty { retry_after })
     }
 
