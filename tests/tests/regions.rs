@@ -21,7 +21,8 @@ fn seeds() -> u64 {
 #[test]
 fn regions_hold_the_cap_and_strand_nothing() {
     let mut sum = Figures::default();
-    for seed in 0..seeds() {
+    // And one in which a permit that was told as spent, and was not, once hid one that was spent later.
+    for seed in (0..seeds()).chain([1_600]) {
         let figures = run(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         assert!(figures.refused * 10 <= figures.calls, "seed {seed}, when all is well again: {figures:?}");
         sum = sum.plus(figures);

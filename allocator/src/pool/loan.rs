@@ -24,8 +24,9 @@ pub(super) struct Loan {
     unkept: u64,
     /// Permits spent since it began to count, or taken for spent.
     spent: u64,
-    /// The most of that which was ever told. It never falls.
+    /// The most of that which was ever told, and when that was. It never falls.
     told: u64,
+    told_at: Moment,
     /// Nothing may be spent from this instant on.
     end: Moment,
     /// The most that one call can ever take, as far as was told.
@@ -60,6 +61,7 @@ impl Loan {
             unkept: 0,
             spent: 0,
             told: 0,
+            told_at: Moment::ORIGIN,
             end: Moment::ORIGIN,
             ceiling: PERMITS_MAX,
             chance: Moment::ORIGIN,
@@ -101,7 +103,7 @@ impl Loan {
 
     /// What was spent and what is held, to be told. It stays true however late it arrives.
     pub(super) fn tell(&mut self) -> (u64, u64) {
-        self.told = self.told.max(self.spent);
+        (self.told, self.told_at) = (self.told.max(self.spent), self.now);
         let out = if mutant::is(Mutant::LentOnIsReturned) { 0 } else { self.out };
         (self.told, self.free + out)
     }
@@ -203,9 +205,11 @@ impl Ledger for Loan {
         }
     }
 
-    fn credit(&mut self, permits: u64, _at: Moment) {
-        // They may be of a lease that ended above, too: that one puts them where they belong. What was told stays told.
-        self.spent -= permits.min(self.spent - self.told);
+    fn credit(&mut self, permits: u64, at: Moment) {
+        // What was told stays told, and in the place of nothing that was spent since: that is charged from later on.
+        if at > self.told_at {
+            self.spent -= permits.min(self.spent - self.told);
+        }
     }
 
     fn ready_at(&self, permits: u64, _ends: Ends<'_>) -> Option<Moment> {
@@ -268,5 +272,32 @@ impl Ledger for Loan {
 
     fn is_sound(&self) -> bool {
         self.told <= self.spent && self.unkept <= self.out && (self.out == 0 || self.now < self.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Moment {
+        Moment::from_nanos(nanos)
+    }
+
+    /// The bug: what was told as spent in one window, and was not, was taken off what was spent in the next one.
+    #[test]
+    fn what_was_told_as_spent_hides_nothing_that_is_spent_later() {
+        let mut loan = Loan::new(at(0));
+        let (end, chance) = (at(100), at(0));
+        loan.came(Came { permits: 10, unkept: 0, end, ceiling: 10, chance, is_ample: true });
+        loan.charge(3);
+        loan.advance(at(1));
+        loan.burn(1, at(1));
+        assert_eq!(loan.tell(), (1, 9));
+        loan.advance(at(2));
+        loan.settle(1, at(2));
+        loan.credit(1, at(1));
+        loan.burn(1, at(2));
+        loan.credit(1, at(2));
+        assert_eq!(loan.tell(), (2, 7), "the last one was not told yet");
     }
 }
