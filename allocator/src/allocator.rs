@@ -63,6 +63,8 @@ pub struct Allocator {
     past: Past,
     sessions: Sessions,
     epoch: u64,
+    /// Sessions with those above that were given up.
+    sessions_above: u64,
     is_stopping: bool,
     wrong: WrongCounts,
     /// What is to be told to those who listen: at most one for each ask of an exchange.
@@ -90,6 +92,7 @@ impl Allocator {
             terms: config.terms,
             past,
             epoch,
+            sessions_above: 0,
             is_stopping: false,
             events: vec![],
             journaled: Journaled::default(),

@@ -61,6 +61,8 @@ pub struct Limit {
     top_ups: TopUps,
     /// Pools that may have something to say to the allocator that the limit is leased from.
     leasing: BTreeSet<PoolId>,
+    /// Whether pools went that had been lent something there, and nobody was told.
+    has_lost_loans: bool,
     /// What is to be written down.
     unwritten: Unwritten,
     /// When it began with what an earlier life had written.
@@ -97,6 +99,7 @@ impl Limit {
             gate: Gate::default(),
             top_ups: TopUps::default(),
             leasing: BTreeSet::new(),
+            has_lost_loans: false,
             unwritten: Unwritten::default(),
             restored: None,
             config,

@@ -7,8 +7,8 @@ use crate::allocator::{Asker, DueAbove};
 use crate::config::Upstream;
 use crate::metrics::UpstreamMetrics;
 use crate::shared::Shared;
+use lessor_protocol::Moment;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
-use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Uplinks {
     }
 }
 
-/// One upstream, and the session with it.
+/// One upstream, and how things stand with it.
 struct Uplink {
     shared: Arc<Shared>,
     upstream: Upstream,
@@ -67,7 +67,6 @@ struct Uplink {
     /// Changes with every exchange of a node.
     asked: watch::Receiver<u64>,
     node: String,
-    session: u64,
     seq: u64,
     rtt: Duration,
     pause: Duration,
@@ -85,7 +84,6 @@ impl Uplink {
             asked: shared.asked(),
             shared,
             upstream,
-            session: session(),
             seq: 0,
             rtt: RTT_UNTOLD,
             pause: PAUSE_FIRST,
@@ -120,14 +118,14 @@ impl Uplink {
         let first_sent = self.shared.now();
         let request = LeasesRequest {
             node: self.node.clone(),
-            session: self.session,
+            session: due.session,
             seq: self.seq,
             rtt_ms: lessor_protocol::lease::millis_up(due.distance),
             asks: due.asks.clone(),
         };
         let response = timeout(EXCHANGE_TIMEOUT, self.transport.leases(&request)).await;
         let response = response.map_err(|_| TransportError::TimedOut)??;
-        let is_it = (response.session, response.seq) == (self.session, self.seq);
+        let is_it = (response.session, response.seq) == (due.session, self.seq);
         let names = |grant: &GrantBody| (grant.limit.clone(), grant.key.clone());
         let are_they = response
             .grants
@@ -138,7 +136,7 @@ impl Uplink {
             return Err(TransportError::Rubbish("an answer to another exchange".to_owned()));
         }
         self.learn(first_sent);
-        self.believe(first_sent, &due.askers, &response.grants);
+        self.believe(first_sent, due, &response.grants);
         Ok(())
     }
 
@@ -153,11 +151,11 @@ impl Uplink {
         self.is_reachable = true;
     }
 
-    fn believe(&mut self, first_sent: Moment, askers: &[Asker], grants: &[GrantBody]) {
+    fn believe(&self, first_sent: Moment, due: &DueAbove, grants: &[GrantBody]) {
         let upstream = &self.upstream;
-        let told = self
-            .shared
-            .with(|allocator, now| allocator.hear_above(now, upstream, first_sent, askers, grants));
+        let told = self.shared.with(|allocator, now| {
+            allocator.hear_above(now, upstream, due.session, first_sent, &due.askers, grants)
+        });
         if told.unfit > 0 {
             self.metrics.unfit(told.unfit);
             let errors = || grants.iter().filter_map(|grant| grant.answer().err());
@@ -168,7 +166,6 @@ impl Uplink {
         }
         if told.begins_session {
             tracing::warn!(%upstream, "it disputes our totals; a new session begins");
-            (self.session, self.seq) = (session(), 0);
         }
     }
 
@@ -181,13 +178,13 @@ impl Uplink {
         }
         self.is_reachable = false;
         // Somewhere between half of it and all: those that failed together come back one by one.
-        sleep(self.pause / 2 + self.pause / 200 * u32::try_from(session() % 101).unwrap_or(0)).await;
+        sleep(self.pause / 2 + self.pause / 200 * u32::try_from(dice() % 101).unwrap_or(0)).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }
 
-/// A number that no other session has, as far as 53 bits of hash can tell.
-fn session() -> u64 {
+/// Any number: it spreads those that wait for the same.
+fn dice() -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    (RandomState::new().hash_one(()) & PERMITS_MAX).max(1)
+    RandomState::new().hash_one(())
 }

@@ -1,5 +1,6 @@
 //! Hears what an allocator says by itself, so that whoever waits asks again at once and whoever is to stop does. One task
-//! per client, which goes where exchanges go once they are answered there. Nothing depends on it: what is not heard is learnt at the next ask; what is heard only makes that sooner.
+//! per client, which goes where exchanges go once they are answered there. Nothing depends on it: what is not heard is learnt
+//! at the next ask; what is heard only makes that sooner.
 
 use crate::backoff::Backoff;
 use crate::local_pool::CLOCK;

@@ -5,7 +5,7 @@ use crate::config::Upstream;
 use crate::limits::{Due, PoolId};
 use crate::pool::HeardAbove;
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
-use lessor_protocol::{Answer, Moment};
+use lessor_protocol::{Answer, Moment, PERMITS_MAX};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub(crate) struct DueAbove {
     pub next: Option<Moment>,
     /// How far away to say that this allocator is.
     pub distance: Duration,
+    /// The session that says it.
+    pub session: u64,
 }
 
 /// What an exchange with an upstream came to.
@@ -49,7 +51,8 @@ impl Allocator {
 
     /// What is due to `upstream`, where an exchange with it takes `rtt`.
     pub(crate) fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
-        let mut all = DueAbove { distance: rtt, ..DueAbove::default() };
+        self.mind_lost_loans(now);
+        let mut all = DueAbove { distance: rtt, session: self.session_above(), ..DueAbove::default() };
         if self.is_stopping {
             return all;
         }
@@ -69,16 +72,44 @@ impl Allocator {
         all
     }
 
-    /// What `upstream` answered to `askers`, who asked at `first_sent`.
+    /// The session with those above. Another life has another one: it knows nothing of what this one was lent, and would
+    /// be taken to have given it back.
+    fn session_above(&self) -> u64 {
+        self.epoch.wrapping_add(self.sessions_above) & PERMITS_MAX
+    }
+
+    /// So it is where books went while this one lives.
+    fn mind_lost_loans(&mut self, now: Moment) {
+        // Of each: all are asked.
+        let lost =
+            self.limits.values_mut().filter_map(|limit| limit.takes_lost_loans().then_some(())).count();
+        if lost > 0 {
+            self.begin_session_above(now);
+        }
+    }
+
+    /// What is held goes on until it ends, and then counts from zero.
+    fn begin_session_above(&mut self, now: Moment) {
+        self.sessions_above += 1;
+        let leased = self.limits.values_mut().filter(|limit| limit.upstream().is_some());
+        leased.for_each(|limit| limit.all_disowned_above(now));
+    }
+
+    /// What `upstream` answered to `askers`, who asked in `session` at `first_sent`. Of one that is over nothing is believed.
     pub(crate) fn hear_above(
         &mut self,
         now: Moment,
         upstream: &Upstream,
+        session: u64,
         first_sent: Moment,
         askers: &[Asker],
         grants: &[GrantBody],
     ) -> ToldAbove {
         let mut told = ToldAbove::default();
+        self.mind_lost_loans(now);
+        if session != self.session_above() {
+            return told;
+        }
         for (Asker { limit, pool }, body) in askers.iter().zip(grants) {
             let Some(limit) = self.limits.get_mut(limit).filter(|limit| limit.upstream() == Some(upstream))
             else {
@@ -99,8 +130,7 @@ impl Allocator {
             told.unfit += usize::from(!is_fit);
         }
         if told.begins_session {
-            let limits = self.limits.values_mut().filter(|limit| limit.upstream() == Some(upstream));
-            limits.for_each(|limit| limit.all_disowned_above(now));
+            self.begin_session_above(now);
         }
         told
     }

@@ -1,5 +1,6 @@
 //! Whole exchanges against the pure allocator: what is answered, and that wrong entries touch nothing.
 
+mod above;
 mod kinds;
 mod written;
 

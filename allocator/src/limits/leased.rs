@@ -24,6 +24,11 @@ impl Limit {
         self.config.upstream.as_ref()
     }
 
+    /// Whether pools went since the last question that had been lent something, and nobody was told.
+    pub(crate) fn takes_lost_loans(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost_loans)
+    }
+
     /// A pool was used: it may have something to say.
     pub(super) fn note_leasing(&mut self, id: &PoolId) {
         if self.config.upstream.is_some() && !self.leasing.contains(id) {

@@ -180,6 +180,7 @@ impl Limit {
     }
 
     fn begin_anew(&mut self, config: LimitConfig, now: Moment) {
+        self.has_lost_loans |= self.config.upstream.is_some();
         for (_, mut kept) in std::mem::take(&mut self.pools) {
             self.sums.count(&mut kept.counted, kept.pool.view(now));
             // What is out is never heard of again.
