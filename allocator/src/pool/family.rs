@@ -27,6 +27,11 @@ impl Place {
         Place { below: 0, session }
     }
 
+    /// The session.
+    pub(super) fn session(self) -> LesseeId {
+        self.session
+    }
+
     /// Whether it mirrors the lease of a pool below.
     pub(super) fn is_mirror(self) -> bool {
         self.below > 0

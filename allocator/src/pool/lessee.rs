@@ -125,6 +125,16 @@ impl Lessee {
         permits
     }
 
+    /// What burned and a report could still free; oldest first.
+    pub(super) fn burns(&self) -> impl Iterator<Item = Burn> {
+        self.burns.iter().copied()
+    }
+
+    /// It had `burned` so much in all before it was put away, and of that `burns` could still be freed.
+    pub(super) fn thaw_burned(&mut self, burned: u64, burns: impl Iterator<Item = Burn>) {
+        (self.burned, self.burns) = (burned, burns.collect());
+    }
+
     /// It counts from zero, and will not say what became of leases that ended unheard: that stays spent.
     pub(super) fn begin_from_zero(&mut self) {
         (self.spent, self.burned, self.shadow_refused) = (0, 0, 0);

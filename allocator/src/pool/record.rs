@@ -90,6 +90,11 @@ impl Records {
         self.earlier
     }
 
+    /// It goes on with a pool that knew of an earlier life until then.
+    pub(super) fn goes_on(&mut self, earlier: Moment) {
+        self.earlier = earlier;
+    }
+
     /// The rules are others: by no record that there is may anything be lent.
     pub(super) fn forget(&mut self) {
         self.number += 1;

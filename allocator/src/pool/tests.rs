@@ -9,6 +9,7 @@ mod ahead;
 mod anew;
 mod earlier;
 mod flow;
+mod frozen;
 mod in_flight;
 mod seats;
 

@@ -187,17 +187,18 @@ impl Ledger for FirstUseLedger {
 
     fn save(&self) -> Option<Saved> {
         let open = self.open.map(|open| (open.ends.into(), open.charged));
-        Some(Saved::FirstUse { open, extra: self.extra })
+        let since = self.open.map(|open| open.since.into());
+        Some(Saved::FirstUse { open, since, extra: self.extra })
     }
 
     fn restore(&mut self, saved: &Saved, since: Since, (out, until): (u64, Moment)) -> bool {
-        let &Saved::FirstUse { open, extra } = saved else { return false };
+        let &Saved::FirstUse { open, since: began, extra } = saved else { return false };
         let charged = open.map_or(0, |(_, charged)| charged);
         // After a gap nobody knows whether that window is over, and the next one is open already.
         if since.gap == Gap::Unknown || charged > PERMITS_MAX || extra > PERMITS_MAX || out > charged {
             return false;
         }
-        let began = self.now;
+        let began = began.map_or(self.now, |began| since.moment(began));
         self.open = open.map(|(ends, charged)| Open { since: began, ends: since.moment(ends), charged });
         (self.extra, self.outstanding, self.adopted) = (extra, out, (out, until));
         true

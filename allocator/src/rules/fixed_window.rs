@@ -235,18 +235,23 @@ impl Ledger for FixedLedger {
     }
 
     fn save(&self) -> Option<Saved> {
-        Some(Saved::Fixed { ends: self.ends.into(), charged: self.charged, extra: self.extra })
+        let (ends, since) = (self.ends.into(), Some(self.since.into()));
+        Some(Saved::Fixed { ends, charged: self.charged, extra: self.extra, since })
     }
 
     /// Which window it was the calendar says, however long ago that is. What is out may reach into each that begins until
     /// its end.
-    fn restore(&mut self, saved: &Saved, _since: Since, (out, until): (u64, Moment)) -> bool {
-        let &Saved::Fixed { ends, charged, extra } = saved else { return false };
+    fn restore(&mut self, saved: &Saved, since: Since, (out, until): (u64, Moment)) -> bool {
+        let &Saved::Fixed { ends, charged, extra, since: began } = saved else { return false };
         if charged > PERMITS_MAX || extra > PERMITS_MAX || out > charged {
             return false;
         }
         let ends = ends.as_calendar();
-        (self.charged, self.extra) = if ends < self.ends { (out, 0) } else { (charged, extra) };
+        let is_over = ends < self.ends;
+        (self.charged, self.extra) = if is_over { (out, 0) } else { (charged, extra) };
+        if let Some(began) = began.filter(|_| !is_over) {
+            self.since = since.moment(began);
+        }
         self.ends = self.ends.max(ends);
         (self.outstanding, self.adopted) = (out, (out, until));
         true

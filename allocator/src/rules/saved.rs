@@ -15,6 +15,9 @@ pub enum Saved {
         settled: Vec<(At, u64)>,
         /// When what it was topped up with ends, and how much; soonest first.
         extra: Vec<(At, u64)>,
+        /// Since when it counts. Books that were written before this was, do not say so.
+        #[serde(default)]
+        since: Option<At>,
     },
     /// Of a fixed window whose boundaries are known ahead.
     Fixed {
@@ -24,11 +27,17 @@ pub enum Saved {
         charged: u64,
         /// On top of its limit.
         extra: u64,
+        /// Since when it counts. Books that were written before this was, do not say so.
+        #[serde(default)]
+        since: Option<At>,
     },
     /// Of a window that its first use opens.
     FirstUse {
         /// When the one that was open ends, and what is charged in it.
         open: Option<(At, u64)>,
+        /// When it began. Books that were written before this was, do not say so.
+        #[serde(default)]
+        since: Option<At>,
         /// On top of its limit.
         extra: u64,
     },

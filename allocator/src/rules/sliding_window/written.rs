@@ -10,12 +10,12 @@ impl SlidingLedger {
     pub(super) fn saved(&self) -> Saved {
         let settled = self.settled.iter().map(|slot| (self.end_of(slot.index).into(), slot.permits));
         let extra = self.extra.iter().map(|&(ends, permits)| (ends.into(), permits));
-        Saved::Sliding { settled: settled.collect(), extra: extra.collect() }
+        Saved::Sliding { settled: settled.collect(), extra: extra.collect(), since: Some(self.since.into()) }
     }
 
     /// See [`crate::rules::Ledger::restore`].
     pub(super) fn restored(&mut self, saved: &Saved, since: Since, out: u64) -> bool {
-        let Saved::Sliding { settled, extra } = saved else { return false };
+        let Saved::Sliding { settled, extra, since: began } = saved else { return false };
         let Some(sum) = sum(settled) else { return false };
         if sum + out > PERMITS_MAX || self::sum(extra).is_none() {
             return false;
@@ -25,6 +25,7 @@ impl SlidingLedger {
         self.settled = settled.iter().map(|&(at, permits)| Slot { index: index(at), permits }).collect();
         self.extra = extra.iter().map(|&(at, permits)| (since.moment(at), permits)).collect();
         (self.settled_sum, self.outstanding) = (sum, out);
+        self.since = began.map_or(self.since, |began| since.moment(began));
         true
     }
 }

@@ -1,0 +1,190 @@
+//! A pool as a value that is put away after each exchange and goes on at the next, in whatever process that is: the *root* of
+//! a limit that several allocators lease from a store. Unlike a [`super::Record`] it knows each lessee.
+//!
+//! It keeps all that decides what is lent. What an ask was answered is left out: who leases from a store asks each time anew.
+
+use super::family::Place;
+use super::feedback::SavedFeedback;
+use super::lessee::{Burn, Lessee};
+use super::{Books, LesseeId, Plan, Pool};
+use crate::pacing::Pacer;
+use crate::rules::{At, Gap, Saved, Since};
+use crate::share::Share;
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pool that was put away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Frozen {
+    /// When.
+    written: At,
+    /// Nothing is granted before this.
+    opens: At,
+    /// Until then leases may be out that were lent by other rules, or in an earlier life.
+    outlived: At,
+    /// Until then somebody may go by what an earlier life told it.
+    earlier: At,
+    /// The total that was ever granted; and of that, what was spent, what came back, and what burned.
+    books: [u64; 4],
+    /// The books of its rules, in their order.
+    rules: Vec<Saved>,
+    vendor: SavedFeedback,
+    /// What it may lend while it eases off, and since when that is so.
+    pacer: Option<(u64, At)>,
+    lessees: Vec<FrozenLessee>,
+}
+
+/// One session's part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FrozenLessee {
+    id: u64,
+    seq: u64,
+    answered: At,
+    lent: At,
+    end: At,
+    spent: u64,
+    out: u64,
+    burned: u64,
+    burns: Vec<(At, u64)>,
+    demand: u64,
+    waiting: u64,
+    wanted: u64,
+    /// How long its leases last, and how far away it is.
+    term: Duration,
+    rtt: Duration,
+}
+
+impl Plan {
+    /// Whether a pool of this can be put away: beside what [`Plan::is_kept`] asks for, it must be shared evenly.
+    pub fn is_freezable(&self) -> bool {
+        self.is_kept() && self.sharing.guaranteed.is_empty() && self.sharing.safe.is_none()
+    }
+}
+
+impl Frozen {
+    /// When it was put away.
+    pub fn written(&self) -> At {
+        self.written
+    }
+}
+
+impl Pool {
+    /// It, to be put away at `now`. `None` of one that cannot be, see [`Plan::is_freezable`].
+    pub fn freeze(&mut self, now: Moment) -> Option<Frozen> {
+        if !self.plan.is_freezable() {
+            return None;
+        }
+        self.advance(now);
+        let Books { granted, spent, returned, burned, outstanding: _ } = self.books;
+        let pacer = match self.pacer {
+            Pacer::Free => None,
+            // No more than fits: it is less than what may be lent.
+            Pacer::Easing { credit, at } => Some((u64::try_from(credit).unwrap_or(u64::MAX), at.into())),
+        };
+        let lessees = self.lessees.iter().map(|(place, lessee)| FrozenLessee::of(place.session(), lessee));
+        Some(Frozen {
+            written: self.now.into(),
+            opens: self.opens.into(),
+            outlived: self.outlived.into(),
+            earlier: self.records.earlier().into(),
+            books: [granted, spent, returned, burned],
+            rules: self.ledgers.save()?,
+            vendor: self.feedback.save(),
+            pacer,
+            lessees: lessees.collect(),
+        })
+    }
+
+    /// The pool that was `frozen`, as it stands at `now`. `None` if no pool by this plan can have been so.
+    pub fn thawed(plan: Arc<Plan>, frozen: &Frozen, gap: Gap, now: Moment) -> Option<Pool> {
+        let since = Since { gap, written: frozen.written, now, terms: plan.terms };
+        let then = since.moment(frozen.written);
+        if !plan.is_freezable() || then > now || frozen.lessees.len() > plan.lessees_max {
+            return None;
+        }
+        let mut pool = Pool::new(plan, then);
+        for lessee in &frozen.lessees {
+            let (place, thawed) = lessee.thawed(since)?;
+            if thawed.is_live() {
+                pool.ends.insert((thawed.end, place));
+            }
+            if pool.lessees.insert(place, thawed).is_some() {
+                return None;
+            }
+        }
+        let out = pool.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>();
+        let until = pool.ends.last().map_or(then, |(end, _)| *end);
+        pool.books = books(frozen.books, out)?;
+        // Sessions that were forgotten are in the books still.
+        let sum = |part: fn(&Lessee) -> u64| pool.lessees.values().map(part).sum::<u64>();
+        if sum(|lessee| lessee.burned) > pool.books.burned || sum(|lessee| lessee.spent) > pool.books.spent {
+            return None;
+        }
+        if !pool.ledgers.restore(&frozen.rules, since, (out, until)) {
+            return None;
+        }
+        pool.feedback.restore(&frozen.vendor, since);
+        pool.opens = since.moment(frozen.opens);
+        pool.outlived = since.moment(frozen.outlived).max(if gap == Gap::Unknown { until } else { then });
+        pool.records.goes_on(since.moment(frozen.earlier));
+        pool.pacer = match frozen.pacer {
+            Some((credit, at)) => Pacer::Easing { credit: credit.into(), at: since.moment(at).min(now) },
+            None => Pacer::Free,
+        };
+        pool.recount_ahead();
+        pool.advance(now);
+        pool.audit();
+        Some(pool)
+    }
+}
+
+impl FrozenLessee {
+    fn of(id: LesseeId, lessee: &Lessee) -> Self {
+        FrozenLessee {
+            id: id.0,
+            seq: lessee.seq,
+            answered: lessee.answered.into(),
+            lent: lessee.lent.into(),
+            end: lessee.end.into(),
+            spent: lessee.spent,
+            out: lessee.outstanding,
+            burned: lessee.burned,
+            burns: lessee.burns().map(|burn| (burn.at.into(), burn.permits)).collect(),
+            demand: lessee.demand_milli,
+            waiting: lessee.waiting,
+            wanted: lessee.wanted,
+            term: lessee.term,
+            rtt: lessee.rtt,
+        }
+    }
+
+    fn thawed(&self, since: Since) -> Option<(Place, Lessee)> {
+        let totals = [self.spent, self.out, self.burned, self.demand, self.waiting, self.wanted, self.seq];
+        let burns = self.burns.iter().try_fold(0_u64, |sum, (_, permits)| sum.checked_add(*permits))?;
+        let is_sane = totals.iter().all(|total| *total <= PERMITS_MAX)
+            && burns <= self.burned
+            && self.burns.is_sorted_by_key(|(at, _)| *at)
+            && self.term <= Terms::TERM_MAX;
+        if !is_sane {
+            return None;
+        }
+        let mut lessee = Lessee::new(Share::EVEN, since.moment(self.answered));
+        (lessee.seq, lessee.spent, lessee.outstanding) = (self.seq, self.spent, self.out);
+        (lessee.lent, lessee.end) = (since.moment(self.lent), since.moment(self.end));
+        (lessee.demand_milli, lessee.waiting, lessee.wanted) = (self.demand, self.waiting, self.wanted);
+        (lessee.term, lessee.rtt) = (self.term, self.rtt);
+        let burns = self.burns.iter().map(|&(at, permits)| Burn { at: since.moment(at), permits });
+        lessee.thaw_burned(self.burned, burns);
+        Some((Place::own(LesseeId(self.id)), lessee))
+    }
+}
+
+/// The books that say so, with `outstanding` permits; `None` if those are none.
+fn books([granted, spent, returned, burned]: [u64; 4], outstanding: u64) -> Option<Books> {
+    let sum = [spent, returned, burned, outstanding].into_iter().try_fold(0_u64, u64::checked_add)?;
+    (sum == granted).then_some(Books { granted, spent, returned, burned, outstanding })
+}

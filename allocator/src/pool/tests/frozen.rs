@@ -1,0 +1,140 @@
+//! A pool that is put away after each exchange goes on as if it never had been.
+
+use super::*;
+use crate::rules::Gap;
+use proptest::prelude::*;
+
+/// What somebody who leases does next.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    wait: u64,
+    who: usize,
+    /// Of what is held, in percent.
+    spends: u64,
+    gives_back: u64,
+    want: u64,
+    waiting: u64,
+    demand_milli: u64,
+    /// Whether it is another one from now on, who holds nothing.
+    dies: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    session: u64,
+    spent: u64,
+    held: u64,
+    until: Moment,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step =
+        (0..300_u64, 0..4_usize, 0..=100_u64, 0..=100_u64, 0..80_u64, 0..5_u64, 0..90_000_u64, 0..20_u32);
+    let step = step.prop_map(|(wait, who, spends, gives_back, want, waiting, demand_milli, dies)| {
+        // Often at once, and seldom for long.
+        let wait = if wait > 280 { wait * 20 } else { wait / 4 };
+        Step { wait, who, spends, gives_back, want, waiting, demand_milli, dies: dies == 0 }
+    });
+    prop::collection::vec(step, 1..120)
+}
+
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    let first = Rule::FixedWindow(FixedWindow::of(60, Windows::FirstUse { per: SECOND }).expect("valid"));
+    prop::sample::select(vec![
+        vec![sliding(100, SECOND)],
+        vec![fixed(90, SECOND)],
+        vec![bucket(70, 50, SECOND)],
+        vec![first],
+        vec![sliding(300, 5 * SECOND), bucket(40, 80, SECOND), fixed(100, 2 * SECOND)],
+    ])
+}
+
+/// As a store has it: text, which somebody else reads.
+fn put_away(pool: &mut Pool, plan: &Arc<Plan>, now: Moment) -> Pool {
+    let frozen = pool.freeze(now).expect("it can be");
+    let text = serde_json::to_vec(&frozen).expect("it is data");
+    let read: Frozen = serde_json::from_slice(&text).expect("it was written so");
+    assert_eq!(read, frozen);
+    Pool::thawed(plan.clone(), &read, Gap::Counted, now).expect("there was such a pool")
+}
+
+proptest! {
+    #[test]
+    fn it_lends_what_it_would_have_lent(rules in rules(), ease_off: bool, steps in steps()) {
+        let plan = Arc::new(Plan { ease_off, ..(*plan(rules)).clone() });
+        let mut now = millis(5);
+        let (mut kept, mut thawed) = (Pool::new(plan.clone(), now), Pool::new(plan.clone(), now));
+        let mut nodes = [Node::default(); 4];
+        let (mut sessions, mut seq) = (0, 0);
+        for step in steps {
+            now = now + Duration::from_millis(step.wait);
+            let node = &mut nodes[step.who];
+            if step.dies || node.session == 0 {
+                sessions += 1;
+                *node = Node { session: sessions, ..Node::default() };
+            }
+            let spends = if now < node.until { node.held * step.spends / 100 } else { 0 };
+            (node.spent, node.held) = (node.spent + spends, node.held - spends);
+            node.held = if now < node.until { node.held - node.held * step.gives_back / 100 } else { 0 };
+            seq += 1;
+            let Step { want, waiting, demand_milli, .. } = step;
+            let ask = Ask { spent_total: node.spent, held: node.held, want, waiting, demand_milli, ..Ask::default() };
+            let holder = Holder { id: LesseeId(node.session), share: Share::EVEN, rtt: Duration::from_millis(3) };
+            let answer = kept.renew(now, holder, seq, ask);
+            prop_assert_eq!(thawed.renew(now, holder, seq, ask), answer);
+            match answer {
+                Ok(Answer::Grant(grant)) => {
+                    node.held = grant.kept + grant.permits;
+                    node.until = plan.terms.holder_end(now, grant.term);
+                }
+                Ok(Answer::Refusal(_)) => {}
+                // Forgotten long ago: it begins anew.
+                Err(_) => *node = Node::default(),
+            }
+            thawed = put_away(&mut thawed, &plan, now);
+            prop_assert_eq!(thawed.view(now), kept.view(now));
+            prop_assert_eq!(thawed.is_forgettable(now), kept.is_forgettable(now));
+        }
+    }
+}
+
+/// Nobody knows how long it lay there: what was out is out for as long as it had to last, and what was spent counts as long.
+#[test]
+fn after_a_gap_it_lends_nothing_sooner() {
+    let plan = plan(vec![sliding(10, SECOND)]);
+    let mut pool = Pool::new(plan.clone(), millis(0));
+    let lent = grant(pool.renew(millis(0), A, 1, ask(0, 0, 10))).permits;
+    let frozen = pool.freeze(millis(1)).expect("it can be");
+    let later = millis(1_000_000);
+    let mut after = Pool::thawed(plan, &frozen, Gap::Unknown, later).expect("it is of use");
+    assert_eq!(after.view(later).books.outstanding, lent);
+    assert_eq!(after.view(later + SECOND).available, 10 - lent, "burned by now, and in the window");
+    assert_eq!(after.view(later + 2 * SECOND + SECOND / 10).available, 10);
+}
+
+#[test]
+fn what_no_pool_can_have_been_is_not_gone_on_with() {
+    let plan = plan(vec![sliding(10, SECOND)]);
+    let mut pool = Pool::new(plan.clone(), millis(0));
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 10)));
+    let frozen = serde_json::to_value(pool.freeze(millis(1)).expect("it can be")).expect("data");
+    let thaws = |frozen: &serde_json::Value, plan: &Arc<Plan>| {
+        let read: Result<Frozen, _> = serde_json::from_value(frozen.clone());
+        read.ok().and_then(|frozen| Pool::thawed(plan.clone(), &frozen, Gap::Counted, millis(2))).is_some()
+    };
+    assert!(thaws(&frozen, &plan));
+    let other = |path: &str, value: serde_json::Value| {
+        let mut other = frozen.clone();
+        *other.pointer_mut(path).expect("it is there") = value;
+        assert!(!thaws(&other, &plan), "{path}");
+    };
+    other("/books/0", 1.into());
+    other("/lessees/0/out", 3.into());
+    other("/lessees/0/out", u64::MAX.into());
+    other("/lessees/0/burned", 1.into());
+    other("/written", millis(3).as_nanos().into());
+    other("/rules", serde_json::json!([]));
+    let twice = frozen["lessees"][0].clone();
+    other("/lessees", serde_json::json!([twice, twice]));
+    assert!(!thaws(&frozen, &super::plan(vec![bucket(10, 1, SECOND)])));
+}
