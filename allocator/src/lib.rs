@@ -23,9 +23,11 @@
 //! [`wrong`] (why an ask is refused), [`allocator`] (all of it); beside it [`central`] (the same promises kept in one
 //! place, to compare). Around it: [`config`] (what an operator decides),
 //! `shared` (a lock and a clock), `events` (who listens), [`reload`], `uplink` (what is leased from others), `http` (the routes),
-//! `metrics`, and [`server`] (a function of a listener).
+//! `metrics`, and [`server`] (a function of a listener). Beside [`store`], which one allocator has for itself, are [`cells`], which
+//! several share.
 
 pub mod allocator;
+pub mod cells;
 pub mod central;
 pub mod config;
 mod events;

@@ -1,0 +1,80 @@
+//! What no store is asked to do, whichever it is: all of them take and refuse the same.
+
+use super::{CellsError, Swap};
+use std::collections::HashSet;
+
+/// Bytes of a name: a limit and a key as long as they may be, and room for what tells them apart. PostgreSQL has an index
+/// of names, whose entries must be below 2.7 kB.
+pub const NAME_MAX: usize = 1_280;
+
+/// Bytes of a value.
+pub const VALUE_MAX: usize = 1 << 20;
+
+/// Cells in one call. More would keep a server, which does nothing else meanwhile if it is Redis, for milliseconds.
+pub const BATCH_MAX: usize = 1_000;
+
+/// Bytes of all values in one call: what a server and a network can take within a timeout.
+pub const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// Characters of a prefix.
+const PREFIX_MAX: usize = 32;
+
+pub(super) fn prefix(prefix: &str) -> Result<(), CellsError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(allowed) {
+        let rule = format!("1 to {PREFIX_MAX} letters, digits, _, - and .");
+        return Err(CellsError::Invalid(format!("the prefix {prefix:?} is not {rule}")));
+    }
+    Ok(())
+}
+
+pub(super) fn names(names: &[String]) -> Result<(), CellsError> {
+    batch(names.len())?;
+    names.iter().try_for_each(|name| self::name(name))
+}
+
+pub(super) fn swaps(swaps: &[Swap]) -> Result<(), CellsError> {
+    batch(swaps.len())?;
+    let mut seen = HashSet::with_capacity(swaps.len());
+    let mut bytes = 0;
+    for swap in swaps {
+        name(&swap.name)?;
+        if !seen.insert(&swap.name) {
+            return Err(CellsError::Invalid(format!("the cell {:?} is twice in one batch", swap.name)));
+        }
+        let length = swap.next.as_ref().map_or(0, |cell| cell.value.len());
+        value(&swap.name, length)?;
+        bytes += length;
+    }
+    if bytes > BATCH_BYTES_MAX {
+        return Err(CellsError::Invalid(format!("a batch of {bytes} bytes, of at most {BATCH_BYTES_MAX}")));
+    }
+    Ok(())
+}
+
+/// Whether a value may be as long as that, be it on the way there or back.
+pub(super) fn value(name: &str, length: usize) -> Result<(), CellsError> {
+    if length > VALUE_MAX {
+        return Err(CellsError::Invalid(format!(
+            "the cell {name:?} has {length} bytes, of at most {VALUE_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+fn name(name: &str) -> Result<(), CellsError> {
+    if name.is_empty() || name.len() > NAME_MAX || name.contains('\0') {
+        let length = name.len();
+        return Err(CellsError::Invalid(format!(
+            "a name of {length} bytes is not 1 to {NAME_MAX} without NUL"
+        )));
+    }
+    Ok(())
+}
+
+fn batch(cells: usize) -> Result<(), CellsError> {
+    if cells > BATCH_MAX {
+        return Err(CellsError::Invalid(format!("a batch of {cells} cells, of at most {BATCH_MAX}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Why there is no answer from a store, told apart by what is known then.
+
+use super::Timeline;
+
+/// Why a call of [`Cells`](super::Cells) failed. No text of it shows a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CellsError {
+    /// Not connected, not let in, cut off or too late. Whether a swap was done, or will be, is not known.
+    #[error("the store cannot be reached: {0}")]
+    Unreachable(String),
+    /// The store is on another timeline than was expected, and may not have all that it had. Nothing was done.
+    #[error("the store is another one now: it is on {found}")]
+    Moved {
+        /// The timeline that it is on.
+        found: Timeline,
+    },
+    /// Done, but not on as many replicas as was asked for, or not synced: it may be undone.
+    #[error("the store did not make it durable: {0}")]
+    NotDurable(String),
+    /// It is such that it cannot promise what is asked of it. The text names the setting, and its value. Nothing was done.
+    #[error("the store is unfit: {0}")]
+    Unfit(String),
+    /// No store takes that: a name, a value or a batch is not as it must be. Nothing was done.
+    #[error("no store takes that: {0}")]
+    Invalid(String),
+}

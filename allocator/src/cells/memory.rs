@@ -1,0 +1,142 @@
+//! Cells in this process: what the other stores do, in a map. For tests and simulators, which can make it fail.
+
+use super::{Cell, CellsError, Swap, Swapped, Timeline};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a store does, without a network, clock or dice. A clone is a copy, as a replica would be that is behind later.
+#[derive(Clone, Debug)]
+pub struct Table {
+    timeline: Timeline,
+    cells: BTreeMap<String, Cell>,
+}
+
+impl Table {
+    /// No cells yet, on this timeline.
+    pub fn new(timeline: Timeline) -> Self {
+        Table { timeline, cells: BTreeMap::new() }
+    }
+
+    /// The timeline that it is on.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// Goes on, on another timeline: as a store does that was started again, or took over from another one.
+    pub fn move_to(&mut self, timeline: Timeline) {
+        self.timeline = timeline;
+    }
+
+    /// The cells of these names, in their order.
+    pub fn load(&self, names: &[String]) -> Vec<Option<Cell>> {
+        names.iter().map(|name| self.cells.get(name).cloned()).collect()
+    }
+
+    /// Does each of these swaps, or says what is there instead.
+    pub fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {
+        if *timeline != self.timeline {
+            return Err(CellsError::Moved { found: self.timeline.clone() });
+        }
+        Ok(swaps.iter().map(|swap| self.swap_one(swap)).collect())
+    }
+
+    fn swap_one(&mut self, swap: &Swap) -> Swapped {
+        let found = self.cells.get(&swap.name);
+        if found.map(|cell| cell.version) != swap.expected {
+            return Swapped::Other(found.cloned());
+        }
+        match &swap.next {
+            Some(next) => self.cells.insert(swap.name.clone(), next.clone()),
+            None => self.cells.remove(&swap.name),
+        };
+        Swapped::Done
+    }
+}
+
+/// What becomes of a call of a [`Memory`] that was told to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It goes through.
+    None,
+    /// It is not done, and nobody says so.
+    Lost,
+    /// It is done, and nobody says so.
+    Unheard,
+}
+
+type Faults = Arc<Mutex<dyn FnMut() -> Fault + Send>>;
+
+/// A [`Table`] that all clones of a handle share.
+#[derive(Clone)]
+pub struct Memory {
+    table: Arc<Mutex<Table>>,
+    faults: Option<Faults>,
+}
+
+impl Memory {
+    /// No cells yet, on a timeline that no other has.
+    pub fn new() -> Self {
+        Memory::of(Table::new(Timeline::new(format!("{:016x}", random()))))
+    }
+
+    /// These cells.
+    pub fn of(table: Table) -> Self {
+        Memory { table: Arc::new(Mutex::new(table)), faults: None }
+    }
+
+    /// The same cells, through a handle whose calls become of what `next` says before each.
+    pub fn failing(&self, next: impl FnMut() -> Fault + Send + 'static) -> Self {
+        Memory { table: Arc::clone(&self.table), faults: Some(Arc::new(Mutex::new(next))) }
+    }
+
+    /// Looks at the cells, or does with them what no caller of a store can.
+    pub fn with<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
+        look(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn timeline(&self) -> Result<Timeline, CellsError> {
+        self.call(|table| Ok(table.timeline.clone()))
+    }
+
+    pub(super) fn load(&self, names: &[String]) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+        self.call(|table| Ok((table.timeline.clone(), table.load(names))))
+    }
+
+    pub(super) fn swap(&self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {
+        self.call(|table| table.swap(timeline, swaps))
+    }
+
+    fn call<T>(&self, what: impl FnOnce(&mut Table) -> Result<T, CellsError>) -> Result<T, CellsError> {
+        let fault = match &self.faults {
+            Some(next) => next.lock().unwrap_or_else(PoisonError::into_inner)(),
+            None => Fault::None,
+        };
+        let unheard = || CellsError::Unreachable("a fault".to_owned());
+        match fault {
+            Fault::None => self.with(what),
+            Fault::Lost => Err(unheard()),
+            Fault::Unheard => {
+                let _ = self.with(what);
+                Err(unheard())
+            }
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({:?})", self.table)
+    }
+}
+
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(())
+}

@@ -1,0 +1,190 @@
+//! Small values, *cells*, in a store that several allocators share. It offers one thing: compare-and-swap of a cell by its
+//! version, on the timeline that was expected. Nothing here knows what a permit is.
+
+mod check;
+mod error;
+mod memory;
+mod url;
+
+pub use check::{BATCH_BYTES_MAX, BATCH_MAX, NAME_MAX, VALUE_MAX};
+pub use error::CellsError;
+pub use memory::{Fault, Memory, Table};
+pub use url::{StoreUrl, UrlError};
+
+use std::fmt;
+use std::time::Duration;
+
+/// One value of a store, and the version under which it is there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// A random number that its writer drew, never used again: a cell that was deleted and made anew is another one.
+    pub version: u64,
+    /// Any bytes, at most [`VALUE_MAX`] of them.
+    pub value: Vec<u8>,
+}
+
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cell({:016x}, {} bytes)", self.version, self.value.len())
+    }
+}
+
+/// One compare-and-swap: the cell becomes `next` if it is there as `expected`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swap {
+    /// Which cell: 1 to [`NAME_MAX`] bytes, no NUL among them, and no other swap of the same batch names it.
+    pub name: String,
+    /// The version that must be there; `None`: there must be no such cell.
+    pub expected: Option<u64>,
+    /// What is there then; `None`: nothing.
+    pub next: Option<Cell>,
+}
+
+/// What came of a swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// It is done.
+    Done,
+    /// Nothing was done, for this was there instead, at some instant of the call: go on from it without another round trip.
+    Other(Option<Cell>),
+}
+
+/// What tells that a store is the one it was: the replication id of Redis, the system and the timeline of PostgreSQL. On
+/// the same timeline nothing that was done is undone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timeline(String);
+
+impl Timeline {
+    /// The timeline of that name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Timeline(name.into())
+    }
+
+    /// Its name, as it can be kept and compared later.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Timeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where cells are, and what is asked of that place.
+#[derive(Clone, Debug)]
+pub struct CellsConfig {
+    /// Which store.
+    pub url: StoreUrl,
+    /// The password, if the URL has none. Never shown.
+    pub password: Option<Password>,
+    /// What the names of keys or tables begin with: letters, digits, `_`, `-` and `.`, at most 32 of them.
+    pub prefix: String,
+    /// On so many replicas a swap must be before it is done.
+    pub replicas: u32,
+    /// Whether it must be synced to a disk before it is done. PostgreSQL always does that; Redis only if it is told to.
+    pub synced: bool,
+    /// No call takes longer.
+    pub timeout: Duration,
+}
+
+impl CellsConfig {
+    /// What `prefix` is if nobody says.
+    pub const PREFIX: &str = "lessor";
+
+    /// What `timeout` is if nobody says: many round trips across a region, and short beside the terms that wait for it.
+    pub const TIMEOUT: Duration = Duration::from_millis(500);
+
+    /// This store, and of all else what it is if nobody says.
+    pub fn new(url: StoreUrl) -> Self {
+        CellsConfig {
+            url,
+            password: None,
+            prefix: Self::PREFIX.to_owned(),
+            replicas: 0,
+            synced: false,
+            timeout: Self::TIMEOUT,
+        }
+    }
+}
+
+/// A password: nothing prints it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    /// This text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Password(text.into())
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(_)")
+    }
+}
+
+/// A handle on the cells of a store: one connection, one call at a time. It connects when it is used, and again after
+/// each call that failed. A call that was dropped before its end is one that failed: what it asked for may be done.
+#[derive(Debug)]
+pub enum Cells {
+    /// In this process.
+    Memory(Memory),
+}
+
+impl Cells {
+    /// A handle that is not connected yet.
+    pub fn new(config: &CellsConfig) -> Result<Self, CellsError> {
+        check::prefix(&config.prefix)?;
+        match &config.url {
+            StoreUrl::Memory => Ok(Cells::Memory(Memory::new())),
+        }
+    }
+
+    /// A handle that is connected: the store is there, and fit for what is asked of it.
+    pub async fn connect(config: &CellsConfig) -> Result<Self, CellsError> {
+        let mut cells = Self::new(config)?;
+        cells.timeline().await?;
+        Ok(cells)
+    }
+
+    /// Another handle on the same store, with a connection of its own.
+    pub fn another(&self) -> Self {
+        match self {
+            Cells::Memory(memory) => Cells::Memory(memory.clone()),
+        }
+    }
+
+    /// Which timeline the store is on.
+    pub async fn timeline(&mut self) -> Result<Timeline, CellsError> {
+        match self {
+            Cells::Memory(memory) => memory.timeline(),
+        }
+    }
+
+    /// The cells of these names, in their order, and the timeline that they are on.
+    pub async fn load(&mut self, names: &[String]) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+        check::names(names)?;
+        match self {
+            Cells::Memory(memory) => memory.load(names),
+        }
+    }
+
+    /// Does these swaps, in one round trip, if the store is on this timeline. Each is done as a whole or not at all,
+    /// whatever becomes of the others, in no order that can be relied on.
+    pub async fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {
+        check::swaps(swaps)?;
+        match self {
+            Cells::Memory(memory) => memory.swap(timeline, swaps),
+        }
+    }
+
+    /// Makes what the store needs before there can be cells, and says what it made: nothing, if all is there.
+    pub async fn migrate(&mut self) -> Result<Vec<String>, CellsError> {
+        match self {
+            Cells::Memory(_) => Ok(vec![]),
+        }
+    }
+}
