@@ -8,7 +8,8 @@ pub enum CellsError {
     /// Not connected, not let in, cut off or too late. Whether a swap was done, or will be, is not known.
     #[error("the store cannot be reached: {0}")]
     Unreachable(String),
-    /// The store is on another timeline than was expected, and may not have all that it had. Nothing was done.
+    /// The store is on another timeline than was expected, and may not have all that it had. Nothing was done there; what
+    /// a batch did before, it did on the one that was expected.
     #[error("the store is another one now: it is on {found}")]
     Moved {
         /// The timeline that it is on.
@@ -20,7 +21,15 @@ pub enum CellsError {
     /// It is such that it cannot promise what is asked of it. The text names the setting, and its value. Nothing was done.
     #[error("the store is unfit: {0}")]
     Unfit(String),
-    /// No store takes that: a name, a value or a batch is not as it must be. Nothing was done.
-    #[error("no store takes that: {0}")]
+    /// A name, a value, a batch or a prefix is not as it must be. Nothing was done.
+    #[error("no store has such cells: {0}")]
     Invalid(String),
+}
+
+/// Characters that are shown of what somebody else wrote.
+const EXCERPT_MAX: usize = 200;
+
+/// The beginning of a text that somebody else wrote, harmless in a log line.
+pub(super) fn excerpt(text: &str) -> String {
+    text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

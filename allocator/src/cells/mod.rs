@@ -4,13 +4,19 @@
 mod check;
 mod error;
 mod memory;
+mod postgres;
+mod redis;
+mod tls;
 mod url;
 
 pub use check::{BATCH_BYTES_MAX, BATCH_MAX, NAME_MAX, VALUE_MAX};
 pub use error::CellsError;
 pub use memory::{Fault, Memory, Table};
-pub use url::{StoreUrl, UrlError};
+pub use postgres::Postgres;
+pub use redis::Redis;
+pub use url::{StoreKind, StoreUrl, UrlError};
 
+use self::url::Place;
 use std::fmt;
 use std::time::Duration;
 
@@ -73,7 +79,7 @@ impl fmt::Display for Timeline {
 }
 
 /// Where cells are, and what is asked of that place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellsConfig {
     /// Which store.
     pub url: StoreUrl,
@@ -118,6 +124,10 @@ impl Password {
     pub fn new(text: impl Into<String>) -> Self {
         Password(text.into())
     }
+
+    fn reveal(&self) -> &str {
+        &self.0
+    }
 }
 
 impl fmt::Debug for Password {
@@ -132,14 +142,20 @@ impl fmt::Debug for Password {
 pub enum Cells {
     /// In this process.
     Memory(Memory),
+    /// In Redis or Valkey.
+    Redis(Redis),
+    /// In a table of PostgreSQL.
+    Postgres(Postgres),
 }
 
 impl Cells {
     /// A handle that is not connected yet.
     pub fn new(config: &CellsConfig) -> Result<Self, CellsError> {
         check::prefix(&config.prefix)?;
-        match &config.url {
-            StoreUrl::Memory => Ok(Cells::Memory(Memory::new())),
+        match &config.url.place {
+            Place::Memory => Ok(Cells::Memory(Memory::new())),
+            Place::Redis(place) => Ok(Cells::Redis(Redis::new(place, config)?)),
+            Place::Postgres(place) => Ok(Cells::Postgres(Postgres::new(place, config)?)),
         }
     }
 
@@ -154,6 +170,8 @@ impl Cells {
     pub fn another(&self) -> Self {
         match self {
             Cells::Memory(memory) => Cells::Memory(memory.clone()),
+            Cells::Redis(redis) => Cells::Redis(redis.another()),
+            Cells::Postgres(postgres) => Cells::Postgres(postgres.another()),
         }
     }
 
@@ -161,6 +179,8 @@ impl Cells {
     pub async fn timeline(&mut self) -> Result<Timeline, CellsError> {
         match self {
             Cells::Memory(memory) => memory.timeline(),
+            Cells::Redis(redis) => redis.timeline().await,
+            Cells::Postgres(postgres) => postgres.timeline().await,
         }
     }
 
@@ -169,6 +189,8 @@ impl Cells {
         check::names(names)?;
         match self {
             Cells::Memory(memory) => memory.load(names),
+            Cells::Redis(redis) => redis.load(names).await,
+            Cells::Postgres(postgres) => postgres.load(names).await,
         }
     }
 
@@ -178,13 +200,16 @@ impl Cells {
         check::swaps(swaps)?;
         match self {
             Cells::Memory(memory) => memory.swap(timeline, swaps),
+            Cells::Redis(redis) => redis.swap(timeline, swaps).await,
+            Cells::Postgres(postgres) => postgres.swap(timeline, swaps).await,
         }
     }
 
     /// Makes what the store needs before there can be cells, and says what it made: nothing, if all is there.
     pub async fn migrate(&mut self) -> Result<Vec<String>, CellsError> {
         match self {
-            Cells::Memory(_) => Ok(vec![]),
+            Cells::Memory(_) | Cells::Redis(_) => Ok(vec![]),
+            Cells::Postgres(postgres) => postgres.migrate().await,
         }
     }
 }

@@ -1,43 +1,272 @@
 //! Where a store is, as an operator writes it. Nothing shows the password that may be in it.
 
+use super::Password;
+use redis::{ConnectionAddr, IntoConnectionInfo};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
+use tokio_postgres::config::{Host, SslMode};
 
-/// The URL of a store.
+/// The URL of a store: `redis://`, `rediss://`, `postgres://`, `postgresql://`, or `memory:` for cells that nobody else
+/// sees and that end with the process.
 #[derive(Clone)]
-pub enum StoreUrl {
-    /// `memory:`, for tests: cells that nobody else sees and that end with the process.
-    Memory,
+pub struct StoreUrl {
+    /// As it was written, with whatever is secret in it.
+    text: String,
+    pub(super) place: Place,
 }
+
+/// What kind of store a URL is one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In this process.
+    Memory,
+    /// Redis or Valkey.
+    Redis,
+    /// PostgreSQL.
+    Postgres,
+}
+
+#[derive(Clone)]
+pub(super) enum Place {
+    Memory,
+    Redis(RedisPlace),
+    Postgres(Box<PostgresPlace>),
+}
+
+#[derive(Clone)]
+pub(super) struct RedisPlace {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) db: i64,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<Password>,
+    pub(super) tls: Option<Roots>,
+}
+
+#[derive(Clone)]
+pub(super) struct PostgresPlace {
+    pub(super) config: tokio_postgres::Config,
+    pub(super) tls: Option<Roots>,
+}
+
+/// Whose certificates are believed: those in this file, or those that the machine believes.
+#[derive(Clone, Debug)]
+pub(super) struct Roots(pub(super) Option<PathBuf>);
 
 /// Why a text is no URL of a store. It does not show the text, which may have a password in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UrlError(String);
 
-const SCHEMES: &str = "redis://, rediss://, postgres://, postgresql:// or memory:";
+const SCHEMES: &str = "redis://, rediss://, postgres:// or postgresql://";
+
+impl StoreUrl {
+    /// What kind of store it is.
+    pub fn kind(&self) -> StoreKind {
+        match self.place {
+            Place::Memory => StoreKind::Memory,
+            Place::Redis(_) => StoreKind::Redis,
+            Place::Postgres(_) => StoreKind::Postgres,
+        }
+    }
+}
 
 impl FromStr for StoreUrl {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        match text {
-            "memory:" => Ok(StoreUrl::Memory),
-            _ => Err(UrlError(format!("a store is {SCHEMES}"))),
+        let place = match text.split_once(':') {
+            Some(("memory", "")) => Place::Memory,
+            Some(("redis", rest)) => Place::Redis(redis(rest, false)?),
+            Some(("rediss", rest)) => Place::Redis(redis(rest, true)?),
+            Some(("postgres" | "postgresql", rest)) => Place::Postgres(Box::new(postgres(rest)?)),
+            _ => return Err(UrlError(format!("the URL of a store begins with {SCHEMES}"))),
+        };
+        Ok(StoreUrl { text: text.to_owned(), place })
+    }
+}
+
+fn redis(rest: &str, tls: bool) -> Result<RedisPlace, UrlError> {
+    let mut options = Options::of(rest);
+    let roots = options.take("sslrootcert");
+    if !options.given.is_empty() {
+        return Err(UrlError("the only option of a redis URL is sslrootcert".to_owned()));
+    }
+    if roots.is_some() && !tls {
+        return Err(UrlError("sslrootcert is for rediss://, which has TLS".to_owned()));
+    }
+    let url = format!("redis:{}", options.rest);
+    let info = url.into_connection_info().map_err(|error| {
+        let problem = error.detail().map_or_else(|| error.to_string(), str::to_owned);
+        UrlError(format!("not a redis URL: {problem}"))
+    })?;
+    let ConnectionAddr::Tcp(host, port) = info.addr() else {
+        return Err(UrlError("not a redis URL: it has no host".to_owned()));
+    };
+    let settings = info.redis_settings();
+    Ok(RedisPlace {
+        host: host.clone(),
+        port: *port,
+        db: settings.db(),
+        user: settings.username().map(str::to_owned),
+        password: settings.password().map(Password::new),
+        tls: tls.then(|| Roots(roots.map(PathBuf::from))),
+    })
+}
+
+fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
+    let mut options = Options::of(rest);
+    let mode = options.take("sslmode");
+    let roots = options.take("sslrootcert");
+    let tls = match mode.as_deref() {
+        None | Some("disable") => false,
+        Some("require" | "verify-ca" | "verify-full") => true,
+        Some(_) => {
+            return Err(UrlError("sslmode is disable, require, verify-ca or verify-full".to_owned()));
+        }
+    };
+    if roots.is_some() && !tls {
+        return Err(UrlError("sslrootcert needs sslmode=require, verify-ca or verify-full".to_owned()));
+    }
+    let wrong = |what: &str| UrlError(format!("not a postgres URL: {what}"));
+    let url = format!("postgres:{}", options.whole());
+    let mut config = url.parse::<tokio_postgres::Config>().map_err(|error| {
+        let source = error.into_source().map(|source| source.to_string());
+        wrong(&source.unwrap_or_else(|| "it cannot be read".to_owned()))
+    })?;
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        return Err(wrong("it has no host"));
+    }
+    config.ssl_mode(if tls { SslMode::Require } else { SslMode::Disable });
+    Ok(PostgresPlace { config, tls: tls.then(|| Roots(roots.map(PathBuf::from))) })
+}
+
+/// A URL and the options after its question mark. A password may have one in it, too: that is before the last `@`.
+struct Options<'a> {
+    rest: &'a str,
+    given: Vec<&'a str>,
+}
+
+impl<'a> Options<'a> {
+    fn of(url: &'a str) -> Self {
+        let host = url.rfind('@').unwrap_or(0);
+        match url[host..].find('?') {
+            Some(at) => {
+                let given = url[host + at + 1..].split('&').filter(|option| !option.is_empty());
+                Options { rest: &url[..host + at], given: given.collect() }
+            }
+            None => Options { rest: url, given: vec![] },
+        }
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        let is_it = |option: &&str| option.split_once('=').is_some_and(|(known, _)| known == name);
+        let at = self.given.iter().position(is_it)?;
+        self.given.remove(at).split_once('=').map(|(_, value)| value.to_owned())
+    }
+
+    fn whole(&self) -> String {
+        match self.given.is_empty() {
+            true => self.rest.to_owned(),
+            false => format!("{}?{}", self.rest, self.given.join("&")),
         }
     }
 }
 
+impl PartialEq for StoreUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for StoreUrl {}
+
+/// Where it is, put together from what was understood: no user, no password, no options.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreUrl::Memory => f.write_str("memory:"),
+        match &self.place {
+            Place::Memory => f.write_str("memory:"),
+            Place::Redis(place) => {
+                let scheme = if place.tls.is_some() { "rediss" } else { "redis" };
+                write!(f, "{scheme}://{}/{}", host_and_port(&place.host, place.port), place.db)
+            }
+            Place::Postgres(place) => {
+                let config = &place.config;
+                let ports = config.get_ports();
+                let shown = config.get_hosts().iter().enumerate().map(|(index, host)| match host {
+                    Host::Tcp(host) => {
+                        let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+                        host_and_port(host, port)
+                    }
+                    #[cfg(unix)]
+                    Host::Unix(path) => path.display().to_string(),
+                });
+                let hosts = shown.collect::<Vec<_>>().join(",");
+                write!(f, "postgres://{hosts}/{}", config.get_dbname().unwrap_or_default())
+            }
         }
+    }
+}
+
+fn host_and_port(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }
 
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoreUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_url_shows_a_password() {
+        for (text, shown) in [
+            ("redis://h", "redis://h:6379/0"),
+            ("redis://:s3cret@h:7/2", "redis://h:7/2"),
+            ("rediss://u:s3cret@[::1]", "rediss://[::1]:6379/0"),
+            ("rediss://u:s3cret@h?sslrootcert=/ca.pem", "rediss://h:6379/0"),
+            ("postgres://u:s3cret@h/d?sslmode=require", "postgres://h:5432/d"),
+            ("postgresql://u:s3?cr/et@h:1,i:2/d", "postgres://h:1,i:2/d"),
+            ("postgres://h/d?user=u&password=s3cret@x", "postgres://h:5432/d"),
+            ("postgres://u:s3cret@/d?host=/run/postgresql", "postgres:///run/postgresql/d"),
+            ("memory:", "memory:"),
+        ] {
+            let url: StoreUrl = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(
+                (url.to_string(), format!("{url:?}")),
+                (shown.to_owned(), format!("StoreUrl({shown})"))
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_store_is_refused_without_being_shown() {
+        for text in [
+            "s3cret",
+            "http://u:s3cret@h",
+            "memory:s3cret",
+            "redis://",
+            "redis:s3cret",
+            "redis://:s3cret@h/x",
+            "redis://:s3/cret@h",
+            "redis://:s3cret@h?ssl=yes",
+            "redis://:s3cret@h?sslrootcert=/ca.pem",
+            "postgres://",
+            "postgres://u:s3cret@h:x/d",
+            "postgres://u:s3cret@h/d?sslmode=prefer",
+            "postgres://u:s3cret@h/d?sslrootcert=/ca.pem",
+            "postgres://u:s3cret@h/d?port=x",
+        ] {
+            let error = text.parse::<StoreUrl>().expect_err(text).to_string();
+            assert!(!error.contains("s3"), "{text}: {error}");
+        }
     }
 }

@@ -1,0 +1,159 @@
+//! One connection to a server that was found fit for what is asked of it.
+
+use super::{Shared, migrate};
+use crate::cells::{CellsError, error::excerpt};
+use std::error::Error as _;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
+
+/// PostgreSQL 14, as a number.
+const OLDEST: i32 = 140_000;
+
+/// What a connection must be like whatever the roles and the database say. A statement that nobody waits for any more
+/// does not wait for others; and a plan that reads the whole table is right for none of ours.
+const SETTINGS: &str = "\
+    SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE, ISOLATION LEVEL READ COMMITTED;
+    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply';
+    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;";
+
+type Warning = Arc<Mutex<Option<String>>>;
+
+/// A connection. The task that reads and writes ends with it.
+pub(super) struct Line {
+    client: Client,
+    driver: JoinHandle<()>,
+    /// What the server said since it was asked to commit something: that it is not on a replica yet, above all.
+    warning: Warning,
+    statements: Option<(Statement, Statement)>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Line {
+    /// A connection to cells that are there.
+    pub(super) async fn connect(shared: &Shared) -> Result<Self, CellsError> {
+        let mut line = Line::open(shared).await?;
+        migrate::check(&line.client, shared).await?;
+        let failed = |error: tokio_postgres::Error| failed(&error);
+        let load = line.client.prepare(&shared.statements.load).await.map_err(failed)?;
+        let swap = line.client.prepare(&shared.statements.swap).await.map_err(failed)?;
+        line.statements = Some((load, swap));
+        Ok(line)
+    }
+
+    /// A connection to a server, whatever is there.
+    pub(super) async fn open(shared: &Shared) -> Result<Self, CellsError> {
+        let mut config = shared.place.config.clone();
+        config.connect_timeout(shared.config.timeout);
+        if config.get_application_name().is_none() {
+            config.application_name("lessor");
+        }
+        if let (None, Some(password)) = (config.get_password(), &shared.config.password) {
+            config.password(password.reveal());
+        }
+        let warning = Warning::default();
+        let (client, driver) = match &shared.tls {
+            Some(tls) => {
+                let (client, connection) =
+                    config.connect(tls.clone()).await.map_err(|error| failed(&error))?;
+                (client, tokio::spawn(drive(connection, Arc::clone(&warning))))
+            }
+            None => {
+                let (client, connection) = config.connect(NoTls).await.map_err(|error| failed(&error))?;
+                (client, tokio::spawn(drive(connection, Arc::clone(&warning))))
+            }
+        };
+        let line = Line { client, driver, warning, statements: None };
+        let patience = shared.config.timeout.as_millis().max(1);
+        let settings = format!("SET statement_timeout = {patience}; {SETTINGS}");
+        line.client.batch_execute(&settings).await.map_err(|error| failed(&error))?;
+        line.check().await?;
+        Ok(line)
+    }
+
+    async fn check(&self) -> Result<(), CellsError> {
+        let ask = "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+                   current_setting('server_encoding')";
+        let row = self.client.query_one(ask, &[]).await.map_err(|error| failed(&error))?;
+        let (number, version, encoding): (i32, &str, &str) = (row.get(0), row.get(1), row.get(2));
+        if number < OLDEST {
+            return Err(CellsError::Unfit(format!("server_version is {version}: it must be 14 or later")));
+        }
+        if encoding != "UTF8" {
+            return Err(CellsError::Unfit(format!("server_encoding is {encoding}: it must be UTF8")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn client_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    pub(super) fn load(&self) -> &Statement {
+        &self.statements.as_ref().expect("a line to cells has both").0
+    }
+
+    pub(super) fn swap(&self) -> &Statement {
+        &self.statements.as_ref().expect("a line to cells has both").1
+    }
+
+    pub(super) fn forget_warnings(&self) {
+        *self.warning.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What the server warned of since. It does so before it says that it is done, and is read in that order.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.warning.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Reads and writes until the connection ends.
+async fn drive<S, T>(mut connection: Connection<S, T>, warning: Warning)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+        if let AsyncMessage::Notice(notice) = message
+            && notice.code() == &SqlState::WARNING
+        {
+            *warning.lock().unwrap_or_else(PoisonError::into_inner) = Some(excerpt(notice.message()));
+        }
+    }
+}
+
+/// What an error means. Its details may show values, and are left out.
+pub(super) fn failed(error: &tokio_postgres::Error) -> CellsError {
+    let Some(db) = error.as_db_error() else {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        return CellsError::Unreachable(excerpt(&text));
+    };
+    let text = format!("{}: {}", db.severity(), excerpt(db.message()));
+    let code = db.code();
+    if *code == SqlState::UNDEFINED_TABLE {
+        CellsError::Unfit(format!("{text}: run `lessor store migrate`"))
+    } else if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        CellsError::Unfit(text)
+    } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        CellsError::Unfit(format!("transaction_read_only is on: {text}"))
+    } else {
+        CellsError::Unreachable(text)
+    }
+}

@@ -1,0 +1,230 @@
+//! Cells in Redis or Valkey: each a string, its version first. One script does the swap of one cell, and looks in the same
+//! step whether the server is the master that it was.
+
+mod answer;
+mod line;
+
+use self::answer::{Fault, State};
+use self::line::Line;
+use super::tls;
+use super::url::RedisPlace;
+use super::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, VALUE_MAX, check};
+use ::redis::{Cmd, Pipeline, Value};
+use std::fmt;
+use std::sync::Arc;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// Does one swap. It touches one key alone, so that a cell may be on any server of a cluster.
+///
+/// A replication id is drawn anew whenever a server starts or becomes a master; a replica shows that of its master. So
+/// "this id, and a master" is true of one process for one span of time, whatever stands between it and us.
+const SCRIPT: &str = "\
+local here = redis.call('INFO', 'replication')
+if not string.find(here, 'role:master\\r\\n', 1, true)
+    or not string.find(here, 'master_replid:' .. ARGV[1] .. '\\r\\n', 1, true) then
+  return {here}
+end
+if redis.call('GETRANGE', KEYS[1], 0, 7) ~= ARGV[2] then
+  return redis.call('GETRANGE', KEYS[1], 0, ARGV[4])
+end
+if ARGV[3] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[3]) end
+return 1
+";
+
+/// Bytes of a version before the value.
+const VERSION: usize = 8;
+
+/// How often a batch is sent again of which a server forgot the script.
+const FORGOTTEN_MAX: usize = 3;
+
+/// What all handles on the cells of one server share.
+struct Shared {
+    place: RedisPlace,
+    config: CellsConfig,
+    tls: Option<TlsConnector>,
+}
+
+/// See [`Cells`](super::Cells).
+pub struct Redis {
+    shared: Arc<Shared>,
+    /// What is connected, and has answered all that it was asked.
+    line: Option<Line>,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Redis({})", self.shared.config.url)
+    }
+}
+
+impl Redis {
+    pub(super) fn new(place: &RedisPlace, config: &CellsConfig) -> Result<Self, CellsError> {
+        let tls = place.tls.as_ref().map(tls::connector).transpose()?;
+        let shared = Shared { place: place.clone(), config: config.clone(), tls };
+        Ok(Redis { shared: Arc::new(shared), line: None })
+    }
+
+    pub(super) fn another(&self) -> Self {
+        Redis { shared: Arc::clone(&self.shared), line: None }
+    }
+
+    pub(super) async fn timeline(&mut self) -> Result<Timeline, CellsError> {
+        Ok(self.load(&[]).await?.0)
+    }
+
+    /// What is between two looks at the timeline that agree is on it, for no id comes back.
+    pub(super) async fn load(
+        &mut self,
+        names: &[String],
+    ) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+        let mut pipeline = Pipeline::with_capacity(names.len() + 2);
+        pipeline.cmd("INFO").arg("replication");
+        for name in names {
+            pipeline.cmd("GETRANGE").arg(self.key(name)).arg(0).arg(VALUE_MAX + VERSION);
+        }
+        pipeline.cmd("INFO").arg("replication");
+        self.call(async |line| {
+            let mut answers = line.ask(&pipeline).await?;
+            let last = answers.pop().unwrap_or_default();
+            let mut answers = answers.into_iter();
+            let timeline = State::of(&answers.next().unwrap_or_default())?.master()?;
+            if State::of(&last)?.master()? != timeline {
+                return Err(CellsError::Unreachable("it became another one meanwhile".to_owned()));
+            }
+            let found = names.iter().zip(answers).map(|(name, answer)| cell(name, answer));
+            Ok((timeline, found.collect::<Result<_, _>>()?))
+        })
+        .await
+    }
+
+    pub(super) async fn swap(
+        &mut self,
+        timeline: &Timeline,
+        swaps: &[Swap],
+    ) -> Result<Vec<Swapped>, CellsError> {
+        let commands: Vec<Cmd> = swaps.iter().map(|swap| self.command(timeline, swap)).collect();
+        let shared = Arc::clone(&self.shared);
+        self.call(async |line| {
+            let mut answers = line.ask(&pipeline(&commands, 0..swaps.len(), line.sha())).await?;
+            for _ in 0..FORGOTTEN_MAX {
+                let forgotten = (0..answers.len()).filter(|&at| answer::is_forgotten(&answers[at]));
+                let forgotten: Vec<usize> = forgotten.collect();
+                if forgotten.is_empty() {
+                    break;
+                }
+                line.load_script().await?;
+                let again = line.ask(&pipeline(&commands, forgotten.iter().copied(), line.sha())).await?;
+                forgotten.into_iter().zip(again).for_each(|(at, answer)| answers[at] = answer);
+            }
+            let swapped = outcome(swaps, answers)?;
+            if swapped.contains(&Swapped::Done) {
+                line.wait(&shared.config).await?;
+            }
+            Ok(swapped)
+        })
+        .await
+    }
+
+    /// The arguments of the script, and nothing before them.
+    fn command(&self, timeline: &Timeline, swap: &Swap) -> Cmd {
+        let expected = swap.expected.map(u64::to_be_bytes);
+        let next = swap.next.as_ref().map_or_else(Vec::new, |next| {
+            let mut bytes = Vec::with_capacity(VERSION + next.value.len());
+            bytes.extend_from_slice(&next.version.to_be_bytes());
+            bytes.extend_from_slice(&next.value);
+            bytes
+        });
+        let mut command = Cmd::new();
+        command.arg(self.key(&swap.name)).arg(timeline.as_str());
+        command.arg(expected.as_ref().map_or(&[][..], |version| &version[..]));
+        command.arg(next).arg(VALUE_MAX + VERSION);
+        command
+    }
+
+    /// The braces say which part of a key decides where in a cluster it is: all but the prefix.
+    fn key(&self, name: &str) -> String {
+        format!("{}:{{{name}}}", self.shared.config.prefix)
+    }
+
+    /// Does `what` on a connection, in time. One that failed, that was too late, or whose caller went away is dropped with
+    /// whatever it may still answer.
+    async fn call<T>(
+        &mut self,
+        what: impl AsyncFnOnce(&mut Line) -> Result<T, CellsError>,
+    ) -> Result<T, CellsError> {
+        let line = self.line.take();
+        let shared = &self.shared;
+        let (line, answer) = timeout(shared.config.timeout, async {
+            let mut line = match line {
+                Some(line) => line,
+                None => Line::connect(shared).await?,
+            };
+            let answer = what(&mut line).await;
+            Ok::<_, CellsError>((line, answer))
+        })
+        .await
+        .map_err(|_| CellsError::Unreachable(format!("no answer within {:?}", shared.config.timeout)))??;
+        if let Ok(_) | Err(CellsError::Moved { .. } | CellsError::NotDurable(_)) = &answer {
+            self.line = Some(line);
+        }
+        answer
+    }
+}
+
+fn pipeline(commands: &[Cmd], which: impl Iterator<Item = usize>, sha: &str) -> Pipeline {
+    let mut pipeline = Pipeline::new();
+    for at in which {
+        pipeline.cmd("EVALSHA").arg(sha).arg(1);
+        for arg in commands[at].args_iter() {
+            if let ::redis::Arg::Simple(arg) = arg {
+                pipeline.arg(arg);
+            }
+        }
+    }
+    pipeline
+}
+
+/// What came of a batch. If some of it was done and some was answered otherwise than by the script, nobody knows enough.
+fn outcome(swaps: &[Swap], answers: Vec<Value>) -> Result<Vec<Swapped>, CellsError> {
+    let mut swapped = Vec::with_capacity(swaps.len());
+    let mut failed = None;
+    for (swap, answer) in swaps.iter().zip(answers) {
+        match answer {
+            Value::Int(1) => swapped.push(Swapped::Done),
+            Value::Array(mut here) => {
+                let found = State::of(&here.pop().unwrap_or_default())?;
+                failed = failed.or(Some(match found.master() {
+                    Ok(found) => CellsError::Moved { found },
+                    Err(error) => error,
+                }));
+            }
+            Value::ServerError(error) => failed = failed.or(Some(Fault::of(&error).into())),
+            answer => swapped.push(Swapped::Other(cell(&swap.name, answer)?)),
+        }
+    }
+    match failed {
+        None => Ok(swapped),
+        Some(CellsError::Unfit(what)) if swapped.contains(&Swapped::Done) => {
+            Err(CellsError::Unreachable(format!("it became unfit meanwhile: {what}")))
+        }
+        Some(error) => Err(error),
+    }
+}
+
+/// The cell that a server answered with: an empty string is what it says of a key that is not there.
+fn cell(name: &str, answer: Value) -> Result<Option<Cell>, CellsError> {
+    let mut bytes = match answer {
+        Value::BulkString(bytes) => bytes,
+        Value::ServerError(error) => return Err(Fault::of(&error).into()),
+        other => return Err(answer::strange(&other)),
+    };
+    let Some(version) = bytes.first_chunk::<VERSION>() else {
+        let foreign = || CellsError::Invalid(format!("what is at {name:?} is no cell"));
+        return if bytes.is_empty() { Ok(None) } else { Err(foreign()) };
+    };
+    let version = u64::from_be_bytes(*version);
+    check::value(name, bytes.len() - VERSION)?;
+    bytes.drain(..VERSION);
+    Ok(Some(Cell { version, value: bytes }))
+}

@@ -1,0 +1,129 @@
+//! One connection to a server that was found fit for what is asked of it.
+
+use super::answer::{self, Fault};
+use super::{SCRIPT, Shared};
+use crate::cells::{CellsConfig, CellsError, error::excerpt, tls};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value};
+use std::io;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// A connection. The task that reads and writes ends with it, so that it is closed whatever it still waits for.
+pub(super) struct Line {
+    connection: MultiplexedConnection,
+    driver: JoinHandle<()>,
+    /// By what name the server knows the script.
+    sha: String,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Line {
+    pub(super) async fn connect(shared: &Shared) -> Result<Self, CellsError> {
+        let (place, config) = (&shared.place, &shared.config);
+        let cannot = |error: io::Error| {
+            CellsError::Unreachable(format!("{}: {}", config.url, excerpt(&error.to_string())))
+        };
+        let stream = TcpStream::connect((place.host.as_str(), place.port)).await.map_err(cannot)?;
+        stream.set_nodelay(true).map_err(cannot)?;
+        let mut line = match &shared.tls {
+            Some(connector) => {
+                let name = tls::server_name(&place.host).map_err(cannot)?;
+                let stream = connector.connect(name, stream).await.map_err(cannot)?;
+                Line::over(stream, shared).await?
+            }
+            None => Line::over(stream, shared).await?,
+        };
+        let mut ask = Pipeline::new();
+        ask.cmd("INFO");
+        let answers = line.ask(&ask).await?;
+        answer::State::of(answers.first().unwrap_or(&Value::Nil))?.check(config)?;
+        line.load_script().await?;
+        Ok(line)
+    }
+
+    async fn over<S>(stream: S, shared: &Shared) -> Result<Self, CellsError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut info = RedisConnectionInfo::default().set_db(shared.place.db).set_skip_set_lib_name();
+        if let Some(user) = &shared.place.user {
+            info = info.set_username(user);
+        }
+        if let Some(password) = shared.place.password.as_ref().or(shared.config.password.as_ref()) {
+            info = info.set_password(password.reveal());
+        }
+        // The caller has one timeout over all that it does.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+        let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
+        let (connection, driver) = made.map_err(|error| answer::unreachable(&error))?;
+        Ok(Line { connection, driver: tokio::spawn(driver), sha: String::new() })
+    }
+
+    /// Answers to all commands, those that are errors too.
+    pub(super) async fn ask(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, CellsError> {
+        let count = pipeline.len();
+        let answers = self.connection.send_packed_commands(pipeline, 0, count).await;
+        let answers = answers.map_err(|error| answer::unreachable(&error))?;
+        match answers.len() == count {
+            true => Ok(answers),
+            false => Err(CellsError::Unreachable(format!("{} answers to {count} questions", answers.len()))),
+        }
+    }
+
+    pub(super) fn sha(&self) -> &str {
+        &self.sha
+    }
+
+    pub(super) async fn load_script(&mut self) -> Result<(), CellsError> {
+        let mut load = Pipeline::new();
+        load.cmd("SCRIPT").arg("LOAD").arg(SCRIPT);
+        match self.ask(&load).await?.pop() {
+            Some(Value::BulkString(sha)) => self.sha = String::from_utf8_lossy(&sha).into_owned(),
+            Some(Value::ServerError(error)) => return Err(Fault::of(&error).into()),
+            other => return Err(answer::strange(&other.unwrap_or_default())),
+        }
+        Ok(())
+    }
+
+    /// Waits until what was written over this connection is where it was asked to be, for at most half of the timeout:
+    /// whoever waits longer hears that it is done, and not that it is not durable.
+    pub(super) async fn wait(&mut self, config: &CellsConfig) -> Result<(), CellsError> {
+        if config.replicas == 0 && !config.synced {
+            return Ok(());
+        }
+        let patience = (config.timeout / 2).as_millis().max(1).to_string();
+        let mut wait = Pipeline::new();
+        match config.synced {
+            true => wait.cmd("WAITAOF").arg(1).arg(config.replicas).arg(patience),
+            false => wait.cmd("WAIT").arg(config.replicas).arg(patience),
+        };
+        let replicas = match (config.synced, self.ask(&wait).await?.pop().unwrap_or_default()) {
+            (false, Value::Int(replicas)) => replicas,
+            (true, Value::Array(counts)) => match counts[..] {
+                [Value::Int(here), Value::Int(_)] if here < 1 => {
+                    return Err(CellsError::NotDurable("it is not synced yet".to_owned()));
+                }
+                [Value::Int(_), Value::Int(replicas)] => replicas,
+                _ => return Err(answer::strange(&Value::Array(counts))),
+            },
+            (_, Value::ServerError(error)) => {
+                // What was swapped is swapped: an error here says nothing about that.
+                let problem = CellsError::from(Fault::of(&error));
+                return Err(CellsError::NotDurable(problem.to_string()));
+            }
+            (_, other) => return Err(answer::strange(&other)),
+        };
+        if replicas < i64::from(config.replicas) {
+            let asked = config.replicas;
+            return Err(CellsError::NotDurable(format!("it is on {replicas} replicas, of {asked}")));
+        }
+        Ok(())
+    }
+}
