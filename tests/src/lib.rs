@@ -5,6 +5,7 @@
 //! bad network between them), [`regions`] (nodes, regions that lend on, and a centre), for whole processes [`process`] (the real binary, its addresses and its signals) and [`faults`] (its disk and its clock), and for
 //! the real transport [`proxy`] (a bad network on loopback) and [`vendor`] (who counts what was admitted), for callers
 //! [`fleet`] (a server for one test).
+//! [`servers`] are the stores that several allocators share, each a server of the test's own.
 //! [`sim`] is a whole fleet in virtual time, under load and faults, with an oracle that sees everything.
 
 pub mod civil;
@@ -15,6 +16,7 @@ pub mod process;
 pub mod proxy;
 pub mod reference;
 pub mod regions;
+pub mod servers;
 pub mod sim;
 pub mod vendor;
 pub mod warming;

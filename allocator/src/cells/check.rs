@@ -3,9 +3,8 @@
 use super::{CellsError, Swap};
 use std::collections::HashSet;
 
-/// Bytes of a name: a limit and a key as long as they may be, and room for what tells them apart. PostgreSQL has an index
-/// of names, whose entries must be below 2.7 kB.
-pub const NAME_MAX: usize = 1_280;
+/// Bytes of a name: a limit and a key as long as they may be, and room for what tells them apart.
+pub const NAME_MAX: usize = 512;
 
 /// Bytes of a value.
 pub const VALUE_MAX: usize = 1 << 20;

@@ -5,6 +5,8 @@ mod check;
 mod error;
 mod memory;
 mod postgres;
+#[cfg(unix)]
+pub mod private;
 mod redis;
 mod tls;
 mod url;

@@ -17,8 +17,9 @@ use tokio_rustls::TlsConnector;
 
 /// Does one swap. It touches one key alone, so that a cell may be on any server of a cluster.
 ///
-/// A replication id is drawn anew whenever a server starts or becomes a master; a replica shows that of its master. So
-/// "this id, and a master" is true of one process for one span of time, whatever stands between it and us.
+/// A replication id is drawn anew whenever a server starts or becomes a master (and when it has its first replica, which
+/// costs a wait and no promise); a replica shows that of its master. So "this id, and a master" is true of one process for
+/// one span of time, whatever stands between it and us.
 const SCRIPT: &str = "\
 local here = redis.call('INFO', 'replication')
 if not string.find(here, 'role:master\\r\\n', 1, true)

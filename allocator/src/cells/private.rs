@@ -1,0 +1,277 @@
+//! Servers of one's own, for demos and tests: on a free port of loopback, in a folder that is given, with a password that
+//! nobody else knows, gone with the handle. Nothing that serves anybody uses this.
+
+mod find;
+mod postgres;
+mod redis;
+
+use super::StoreKind;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, BufRead as _, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// By then a server has begun, or says why not.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// How often another port is tried, for somebody may take one between our look at it and the server's.
+const PORTS_TRIED: usize = 5;
+
+/// Lines that are kept of what a server says, to be told if it does not begin.
+const LINES_KEPT: usize = 8;
+
+/// The user of a server's own database.
+const USER: &str = "lessor";
+
+/// A setting of a server and its value.
+pub type Setting<'a> = (&'a str, &'a str);
+
+/// A server of one's own. It is killed when this is dropped.
+pub struct PrivateServer {
+    kind: StoreKind,
+    folder: PathBuf,
+    port: u16,
+    password: String,
+    child: Option<Child>,
+}
+
+/// Whether there is a program here that can be such a server.
+pub fn is_installed(kind: StoreKind) -> bool {
+    match kind {
+        StoreKind::Memory => false,
+        StoreKind::Redis => find::redis().is_some(),
+        StoreKind::Postgres => find::postgres("postgres").is_some(),
+    }
+}
+
+/// Where a program of PostgreSQL is.
+pub fn postgres_program(name: &str) -> Option<PathBuf> {
+    find::postgres(name)
+}
+
+impl PrivateServer {
+    /// A new server with all it writes in this folder, which must be empty and is its own from now on.
+    pub fn start(kind: StoreKind, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
+        let password = password();
+        match kind {
+            StoreKind::Memory => return Err(io::Error::other("memory: needs no server")),
+            StoreKind::Redis => {}
+            StoreKind::Postgres => postgres::prepare(folder, &password)?,
+        }
+        Self::on_a_free_port(kind, folder, password, settings)
+    }
+
+    /// A replica, or standby, of this server, with all it writes in this folder.
+    pub fn replica(&self, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
+        let master = format!("127.0.0.1 {}", self.port);
+        let mut all = vec![];
+        match self.kind {
+            StoreKind::Memory => {}
+            StoreKind::Redis => {
+                all.push(("replicaof", master.as_str()));
+            }
+            StoreKind::Postgres => postgres::copy(self.port, &self.password, folder)?,
+        }
+        all.extend_from_slice(settings);
+        Self::on_a_free_port(self.kind, folder, self.password.clone(), &all)
+    }
+
+    fn on_a_free_port(
+        kind: StoreKind,
+        folder: &Path,
+        password: String,
+        settings: &[Setting],
+    ) -> io::Result<Self> {
+        let mut server = PrivateServer { kind, folder: folder.to_owned(), port: 0, password, child: None };
+        let mut tried = 1;
+        loop {
+            server.port = free_port()?;
+            match server.start_again(settings) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tried < PORTS_TRIED => tried += 1,
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(server),
+            }
+        }
+    }
+
+    /// Starts it with these settings, on its port and with what is in its folder. One that runs is killed before.
+    pub fn start_again(&mut self, settings: &[Setting]) -> io::Result<()> {
+        self.kill()?;
+        let ready = match self.kind {
+            StoreKind::Memory | StoreKind::Redis => redis::READY,
+            StoreKind::Postgres => postgres::READY,
+        };
+        loop {
+            let mut command = match self.kind {
+                StoreKind::Memory | StoreKind::Redis => {
+                    redis::command(&self.folder, self.port, &self.password, settings)
+                }
+                StoreKind::Postgres => postgres::command(&self.folder, self.port, settings),
+            }?;
+            match spawn(&mut command, ready) {
+                // What is left of one that was killed goes away by itself.
+                Err(error) if error.to_string().contains(postgres::STILL_THERE) => {}
+                Err(error) => return Err(error),
+                Ok(child) => {
+                    self.child = Some(child);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Kills it with SIGKILL.
+    pub fn kill(&mut self) -> io::Result<()> {
+        if let Some(mut child) = self.child.take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Its process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// What kind of store it is.
+    pub fn kind(&self) -> StoreKind {
+        self.kind
+    }
+
+    /// Where all is that it writes.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The password that lets in.
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// The URL of its store, with the password in it.
+    pub fn url(&self) -> String {
+        self.url_with(&self.password)
+    }
+
+    /// The same with another password.
+    pub fn url_with(&self, password: &str) -> String {
+        let address = self.address();
+        match self.kind {
+            StoreKind::Memory | StoreKind::Redis => format!("redis://:{password}@{address}"),
+            StoreKind::Postgres => format!("postgres://{USER}:{password}@{address}/{USER}"),
+        }
+    }
+
+    /// The URL for whoever may do everything there.
+    pub fn admin_url(&self) -> String {
+        match self.kind {
+            StoreKind::Memory | StoreKind::Redis => self.url(),
+            StoreKind::Postgres => {
+                let (admin, address) = (postgres::ADMIN, self.address());
+                format!("postgres://{admin}:{}@{address}/{USER}", self.password)
+            }
+        }
+    }
+
+    /// Makes a standby the primary. Redis is told so itself: `REPLICAOF NO ONE`.
+    pub fn promote(&self) -> io::Result<()> {
+        match self.kind {
+            StoreKind::Memory | StoreKind::Redis => Err(io::Error::other("only a standby of postgres")),
+            StoreKind::Postgres => postgres::promote(&self.folder),
+        }
+    }
+}
+
+impl Drop for PrivateServer {
+    fn drop(&mut self) {
+        if self.child.is_some() && self.kind == StoreKind::Postgres {
+            // Killed, it would leave a segment of shared memory behind, and the folder may be gone at once.
+            postgres::stop(&self.folder);
+        }
+        // Nobody is there to hear of an error, and a process that is gone already is no error.
+        let _ = self.kill();
+    }
+}
+
+impl fmt::Debug for PrivateServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateServer({:?}, {})", self.kind, self.address())
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn password() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    format!("{:016x}", RandomState::new().hash_one(()))
+}
+
+/// Starts a server, and waits until it says that it is ready.
+fn spawn(command: &mut Command, ready: &'static str) -> io::Result<Child> {
+    let (sender, receiver) = mpsc::channel();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    listen(child.stdout.take(), ready, sender.clone());
+    listen(child.stderr.take(), ready, sender);
+    let mut said = VecDeque::new();
+    loop {
+        match receiver.recv_timeout(START_MAX) {
+            Ok(Line::Ready) => return Ok(child),
+            Ok(Line::Other(line)) => {
+                said.push_back(line);
+                if said.len() > LINES_KEPT {
+                    said.pop_front();
+                }
+            }
+            Err(_) => {
+                child.kill()?;
+                child.wait()?;
+                let said = Vec::from(said).join("; ");
+                let in_use = said.contains("ddress already in use");
+                let kind = if in_use { io::ErrorKind::AddrInUse } else { io::ErrorKind::Other };
+                return Err(io::Error::new(kind, format!("the server did not begin: {said}")));
+            }
+        }
+    }
+}
+
+enum Line {
+    Ready,
+    Other(String),
+}
+
+/// Reads what a server says until it ends, so that it never waits for a reader.
+fn listen(pipe: Option<impl Read + Send + 'static>, ready: &'static str, sender: mpsc::Sender<Line>) {
+    let Some(pipe) = pipe else { return };
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let line = if line.contains(ready) { Line::Ready } else { Line::Other(line) };
+            // Nobody listens any more once it began.
+            let _ = sender.send(line);
+        }
+    });
+}
+
+/// Does something that ends by itself, and says what it said if it failed.
+fn run(command: &mut Command) -> io::Result<()> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let program = command.get_program().display().to_string();
+    Err(io::Error::other(format!("{program}: {}", said.trim())))
+}

@@ -1,0 +1,34 @@
+//! Where the programs of servers are: on the path, and where distributions put those that are not for everybody.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// `redis-server`, or what came of it.
+pub(super) fn redis() -> Option<PathBuf> {
+    on_path("redis-server").or_else(|| on_path("valkey-server"))
+}
+
+/// A program of PostgreSQL, of the newest version that is here.
+pub(super) fn postgres(name: &str) -> Option<PathBuf> {
+    let told = || {
+        let output = Command::new("pg_config").arg("--bindir").output().ok()?;
+        let folder = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+        Some(folder.join(name))
+    };
+    // Debian's programs on the path are wrappers that look for clusters of the machine: its folders come first.
+    newest(name).or_else(|| told().filter(|path| path.is_file())).or_else(|| on_path(name))
+}
+
+fn newest(name: &str) -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let version = |path: PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let mut found: Vec<u32> = versions.filter_map(|entry| version(entry.ok()?.path())).collect();
+    found.sort_unstable();
+    let path = |version: u32| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin/{name}"));
+    found.into_iter().rev().map(path).find(|path| path.is_file())
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+}

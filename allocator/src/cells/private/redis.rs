@@ -1,0 +1,33 @@
+//! How a Redis of one's own is started.
+
+use super::{Setting, find};
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+/// What it says when it can be used.
+pub(super) const READY: &str = "Ready to accept connections";
+
+/// What nobody has to ask for: all on loopback, nothing written but if it is asked to.
+const SETTINGS: [Setting; 4] =
+    [("bind", "127.0.0.1"), ("save", ""), ("appendonly", "no"), ("daemonize", "no")];
+
+pub(super) fn command(folder: &Path, port: u16, password: &str, settings: &[Setting]) -> io::Result<Command> {
+    let program =
+        find::redis().ok_or_else(|| io::Error::other("there is no redis-server here: install it"))?;
+    let mut command = Command::new(program);
+    command.current_dir(folder).arg("--port").arg(port.to_string()).arg("--dir").arg(folder);
+    // A password on the command line is seen by whoever lists processes: a file is not.
+    let secret = folder.join("secret.conf");
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(&secret, format!("requirepass {password}\nmasterauth {password}\n"))?;
+    command.arg("--include").arg(secret);
+    for (name, value) in SETTINGS.into_iter().chain(settings.iter().copied()) {
+        command.arg(format!("--{name}"));
+        match value {
+            "" => command.arg(""),
+            _ => command.args(value.split(' ')),
+        };
+    }
+    Ok(command)
+}

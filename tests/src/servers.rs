@@ -1,0 +1,242 @@
+//! Real servers of stores, each a test's own: told what to do over the heads of those who use them, stopped, killed, started
+//! again, and behind a wire that can be cut.
+
+use lessor_allocator::cells::private::{PrivateServer, Setting, postgres_program};
+use lessor_allocator::cells::{CellsConfig, StoreKind};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream as Stream};
+use tokio::task::{AbortHandle, JoinSet};
+
+/// A server that ends with this, and then its folder.
+#[derive(Debug)]
+pub struct Server {
+    server: Mutex<PrivateServer>,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// One that nobody else uses.
+    pub fn start(kind: StoreKind, settings: &[Setting]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let started = PrivateServer::start(kind, folder.path(), settings);
+        Server::of(started.unwrap_or_else(|error| panic!("{kind:?}: {error}")), folder)
+    }
+
+    /// One that other tests use, too, each with a prefix of its own.
+    pub fn shared(kind: StoreKind) -> Arc<Self> {
+        static SHARED: Mutex<Vec<(StoreKind, Weak<Server>)>> = Mutex::new(vec![]);
+        let mut shared = SHARED.lock().expect("no test panics in here");
+        let known = shared.iter().find(|(known, server)| *known == kind && server.strong_count() > 0);
+        if let Some(server) = known.and_then(|(_, server)| server.upgrade()) {
+            return server;
+        }
+        let server = Arc::new(Server::start(kind, &[]));
+        shared.retain(|(known, _)| *known != kind);
+        shared.push((kind, Arc::downgrade(&server)));
+        server
+    }
+
+    /// A replica of it, or a standby.
+    pub fn replica(&self) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let started = self.with(|server| server.replica(folder.path(), &[]));
+        Server::of(started.unwrap_or_else(|error| panic!("replica: {error}")), folder)
+    }
+
+    fn of(server: PrivateServer, folder: TempDir) -> Self {
+        Server { address: server.address(), server: Mutex::new(server), _folder: folder }
+    }
+
+    fn with<T>(&self, what: impl FnOnce(&mut PrivateServer) -> T) -> T {
+        what(&mut self.server.lock().expect("nothing panics while it is held"))
+    }
+
+    /// What a handle on its cells needs, with this prefix.
+    pub fn config(&self, prefix: &str) -> CellsConfig {
+        self.config_of(&self.with(|server| server.url()), prefix)
+    }
+
+    /// The same with another password.
+    pub fn config_with(&self, password: &str, prefix: &str) -> CellsConfig {
+        self.config_of(&self.with(|server| server.url_with(password)), prefix)
+    }
+
+    /// The same through a wire.
+    pub fn config_through(&self, wire: &Wire, prefix: &str) -> CellsConfig {
+        let url = self.with(|server| server.url());
+        self.config_of(&url.replace(&self.address.to_string(), &wire.address.to_string()), prefix)
+    }
+
+    fn config_of(&self, url: &str, prefix: &str) -> CellsConfig {
+        let url = url.parse().expect("a URL of ours");
+        // A machine that builds something else meanwhile answers late.
+        CellsConfig { prefix: prefix.to_owned(), timeout: Duration::from_secs(5), ..CellsConfig::new(url) }
+    }
+
+    /// The password that lets in.
+    pub fn password(&self) -> String {
+        self.with(|server| server.password().to_owned())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Kills it with SIGKILL.
+    pub fn kill(&self) {
+        self.with(PrivateServer::kill).expect("it is ours");
+    }
+
+    /// Starts it again with these settings, on the same port and with the same folder.
+    pub fn start_again(&self, settings: &[Setting]) {
+        self.with(|server| server.start_again(settings)).unwrap_or_else(|error| panic!("again: {error}"));
+    }
+
+    /// Makes a replica the master of its own, or a standby the primary.
+    pub fn promote(&self) {
+        match self.with(|server| server.kind()) {
+            StoreKind::Redis => assert_eq!(self.tell("REPLICAOF NO ONE"), "+OK"),
+            _ => self.with(|server| server.promote()).unwrap_or_else(|error| panic!("promote: {error}")),
+        }
+    }
+
+    /// SIGSTOP: it is there, and does nothing. PostgreSQL is stopped by the process of each connection.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let server = self.with(|server| server.pid()).expect("it runs");
+        let children = format!("/proc/{server}/task/{server}/children");
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        let all = children.split(' ').filter_map(|pid| pid.trim().parse().ok());
+        for pid in all.chain([server.cast_signed()]) {
+            // A process of a connection may have ended meanwhile.
+            let _ = kill_process(Pid::from_raw(pid).expect("not zero"), signal);
+        }
+    }
+
+    /// Does a command of Redis, or a statement of PostgreSQL, as somebody who may do everything: the first line of the answer.
+    pub fn tell(&self, what: &str) -> String {
+        match self.with(|server| server.kind()) {
+            StoreKind::Redis => self.tell_redis(what),
+            _ => self.tell_postgres(what),
+        }
+    }
+
+    fn tell_redis(&self, command: &str) -> String {
+        let stream = TcpStream::connect(self.address).expect("it listens");
+        let mut stream = BufReader::new(stream);
+        let mut ask = |command: &str| {
+            stream.get_mut().write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
+            let mut line = String::new();
+            stream.read_line(&mut line).expect("it answers");
+            match line.strip_prefix('$').and_then(|length| length.trim_end().parse().ok()) {
+                Some(length) => {
+                    let mut bytes = vec![0; length];
+                    stream.read_exact(&mut bytes).expect("it answers");
+                    String::from_utf8_lossy(&bytes).into_owned()
+                }
+                None => line.trim_end().to_owned(),
+            }
+        };
+        assert_eq!(ask(&format!("AUTH {}", self.password())), "+OK");
+        ask(command)
+    }
+
+    fn tell_postgres(&self, statement: &str) -> String {
+        let psql = postgres_program("psql").expect("it comes with the server");
+        let url = self.with(|server| server.admin_url());
+        let output = Command::new(psql)
+            .args([
+                "--no-psqlrc",
+                "--quiet",
+                "--tuples-only",
+                "--no-align",
+                "--set=ON_ERROR_STOP=1",
+                "--command",
+            ])
+            .args([statement, &url])
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+}
+
+/// A wire to a server that can be cut: as a network is that loses an answer and then the connection.
+#[derive(Debug)]
+pub struct Wire {
+    /// Where it begins.
+    pub address: SocketAddr,
+    cut: Arc<AtomicBool>,
+    accepting: AbortHandle,
+}
+
+impl Wire {
+    /// A wire to there.
+    pub async fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let cut = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&cut);
+        let accepting = tokio::spawn(async move {
+            let mut carrying = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                let told = Arc::clone(&told);
+                carrying.spawn(async move {
+                    if let Ok(server) = Stream::connect(server).await {
+                        carry(client, server, &told).await;
+                    }
+                });
+            }
+        });
+        Wire { address, cut, accepting: accepting.abort_handle() }
+    }
+
+    /// Loses the next answer, and cuts the connection that it was for.
+    pub fn lose_an_answer(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn carry(mut client: Stream, mut server: Stream, cut: &AtomicBool) {
+    let (mut asked, mut answered) = ([0; 4096], [0; 4096]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => match read {
+                Ok(length) if length > 0 && server.write_all(&asked[..length]).await.is_ok() => {}
+                _ => return,
+            },
+            read = server.read(&mut answered) => match read {
+                Ok(length) if length > 0 => {
+                    if cut.swap(false, Ordering::SeqCst) || client.write_all(&answered[..length]).await.is_err() {
+                        return;
+                    }
+                }
+                _ => return,
+            },
+        }
+    }
+}

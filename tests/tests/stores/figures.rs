@@ -1,0 +1,51 @@
+//! What a swap takes, printed: `cargo test --release -p scenarios --test stores -- figures --nocapture`.
+
+use super::{Store, cell, swap};
+use lessor_allocator::cells::{StoreKind, Swapped};
+use lessor_protocol::Clock;
+use std::time::Duration;
+
+/// Swaps in one batch.
+const BATCH: usize = 64;
+
+/// Round trips that are timed.
+const ROUNDS: usize = 200;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swap_is_done_in_one_round_trip() {
+    println!(
+        "| store | bytes | swaps in a batch | swaps/s | median | 99th |\n|---|---:|---:|---:|---:|---:|"
+    );
+    for kind in [StoreKind::Memory, StoreKind::Redis, StoreKind::Postgres] {
+        for bytes in [100, 10_000] {
+            for batch in [1, BATCH] {
+                let (took, mut each) = timed(kind, bytes, batch).await;
+                each.sort_unstable();
+                let rate = (ROUNDS * batch) as f64 / took.as_secs_f64();
+                let (median, late) = (each[ROUNDS / 2], each[ROUNDS * 99 / 100]);
+                println!("| {kind:?} | {bytes} | {batch} | {rate:.0} | {median:.1?} | {late:.1?} |");
+            }
+        }
+    }
+}
+
+/// How long it took to swap each cell of a batch over and over, and each round trip.
+async fn timed(kind: StoreKind, bytes: usize, batch: usize) -> (Duration, Vec<Duration>) {
+    let mut store = Store::of(kind).await;
+    let timeline = store.timeline().await;
+    let mut dice = fastrand::Rng::with_seed(7);
+    let value: Vec<u8> = (0..bytes).map(|_| dice.u8(..)).collect();
+    let name = |n: usize| format!("vendor/rest\u{1f}user {n}");
+    let make: Vec<_> = (0..batch).map(|n| swap(&name(n), None, Some(cell(0, &value)))).collect();
+    assert_eq!(store.try_swap(&make).await, Ok(vec![Swapped::Done; batch]));
+    let clock = Clock::since_boot();
+    let (begun, mut each) = (clock.now(), Vec::with_capacity(ROUNDS));
+    for version in 0..ROUNDS as u64 {
+        let next: Vec<_> =
+            (0..batch).map(|n| swap(&name(n), Some(version), Some(cell(version + 1, &value)))).collect();
+        let sent = clock.now();
+        assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done; batch]));
+        each.push(clock.now().since(sent));
+    }
+    (clock.now().since(begun), each)
+}

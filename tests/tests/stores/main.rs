@@ -1,0 +1,74 @@
+//! What is promised of cells, by each store that there is: the same list of behaviours against a map, Redis and PostgreSQL.
+//! What is true of one kind of server alone is in a file of its own.
+
+mod behaviours;
+mod figures;
+mod postgres;
+mod redis;
+mod trouble;
+
+use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, StoreKind, Swap, Swapped, Timeline};
+use scenarios::servers::Server;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A store for one test.
+struct Store {
+    cells: Cells,
+    /// Nobody else has the cells of this prefix.
+    config: Option<CellsConfig>,
+    server: Option<Arc<Server>>,
+}
+
+impl Store {
+    async fn of(kind: StoreKind) -> Self {
+        if kind == StoreKind::Memory {
+            let config = CellsConfig::new("memory:".parse().expect("a URL"));
+            let cells = Cells::connect(&config).await.expect("nothing can go wrong");
+            return Store { cells, config: None, server: None };
+        }
+        // It may start one, which takes a while.
+        let server = tokio::task::block_in_place(|| Server::shared(kind));
+        Store::on(server).await
+    }
+
+    /// Cells of a prefix that no other test has.
+    async fn on(server: Arc<Server>) -> Self {
+        static PREFIXES: AtomicU64 = AtomicU64::new(0);
+        let config = server.config(&format!("test.{}", PREFIXES.fetch_add(1, Ordering::Relaxed)));
+        let mut cells = Cells::new(&config).expect("a good configuration");
+        cells.migrate().await.expect("what it needs");
+        Store { cells, config: Some(config), server: Some(server) }
+    }
+
+    async fn load(&mut self, name: &str) -> Option<Cell> {
+        self.load_all(&[name]).await.remove(0)
+    }
+
+    async fn load_all(&mut self, names: &[&str]) -> Vec<Option<Cell>> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        self.cells.load(&names).await.expect("the store is there").1
+    }
+
+    async fn timeline(&mut self) -> Timeline {
+        self.cells.timeline().await.expect("the store is there")
+    }
+
+    async fn swap(&mut self, swap: Swap) -> Swapped {
+        self.try_swap(&[swap]).await.expect("the store is there").remove(0)
+    }
+
+    async fn try_swap(&mut self, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {
+        let timeline = self.timeline().await;
+        self.cells.swap(&timeline, swaps).await
+    }
+}
+
+/// A swap of cells whose value is of no importance.
+fn swap(name: &str, expected: Option<u64>, next: Option<Cell>) -> Swap {
+    Swap { name: name.to_owned(), expected, next }
+}
+
+fn cell(version: u64, value: impl AsRef<[u8]>) -> Cell {
+    Cell { version, value: value.as_ref().to_vec() }
+}

@@ -1,0 +1,236 @@
+//! PostgreSQL alone: servers that crash, take over, or are not fit; and what two transactions do to each other.
+
+use super::trouble::wait_for;
+use super::{Store, cell, swap};
+use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
+use scenarios::servers::{Server, Wire};
+use std::sync::Arc;
+use std::time::Duration;
+
+const POSTGRES: StoreKind = StoreKind::Postgres;
+
+async fn own() -> Store {
+    Store::on(Arc::new(Server::start(POSTGRES, &[]))).await
+}
+
+fn server(store: &Store) -> Arc<Server> {
+    store.server.clone().expect("it has one")
+}
+
+fn table(store: &Store) -> String {
+    format!("\"{}_cells\"", store.config.as_ref().expect("it has one").prefix)
+}
+
+/// What was committed is there after a crash, and the timeline with it.
+#[tokio::test]
+async fn killed_and_started_again_it_is_the_one_it_was() {
+    let mut store = own().await;
+    let before = store.timeline().await;
+    for version in 0..50_u64 {
+        let expected = version.checked_sub(1);
+        assert_eq!(store.swap(swap("a", expected, Some(cell(version, "one")))).await, Swapped::Done);
+    }
+    server(&store).kill();
+    let lost = store.cells.timeline().await;
+    assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
+    server(&store).start_again(&[]);
+    assert_eq!(store.cells.swap(&before, &[swap("a", Some(49), None)]).await, Ok(vec![Swapped::Done]));
+    assert_eq!(store.timeline().await, before);
+}
+
+/// Nothing waits for a standby, so it may not have what was committed: it begins another timeline.
+#[tokio::test]
+async fn a_standby_that_takes_over_is_on_another_timeline() {
+    let mut store = own().await;
+    let timeline = store.timeline().await;
+    store.swap(swap("a", None, Some(cell(1, "one")))).await;
+    let standby = server(&store).replica();
+    let mut cells =
+        Cells::new(&standby.config(&store.config.clone().expect("it has one").prefix)).expect("good");
+    let refused = cells.timeline().await;
+    assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("in recovery")), "{refused:?}");
+    let next = [swap("a", Some(1), Some(cell(2, "two")))];
+    let refused = cells.swap(&timeline, &next).await;
+    assert!(matches!(&refused, Err(CellsError::Unfit(_))), "{refused:?}");
+    server(&store).kill();
+    standby.promote();
+    let moved = cells.swap(&timeline, &next).await;
+    let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
+    assert_eq!(found.as_str().replace("/00000002", "/00000001"), timeline.as_str());
+    assert_eq!(cells.swap(&found, &next).await, Ok(vec![Swapped::Done]));
+}
+
+/// A server that does not keep what it commits, whatever the connection asks for.
+#[tokio::test]
+async fn a_server_that_does_not_keep_what_it_commits_is_refused() {
+    let mut store = own().await;
+    let timeline = store.timeline().await;
+    let server = server(&store);
+    for setting in ["fsync", "full_page_writes"] {
+        server.tell(&format!("ALTER SYSTEM SET {setting} = off"));
+        server.tell("SELECT pg_reload_conf()");
+        let look = async || store.cells.another().timeline().await.err();
+        let is_refused = |error: &CellsError| *error == CellsError::Unfit(format!("{setting} is off"));
+        wait_for(look, is_refused).await;
+        // So is a batch on a connection that is open since before.
+        let refused = store.cells.swap(&timeline, &[swap("a", None, Some(cell(1, "one")))]).await;
+        assert_eq!(refused, Err(CellsError::Unfit(format!("{setting} is off"))));
+        server.tell(&format!("ALTER SYSTEM RESET {setting}"));
+        server.tell("SELECT pg_reload_conf()");
+        wait_for(async || store.cells.another().timeline().await.ok(), |_| true).await;
+        assert_eq!(store.load("a").await, None);
+    }
+}
+
+/// What a role or a database says is not what a connection of ours goes by.
+#[tokio::test]
+async fn a_role_whose_commits_are_not_waited_for_is_waited_for() {
+    let mut store = own().await;
+    let server = server(&store);
+    server.tell("ALTER ROLE lessor SET synchronous_commit = off");
+    server.tell("ALTER ROLE lessor SET default_transaction_isolation = 'serializable'");
+    server.tell("ALTER ROLE lessor SET default_transaction_read_only = on");
+    store.cells = store.cells.another();
+    assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
+}
+
+#[tokio::test]
+async fn replicas_that_nobody_waits_for_are_refused() {
+    let store = own().await;
+    let server = server(&store);
+    let mut config = store.config.clone().expect("it has one");
+    for (standbys, replicas, is_fit) in [
+        ("", 1, false),
+        ("a", 1, true),
+        ("a, b, c", 2, false),
+        ("ANY 2 (a, b, c)", 2, true),
+        ("FIRST 1 (a, b)", 2, false),
+        (" 3 (a, b, \"c(4)\")", 3, true),
+        ("*", 1, true),
+    ] {
+        server.tell(&format!("ALTER SYSTEM SET synchronous_standby_names = '{standbys}'"));
+        server.tell("SELECT pg_reload_conf()");
+        config.replicas = replicas;
+        let look = async || Some(Cells::connect(&config).await.err().map(|error| error.to_string()));
+        wait_for(look, |error| match error {
+            None => is_fit,
+            Some(text) => !is_fit && text.contains("synchronous_standby_names") && text.contains(standbys),
+        })
+        .await;
+    }
+}
+
+/// A commit that somebody called off while it waited for its standby is on no standby.
+#[tokio::test]
+async fn a_commit_that_stops_waiting_for_its_standby_is_not_durable() {
+    let store = own().await;
+    let server = server(&store);
+    server.tell("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    server.tell("SELECT pg_reload_conf()");
+    let mut config = store.config.clone().expect("it has one");
+    config.timeout = Duration::from_secs(20);
+    config.replicas = 1;
+    let look = async || Cells::connect(&config).await.ok();
+    wait_for(look, |_| true).await;
+    let mut cells = Cells::connect(&config).await.expect("it is fit");
+    let timeline = cells.timeline().await.expect("it is fit");
+    let waiting =
+        tokio::spawn(async move { cells.swap(&timeline, &[swap("a", None, Some(cell(1, "one")))]).await });
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    wait_for(async || Some(server.tell(cancel)), |done| done == "t").await;
+    let outcome = waiting.await.expect("it ends");
+    assert!(matches!(&outcome, Err(CellsError::NotDurable(text)) if text.contains("cancel")), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_tables_it_says_what_makes_them() {
+    let server = tokio::task::block_in_place(|| Server::shared(POSTGRES));
+    let config = server.config("not.there");
+    let refused = Cells::connect(&config).await.expect_err("there are none");
+    assert!(
+        matches!(&refused, CellsError::Unfit(text) if text.contains("lessor store migrate")),
+        "{refused:?}"
+    );
+    // Whoever comes first makes them, and nobody makes them twice.
+    let migrating = (0..6).map(|_| {
+        let mut cells = Cells::new(&config).expect("a good configuration");
+        tokio::spawn(async move { cells.migrate().await })
+    });
+    let mut made = vec![];
+    for migrating in migrating.collect::<Vec<_>>() {
+        made.push(migrating.await.expect("it ends").expect("it may"));
+    }
+    made.sort();
+    assert_eq!(made.concat(), ["1 cells"]);
+    let mut cells = Cells::connect(&config).await.expect("they are there");
+    assert_eq!(cells.migrate().await, Ok(vec![]));
+    server.tell("ALTER TABLE \"not.there_cells\" SET UNLOGGED");
+    let refused = Cells::connect(&config).await.expect_err("a crash would empty it");
+    assert!(matches!(&refused, CellsError::Unfit(text) if text.contains("unlogged")), "{refused:?}");
+    server.tell("INSERT INTO \"not.there_migrations\" VALUES (99, 'of the future')");
+    let refused = Cells::connect(&config).await.expect_err("nobody knows what that did");
+    assert!(matches!(&refused, CellsError::Unfit(text) if text.contains("step 99")), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_not_is_told_what() {
+    let mut store = Store::of(POSTGRES).await;
+    server(&store).tell(&format!("ALTER TABLE {} OWNER TO postgres", table(&store)));
+    let refused = store.cells.load(&["a".to_owned()]).await;
+    assert!(
+        matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("permission denied")),
+        "{refused:?}"
+    );
+}
+
+/// A batch waits for a transaction that has one of its cells, and goes by what that made of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {
+    let mut store = own().await;
+    let table = table(&store);
+    for (what, there) in [
+        (format!("UPDATE {table} SET version = 7, value = 'seven' WHERE name = 'a'"), Some(cell(7, "seven"))),
+        (format!("DELETE FROM {table} WHERE name = 'a'"), None),
+        (format!("INSERT INTO {table} VALUES ('a', 9, 'nine')"), Some(cell(9, "nine"))),
+    ] {
+        let expected = store
+            .load("a")
+            .await
+            .map(|cell| cell.version)
+            .or_else(|| what.starts_with("UPDATE").then_some(1));
+        if what.starts_with("UPDATE") {
+            store.swap(swap("a", None, Some(cell(1, "one")))).await;
+        }
+        let server = server(&store);
+        let holder = std::thread::spawn(move || {
+            // Until somebody waits for it.
+            let wait =
+                "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')
+                        LOOP PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";
+            server.tell(&format!("BEGIN; {what}; {wait}; COMMIT"))
+        });
+        let begun = "SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL";
+        let watcher = self::server(&store);
+        wait_for(async || Some(watcher.tell(begun)), |count| count == "1").await;
+        let swapped = store.swap(swap("a", expected, Some(cell(2, "two")))).await;
+        assert_eq!(swapped, Swapped::Other(there));
+        holder.join().expect("it commits");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_is_told_and_not_shown() {
+    super::trouble::a_wrong_password_is_told_and_not_shown(POSTGRES).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_says_nothing_of_what_was_done() {
+    let server = Arc::new(Server::start(POSTGRES, &[]));
+    let wire = Wire::to(server.address()).await;
+    super::trouble::an_answer_that_is_lost_says_nothing_of_what_was_done(&server, &wire).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_stopped_is_not_waited_for() {
+    super::trouble::a_server_that_is_stopped_is_not_waited_for(own().await).await;
+}

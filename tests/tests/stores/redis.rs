@@ -1,0 +1,215 @@
+//! Redis alone: servers that start again, take over, forget, or are not fit.
+
+use super::trouble::wait_for;
+use super::{Store, cell, swap};
+use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
+use scenarios::servers::{Server, Wire};
+use std::sync::Arc;
+
+const REDIS: StoreKind = StoreKind::Redis;
+
+async fn own() -> Store {
+    Store::on(Arc::new(Server::start(REDIS, &[]))).await
+}
+
+fn server(store: &Store) -> Arc<Server> {
+    store.server.clone().expect("it has one")
+}
+
+/// What it says when it is used for the first time.
+async fn refused(server: &Server) -> CellsError {
+    Cells::connect(&server.config("test")).await.expect_err("it is not fit")
+}
+
+/// A server that is started again may have lost what it had, and says so: by an id that no server had before.
+#[tokio::test]
+async fn started_again_it_is_on_another_timeline() {
+    let mut store = own().await;
+    let before = store.timeline().await;
+    assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
+    server(&store).start_again(&[]);
+    let asked = [swap("a", Some(1), Some(cell(2, "two")))];
+    // The first call finds its connection closed, and the next one another server.
+    let lost = store.cells.swap(&before, &asked).await;
+    assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
+    let after = store.timeline().await;
+    assert_ne!(after, before);
+    assert_eq!(store.cells.swap(&before, &asked).await, Err(CellsError::Moved { found: after.clone() }));
+    assert_eq!(store.load("a").await, None);
+}
+
+/// So is one that kept all of it in a file.
+#[tokio::test]
+async fn started_again_with_all_it_had_it_is_on_another_timeline() {
+    let always = [("appendonly", "yes"), ("appendfsync", "always")];
+    let mut store = Store::on(Arc::new(Server::start(REDIS, &always))).await;
+    let before = store.timeline().await;
+    assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
+    server(&store).kill();
+    let lost = store.cells.load(&["a".to_owned()]).await;
+    assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
+    server(&store).start_again(&always);
+    assert_eq!(store.load("a").await, Some(cell(1, "one")));
+    assert_ne!(store.timeline().await, before);
+}
+
+/// The master writes what its replica never hears, and is gone. The replica takes over without it.
+#[tokio::test]
+async fn a_replica_that_takes_over_is_on_another_timeline() {
+    let mut master = own().await;
+    let replica = server(&master).replica();
+    let config = replica.config(&master.config.clone().expect("it has one").prefix);
+    let mut cells = Cells::new(&config).expect("a good configuration");
+    // A replica shows the id of its master, and is not to be taken for it.
+    let early = wait_for(
+        async || cells.timeline().await.err(),
+        |error| matches!(error, CellsError::Unfit(text) if text.starts_with("role is \"slave\"")),
+    );
+    early.await;
+    let timeline = master.timeline().await;
+    master.swap(swap("a", None, Some(cell(1, "one")))).await;
+    wait_for(async || Some(replica.tell(&format!("EXISTS {}:{{a}}", config.prefix))), |there| there == ":1")
+        .await;
+    // From here on it hears nothing.
+    assert_eq!(replica.tell("REPLICAOF 127.0.0.1 1"), "+OK");
+    assert_eq!(master.swap(swap("a", Some(1), Some(cell(2, "two")))).await, Swapped::Done);
+    server(&master).kill();
+    replica.promote();
+    let next = [swap("a", Some(2), Some(cell(3, "three")))];
+    let moved = cells.swap(&timeline, &next).await;
+    let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
+    assert_eq!(cells.timeline().await, Ok(found.clone()));
+    // On its timeline it says what it has.
+    let there = Swapped::Other(Some(cell(1, "one")));
+    assert_eq!(cells.swap(&found, &next).await, Ok(vec![there]));
+}
+
+/// A connection that is open all the while: a master that was a replica in between is another one.
+#[tokio::test]
+async fn a_master_that_was_a_replica_in_between_is_on_another_timeline() {
+    let mut store = own().await;
+    let timeline = store.timeline().await;
+    store.swap(swap("a", None, Some(cell(1, "one")))).await;
+    let next = [swap("a", Some(1), Some(cell(2, "two")))];
+    let server = server(&store);
+    assert_eq!(server.tell("REPLICAOF 127.0.0.1 1"), "+OK");
+    let refused = store.cells.swap(&timeline, &next).await;
+    assert!(matches!(refused, Err(CellsError::Unfit(_))), "{refused:?}");
+    server.promote();
+    let moved = store.cells.swap(&timeline, &next).await;
+    assert!(matches!(moved, Err(CellsError::Moved { .. })), "{moved:?}");
+    assert_eq!(store.load("a").await, Some(cell(1, "one")));
+}
+
+#[tokio::test]
+async fn a_script_that_was_forgotten_is_told_again() {
+    let mut store = own().await;
+    assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
+    assert_eq!(server(&store).tell("SCRIPT FLUSH"), "+OK");
+    let batch = [swap("a", Some(1), Some(cell(2, "two"))), swap("b", None, Some(cell(3, "three")))];
+    assert_eq!(store.try_swap(&batch).await, Ok(vec![Swapped::Done; 2]));
+}
+
+#[tokio::test]
+async fn a_server_that_throws_keys_away_is_refused() {
+    for policy in ["allkeys-lru", "allkeys-random"] {
+        let error = refused(&Server::start(REDIS, &[("maxmemory-policy", policy)])).await;
+        let text = error.to_string();
+        assert!(matches!(error, CellsError::Unfit(_)), "{text}");
+        assert!(text.contains("maxmemory_policy") && text.contains(policy), "{text}");
+    }
+    // Those that have an end: ours have none.
+    let server = Server::start(REDIS, &[("maxmemory-policy", "volatile-lru")]);
+    Cells::connect(&server.config("test")).await.expect("it is fit");
+}
+
+/// Without replicas nothing is on one; with one it is, and if that stops it is not.
+#[tokio::test]
+async fn a_swap_that_is_not_on_as_many_replicas_as_was_asked_is_not_durable() {
+    let store = own().await;
+    let server = server(&store);
+    let mut config = store.config.clone().expect("it has one");
+    config.replicas = 1;
+    let mut cells = Cells::connect(&config).await.expect("it is there");
+    let timeline = cells.timeline().await.expect("it is there");
+    let first = [swap("a", None, Some(cell(1, "one")))];
+    let alone = cells.swap(&timeline, &first).await;
+    assert_eq!(alone, Err(CellsError::NotDurable("it is on 0 replicas, of 1".to_owned())));
+    // It is done all the same; and what is not done needs nothing.
+    assert_eq!(cells.swap(&timeline, &first).await, Ok(vec![Swapped::Other(Some(cell(1, "one")))]));
+    let replica = server.replica();
+    let online = |info: &String| info.contains("connected_slaves:1") && info.contains("state=online");
+    wait_for(async || Some(server.tell("INFO replication")), online).await;
+    // The first replica that a server ever has makes it draw another id. That costs a wait, and no promise.
+    let timeline = cells.timeline().await.expect("it is there");
+    let second = [swap("a", Some(1), Some(cell(2, "two")))];
+    assert_eq!(cells.swap(&timeline, &second).await, Ok(vec![Swapped::Done]));
+    replica.stop();
+    let third = [swap("a", Some(2), Some(cell(3, "three")))];
+    let stopped = cells.swap(&timeline, &third).await;
+    assert!(matches!(stopped, Err(CellsError::NotDurable(_))), "{stopped:?}");
+}
+
+/// Which is refused by a version that cannot say so, or while nothing is written to a disk.
+#[tokio::test]
+async fn what_is_to_be_synced_needs_a_server_that_can_say_so() {
+    let store = own().await;
+    let mut config = store.config.clone().expect("it has one");
+    config.synced = true;
+    let error = Cells::connect(&config).await.expect_err("it is not fit");
+    let names_it = |text: &str| text.starts_with("redis_version is") || text.starts_with("aof_enabled is");
+    assert!(matches!(&error, CellsError::Unfit(text) if names_it(text)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_is_told_what() {
+    let store = own().await;
+    let server = server(&store);
+    server.tell("ACL SETUSER half on >half ~* +@all -evalsha");
+    let mut config = store.config.clone().expect("it has one");
+    config.url = format!("redis://half:half@{}", server.address()).parse().expect("a URL");
+    let mut cells = Cells::connect(&config).await.expect("it may do that");
+    let timeline = cells.timeline().await.expect("it may do that");
+    let refused = cells.swap(&timeline, &[swap("a", None, Some(cell(1, "one")))]).await;
+    assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("evalsha")), "{refused:?}");
+}
+
+/// What others wrote under names of ours is no cell, and not read beyond what a cell may be.
+#[tokio::test]
+async fn what_is_no_cell_is_not_taken_for_one() {
+    let mut store = own().await;
+    let prefix = store.config.clone().expect("it has one").prefix;
+    let server = server(&store);
+    server.tell(&format!("SET {prefix}:{{short}} x"));
+    server.tell(&format!("SETRANGE {prefix}:{{long}} 30000000 x"));
+    server.tell(&format!("LPUSH {prefix}:{{list}} x"));
+    let timeline = store.timeline().await;
+    for name in ["short", "long"] {
+        let loaded = store.cells.load(&[name.to_owned()]).await;
+        assert!(matches!(&loaded, Err(CellsError::Invalid(text)) if text.contains(name)), "{loaded:?}");
+        let swapped = store.cells.swap(&timeline, &[swap(name, None, Some(cell(1, "")))]).await;
+        assert!(matches!(&swapped, Err(CellsError::Invalid(text)) if text.contains(name)), "{swapped:?}");
+    }
+    let loaded = store.cells.load(&["list".to_owned()]).await;
+    assert!(
+        matches!(&loaded, Err(CellsError::Unreachable(text)) if text.contains("WRONGTYPE")),
+        "{loaded:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_is_told_and_not_shown() {
+    super::trouble::a_wrong_password_is_told_and_not_shown(REDIS).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_says_nothing_of_what_was_done() {
+    let server = Arc::new(Server::start(REDIS, &[]));
+    let wire = Wire::to(server.address()).await;
+    super::trouble::an_answer_that_is_lost_says_nothing_of_what_was_done(&server, &wire).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_stopped_is_not_waited_for() {
+    super::trouble::a_server_that_is_stopped_is_not_waited_for(own().await).await;
+}

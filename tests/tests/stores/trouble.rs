@@ -1,0 +1,90 @@
+//! What goes wrong between a handle and any server.
+
+use super::{Store, cell, swap};
+use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
+use lessor_protocol::Clock;
+use scenarios::servers::{Server, Wire};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) async fn a_wrong_password_is_told_and_not_shown(kind: StoreKind) {
+    let server = tokio::task::block_in_place(|| Server::shared(kind));
+    let config = server.config_with("s3cret-and-wrong", "test");
+    let error = Cells::connect(&config).await.expect_err("it is wrong");
+    let told = format!("{error} {error:?} {config:?} {:?}", Cells::new(&config));
+    assert!(
+        matches!(&error, CellsError::Unreachable(text) if text.to_lowercase().contains("password")),
+        "{told}"
+    );
+    assert!(!told.contains("s3cret"), "{told}");
+    // Nor the one that is right, nor one that is given apart.
+    let mut config = server.config("test");
+    let right = server.password();
+    config.password = Some(lessor_allocator::cells::Password::new("s3cret"));
+    let told = format!("{config:?} {:?}", Cells::new(&config));
+    assert!(!told.contains(&right) && !told.contains("s3cret"), "{told}");
+}
+
+pub(crate) async fn an_answer_that_is_lost_says_nothing_of_what_was_done(server: &Arc<Server>, wire: &Wire) {
+    let direct = Store::on(Arc::clone(server)).await;
+    let prefix = direct.config.expect("it has one").prefix;
+    let mut cells = Cells::connect(&server.config_through(wire, &prefix)).await.expect("it is there");
+    let timeline = cells.timeline().await.expect("it is there");
+    for round in 0..20 {
+        let name = format!("cell {round}");
+        wire.lose_an_answer();
+        let lost = cells.swap(&timeline, &[swap(&name, None, Some(cell(1, "one")))]).await;
+        assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
+        // It was done, for the server heard of it; the next call connects again, and sees that.
+        let found = cells.load(std::slice::from_ref(&name)).await.expect("it is there").1.remove(0);
+        assert_eq!(found, Some(cell(1, "one")));
+        let next = cells.swap(&timeline, &[swap(&name, Some(1), Some(cell(2, "two")))]).await;
+        assert_eq!(next, Ok(vec![Swapped::Done]));
+    }
+}
+
+pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
+    let (server, mut config) = (store.server.expect("it has one"), store.config.expect("it has one"));
+    config.timeout = Duration::from_millis(300);
+    let mut cells = Cells::connect(&config).await.expect("it is there");
+    let timeline = cells.timeline().await.expect("it is there");
+    let clock = Clock::since_boot();
+    server.stop();
+    let mut expected = None;
+    // The first on the connection that there was, the others on one that nobody accepts.
+    for version in 1..=3 {
+        let begun = clock.now();
+        let late = cells.swap(&timeline, &[swap("a", None, Some(cell(version, "one")))]).await;
+        let took = clock.now().since(begun);
+        assert!(matches!(&late, Err(CellsError::Unreachable(text)) if text.contains("300ms")), "{late:?}");
+        assert!(took >= Duration::from_millis(300) && took < Duration::from_millis(2_000), "{took:?}");
+    }
+    server.go_on();
+    // What was on its way may be done now: one of the three at most, and whoever looks first may see it come later.
+    config.timeout = Duration::from_secs(10);
+    let mut cells = Cells::connect(&config).await.expect("it is there again");
+    loop {
+        let next = cell(expected.map_or(10, |version: u64| version + 10), "next");
+        let swapped = cells.swap(&timeline, &[swap("a", expected, Some(next.clone()))]).await;
+        match swapped.expect("it is there again").remove(0) {
+            Swapped::Done => break assert_eq!(cells.load(&["a".to_owned()]).await.unwrap().1, [Some(next)]),
+            Swapped::Other(other) => {
+                expected = other.map(|cell| cell.version);
+                assert!(expected.is_none_or(|version| version <= 3), "{expected:?}");
+            }
+        }
+    }
+}
+
+/// Looks until it is so: it comes by itself, and nobody says when.
+pub(crate) async fn wait_for<T>(mut look: impl AsyncFnMut() -> Option<T>, is_so: impl Fn(&T) -> bool) {
+    let patience = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            if look().await.is_some_and(|seen| is_so(&seen)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    patience.await.expect("it comes");
+}
