@@ -30,7 +30,7 @@ pub(crate) enum Command {
     /// Look at the limits of an allocator that runs, change them, top them up, pause them.
     #[command(after_help = LIMITS_EXAMPLE)]
     Limits(LimitsArgs),
-    /// Look at what an allocator has written down, or carry it to another machine.
+    /// Look at what an allocator has written down, carry it to another machine, or prepare a store that several share.
     #[command(after_help = STORE_EXAMPLE)]
     Store(StoreArgs),
     /// Watch a fleet of processes share a vendor's contract, or replay real traffic.
@@ -379,6 +379,7 @@ mod tests {
         check("lessor replay --config x --patience 5");
         check("lessor replay --config x --json");
         check("lessor replay --config x --nodes 0");
+        check("lessor store migrate");
         check("lessor nothing");
     }
 }

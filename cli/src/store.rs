@@ -1,11 +1,13 @@
 //! `lessor store`: looks at what an allocator has written down, and carries it to another machine. The allocator must not
-//! run meanwhile, and the file says so itself.
+//! run meanwhile, and the file says so itself. And makes what a store needs that several allocators share.
 
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use lessor_allocator::cells::{Cells, CellsConfig, CellsError, Password, StoreUrl};
 use lessor_allocator::store::{Dump, Embedded, StoreError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// `lessor store`.
 #[derive(Debug, Args)]
@@ -36,17 +38,34 @@ enum StoreCommand {
         #[arg(long, required = true)]
         nothing_was_lent_since: bool,
     },
+    /// Make what a store needs that several allocators share: the tables of PostgreSQL. What is there stays as it is.
+    Migrate {
+        /// Where it is: postgres://user@host/database, or redis://host, which needs nothing. The password may be in it, or
+        /// in the environment, as LESSOR_STORE_PASSWORD.
+        #[arg(long, value_name = "URL", env = "LESSOR_STORE_URL", hide_env_values = true)]
+        store_url: String,
+        /// What the names of tables begin with.
+        #[arg(long, value_name = "NAME", default_value = CellsConfig::PREFIX)]
+        store_prefix: String,
+    },
 }
+
+/// Where a password is looked for that is not in a URL, and that no list of processes shows.
+const STORE_PASSWORD: &str = "LESSOR_STORE_PASSWORD";
+
+/// Nobody waits for this on a hot path, and a server far away may be slow to let in.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) const STORE_EXAMPLE: &str = "\
 Examples:
   lessor store check /var/lib/lessor/lessor.redb
   lessor store export lessor.redb > lessor.json
   lessor store import lessor.json lessor.redb --nothing-was-lent-since
+  lessor store migrate --store-url postgres://lessor@db.internal/lessor?sslmode=verify-full
 
-The allocator that has the store open must be stopped first.
+The allocator that has the store open must be stopped first; migrate can be done while allocators run.
 Exit codes: 0 done, 1 the store is gone, old or damaged: an allocator would wait until all that may be out is over;
-2 bad command line, or a file that cannot be used.";
+2 bad command line, or a file that cannot be used; of migrate, 1 not reached or not fit, 2 bad command line or URL.";
 
 /// Does what was asked.
 pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
@@ -68,7 +87,34 @@ pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
             let (limits, pools) = dump.counts();
             print(&format!("{}: {limits} limits and {pools} pools", file.display()))
         }
+        StoreCommand::Migrate { store_url, store_prefix } => migrate(store_url, store_prefix),
     }
+}
+
+fn migrate(url: &str, prefix: &str) -> Result<(), Failure> {
+    // The command line does not say what is wrong with a URL: it would show it, and the password in it.
+    let url: StoreUrl = url.parse().map_err(|error| Failure::Input(format!("--store-url: {error}")))?;
+    let password = std::env::var(STORE_PASSWORD).ok().map(Password::new);
+    let config =
+        CellsConfig { password, prefix: prefix.to_owned(), timeout: CONNECT_MAX, ..CellsConfig::new(url) };
+    let failed = |error: CellsError| match error {
+        CellsError::Invalid(_) => Failure::Input(format!("store {}: {error}", config.url)),
+        CellsError::Unreachable(_)
+        | CellsError::Moved { .. }
+        | CellsError::NotDurable(_)
+        | CellsError::Unfit(_) => Failure::Run(format!("store {}: {error}", config.url)),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("no runtime: {error}")))?;
+    let made = runtime.block_on(async {
+        let mut cells = Cells::new(&config)?;
+        let made = cells.migrate().await?;
+        // Whether it can be used then, too.
+        cells.timeline().await.map(|_| made)
+    });
+    let made = made.map_err(failed)?;
+    let made = if made.is_empty() { "nothing, all is there".to_owned() } else { made.join(", ") };
+    print(&format!("{}: made {made}", config.url))
 }
 
 fn read(file: &Path) -> Result<Dump, Failure> {

@@ -106,7 +106,9 @@ impl Server {
     pub fn promote(&self) {
         match self.with(|server| server.kind()) {
             StoreKind::Redis => assert_eq!(self.tell("REPLICAOF NO ONE"), "+OK"),
-            _ => self.with(|server| server.promote()).unwrap_or_else(|error| panic!("promote: {error}")),
+            StoreKind::Memory | StoreKind::Postgres => {
+                self.with(|server| server.promote()).unwrap_or_else(|error| panic!("promote: {error}"))
+            }
         }
     }
 
@@ -135,7 +137,7 @@ impl Server {
     pub fn tell(&self, what: &str) -> String {
         match self.with(|server| server.kind()) {
             StoreKind::Redis => self.tell_redis(what),
-            _ => self.tell_postgres(what),
+            StoreKind::Memory | StoreKind::Postgres => self.tell_postgres(what),
         }
     }
 

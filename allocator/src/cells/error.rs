@@ -26,6 +26,22 @@ pub enum CellsError {
     Invalid(String),
 }
 
+impl CellsError {
+    /// The same of a batch of which something was done, or not: then nobody may say that nothing was.
+    pub(super) fn of_batch(self, is_done: bool) -> Self {
+        match self {
+            CellsError::Unfit(_) | CellsError::Invalid(_) if is_done => {
+                CellsError::Unreachable(format!("a part of a batch was done, and of the rest: {self}"))
+            }
+            CellsError::Unfit(_)
+            | CellsError::Invalid(_)
+            | CellsError::Unreachable(_)
+            | CellsError::Moved { .. }
+            | CellsError::NotDurable(_) => self,
+        }
+    }
+}
+
 /// Characters that are shown of what somebody else wrote.
 const EXCERPT_MAX: usize = 200;
 

@@ -187,6 +187,7 @@ async fn swap(
         .query(line.swap(), &[&names, &replicas, &timeline.as_str(), &expected, &versions, &values])
         .await?;
     let mut outcomes: HashMap<&str, Swapped> = HashMap::with_capacity(swaps.len());
+    let mut broken = None;
     for row in &rows {
         match row.try_get::<_, i32>("outcome")? {
             sql::HERE => {
@@ -195,15 +196,18 @@ async fn swap(
                     return Err(CellsError::Moved { found }.into());
                 }
             }
-            outcome => {
+            sql::OTHER => {
                 let name = row.try_get("name")?;
-                let swapped = match outcome {
-                    sql::OTHER => Swapped::Other(Some(sql::cell(row, name)?)),
-                    _ => Swapped::Done,
-                };
-                outcomes.insert(name, swapped);
+                match sql::cell(row, name) {
+                    Ok(cell) => _ = outcomes.insert(name, Swapped::Other(Some(cell))),
+                    Err(error) => broken = broken.or(Some(error)),
+                }
             }
+            _ => _ = outcomes.insert(row.try_get("name")?, Swapped::Done),
         }
+    }
+    if let Some(error) = broken {
+        return Err(error.of_batch(outcomes.values().any(|outcome| *outcome == Swapped::Done)).into());
     }
     if let Some(warning) = line.warning() {
         return Err(CellsError::NotDurable(warning).into());

@@ -4,12 +4,12 @@
 mod answer;
 mod line;
 
-use self::answer::{Fault, State};
+use self::answer::{Answer, State};
 use self::line::Line;
 use super::tls;
 use super::url::RedisPlace;
 use super::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, VALUE_MAX, check};
-use ::redis::{Cmd, Pipeline, Value};
+use ::redis::{Arg, Cmd, Pipeline};
 use std::fmt;
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -87,10 +87,10 @@ impl Redis {
         pipeline.cmd("INFO").arg("replication");
         self.call(async |line| {
             let mut answers = line.ask(&pipeline).await?;
-            let last = answers.pop().unwrap_or_default();
+            let last = answers.pop().unwrap_or(Answer::Strange);
             let mut answers = answers.into_iter();
-            let timeline = State::of(&answers.next().unwrap_or_default())?.master()?;
-            if State::of(&last)?.master()? != timeline {
+            let timeline = State::of(answers.next().unwrap_or(Answer::Strange))?.master()?;
+            if State::of(last)?.master()? != timeline {
                 return Err(CellsError::Unreachable("it became another one meanwhile".to_owned()));
             }
             let found = names.iter().zip(answers).map(|(name, answer)| cell(name, answer));
@@ -109,7 +109,7 @@ impl Redis {
         self.call(async |line| {
             let mut answers = line.ask(&pipeline(&commands, 0..swaps.len(), line.sha())).await?;
             for _ in 0..FORGOTTEN_MAX {
-                let forgotten = (0..answers.len()).filter(|&at| answer::is_forgotten(&answers[at]));
+                let forgotten = (0..answers.len()).filter(|&at| answers[at].is_forgotten());
                 let forgotten: Vec<usize> = forgotten.collect();
                 if forgotten.is_empty() {
                     break;
@@ -178,7 +178,7 @@ fn pipeline(commands: &[Cmd], which: impl Iterator<Item = usize>, sha: &str) -> 
     for at in which {
         pipeline.cmd("EVALSHA").arg(sha).arg(1);
         for arg in commands[at].args_iter() {
-            if let ::redis::Arg::Simple(arg) = arg {
+            if let Arg::Simple(arg) = arg {
                 pipeline.arg(arg);
             }
         }
@@ -186,40 +186,38 @@ fn pipeline(commands: &[Cmd], which: impl Iterator<Item = usize>, sha: &str) -> 
     pipeline
 }
 
-/// What came of a batch. If some of it was done and some was answered otherwise than by the script, nobody knows enough.
-fn outcome(swaps: &[Swap], answers: Vec<Value>) -> Result<Vec<Swapped>, CellsError> {
-    let mut swapped = Vec::with_capacity(swaps.len());
-    let mut failed = None;
-    for (swap, answer) in swaps.iter().zip(answers) {
-        match answer {
-            Value::Int(1) => swapped.push(Swapped::Done),
-            Value::Array(mut here) => {
-                let found = State::of(&here.pop().unwrap_or_default())?;
-                failed = failed.or(Some(match found.master() {
-                    Ok(found) => CellsError::Moved { found },
-                    Err(error) => error,
-                }));
-            }
-            Value::ServerError(error) => failed = failed.or(Some(Fault::of(&error).into())),
-            answer => swapped.push(Swapped::Other(cell(&swap.name, answer)?)),
+/// What came of a batch: of each swap, or why that is not known of all.
+fn outcome(swaps: &[Swap], answers: Vec<Answer>) -> Result<Vec<Swapped>, CellsError> {
+    let outcomes = swaps.iter().zip(answers).map(|(swap, answer)| swapped(&swap.name, answer));
+    let (mut swapped, mut broken) = (Vec::with_capacity(swaps.len()), None);
+    for outcome in outcomes {
+        match outcome {
+            Ok(outcome) => swapped.push(outcome),
+            Err(error) => broken = broken.or(Some(error)),
         }
     }
-    match failed {
+    match broken {
         None => Ok(swapped),
-        Some(CellsError::Unfit(what)) if swapped.contains(&Swapped::Done) => {
-            Err(CellsError::Unreachable(format!("it became unfit meanwhile: {what}")))
+        Some(error) => Err(error.of_batch(swapped.contains(&Swapped::Done))),
+    }
+}
+
+fn swapped(name: &str, answer: Answer) -> Result<Swapped, CellsError> {
+    match answer {
+        Answer::Number(1) => Ok(Swapped::Done),
+        Answer::List(mut here) => {
+            let found = State::of(here.pop().unwrap_or(Answer::Strange))?.master()?;
+            Err(CellsError::Moved { found })
         }
-        Some(error) => Err(error),
+        Answer::Number(_) | Answer::Bytes(_) | Answer::Error(_) | Answer::Strange => {
+            Ok(Swapped::Other(cell(name, answer)?))
+        }
     }
 }
 
 /// The cell that a server answered with: an empty string is what it says of a key that is not there.
-fn cell(name: &str, answer: Value) -> Result<Option<Cell>, CellsError> {
-    let mut bytes = match answer {
-        Value::BulkString(bytes) => bytes,
-        Value::ServerError(error) => return Err(Fault::of(&error).into()),
-        other => return Err(answer::strange(&other)),
-    };
+fn cell(name: &str, answer: Answer) -> Result<Option<Cell>, CellsError> {
+    let mut bytes = answer.bytes()?;
     let Some(version) = bytes.first_chunk::<VERSION>() else {
         let foreign = || CellsError::Invalid(format!("what is at {name:?} is no cell"));
         return if bytes.is_empty() { Ok(None) } else { Err(foreign()) };

@@ -239,7 +239,7 @@ async fn many_who_count_in_one_cell_lose_nothing(mut store: Store) {
             let mut dice = fastrand::Rng::with_seed(seed);
             let (mut there, mut counted, mut tries) = (None, 0, 0_u64);
             while counted < EACH {
-                let count = there.as_ref().map_or(0, |cell| count_in(cell));
+                let count = there.as_ref().map_or(0, count_in);
                 let next = cell(dice.u64(..), (count + 1).to_be_bytes());
                 let expected = there.as_ref().map(|cell: &Cell| cell.version);
                 let swapped = cells.swap(&timeline, &[swap("count", expected, Some(next.clone()))]).await;

@@ -183,6 +183,23 @@ async fn a_user_who_may_not_is_told_what() {
     );
 }
 
+/// What others wrote into the table is not read beyond what a cell may be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_too_long_for_a_cell_is_not_taken_for_one() {
+    let mut store = Store::of(POSTGRES).await;
+    let long =
+        format!("INSERT INTO {} VALUES ('long', 1, decode(repeat('ff', 30000000), 'hex'))", table(&store));
+    server(&store).tell(&long);
+    let loaded = store.cells.load(&["long".to_owned()]).await;
+    assert!(matches!(&loaded, Err(CellsError::Invalid(text)) if text.contains("30000000")), "{loaded:?}");
+    let swapped = store.try_swap(&[swap("long", None, None)]).await;
+    assert!(matches!(&swapped, Err(CellsError::Invalid(_))), "{swapped:?}");
+    // Nobody says that nothing was done where something was.
+    let partly = store.try_swap(&[swap("a", None, Some(cell(1, "one"))), swap("long", None, None)]).await;
+    assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains("long")), "{partly:?}");
+    assert_eq!(store.load("a").await, Some(cell(1, "one")));
+}
+
 /// A batch waits for a transaction that has one of its cells, and goes by what that made of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {

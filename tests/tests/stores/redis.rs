@@ -190,6 +190,11 @@ async fn what_is_no_cell_is_not_taken_for_one() {
         let swapped = store.cells.swap(&timeline, &[swap(name, None, Some(cell(1, "")))]).await;
         assert!(matches!(&swapped, Err(CellsError::Invalid(text)) if text.contains(name)), "{swapped:?}");
     }
+    // Nobody says that nothing was done where something was.
+    let batch = [swap("a", None, Some(cell(1, "one"))), swap("short", None, None)];
+    let partly = store.cells.swap(&timeline, &batch).await;
+    assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains("short")), "{partly:?}");
+    assert_eq!(store.load("a").await, Some(cell(1, "one")));
     let loaded = store.cells.load(&["list".to_owned()]).await;
     assert!(
         matches!(&loaded, Err(CellsError::Unreachable(text)) if text.contains("WRONGTYPE")),

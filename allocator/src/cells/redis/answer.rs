@@ -1,4 +1,4 @@
-//! What a server says of itself and of its errors, and what follows from it.
+//! What a server answers, what it says of itself and of its errors, and what follows from it.
 
 use crate::cells::{CellsConfig, CellsError, Timeline, error::excerpt};
 use redis::{RedisError, ServerError, ServerErrorKind, Value};
@@ -8,17 +8,62 @@ use std::collections::HashMap;
 const OLDEST: (u32, u32) = (7, 0);
 const OLDEST_SYNCED: (u32, u32) = (7, 2);
 
+/// An answer, of those that commands of ours have.
+pub(super) enum Answer {
+    Number(i64),
+    Bytes(Vec<u8>),
+    List(Vec<Answer>),
+    Error(ServerError),
+    Strange,
+}
+
+impl From<Value> for Answer {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "whatever else there is or will be, none of ours has it"
+    )]
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Int(number) => Answer::Number(number),
+            Value::BulkString(bytes) => Answer::Bytes(bytes),
+            Value::Array(values) => Answer::List(values.into_iter().map(Answer::from).collect()),
+            Value::ServerError(error) => Answer::Error(error),
+            _ => Answer::Strange,
+        }
+    }
+}
+
+impl Answer {
+    /// Whether it is an error that says that the server does not know the script, and that nothing else was done.
+    pub(super) fn is_forgotten(&self) -> bool {
+        matches!(self, Answer::Error(error) if error.kind() == Some(ServerErrorKind::NoScript))
+    }
+
+    /// What is wrong with an answer that the question cannot have, if it is not an error.
+    pub(super) fn failed(self) -> CellsError {
+        match self {
+            Answer::Error(error) => failed(&error),
+            Answer::Number(_) | Answer::Bytes(_) | Answer::List(_) | Answer::Strange => {
+                CellsError::Unreachable("an answer that cannot be".to_owned())
+            }
+        }
+    }
+
+    pub(super) fn bytes(self) -> Result<Vec<u8>, CellsError> {
+        match self {
+            Answer::Bytes(bytes) => Ok(bytes),
+            Answer::Number(_) | Answer::List(_) | Answer::Error(_) | Answer::Strange => Err(self.failed()),
+        }
+    }
+}
+
 /// What `INFO` said.
 pub(super) struct State(HashMap<String, String>);
 
 impl State {
-    pub(super) fn of(answer: &Value) -> Result<Self, CellsError> {
-        let text = match answer {
-            Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
-            Value::VerbatimString { text, .. } => text.into(),
-            Value::ServerError(error) => return Err(Fault::of(error).into()),
-            other => return Err(strange(other)),
-        };
+    pub(super) fn of(answer: Answer) -> Result<Self, CellsError> {
+        let bytes = answer.bytes()?;
+        let text = String::from_utf8_lossy(&bytes);
         let lines = text.lines().filter_map(|line| line.split_once(':'));
         Ok(State(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
     }
@@ -61,48 +106,19 @@ impl State {
     }
 }
 
-/// An error that a server answered with.
-pub(super) struct Fault {
-    code: String,
-    text: String,
-    kind: Option<ServerErrorKind>,
-}
-
-impl Fault {
-    pub(super) fn of(error: &ServerError) -> Self {
-        let text = excerpt(error.details().unwrap_or_default());
-        Fault { code: excerpt(error.code()), text, kind: error.kind() }
-    }
-}
-
-impl From<Fault> for CellsError {
-    fn from(Fault { code, text, kind }: Fault) -> Self {
-        use ServerErrorKind as Kind;
-        match kind {
-            Some(Kind::ReadOnly) => CellsError::Unfit(format!("role is not master: {text}")),
-            Some(Kind::NoPerm) => CellsError::Unfit(format!("the user may not do what is needed: {text}")),
-            Some(Kind::Moved | Kind::Ask | Kind::CrossSlot) => CellsError::Unfit(format!(
-                "cluster_enabled is 1, and the keys are on several servers: {text}"
-            )),
-            _ => CellsError::Unreachable(format!("{code} {text}")),
+/// What an error means that a server answered with.
+pub(super) fn failed(error: &ServerError) -> CellsError {
+    let text = excerpt(error.details().unwrap_or_default());
+    match error.kind() {
+        Some(ServerErrorKind::ReadOnly) => CellsError::Unfit(format!("role is not master: {text}")),
+        Some(ServerErrorKind::NoPerm) => {
+            CellsError::Unfit(format!("the user may not do what is needed: {text}"))
         }
+        Some(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot) => {
+            CellsError::Unfit(format!("cluster_enabled is 1, and the keys are on several servers: {text}"))
+        }
+        _ => CellsError::Unreachable(format!("{} {text}", excerpt(error.code()))),
     }
-}
-
-/// Whether it is an error that says that the server does not know the script, and that nothing else was done.
-pub(super) fn is_forgotten(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
-}
-
-/// An answer that no such question has.
-pub(super) fn strange(answer: &Value) -> CellsError {
-    let kind = match answer {
-        Value::Nil => "nothing",
-        Value::Int(_) => "a number",
-        Value::BulkString(_) | Value::SimpleString(_) | Value::Okay => "a string",
-        _ => "something else",
-    };
-    CellsError::Unreachable(format!("an answer that cannot be: {kind}"))
 }
 
 pub(super) fn unreachable(error: &RedisError) -> CellsError {

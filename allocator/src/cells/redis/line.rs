@@ -1,10 +1,10 @@
 //! One connection to a server that was found fit for what is asked of it.
 
-use super::answer::{self, Fault};
+use super::answer::{Answer, State, failed, unreachable};
 use super::{SCRIPT, Shared};
 use crate::cells::{CellsConfig, CellsError, error::excerpt, tls};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -40,10 +40,9 @@ impl Line {
             }
             None => Line::over(stream, shared).await?,
         };
-        let mut ask = Pipeline::new();
-        ask.cmd("INFO");
-        let answers = line.ask(&ask).await?;
-        answer::State::of(answers.first().unwrap_or(&Value::Nil))?.check(config)?;
+        let mut info = Pipeline::new();
+        info.cmd("INFO");
+        State::of(line.ask_one(&info).await?)?.check(config)?;
         line.load_script().await?;
         Ok(line)
     }
@@ -62,19 +61,23 @@ impl Line {
         // The caller has one timeout over all that it does.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let made = MultiplexedConnection::new_with_config(&info, stream, config).await;
-        let (connection, driver) = made.map_err(|error| answer::unreachable(&error))?;
+        let (connection, driver) = made.map_err(|error| unreachable(&error))?;
         Ok(Line { connection, driver: tokio::spawn(driver), sha: String::new() })
     }
 
     /// Answers to all commands, those that are errors too.
-    pub(super) async fn ask(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, CellsError> {
+    pub(super) async fn ask(&mut self, pipeline: &Pipeline) -> Result<Vec<Answer>, CellsError> {
         let count = pipeline.len();
         let answers = self.connection.send_packed_commands(pipeline, 0, count).await;
-        let answers = answers.map_err(|error| answer::unreachable(&error))?;
+        let answers = answers.map_err(|error| unreachable(&error))?;
         match answers.len() == count {
-            true => Ok(answers),
+            true => Ok(answers.into_iter().map(Answer::from).collect()),
             false => Err(CellsError::Unreachable(format!("{} answers to {count} questions", answers.len()))),
         }
+    }
+
+    async fn ask_one(&mut self, pipeline: &Pipeline) -> Result<Answer, CellsError> {
+        Ok(self.ask(pipeline).await?.pop().unwrap_or(Answer::Strange))
     }
 
     pub(super) fn sha(&self) -> &str {
@@ -84,11 +87,8 @@ impl Line {
     pub(super) async fn load_script(&mut self) -> Result<(), CellsError> {
         let mut load = Pipeline::new();
         load.cmd("SCRIPT").arg("LOAD").arg(SCRIPT);
-        match self.ask(&load).await?.pop() {
-            Some(Value::BulkString(sha)) => self.sha = String::from_utf8_lossy(&sha).into_owned(),
-            Some(Value::ServerError(error)) => return Err(Fault::of(&error).into()),
-            other => return Err(answer::strange(&other.unwrap_or_default())),
-        }
+        let sha = self.ask_one(&load).await?.bytes()?;
+        self.sha = String::from_utf8_lossy(&sha).into_owned();
         Ok(())
     }
 
@@ -104,21 +104,18 @@ impl Line {
             true => wait.cmd("WAITAOF").arg(1).arg(config.replicas).arg(patience),
             false => wait.cmd("WAIT").arg(config.replicas).arg(patience),
         };
-        let replicas = match (config.synced, self.ask(&wait).await?.pop().unwrap_or_default()) {
-            (false, Value::Int(replicas)) => replicas,
-            (true, Value::Array(counts)) => match counts[..] {
-                [Value::Int(here), Value::Int(_)] if here < 1 => {
+        let replicas = match self.ask_one(&wait).await? {
+            Answer::Number(replicas) => replicas,
+            Answer::List(counts) => match counts[..] {
+                [Answer::Number(here), Answer::Number(_)] if here < 1 => {
                     return Err(CellsError::NotDurable("it is not synced yet".to_owned()));
                 }
-                [Value::Int(_), Value::Int(replicas)] => replicas,
-                _ => return Err(answer::strange(&Value::Array(counts))),
+                [Answer::Number(_), Answer::Number(replicas)] => replicas,
+                _ => return Err(Answer::Strange.failed()),
             },
-            (_, Value::ServerError(error)) => {
-                // What was swapped is swapped: an error here says nothing about that.
-                let problem = CellsError::from(Fault::of(&error));
-                return Err(CellsError::NotDurable(problem.to_string()));
-            }
-            (_, other) => return Err(answer::strange(&other)),
+            // What was swapped is swapped: an error here says nothing about that.
+            Answer::Error(error) => return Err(CellsError::NotDurable(failed(&error).to_string())),
+            Answer::Bytes(_) | Answer::Strange => return Err(Answer::Strange.failed()),
         };
         if replicas < i64::from(config.replicas) {
             let asked = config.replicas;
