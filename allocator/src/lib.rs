@@ -24,7 +24,7 @@
 //! place, to compare). Around it: [`config`] (what an operator decides),
 //! `shared` (a lock and a clock), `events` (who listens), [`reload`], `uplink` (what is leased from others), `http` (the routes),
 //! `metrics`, and [`server`] (a function of a listener). Beside [`store`], which one allocator has for itself, are [`cells`], which
-//! several share.
+//! several share, with [`roots`], the pools that they lease from there.
 
 pub mod allocator;
 pub mod cells;
@@ -38,6 +38,7 @@ mod metrics;
 pub mod pacing;
 pub mod pool;
 pub mod reload;
+pub mod roots;
 pub mod rules;
 pub mod server;
 pub mod sessions;

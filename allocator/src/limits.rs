@@ -21,6 +21,7 @@ pub use written::{BLOCK, SavedPast};
 
 use crate::config::{Keyed, LimitConfig, Names};
 use crate::pool::{AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};
+use crate::share::Sharing;
 use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
 use figures::Sums;
@@ -362,14 +363,19 @@ impl Limit {
 
 /// What the pools of `config` are made of, and those of keys that have rules of their own.
 fn plans(config: &LimitConfig, terms: Terms) -> (Arc<Plan>, BTreeMap<Key, Arc<Plan>>) {
+    let is_borrowed = config.upstream.is_some();
     let plan = |rules: &Vec<Rule>| {
+        // What is kept back of a limit that is leased, is kept back where it is leased from.
+        let (rules, reserve) =
+            if is_borrowed { (vec![], 0) } else { (rules.clone(), config.sharing.reserve) };
         Arc::new(Plan {
-            rules: rules.clone(),
-            is_borrowed: config.upstream.is_some(),
+            rules,
+            is_borrowed,
+            is_root: false,
             terms,
-            ease_off: config.ease_off,
+            ease_off: config.ease_off && !is_borrowed,
             lessees_max: config.lessees_max,
-            sharing: config.sharing.clone(),
+            sharing: Sharing { reserve, ..config.sharing.clone() },
         })
     };
     let overrides = config.overrides.iter().map(|(key, rules)| (key.clone(), plan(rules)));

@@ -3,6 +3,7 @@
 //! configuration and from fixed lists become labels.
 
 mod limit;
+mod roots;
 mod store;
 mod upstream;
 
@@ -15,10 +16,11 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+pub(crate) use roots::RootMetrics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-pub(crate) use store::StoreMetrics;
+use store::StoreMetrics;
 pub(crate) use upstream::UpstreamMetrics;
 
 /// How often samples of histograms are folded into their buckets; until then each takes memory of its own.
@@ -61,6 +63,7 @@ pub(crate) struct Metrics {
     events: Counter,
     reloads: [Counter; 2],
     store: StoreMetrics,
+    roots: RootMetrics,
     /// By name; a limit that went shows zeros.
     limits: Mutex<BTreeMap<String, LimitMetrics>>,
 }
@@ -106,6 +109,7 @@ impl Metrics {
             events: counter!("lessor_events_total"),
             reloads,
             store: StoreMetrics::new(),
+            roots: RootMetrics::new(),
             limits: Mutex::new(limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect()),
         }
     }
@@ -113,6 +117,11 @@ impl Metrics {
     /// Those of an allocator that limits are leased from.
     pub(crate) fn upstream(&self, upstream: &Upstream) -> UpstreamMetrics {
         metrics::with_local_recorder(&*self.recorder, || UpstreamMetrics::new(upstream))
+    }
+
+    /// Those of roots in a shared store.
+    pub(crate) fn roots(&self) -> &RootMetrics {
+        &self.roots
     }
 
     /// Exchanges, by how they ended.
@@ -211,6 +220,7 @@ fn recorder() -> Result<PrometheusRecorder, BuildError> {
         .set_buckets_for_metric(Matcher::Full("lessor_exchange_seconds".to_owned()), &SECONDS)?
         .set_buckets_for_metric(Matcher::Full("lessor_store_commit_seconds".to_owned()), &SECONDS)?
         .set_buckets_for_metric(Matcher::Full("lessor_upstream_exchange_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Full("lessor_store_swap_seconds".to_owned()), &SECONDS)?
         .set_buckets_for_metric(Matcher::Full("lessor_exchange_asks".to_owned()), &ASKS)?;
     Ok(builder.build_recorder())
 }
@@ -246,4 +256,5 @@ fn describe() {
     limit::describe();
     store::describe();
     upstream::describe();
+    roots::describe();
 }

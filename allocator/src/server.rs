@@ -49,7 +49,8 @@ impl Server {
     /// If the store cannot be used.
     pub fn open(config: Config, fresh: bool) -> Result<Self, StoreError> {
         match config.server.store.clone() {
-            StoreConfig::Memory => Ok(Server::new(config, fresh)),
+            // What is leased from a shared store is in no danger: that counts it until its term is over.
+            StoreConfig::Memory | StoreConfig::Shared(_) => Ok(Server::new(config, fresh)),
             StoreConfig::Embedded { path } => {
                 let path = path.unwrap_or_else(|| PathBuf::from(StoreConfig::FILE));
                 Ok(Server { shared: Shared::open(config, fresh, &path)? })

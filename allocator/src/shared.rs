@@ -20,6 +20,8 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct Shared {
     config: Config,
+    /// Whether no earlier life can have lent anything.
+    is_fresh: bool,
     clock: Clock,
     metrics: Metrics,
     events: Events,
@@ -40,7 +42,7 @@ impl Shared {
         let now = clock.now();
         let past = if fresh { Past::None } else { Past::Lost(now) };
         let allocator = Allocator::new(&config, past, now, epoch(now));
-        Shared::of(config, clock, allocator)
+        Shared::of(config, fresh, clock, allocator)
     }
 
     /// A life of the allocator that writes down what it lends to the store at `path`, and goes on with what is written
@@ -80,7 +82,7 @@ impl Shared {
         let batch = allocator.write_down(clock.now());
         store.commit(&batch)?;
         allocator.may_lend(&batch);
-        let shared = Arc::new(Shared::of(config, clock, allocator));
+        let shared = Arc::new(Shared::of(config, fresh, clock, allocator));
         shared.metrics.store().restored(restored);
         let journal = Journal::start(&shared, store, batch.number);
         // Nobody else can have set it.
@@ -88,7 +90,7 @@ impl Shared {
         Ok(shared)
     }
 
-    fn of(config: Config, clock: Clock, allocator: Allocator) -> Self {
+    fn of(config: Config, is_fresh: bool, clock: Clock, allocator: Allocator) -> Self {
         let now = clock.now();
         Shared {
             journal: OnceLock::new(),
@@ -101,12 +103,18 @@ impl Shared {
                 config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
             ),
             clock,
+            is_fresh,
             config,
         }
     }
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Whether no earlier life can have lent anything.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.is_fresh
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -1,6 +1,7 @@
 //! The task that leases from an upstream: it looks what is due there, asks for all of it in one exchange, and hands what comes
 //! back to the allocator. One for each upstream, and one exchange at a time. It decides nothing about permits.
 
+mod rooted;
 mod transport;
 
 use crate::allocator::{Asker, DueAbove};
@@ -9,6 +10,7 @@ use crate::metrics::UpstreamMetrics;
 use crate::shared::Shared;
 use lessor_protocol::Moment;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
+use rooted::Rooted;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +64,7 @@ impl Uplinks {
 struct Uplink {
     shared: Arc<Shared>,
     upstream: Upstream,
-    transport: Transport,
+    way: Way,
     metrics: UpstreamMetrics,
     /// Changes with every exchange of a node.
     asked: watch::Receiver<u64>,
@@ -73,13 +75,26 @@ struct Uplink {
     is_reachable: bool,
 }
 
+/// The way to it.
+enum Way {
+    /// Another allocator.
+    Http(Transport),
+    /// Roots in a store.
+    Store(Box<Rooted>),
+}
+
 impl Uplink {
     fn try_new(shared: Arc<Shared>, upstream: Upstream) -> Result<Self, TransportError> {
         let epoch = shared.with(|allocator, _| allocator.epoch());
         let node = shared.config().server.node.as_ref();
+        let node = node.map_or_else(|| format!("allocator-{epoch:x}"), |node| node.as_str().to_owned());
+        let way = match &upstream {
+            Upstream::Address(address) => Way::Http(Transport::try_new(address, EXCHANGE_TIMEOUT)?),
+            Upstream::Store => Way::Store(Box::new(Rooted::try_new(&shared, &node)?)),
+        };
         Ok(Uplink {
-            node: node.map_or_else(|| format!("allocator-{epoch:x}"), |node| node.as_str().to_owned()),
-            transport: Transport::try_new(&upstream, EXCHANGE_TIMEOUT)?,
+            node,
+            way,
             metrics: shared.metrics().upstream(&upstream),
             asked: shared.asked(),
             shared,
@@ -99,6 +114,9 @@ impl Uplink {
                 let due = allocator.asks_above(now, upstream, rtt);
                 (due, self.shared.now().since(now))
             });
+            if let Way::Store(rooted) = &mut self.way {
+                rooted.sign(&self.shared, due.session).await;
+            }
             if due.asks.is_empty() {
                 let wait = due.next.map_or(LOOK_AGAIN, |next| next.since(self.shared.now())).min(LOOK_AGAIN);
                 // An error says that nobody asked meanwhile.
@@ -123,7 +141,10 @@ impl Uplink {
             rtt_ms: lessor_protocol::lease::millis_up(due.distance),
             asks: due.asks.clone(),
         };
-        let response = timeout(EXCHANGE_TIMEOUT, self.transport.leases(&request)).await;
+        let response = match &mut self.way {
+            Way::Http(transport) => timeout(EXCHANGE_TIMEOUT, transport.leases(&request)).await,
+            Way::Store(rooted) => timeout(EXCHANGE_TIMEOUT, rooted.leases(&self.shared, due, &request)).await,
+        };
         let response = response.map_err(|_| TransportError::TimedOut)??;
         let is_it = (response.session, response.seq) == (due.session, self.seq);
         let names = |grant: &GrantBody| (grant.limit.clone(), grant.key.clone());

@@ -110,6 +110,7 @@ Examples:
   lessor demo --scenario export-per-user                 ten minutes of ever more calls; --speed 30 makes it 20 seconds
   lessor demo --kill-every 5                             the allocator is killed again and again
   lessor demo --allocators 3 --kill-every 5              each of three, and the one that they lease from
+  lessor demo --store redis --allocators 3 --kill-every 5   each of three that share a store
 
 Ctrl-C ends it with the table so far.";
 
@@ -205,7 +206,6 @@ pub(crate) struct CheckArgs {
 /// `lessor demo`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("played").args(["trace", "scenario"])))]
-#[command(group(ArgGroup::new("served").args(["kill_every", "scenario"])))]
 pub(crate) struct DemoArgs {
     /// Node processes: 8 if nothing is said, and 2 in a scenario.
     #[arg(long, value_parser = value_parser!(u8).range(1..=64))]
@@ -228,13 +228,17 @@ pub(crate) struct DemoArgs {
     /// no call, from the first one on (`longest_gap_ms`).
     #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) kill_every: Option<u64>,
-    /// So many allocators lease the contract from one more and lend it on; nodes know all of them and ask any. With
-    /// --kill-every one after the other is killed, and the one that has the contract too.
+    /// So many allocators, which nodes all know, and ask any. They share a store, if that is redis or postgres; or else they
+    /// lease the contract from one more and lend it on. With --kill-every one after the other is killed, and that one too.
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "played", value_parser = value_parser!(u8).range(1..=8))]
     pub(crate) allocators: u8,
-    /// Where an allocator that is killed, or that of a scenario, keeps its books: embedded, if nothing is said.
-    #[arg(long, value_name = "KIND", requires = "served", conflicts_with = "trace")]
+    /// Where allocators keep their books. They are processes of their own then, and keep them embedded if nothing is said. Of a
+    /// server, one is started for the demo on a free port.
+    #[arg(long, value_name = "KIND", conflicts_with = "trace")]
     pub(crate) store: Option<Store>,
+    /// The server to use as --store: redis://… or postgres://…. What the demo writes there begins with demo-.
+    #[arg(long, value_name = "URL", requires = "store")]
+    pub(crate) store_url: Option<String>,
     /// After so many seconds, and after it was halved, the contract is the first one again, which the headers say too. The
     /// report then says when the fleet used the whole of it.
     #[arg(long, value_name = "SECONDS", requires = "vendor_halves_at", value_parser = value_parser!(u64).range(1..=86_400))]
@@ -274,6 +278,27 @@ pub(crate) enum Store {
     /// In a file beside its configuration: a restart goes on where it was.
     #[default]
     Embedded,
+    /// In Redis, which all of them share: a restart goes on at once.
+    Redis,
+    /// In PostgreSQL, the same.
+    Postgres,
+}
+
+impl Store {
+    /// Its word in configurations.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Store::Memory => "memory",
+            Store::Embedded => "embedded",
+            Store::Redis => "redis",
+            Store::Postgres => "postgres",
+        }
+    }
+
+    /// Whether several allocators share it.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Store::Redis | Store::Postgres)
+    }
 }
 
 /// What can be played by name.
@@ -361,7 +386,7 @@ mod tests {
         check("lessor demo --allocators 9");
         check("lessor demo --trace x --allocators 2");
         check("lessor demo --trace x --kill-every 5");
-        check("lessor demo --store memory");
+        check("lessor demo --store-url redis://127.0.0.1");
         check("lessor demo --trace x --store memory");
         check("lessor demo --kill-every 5 --store paper");
         check("lessor demo --scenario what");

@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`scenario`] (ever more of it), [`node`] (one process of the fleet),
 //! [`fleet`] (all of them), [`line`] (what they say to each other), [`allocator`], or [`served`] (one that runs as a process
-//! of its own) and [`killer`] (who kills it), [`books`], [`progress`], [`latency`], [`table`].
+//! of its own) and [`killer`] (who kills it), [`place`] (where they keep their books), [`books`], [`progress`], [`latency`], [`table`].
 
 mod allocator;
 mod books;
@@ -12,6 +12,7 @@ mod killer;
 mod latency;
 mod line;
 mod node;
+mod place;
 mod progress;
 mod replay;
 mod scenario;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         return print(match (&args.trace, args.scenario) {
             (Some(_), _) => replay::config(args.speed()),
             (None, Some(Scenario::ExportPerUser)) => scenario::config(store, Path::new(""))?,
-            (None, None) if args.kill_every.is_none() => contract::CONFIG.to_owned(),
+            (None, None) if args.kill_every.is_none() && args.store.is_none() => contract::CONFIG.to_owned(),
             (None, None) => contract::config(store, Path::new(""))?,
         });
     }

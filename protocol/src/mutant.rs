@@ -218,6 +218,20 @@ mutants! {
     SeenBeforeDurable,
     /// What was out by a record is taken for spent when that was written.
     BlockEndsAtOnce,
+    /// A store swaps a cell whatever its version is.
+    StaleSwapped,
+    /// What a root would have answered is believed, though somebody else was faster.
+    LateSwapBelieved,
+    /// Roots go by the latest that the time of the store may be.
+    RootTimeAhead,
+    /// Roots are kept as if all allocators knew exactly what time it is.
+    BlurIgnored,
+    /// A store whose clock was set is believed as before.
+    StepNotSeen,
+    /// What was written before another time began is read as if that time had gone on.
+    EraIgnored,
+    /// What a store has lost is taken for never lent.
+    RootLossIgnored,
 }
 
 /// Whether `mutant` is switched on: never.

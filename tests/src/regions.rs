@@ -79,6 +79,12 @@ enum Event {
     Dies(Who),
     /// Nothing passes between it and the one above until then.
     Cut(Who, u64),
+    /// A region says to the store that it is there.
+    Signs(usize),
+    /// A letter of a region to the store, and its answer; or there is none.
+    AtStore(usize, u64),
+    FromStore(usize, u64),
+    StoreSilent(usize, u64),
 }
 
 /// What somebody who asks remembers of that.
@@ -107,6 +113,8 @@ struct Region {
     ppm: i64,
     pool: Pool,
     line: Line,
+    /// What it knows of the store, if there is one.
+    member: Member,
 }
 
 /// What goes wrong, how often.
@@ -136,6 +144,8 @@ struct World {
     centre_ppm: i64,
     centre: Pool,
     centre_died: bool,
+    /// In the place of a centre.
+    store: Option<Store>,
     regions: Vec<Region>,
     nodes: Vec<Node>,
     sessions: u64,
@@ -164,17 +174,30 @@ pub fn run(seed: u64) -> Result<Figures, String> {
     World::draw(seed, 5..600, 100..6_000).run_on(TROUBLE)
 }
 
+/// The same without a centre: the root is in a store that regions share.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_stored(seed: u64) -> Result<Figures, String> {
+    World::draw(seed, 5..600, 100..6_000).stored().run_on(TROUBLE)
+}
+
 /// The same by a rule of some seconds, with `demand` times what it allows, and no trouble at all: the part of it that was used.
 ///
 /// # Errors
 /// As [`run`].
 pub fn used(seed: u64, demand: f64) -> Result<f64, String> {
     let mut world = World::draw(seed, 100..600, 2_000..6_000);
-    world.trouble = Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: u64::MAX, centre_dies: false };
-    (world.near, world.far) = (MILLI / 2, 10 * MILLI);
-    world.rate = demand * per_second(&world.rule) / world.nodes.len() as f64;
-    let most = per_second(&world.rule) * ((TROUBLE + CALM) as f64 / SECOND as f64);
-    world.run_on(TROUBLE + CALM).map(|figures| figures.admitted as f64 / most)
+    world.far = 10 * MILLI;
+    world.used(demand)
+}
+
+/// The same without a centre.
+///
+/// # Errors
+/// As [`run`].
+pub fn used_stored(seed: u64, demand: f64) -> Result<f64, String> {
+    World::draw(seed, 100..600, 2_000..6_000).stored().used(demand)
 }
 
 /// What `rule` allows, in what time.
@@ -212,7 +235,15 @@ impl World {
         let plan = |rules: Vec<Rule>| {
             let is_borrowed = rules.is_empty();
             let sharing = Sharing::default();
-            Arc::new(Plan { rules, is_borrowed, terms, ease_off: false, lessees_max: 1_000, sharing })
+            Arc::new(Plan {
+                rules,
+                is_borrowed,
+                is_root: false,
+                terms,
+                ease_off: false,
+                lessees_max: 1_000,
+                sharing,
+            })
         };
         let (centre, borrowed) = (plan(vec![rule]), plan(vec![]));
         let drift = i64::from(terms.drift_ppm());
@@ -236,6 +267,7 @@ impl World {
             centre_ppm,
             centre: Pool::new(centre.clone(), shown(real, centre_ppm)),
             centre_died: false,
+            store: None,
             plan: centre,
             borrowed,
             regions: vec![],
@@ -265,12 +297,23 @@ impl World {
     }
 
     fn new_region(&mut self, ppm: i64) -> Region {
-        Region { ppm, pool: Pool::new(self.borrowed.clone(), shown(self.real, ppm)), line: self.new_line() }
+        let member = Member::new(self.plan.terms);
+        let pool = Pool::new(self.borrowed.clone(), shown(self.real, ppm));
+        Region { ppm, pool, line: self.new_line(), member }
     }
 
     fn new_node(&mut self, ppm: i64, region: usize) -> Node {
         let (slot, refill) = (Slot::new(), Refill::new(shown(self.real, ppm), true));
         Node { ppm, region, slot, refill, refused: 0, line: self.new_line() }
+    }
+
+    /// With `demand` times what its rule allows, and no trouble at all: the part of it that was used.
+    fn used(mut self, demand: f64) -> Result<f64, String> {
+        self.trouble = Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: u64::MAX, centre_dies: false };
+        self.near = MILLI / 2;
+        self.rate = demand * per_second(&self.rule) / self.nodes.len() as f64;
+        let most = per_second(&self.rule) * ((TROUBLE + CALM) as f64 / SECOND as f64);
+        self.run_on(TROUBLE + CALM).map(|figures| figures.admitted as f64 / most)
     }
 
     /// With trouble for so long, at most; and then, if that is not the end, calm.
@@ -334,6 +377,10 @@ impl World {
                 self.next_trouble(who);
             }
             Event::Cut(..) => {}
+            Event::Signs(region) => self.signs(region),
+            Event::AtStore(region, letter) => self.at_store(region, letter),
+            Event::FromStore(region, letter) => self.hear_store(region, letter)?,
+            Event::StoreSilent(region, letter) => self.store_silent(region, letter),
         }
         Ok(())
     }
@@ -342,7 +389,10 @@ impl World {
     fn in_hand_is_known(&mut self) -> Result<(), String> {
         let live = |node: &&Node| shown(self.real, node.ppm) < node.slot.deadline();
         let in_hand: u64 = self.nodes.iter().filter(live).map(|node| node.slot.balance().total()).sum();
-        let out = self.centre.view(shown(self.real, self.centre_ppm)).books.outstanding;
+        let out = match &self.store {
+            None => self.centre.view(shown(self.real, self.centre_ppm)).books.outstanding,
+            Some(_) => self.root_outstanding().unwrap_or(u64::MAX),
+        };
         match in_hand <= out || self.centre_died {
             true => Ok(()),
             false => Err(format!("nodes can spend {in_hand}, the centre knows of {out}")),
@@ -350,11 +400,12 @@ impl World {
     }
 
     fn spend(&mut self, node: usize) -> bool {
+        let allocator = self.store_clock();
         let at = &mut self.nodes[node];
         let is_spent = at.slot.take(1, shown(self.real, at.ppm)).is_ok();
         match is_spent {
             true => {
-                let allocator = shown(self.real, self.centre_ppm).as_nanos();
+                let allocator = allocator.as_nanos();
                 self.spends.push(Spend { real: self.real, allocator, permits: 1 });
             }
             false => at.refused += 1,
@@ -405,6 +456,7 @@ impl World {
                 self.nodes[node] = self.new_node(self.nodes[node].ppm, self.nodes[node].region)
             }
             Who::Region(region) => self.regions[region] = self.new_region(self.regions[region].ppm),
+            Who::Centre if self.store.is_some() => self.store_in_trouble(),
             Who::Centre => {
                 let now = shown(self.real, self.centre_ppm);
                 (self.centre, self.centre_died) = (Pool::after_loss(self.plan.clone(), now, now), true);
@@ -424,3 +476,6 @@ impl World {
 }
 
 mod exchange;
+mod stored;
+
+use stored::{Member, Store};

@@ -86,6 +86,7 @@ impl Play {
         let plan = |rule| Plan {
             rules: vec![rule],
             is_borrowed: false,
+            is_root: false,
             terms: Terms::default(),
             ease_off: false,
             lessees_max: 1_000,

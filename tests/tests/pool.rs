@@ -253,7 +253,8 @@ proptest! {
         // Two of them say how long a call may take, and each is refused beside the other.
         prop_assume!(rules.iter().filter(|rule| matches!(rule, Rule::Concurrency(_))).count() < 2);
         let terms = Terms::default();
-        let mut play = Play::new(Plan { rules: rules.clone(), is_borrowed: false, terms, ease_off, lessees_max: 1_000, sharing: Sharing::default() });
+        let mut play = Play::new(Plan { rules: rules.clone(), is_borrowed: false,
+        is_root: false, terms, ease_off, lessees_max: 1_000, sharing: Sharing::default() });
         for step in steps {
             play.step(step);
             play.check();

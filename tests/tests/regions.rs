@@ -7,7 +7,7 @@ use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::Allocator;
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
-use scenarios::regions::{Figures, run, used};
+use scenarios::regions::{Figures, run, run_stored, used, used_stored};
 use scenarios::vendor::Vendor;
 use std::time::Duration;
 
@@ -33,6 +33,28 @@ fn regions_hold_the_cap_and_strand_nothing() {
         "there was trouble, and calls after it: {sum:?}"
     );
     assert!(sum.refused * 50 <= sum.calls, "when all is well again: {sum:?}");
+}
+
+#[test]
+fn allocators_that_share_a_store_hold_the_cap_and_strand_nothing() {
+    let mut sum = Figures::default();
+    for seed in 0..seeds() {
+        let figures = run_stored(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        assert!(figures.refused * 10 <= figures.calls, "seed {seed}, when all is well again: {figures:?}");
+        sum = sum.plus(figures);
+    }
+    println!("{sum:?}");
+    assert!(sum.crashes > seeds() && sum.calls > 20 * seeds(), "{sum:?}");
+    assert!(sum.refused * 50 <= sum.calls, "when all is well again: {sum:?}");
+}
+
+#[test]
+fn what_is_wanted_of_a_limit_is_used_through_a_store() {
+    let used = |seed| used_stored(seed, 2.0).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    let mut used: Vec<f64> = (0..60).map(used).collect();
+    used.sort_by(f64::total_cmp);
+    println!("used: worst {:.3}, median {:.3}", used[0], used[30]);
+    assert!(used[0] >= 0.88 && used[30] >= 0.97, "{used:?}");
 }
 
 #[test]

@@ -54,6 +54,7 @@ fn check(rules: Vec<Rule>, ease_off: bool, steps: Vec<Step>, drifts: (i64, [i64;
     let plan = Plan {
         rules: rules.clone(),
         is_borrowed: false,
+        is_root: false,
         terms,
         ease_off,
         lessees_max: 100,

@@ -4,6 +4,7 @@ use super::Allocator;
 use crate::config::Upstream;
 use crate::limits::{Due, PoolId};
 use crate::pool::HeardAbove;
+use crate::roots::Origin;
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
 use lessor_protocol::{Answer, Moment, PERMITS_MAX};
 use std::collections::BTreeSet;
@@ -44,6 +45,12 @@ pub(crate) struct ToldAbove {
 }
 
 impl Allocator {
+    /// What the roots of `askers` in the store are made of, by the configuration `version`; of a limit that went, nothing.
+    pub(crate) fn origins(&self, askers: &[Asker], version: u64) -> Vec<Option<Origin>> {
+        let origin = |asker: &Asker| Some(self.limits.get(&asker.limit)?.origin(&asker.pool, version));
+        askers.iter().map(origin).collect()
+    }
+
     /// Those that it leases limits from.
     pub(crate) fn upstreams(&self) -> BTreeSet<Upstream> {
         self.limits.values().filter_map(|limit| limit.upstream().cloned()).collect()

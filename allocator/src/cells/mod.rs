@@ -19,6 +19,7 @@ pub use redis::Redis;
 pub use url::{StoreKind, StoreUrl, UrlError};
 
 use self::url::Place;
+use lessor_protocol::{Clock, Moment};
 use std::fmt;
 use std::time::Duration;
 
@@ -184,6 +185,16 @@ impl Cells {
             Cells::Redis(redis) => redis.timeline().await,
             Cells::Postgres(postgres) => postgres.timeline().await,
         }
+    }
+
+    /// What the clock of the store shows, since the epoch: whoever asks knows when that was by when it asked and heard.
+    pub async fn time(&mut self) -> Result<Moment, CellsError> {
+        let micros = match self {
+            Cells::Memory(_) => return Ok(Clock::since_epoch().now()),
+            Cells::Redis(redis) => redis.time().await?,
+            Cells::Postgres(postgres) => postgres.time().await?,
+        };
+        Ok(Moment::from_nanos(micros.saturating_mul(1_000)))
     }
 
     /// The cells of these names, in their order, and the timeline that they are on.

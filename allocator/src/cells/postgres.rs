@@ -84,6 +84,18 @@ impl Postgres {
         .await
     }
 
+    /// What its clock shows, in microseconds since the epoch.
+    pub(super) async fn time(&mut self) -> Result<u64, CellsError> {
+        self.call(async |line, _| {
+            let row = line
+                .client()
+                .query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", &[]);
+            let micros: i64 = row.await?.try_get(0)?;
+            Ok(u64::try_from(micros).unwrap_or(0))
+        })
+        .await
+    }
+
     pub(super) async fn migrate(&mut self) -> Result<Vec<String>, CellsError> {
         let late = |_| CellsError::Unreachable(format!("not done within {MIGRATE_TIMEOUT:?}"));
         timeout(MIGRATE_TIMEOUT, migrate::migrate(&self.shared)).await.map_err(late)?

@@ -127,6 +127,27 @@ impl Redis {
         .await
     }
 
+    /// What its clock shows, in microseconds since the epoch.
+    pub(super) async fn time(&mut self) -> Result<u64, CellsError> {
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.cmd("TIME");
+        self.call(async |line| {
+            let answer = line.ask(&pipeline).await?.pop().unwrap_or(Answer::Strange);
+            let parts = match answer {
+                Answer::List(parts) => parts.into_iter().map(Answer::bytes).collect::<Result<Vec<_>, _>>()?,
+                Answer::Number(_) | Answer::Bytes(_) | Answer::Error(_) | Answer::Strange => {
+                    return Err(answer.failed());
+                }
+            };
+            let number = |part: &Vec<u8>| std::str::from_utf8(part).ok()?.parse::<u64>().ok();
+            match parts.iter().map(number).collect::<Option<Vec<u64>>>().as_deref() {
+                Some(&[seconds, micros]) => Ok(seconds.saturating_mul(1_000_000).saturating_add(micros)),
+                Some(_) | None => Err(Answer::Strange.failed()),
+            }
+        })
+        .await
+    }
+
     /// The arguments of the script, and nothing before them.
     fn command(&self, timeline: &Timeline, swap: &Swap) -> Cmd {
         let expected = swap.expected.map(u64::to_be_bytes);

@@ -5,10 +5,11 @@ use super::place;
 use super::raw::{Count, RULES, RawConfig, RawLimit, RawRule, RawServer, RawStore};
 use super::rules::rule;
 use super::sharing;
+use super::store;
 use super::upstream;
 use super::{
     CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
-    Named, Names, ServerConfig, StoreConfig,
+    Named, Names, ServerConfig,
 };
 use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,16 +28,16 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
         }
         limits.push(check(index).limit()?);
     }
+    let wrong = |problem: String| ConfigError::at(text, place::offset(text, &problem), problem);
+    let server = server(&raw.server, &raw.store).map_err(wrong)?;
+    for (index, limit) in limits.iter_mut().enumerate() {
+        server.store.lends(limit).map_err(|problem| check(index).wrong(problem))?;
+    }
     family::check(&limits).map_err(|(index, problem)| check(index).wrong(problem))?;
     if limits.is_empty() {
         return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
     }
-    let wrong = |problem: String| ConfigError::at(text, place::offset(text, &problem), problem);
-    Ok(Config {
-        terms: terms(raw.clock_drift_ppm).map_err(wrong)?,
-        server: server(&raw.server, &raw.store).map_err(wrong)?,
-        limits,
-    })
+    Ok(Config { terms: terms(raw.clock_drift_ppm).map_err(wrong)?, server, limits })
 }
 
 fn terms(raw: Option<Count>) -> Result<Terms, String> {
@@ -60,25 +61,7 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let connections_max = at_least_one("server.connections_max", raw.connections_max, CONNECTIONS_MAX)?;
     let node = raw.node.as_deref().map(NodeName::try_new).transpose();
     let node = node.map_err(|error| format!("server.node {error}"))?;
-    Ok(ServerConfig { listen, connections_max, node, store: store(raw_store)? })
-}
-
-fn store(raw: &RawStore) -> Result<StoreConfig, String> {
-    let path = raw.path.as_deref();
-    if path.is_some_and(str::is_empty) {
-        return Err(
-            "store.path is \"\": use the path of a file, for example \"/var/lib/lessor/lessor.redb\""
-                .to_owned(),
-        );
-    }
-    match raw.kind.as_deref().unwrap_or("embedded") {
-        "embedded" => Ok(StoreConfig::Embedded { path: path.map(Into::into) }),
-        "memory" => match path {
-            None => Ok(StoreConfig::Memory),
-            Some(path) => Err(format!("store.path is {path:?}: a store in memory has none, leave it out")),
-        },
-        other => Err(format!("store.kind is {other:?}: use one of {}", StoreConfig::KINDS.join(", "))),
-    }
+    Ok(ServerConfig { listen, connections_max, node, store: store::store(raw_store)? })
 }
 
 /// A bound: at least one, or nothing would ever be let in.

@@ -13,6 +13,7 @@ mod rules;
 mod safe;
 mod sharing;
 mod show;
+mod store;
 #[cfg(test)]
 mod tests;
 mod upstream;
@@ -25,6 +26,7 @@ pub use family::{DEPTH_MAX, key_above};
 pub use named::{Named, Names, named_for};
 pub use upstream::Upstream;
 
+use crate::cells::CellsConfig;
 use crate::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
@@ -87,11 +89,22 @@ pub enum StoreConfig {
         /// Which; `None` is for whoever starts the process to say.
         path: Option<PathBuf>,
     },
+    /// In a server that several allocators share: all of them lease from it.
+    Shared(SharedStore),
+}
+
+/// A store that several allocators share. Two are the same if all but a password is.
+#[derive(Clone, Debug)]
+pub struct SharedStore {
+    /// Where it is, and what is asked of it.
+    pub cells: CellsConfig,
+    /// Which configuration this is: of two allocators that say different rules, the one with the higher version is right.
+    pub version: u64,
 }
 
 impl StoreConfig {
     /// All kinds, as they are written.
-    pub const KINDS: [&str; 2] = ["embedded", "memory"];
+    pub const KINDS: [&str; 4] = ["embedded", "memory", "redis", "postgres"];
 
     /// The file, where nobody says which.
     pub const FILE: &str = "lessor.redb";
@@ -101,6 +114,7 @@ impl StoreConfig {
         match self {
             StoreConfig::Embedded { .. } => Self::KINDS[0],
             StoreConfig::Memory => Self::KINDS[1],
+            StoreConfig::Shared(shared) => shared.kind(),
         }
     }
 }
@@ -151,6 +165,14 @@ pub enum Keyed {
 }
 
 impl LimitConfig {
+    /// The allocator that it is leased from, if it is.
+    pub fn leased_from(&self) -> Option<&str> {
+        match self.upstream.as_ref()? {
+            Upstream::Address(address) => Some(address),
+            Upstream::Store => None,
+        }
+    }
+
     /// What `node` counts for.
     pub fn share(&self, node: &NodeName) -> Share {
         Share {
@@ -194,4 +216,14 @@ pub fn rules_from_json(text: &str, margin: Duration) -> Result<Vec<Rule>, String
     rules
         .map(|(index, raw)| rules::rule(raw, margin).map_err(|problem| format!("rules[{index}].{problem}")))
         .collect()
+}
+
+/// Rules as another allocator can read them.
+pub(crate) fn rules_written(rules: &[Rule]) -> serde_json::Value {
+    serde_json::json!(show::raw_rules(rules))
+}
+
+/// Rules that another allocator wrote; `None` if this one does not know such rules.
+pub(crate) fn rules_read(written: &serde_json::Value) -> Option<Vec<Rule>> {
+    rules_from_json(&written.to_string(), SlidingWindow::MARGIN).ok()
 }

@@ -49,6 +49,12 @@ pub(super) struct RawServer {
 pub(super) struct RawStore {
     pub kind: Option<String>,
     pub path: Option<String>,
+    pub url: Option<String>,
+    pub prefix: Option<String>,
+    pub replicas: Option<Count>,
+    pub synced: Option<bool>,
+    pub timeout: Option<Timespan>,
+    pub version: Option<Count>,
 }
 
 /// One limit, as it is written.

@@ -2,7 +2,7 @@
 //! can be read again and means the same.
 
 use super::raw::{AnchorDay, Count, RawLimit, RawOverride, RawRule, RawTerm, RawWarmUp, Timespan};
-use super::{ByNode, Config, Keyed, LimitConfig, Names, StoreConfig, Upstream, safe, vendor};
+use super::{ByNode, Config, Keyed, LimitConfig, Names, SharedStore, StoreConfig, safe, vendor};
 use lessor_protocol::rule::{FixedWindow, TokenBucket, Windows};
 use lessor_protocol::{Key, Rule};
 use serde::Serialize;
@@ -20,8 +20,10 @@ impl fmt::Display for Config {
         }
         writeln!(f, "\n[store]")?;
         line(f, "kind", &self.server.store.kind())?;
-        if let StoreConfig::Embedded { path: Some(path) } = &self.server.store {
-            line(f, "path", path)?;
+        match &self.server.store {
+            StoreConfig::Embedded { path: Some(path) } => line(f, "path", path)?,
+            StoreConfig::Embedded { path: None } | StoreConfig::Memory => {}
+            StoreConfig::Shared(shared) => shared_store(f, shared)?,
         }
         for limit in &self.limits {
             writeln!(f, "\n[[limit]]")?;
@@ -29,6 +31,16 @@ impl fmt::Display for Config {
         }
         Ok(())
     }
+}
+
+/// All but a password that may be in its URL.
+fn shared_store(f: &mut fmt::Formatter<'_>, shared: &SharedStore) -> fmt::Result {
+    line(f, "url", &shared.cells.url.to_string())?;
+    line(f, "prefix", &shared.cells.prefix)?;
+    line(f, "replicas", &shared.cells.replicas)?;
+    line(f, "synced", &shared.cells.synced)?;
+    line(f, "timeout", &Timespan(shared.cells.timeout))?;
+    line(f, "version", &shared.version)
 }
 
 fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
@@ -125,8 +137,8 @@ impl LimitConfig {
                 max: Some(Timespan(sharing.term_max)),
             }),
             vendor: Some(vendor::raw(&sharing.vendor)),
-            upstream: self.upstream.as_ref().map(Upstream::to_string),
-            rules: self.upstream.is_none().then(|| raw_rules(&self.rules)),
+            upstream: self.leased_from().map(str::to_owned),
+            rules: self.leased_from().is_none().then(|| raw_rules(&self.rules)),
             overrides: self.overrides.iter().map(raw_override).collect(),
         }
     }
@@ -136,7 +148,7 @@ fn raw_override((key, rules): (&Key, &Vec<Rule>)) -> RawOverride {
     RawOverride { key: key.to_string(), rules: raw_rules(rules) }
 }
 
-fn raw_rules(rules: &[Rule]) -> Vec<RawRule> {
+pub(super) fn raw_rules(rules: &[Rule]) -> Vec<RawRule> {
     rules.iter().map(raw_rule).collect()
 }
 

@@ -1,13 +1,20 @@
-//! A limit that another allocator has, and that this one leases from there and lends on: its address, and what such a limit
-//! may not say because the other one decides it. The check of a limit calls it.
+//! A limit that this allocator leases and lends on: from another allocator, by its address, or from the store that it shares
+//! with others. What such a limit may not say, because it is decided elsewhere or not at all, is here too.
 
+use super::LimitConfig;
 use super::raw::RawLimit;
+use crate::roots::stricter;
 use axum::http::Uri;
 use std::fmt;
 
-/// Where the allocator above is: `http://host:port`, and a path where it is behind something.
+/// Where a limit is leased from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Upstream(String);
+pub enum Upstream {
+    /// The store that several allocators share. The limit has its rules here: those of its roots there.
+    Store,
+    /// Another allocator: `http://host:port`, and a path where it is behind something.
+    Address(String),
+}
 
 impl Upstream {
     fn try_new(text: &str) -> Result<Self, String> {
@@ -18,20 +25,23 @@ impl Upstream {
         let wrong = || format!("upstream is {text:?}: use the address of an allocator, http://host:port");
         let uri: Uri = text.parse().map_err(|_| wrong())?;
         match (uri.scheme_str(), uri.authority(), uri.query()) {
-            (Some("http"), Some(_), None) => Ok(Upstream(text.trim_end_matches('/').to_owned())),
+            (Some("http"), Some(_), None) => Ok(Upstream::Address(text.trim_end_matches('/').to_owned())),
             _ => Err(wrong()),
         }
     }
 
-    /// As it was written, without a slash at its end.
+    /// As it was written, without a slash at its end; of a store, what it is.
     pub fn as_str(&self) -> &str {
-        &self.0
+        match self {
+            Upstream::Store => "store",
+            Upstream::Address(address) => address,
+        }
     }
 }
 
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -53,6 +63,21 @@ pub(super) fn upstream(raw: &RawLimit) -> Result<Option<Upstream>, String> {
         Some((key, _)) => Err(format!("{key} is said of a limit with upstream = {text:?}: {decided}")),
         None => Ok(Some(upstream)),
     }
+}
+
+/// What a limit in a store that several allocators share may not say, or what its rules may not be.
+pub(super) fn unshared(limit: &LimitConfig) -> Option<String> {
+    let of_all = || limit.overrides.values().flatten().chain(&limit.rules);
+    let unkept = of_all().find_map(|rule| stricter(rule).err());
+    let said = [
+        ("parent", limit.parent.is_some()),
+        ("guaranteed", !limit.sharing.guaranteed.is_empty()),
+        ("safe", limit.sharing.safe.is_some()),
+    ];
+    let said = said.into_iter().find(|(_, is_said)| *is_said);
+    let said =
+        said.map(|(key, _)| format!("{key} is said: none is kept in a store that several allocators share"));
+    said.or_else(|| unkept.map(|problem| format!("rules: {problem}")))
 }
 
 #[cfg(test)]

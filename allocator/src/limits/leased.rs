@@ -3,9 +3,18 @@
 
 use super::{Limit, PoolId};
 use crate::config::Upstream;
-use crate::pool::{HeardAbove, Pool};
+use crate::pool::{HeardAbove, Plan, Pool};
+use crate::roots::{BLUR, Origin, stricter};
+use crate::share::Sharing;
 use lessor_protocol::{Answer, Ask, Grant, Moment};
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Lives of allocators that one root remembers. Each that dies is remembered for as long as what it burned counts.
+const ALLOCATORS_MAX: usize = 1_000;
+
+/// The shortest term of a lease from a root: it ends so much sooner than the root takes it to, and a half of it is lent on.
+const TERM_MIN: Duration = BLUR.saturating_mul(10);
 
 /// What is due of a limit to its upstream.
 #[derive(Debug, Default)]
@@ -22,6 +31,31 @@ impl Limit {
     /// Where it is leased from, if it is.
     pub(crate) fn upstream(&self) -> Option<&Upstream> {
         self.config.upstream.as_ref()
+    }
+
+    /// What the root of a pool in the store is made of, by the configuration `version`.
+    pub(crate) fn origin(&self, id: &PoolId, version: u64) -> Origin {
+        let rules =
+            id.key.as_ref().and_then(|key| self.config.overrides.get(key)).unwrap_or(&self.config.rules);
+        let own = &self.config.sharing;
+        // Each allocator shares what it has as it was told; here it is one of a few.
+        let sharing = Sharing {
+            reserve: own.reserve,
+            term_min: own.term_min.max(TERM_MIN).min(own.term_max),
+            term_max: own.term_max,
+            ..Sharing::default()
+        };
+        let plan = Plan {
+            // All were looked at when the limit was configured.
+            rules: rules.iter().filter_map(|rule| stricter(rule).ok()).collect(),
+            is_borrowed: false,
+            is_root: true,
+            terms: self.plan.terms,
+            ease_off: self.config.ease_off,
+            lessees_max: ALLOCATORS_MAX,
+            sharing,
+        };
+        Origin { plan: Arc::new(plan), version }
     }
 
     /// Whether pools went since the last question that had been lent something, and nobody was told.

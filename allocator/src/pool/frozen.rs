@@ -66,9 +66,9 @@ impl Plan {
 }
 
 impl Frozen {
-    /// When it was put away.
-    pub fn written(&self) -> At {
-        self.written
+    /// When it was put away, on the clock that it went by.
+    pub fn written(&self) -> Moment {
+        self.written.as_calendar()
     }
 }
 

@@ -245,6 +245,12 @@ impl Pool {
         self.clipped(term, self.ledgers.lease_end())
     }
 
+    /// The instant that no lease may outlive at all.
+    fn lease_end_ahead(&self) -> Option<Moment> {
+        let is_blurred = self.plan.is_root && !mutant::is(Mutant::BlurIgnored);
+        if is_blurred { self.ledgers.lease_end() } else { self.ledgers.lease_end_ahead() }
+    }
+
     fn clipped(&self, term: Duration, end: Option<Moment>) -> Duration {
         term.min(end.map_or(Duration::MAX, |end| self.plan.terms.term_until(self.now, end)))
     }
@@ -257,14 +263,14 @@ impl Pool {
         if !outlives && !self.term(lessee.term).is_zero() {
             return u64::MAX;
         }
-        let ahead = self.clipped(lessee.term, self.ledgers.lease_end_ahead());
+        let ahead = self.clipped(lessee.term, self.lease_end_ahead());
         if is_paced || ahead.is_zero() { 0 } else { self.room(id, ahead) }
     }
 
     /// How long a lease of `term` may last that holds `held`: until the window ends, or into the next one as far as that
     /// has room for all of it. Then nobody has to ask anew just because a window is over.
     fn reach(&self, id: Place, held: u64, term: Duration) -> Duration {
-        let ahead = self.clipped(term, self.ledgers.lease_end_ahead());
+        let ahead = self.clipped(term, self.lease_end_ahead());
         if held <= self.room(id, ahead) { ahead } else { self.term(term) }
     }
 
@@ -279,7 +285,7 @@ impl Pool {
     /// Whether the lease of `id` ends after the last instant for which a rule may lend: it was lent before there was
     /// that rule. Its node would spend until then what it is lent now.
     fn outlives(&self, id: Place) -> bool {
-        let end = self.ledgers.lease_end_ahead();
+        let end = self.lease_end_ahead();
         let outlives = end.is_some_and(|end| self.lessees[&id].end > end);
         outlives && !mutant::is(Mutant::NewRuleOutlived)
     }

@@ -13,6 +13,9 @@ pub struct Plan {
     pub rules: Vec<Rule>,
     /// Whether it lends on what another allocator lends it, see [`super::Pool::ask_above`].
     pub is_borrowed: bool,
+    /// Whether it is the root of a limit that several allocators lease from a store, see [`crate::roots`]: nobody is sure on which
+    /// side of a boundary of windows it is then, and no lease reaches beyond one.
+    pub is_root: bool,
     /// The assumption about clocks.
     pub terms: Terms,
     /// Whether it eases off below its low-water mark.

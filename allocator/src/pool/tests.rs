@@ -19,6 +19,7 @@ fn plan(rules: Vec<Rule>) -> Arc<Plan> {
     Arc::new(Plan {
         rules,
         is_borrowed: false,
+        is_root: false,
         terms: Terms::default(),
         ease_off: false,
         lessees_max: 100,

@@ -28,6 +28,7 @@ fn pool_row(permits: u64) -> PoolRow {
     let plan = Plan {
         rules: vec![Rule::SlidingWindow(rule)],
         is_borrowed: false,
+        is_root: false,
         terms: Terms::default(),
         ease_off: false,
         lessees_max: 10,

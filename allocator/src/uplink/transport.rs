@@ -1,6 +1,5 @@
 //! The way to an upstream: one request, one answer, bounded in size and time.
 
-use crate::config::Upstream;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse};
 use std::error::Error;
 use std::time::Duration;
@@ -32,7 +31,7 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    pub(super) fn try_new(upstream: &Upstream, timeout: Duration) -> Result<Self, TransportError> {
+    pub(super) fn try_new(upstream: &str, timeout: Duration) -> Result<Self, TransportError> {
         let http = reqwest::Client::builder()
             .timeout(timeout)
             .connect_timeout(timeout)

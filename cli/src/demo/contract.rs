@@ -17,8 +17,9 @@ use super::fleet::{Done, Fleet};
 use super::killer::Killer;
 use super::latency::Latency;
 use super::line::{Found, Job, Tally, Work};
+use super::place::{self, Place};
 use super::progress::{Progress, follow};
-use super::served::{self, Served};
+use super::served::Served;
 use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -34,7 +35,7 @@ pub(super) const CONFIG: &str = include_str!("contract/lessor.toml");
 
 /// The same for one that keeps its books in `store`; if that is a file, then one in `folder`.
 pub(super) fn config(store: Store, folder: &Path) -> Result<String, Failure> {
-    served::with_store(CONFIG, store, folder)
+    place::shown(CONFIG, store, folder)
 }
 
 /// One limit of the contract, as the vendor enforces it.
@@ -61,17 +62,31 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs it for as long as `args` say, or until somebody stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
-    if args.kill_every.is_none() && args.allocators == 1 {
+    if args.kill_every.is_none() && args.allocators == 1 && args.store.is_none() {
         let allocator = Hosted::open(CONFIG, args.listen).await?;
-        let report = run_on(args, stop, allocator.books(), vec![]).await;
+        let books = [allocator.books().clone()];
+        let report = run_on(args, stop, &books, &books, vec![]).await;
         allocator.close().await;
         return report;
     }
-    let centre = Served::open(|folder| config(args.store.unwrap_or_default(), folder), args.listen).await?;
-    let books = centre.books().clone();
-    let mut served = regions(args, books.url()).await?;
+    let place = Place::open(args.store.unwrap_or_default(), args.store_url.as_deref()).await?;
+    if place.is_shared() {
+        let mut served = vec![];
+        for number in 1..=args.allocators {
+            let listen = args.listen.filter(|_| number == 1);
+            let config = format!("[server]\nnode = \"allocator-{number}\"\n{CONFIG}");
+            served.push(Served::open(|folder| place.config(&config, folder), listen).await?);
+        }
+        let books: Vec<Books> = served.iter().map(|served| served.books().clone()).collect();
+        return run_on(args, stop, &books, &books, served).await;
+    }
+    let centre = Served::open(|folder| place.config(CONFIG, folder), args.listen).await?;
+    let books = [centre.books().clone()];
+    let mut served = regions(args, books[0].url()).await?;
+    let regions: Vec<Books> = served.iter().map(|served| served.books().clone()).collect();
+    let asked = if regions.is_empty() { &books[..] } else { &regions };
     served.push(centre);
-    run_on(args, stop, &books, served).await
+    run_on(args, stop, asked, &books, served).await
 }
 
 /// Allocators that lease the contract from the one at `centre`, if there are to be several.
@@ -86,17 +101,18 @@ async fn regions(args: &DemoArgs, centre: &str) -> Result<Vec<Served>, Failure> 
             )
         });
         let config = format!("[server]\nnode = \"region-{number}\"\n{}", leased.concat());
-        regions.push(Served::open(|folder| served::with_store(&config, Store::Memory, folder), None).await?);
+        regions.push(Served::open(|folder| place::shown(&config, Store::Memory, folder), None).await?);
     }
     Ok(regions)
 }
 
-/// Runs it on the allocator with these `books`; where allocators are `served` by processes, those are killed all along if they
-/// are to be. The last of them has the contract, and nodes ask the others if there are any.
+/// Runs it on the allocators that are `asked`; `books` say what is lent of the contract. Where allocators are `served` by
+/// processes, those are killed all along if they are to be.
 async fn run_on(
     args: &DemoArgs,
     stop: &mut Stop,
-    books: &Books,
+    asked: &[Books],
+    books: &[Books],
     served: Vec<Served>,
 ) -> Result<Report, Failure> {
     let names = [REST.name, MESSAGES.name];
@@ -104,13 +120,7 @@ async fn run_on(
         Vendor::open(Judge::new((REST.limit, REST.window), (MESSAGES.limit, MESSAGES.window))).await?;
     // Where the allocator is killed, that it cannot be reached is no news.
     let level = if args.kill_every.is_some() { "error" } else { LOG_LEVEL };
-    let asked: Vec<String> = match served.split_last() {
-        Some((_, regions)) if !regions.is_empty() => {
-            regions.iter().map(|region| region.books().url().to_owned()).collect()
-        }
-        Some(_) | None => vec![books.url().to_owned()],
-    };
-    let leased = asked.len() > 1;
+    let asked: Vec<String> = asked.iter().map(|books| books.url().to_owned()).collect();
     let mut fleet = Fleet::launch(jobs(args, &asked, vendor.url()), level).await?;
 
     let clock = Clock::since_boot();
@@ -135,7 +145,7 @@ async fn run_on(
             () = Killer::broke(&mut killer) => {}
         }
     };
-    follow(&mut fleet, &mut progress, books, end).await;
+    follow(&mut fleet, &mut progress, &books[0], end).await;
     let (ran, in_time, shift) = (clock.now().since(start), vendor.seen(), vendor.shift());
     let gap = vendor.longest_gap();
 
@@ -145,12 +155,12 @@ async fn run_on(
         None => None,
     };
     let done = fleet.stop().await;
-    let mut stranded = books.outstanding(&names).await?;
+    let mut stranded = outstanding(books, &names).await?;
     let within_a_term = clock.now() + Terms::TERM_MAX;
-    while leased && stranded > 0 && clock.now() < within_a_term {
+    while asked.len() > 1 && stranded > 0 && clock.now() < within_a_term {
         // What nodes gave back to those in between is back here with their next exchange.
         tokio::time::sleep(LOOK_EVERY).await;
-        stranded = books.outstanding(&names).await?;
+        stranded = outstanding(books, &names).await?;
     }
     drop(unharmed);
     let most = done.iter().map(|node| node.tally.vendor_refused).max().unwrap_or(0);
@@ -158,6 +168,15 @@ async fn run_on(
     let shifted = shift.map(|(shift, in_window)| shift.report(start, done.len(), most, in_window));
     let kills = spared.map_or(0, |(_served, kills)| kills);
     Ok(Report { vendor_change: shifted, kills, longest_gap_ms: gap.as_millis() as u64, ..report })
+}
+
+/// What is lent out by all of them.
+async fn outstanding(books: &[Books], names: &[&str]) -> Result<u64, Failure> {
+    let mut sum = 0;
+    for books in books {
+        sum += books.outstanding(names).await?;
+    }
+    Ok(sum)
 }
 
 fn jobs(args: &DemoArgs, allocators: &[String], vendor: &str) -> Vec<Job> {

@@ -9,9 +9,10 @@ mod report;
 use super::LOG_LEVEL;
 use super::fleet::{Done, Fleet};
 use super::line::{DealtCall, Found, Job, Tally, Work};
+use super::place::{self, Place};
 use super::progress::{Progress, follow};
 use super::replay::window::most_in_any;
-use super::served::{self, Served};
+use super::served::Served;
 use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -41,25 +42,28 @@ fn most_and_least(lasts: Duration) -> (u64, u64) {
 
 /// The configuration of the allocator: the limit `export` of the example configuration.
 pub(super) fn config(store: Store, folder: &Path) -> Result<String, Failure> {
+    place::shown(&limit(), store, folder)
+}
+
+fn limit() -> String {
     let per = PER.as_secs();
-    let limit = format!(
+    format!(
         "# Each user: one call every {per} s.\n\
          \n\
          [[limit]]\n\
          name  = \"{LIMIT_NAME}\"\n\
          keyed = true\n\
          rules = [{{ kind = \"token_bucket\", capacity = 1, refill = 1, per = \"{per}s\", initial = 1 }}]\n",
-    );
-    served::with_store(&limit, store, folder)
+    )
 }
 
 /// Plays it as `args` say, to its end or until somebody stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
     let speed = args.speed();
-    let store = args.store.unwrap_or_default();
+    let place = Place::open(args.store.unwrap_or_default(), args.store_url.as_deref()).await?;
     let hands: Vec<Vec<DealtCall>> =
         (0..args.nodes()).map(|node| arrivals::deal(node, args.users(), speed, args.seed)).collect();
-    let served = Served::open(|folder| config(store, folder), args.listen).await?;
+    let served = Served::open(|folder| place.config(&limit(), folder), args.listen).await?;
     let mut fleet = Fleet::launch(jobs(served.books().url(), &hands), LOG_LEVEL).await?;
 
     let clock = Clock::since_boot();
@@ -78,7 +82,7 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     let done = fleet.stop().await;
     drop(served);
     let admitted = admitted(&hands, &done, args.users(), start + lasts);
-    Ok(summary(args, store, &done, admitted, ran))
+    Ok(summary(args, place.store(), &done, admitted, ran))
 }
 
 fn jobs(allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> {

@@ -3,7 +3,6 @@
 //! folder with it.
 
 use super::books::Books;
-use crate::args::Store;
 use crate::failure::Failure;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -46,19 +45,6 @@ struct Life {
     stdout: Lines<BufReader<ChildStdout>>,
     /// What it printed on stderr, once that is closed.
     said: JoinHandle<String>,
-}
-
-/// `config`, of an allocator that keeps its books in `store`; if that is a file, then one in `folder`.
-pub(crate) fn with_store(config: &str, store: Store, folder: &Path) -> Result<String, Failure> {
-    if store == Store::Memory {
-        return Ok(format!("{config}\n[store]\nkind = \"memory\"\n"));
-    }
-    let file = folder.join("demo.redb");
-    let path = file
-        .to_str()
-        .ok_or_else(|| Failure::Run(format!("a configuration cannot name {}", file.display())))?;
-    let path = toml::Value::from(path);
-    Ok(format!("{config}\n[store]\nkind = \"embedded\"\npath = {path}\n"))
 }
 
 impl Served {

@@ -57,6 +57,9 @@ impl World {
         line.waits = Some(now);
         let (session, seq) = (line.session, line.seq);
         self.after(TIMEOUT, Event::TimeOut(who, session, seq));
+        if let (Who::Region(region), true) = (who, self.store.is_some()) {
+            return self.ask_root(region, ask);
+        }
         self.send(who, way, Event::Asks(who, session, seq, ask));
     }
 
@@ -183,7 +186,10 @@ impl World {
     pub(super) fn failed(&mut self, who: Who) {
         match who {
             Who::Node(node) => self.nodes[node].refill.unanswered(),
-            Who::Region(region) => self.regions[region].pool.unanswered_above(),
+            Who::Region(region) => {
+                self.forget_store(region);
+                self.regions[region].pool.unanswered_above();
+            }
             Who::Centre => {}
         }
         let wait = self.dice.u64(0..100 * MILLI);

@@ -5,6 +5,7 @@
 //! A panic does not count: what ships has no assertions in its hot parts, and the oracle must see it by itself.
 
 mod ground;
+mod led;
 
 pub use ground::Ground;
 
@@ -50,6 +51,7 @@ impl Ground {
     pub fn run(self, seed: u64) -> Result<(), String> {
         match self {
             Ground::Regions => regions::run(seed).map(|_| ()),
+            Ground::Stored => regions::run_stored(seed).map(|_| ()),
             ground => soak::run(ground.draw(seed)).map(|_| ()).map_err(|failure| failure.what),
         }
     }

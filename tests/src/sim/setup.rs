@@ -288,6 +288,7 @@ pub fn plan(rules: Vec<Rule>, ease_off: bool) -> Plan {
     Plan {
         rules,
         is_borrowed: false,
+        is_root: false,
         terms: Terms::default(),
         ease_off,
         lessees_max: 10_000,

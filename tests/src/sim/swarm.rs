@@ -52,6 +52,7 @@ pub fn draw(seed: u64) -> Setup {
         plan: Plan {
             rules,
             is_borrowed: false,
+            is_root: false,
             terms: Terms::try_new(drift_ppm).expect("below the maximum"),
             ease_off: dice.bool(),
             lessees_max: if dice.u32(..10) == 0 { nodes + 1 } else { 10_000 },

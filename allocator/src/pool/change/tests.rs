@@ -14,6 +14,7 @@ fn plan(rules: Vec<Rule>) -> Arc<Plan> {
     Arc::new(Plan {
         rules,
         is_borrowed: false,
+        is_root: false,
         terms,
         ease_off: false,
         lessees_max: 10,

@@ -20,6 +20,7 @@ fn pool_of(rule: Rule, trust: Trust) -> Pool {
     let plan = Plan {
         rules: vec![rule],
         is_borrowed: false,
+        is_root: false,
         terms: Terms::default(),
         ease_off: false,
         lessees_max: 100,

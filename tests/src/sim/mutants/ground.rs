@@ -17,7 +17,6 @@ use apart::{cut_off, handed_on, in_vain};
 use family::{above, above_restarts};
 use lessor_allocator::share::Safe;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::Mutant;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
@@ -94,11 +93,13 @@ pub enum Ground {
     Written,
     /// Regions that lease from a centre and lend on, see [`crate::regions`].
     Regions,
+    /// The same where all of them lease from a store that they share.
+    Stored,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 30] = [
+    pub const ALL: [Ground; 31] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -129,78 +130,8 @@ impl Ground {
         Ground::AboveRestarts,
         Ground::Written,
         Ground::Regions,
+        Ground::Stored,
     ];
-
-    /// Where `mutant` is looked for.
-    pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 64] = [
-            (Mutant::RoundedDown, Ground::FullWindow),
-            (Mutant::LazyRefill, Ground::TinyBucket),
-            (Mutant::FixedNotClipped, Ground::ShortWindow),
-            (Mutant::AheadIsFree, Ground::ShortWindow),
-            (Mutant::EndedIsKept, Ground::LateAsks),
-            (Mutant::SpentToOldest, Ground::LateReports),
-            (Mutant::MarginIgnored, Ground::FarVendor),
-            (Mutant::BucketCredit, Ground::TinyBucket),
-            (Mutant::LateCredit, Ground::LateAsks),
-            (Mutant::CapBeginsEmpty, Ground::Capped),
-            (Mutant::OldCallsForgotten, Ground::Capped),
-            (Mutant::PausedLends, Ground::Paused),
-            (Mutant::ChangeForgetsOut, Ground::NewWindows),
-            (Mutant::ForgottenOnRestart, Ground::Restarts),
-            (Mutant::NoTermOnRestart, Ground::Restarts),
-            (Mutant::NoWindowOnRestart, Ground::Restarts),
-            (Mutant::ClaimsEndQuarantine, Ground::Restarts),
-            (Mutant::BucketFullOnRestart, Ground::BucketRestarts),
-            (Mutant::OverIsExtended, Ground::Lowered),
-            (Mutant::NewRuleOutlived, Ground::NewWindows),
-            (Mutant::AheadForgotten, Ground::FixedRestarts),
-            (Mutant::RenewalRefills, Ground::Flow),
-            (Mutant::LetGoIsFull, Ground::Flow),
-            (Mutant::OldRateForgotten, Ground::FlowParts),
-            (Mutant::MintsFromAsk, Ground::Flow),
-            (Mutant::MintsWithoutDrift, Ground::Flow),
-            (Mutant::CentreMintsAll, Ground::Flow),
-            (Mutant::EndedRateIsFull, Ground::Flow),
-            (Mutant::IntervalIsEven, Ground::OddBucket),
-            (Mutant::DebtTwice, Ground::OddBucket),
-            (Mutant::WarmUpIgnored, Ground::OddBucket),
-            (Mutant::WarmedByGrant, Ground::OddBucket),
-            (Mutant::NeverCools, Ground::OddBucket),
-            (Mutant::CalendarInUtc, Ground::OddWindow),
-            (Mutant::FirstUseRestarts, Ground::OddWindow),
-            (Mutant::UnkeptIsFree, Ground::Cap),
-            (Mutant::OwedIsSpentAgain, Ground::Cap),
-            (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
-            (Mutant::ReservedOutlivesLease, Ground::Reserving),
-            (Mutant::AsideOutlivesLease, Ground::InVain),
-            (Mutant::LeftoverExtended, Ground::Written),
-            (Mutant::SeatsUncounted, Ground::CutOff),
-            (Mutant::SeatFreeAtEnd, Ground::HandedOn),
-            (Mutant::SeatsOnRestart, Ground::CutOffRestarts),
-            (Mutant::SeatOutlived, Ground::CutOff),
-            (Mutant::SeatInAdvance, Ground::CutOff),
-            (Mutant::AboveNotCharged, Ground::Above),
-            (Mutant::AboveNotAsked, Ground::Above),
-            (Mutant::AboveNotClipped, Ground::Above),
-            (Mutant::AboveNotAwaited, Ground::AboveRestarts),
-            (Mutant::AboveTakesBack, Ground::Above),
-            (Mutant::VendorRaises, Ground::Outside),
-            (Mutant::TrimNeverEnds, Ground::Outside),
-            (Mutant::RepeatPausesAgain, Ground::Outside),
-            (Mutant::PausedByVendorLends, Ground::Outside),
-            (Mutant::BlockNotCharged, Ground::Written),
-            (Mutant::BlockNotNested, Ground::Written),
-            (Mutant::OldBlockGoesOn, Ground::Written),
-            (Mutant::SeenBeforeDurable, Ground::Written),
-            (Mutant::BlockEndsAtOnce, Ground::Written),
-            (Mutant::LentOnIsReturned, Ground::Regions),
-            (Mutant::LoanNotNested, Ground::Regions),
-            (Mutant::LoanOutlived, Ground::Regions),
-            (Mutant::LoanFromReceipt, Ground::Regions),
-        ];
-        LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
-    }
 
     /// The fleet that `seed` stands for here.
     pub(super) fn draw(self, seed: u64) -> Setup {
@@ -208,7 +139,7 @@ impl Ground {
         // Not the dice of the swarm, nor those of the run.
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x6c61_6e64_0000_0000);
         match self {
-            Ground::Any | Ground::Regions => setup,
+            Ground::Any | Ground::Regions | Ground::Stored => setup,
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),

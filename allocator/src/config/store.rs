@@ -1,0 +1,131 @@
+//! Where pools outlive the process, raw → checked: the kind, and what goes with it.
+
+use super::raw::{Count, RawStore, Timespan};
+use super::{LimitConfig, SharedStore, StoreConfig, Upstream, upstream};
+use crate::cells::{Cells, CellsConfig, StoreUrl};
+use std::time::Duration;
+
+/// A call of a store may take so long, at least and at most: less is shorter than a sync of a disk, and for longer than that
+/// nobody waits.
+const TIMEOUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
+
+pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
+    let kind = raw.kind.as_deref().unwrap_or("embedded");
+    let is_shared = kind == "redis" || kind == "postgres";
+    let own = [
+        ("url", raw.url.is_some()),
+        ("prefix", raw.prefix.is_some()),
+        ("replicas", raw.replicas.is_some()),
+        ("synced", raw.synced.is_some()),
+        ("timeout", raw.timeout.is_some()),
+        ("version", raw.version.is_some()),
+    ];
+    if let Some((key, _)) = own.into_iter().find(|(_, is_said)| *is_said && !is_shared) {
+        return Err(format!("store.{key} is said of kind = {kind:?}, which has none: leave it out"));
+    }
+    let path = raw.path.as_deref();
+    match (kind, path) {
+        (_, Some("")) => {
+            Err("store.path is \"\": use the path of a file, for example \"/var/lib/lessor/lessor.redb\""
+                .to_owned())
+        }
+        ("embedded", path) => Ok(StoreConfig::Embedded { path: path.map(Into::into) }),
+        ("memory", None) => Ok(StoreConfig::Memory),
+        ("memory", Some(path)) => {
+            Err(format!("store.path is {path:?}: a store in memory has none, leave it out"))
+        }
+        ("redis" | "postgres", Some(path)) => {
+            Err(format!("store.path is {path:?}: a {kind} store has none, use store.url"))
+        }
+        ("redis" | "postgres", None) => Ok(StoreConfig::Shared(shared(kind, raw)?)),
+        _ => Err(format!("store.kind is {kind:?}: use one of {}", StoreConfig::KINDS.join(", "))),
+    }
+}
+
+fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
+    let example = match kind {
+        "redis" => "redis://127.0.0.1:6379",
+        _ => "postgres://lessor@127.0.0.1/lessor",
+    };
+    let Some(url) = &raw.url else {
+        return Err(format!("store.url is missing: say for example url = {example:?}"));
+    };
+    // Not shown: there may be a password in it.
+    let url: StoreUrl =
+        url.parse().map_err(|error| format!("store.url: {error}, for example {example:?}"))?;
+    let found = kind_of(&url);
+    if found != kind {
+        return Err(format!("store.url is one of {found}, and store.kind is {kind:?}: use the same"));
+    }
+    let mut cells = CellsConfig::new(url);
+    if let Some(prefix) = &raw.prefix {
+        cells.prefix.clone_from(prefix);
+    }
+    if let Some(Count(replicas)) = raw.replicas {
+        let most = 100;
+        cells.replicas = u32::try_from(replicas)
+            .ok()
+            .filter(|replicas| *replicas <= most)
+            .ok_or_else(|| format!("store.replicas is {replicas}: use at most {most}"))?;
+    }
+    cells.synced = raw.synced.unwrap_or(cells.synced);
+    if let Some(Timespan(timeout)) = raw.timeout {
+        if !(TIMEOUT.0..=TIMEOUT.1).contains(&timeout) {
+            return Err(format!("store.timeout is {timeout:?}: use {:?} to {:?}", TIMEOUT.0, TIMEOUT.1));
+        }
+        cells.timeout = timeout;
+    }
+    Cells::new(&cells).map_err(|error| format!("store.prefix: {error}"))?;
+    let version = raw.version.map_or(1, |Count(version)| version);
+    Ok(SharedStore { cells, version })
+}
+
+/// The kind of store that `url` is one of.
+fn kind_of(url: &StoreUrl) -> &'static str {
+    let text = url.to_string();
+    let [embedded, memory, redis, postgres] = StoreConfig::KINDS;
+    match text.split(':').next() {
+        Some("redis" | "rediss") => redis,
+        Some("postgres" | "postgresql") => postgres,
+        Some("memory") => memory,
+        _ => embedded,
+    }
+}
+
+impl SharedStore {
+    /// Its kind, as it is written.
+    pub(super) fn kind(&self) -> &'static str {
+        kind_of(&self.cells.url)
+    }
+
+    /// All but a password.
+    fn shown(&self) -> (String, &str, u32, bool, Duration, u64) {
+        let CellsConfig { url, prefix, replicas, synced, timeout, .. } = &self.cells;
+        (url.to_string(), prefix, *replicas, *synced, *timeout, self.version)
+    }
+}
+
+impl PartialEq for SharedStore {
+    fn eq(&self, other: &Self) -> bool {
+        self.shown() == other.shown()
+    }
+}
+
+impl Eq for SharedStore {}
+
+impl StoreConfig {
+    /// Makes `limit` one that is leased from this store, if several allocators share it and it has its rules here.
+    ///
+    /// # Errors
+    /// If there is something in it that such a store does not keep; the problem begins with the key.
+    pub(super) fn lends(&self, limit: &mut LimitConfig) -> Result<(), String> {
+        if !matches!(self, StoreConfig::Shared(_)) || limit.upstream.is_some() {
+            return Ok(());
+        }
+        if let Some(problem) = upstream::unshared(limit) {
+            return Err(problem);
+        }
+        limit.upstream = Some(Upstream::Store);
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! What Prometheus sees of a store that several allocators share: how often it is asked to swap, how often somebody else was
+//! faster, and how long it takes.
+
+use metrics::{Counter, Histogram, counter, histogram};
+use std::time::Duration;
+
+/// The metrics of roots.
+pub(crate) struct RootMetrics {
+    done: Counter,
+    late: Counter,
+    failed: Counter,
+    seconds: Histogram,
+}
+
+impl RootMetrics {
+    /// All of them, at zero.
+    pub(super) fn new() -> Self {
+        let swaps = |result: &'static str| counter!("lessor_store_swaps_total", "result" => result);
+        RootMetrics {
+            done: swaps("done"),
+            late: swaps("late"),
+            failed: swaps("failed"),
+            seconds: histogram!("lessor_store_swap_seconds"),
+        }
+    }
+
+    /// So many swaps were done in `took`, and so many came too late.
+    pub(crate) fn swapped(&self, done: usize, late: usize, took: Duration) {
+        self.done.increment(done as u64);
+        self.late.increment(late as u64);
+        self.seconds.record(took);
+    }
+
+    /// Of so many swaps nobody knows whether they were done.
+    pub(crate) fn failed(&self, swaps: usize) {
+        self.failed.increment(swaps as u64);
+    }
+}
+
+/// What they are, for people.
+pub(super) fn describe() {
+    use metrics::{describe_counter, describe_histogram};
+    describe_counter!(
+        "lessor_store_swaps_total",
+        "Roots that were swapped in a shared store, by whether that was done, came too late, or is not known"
+    );
+    describe_histogram!("lessor_store_swap_seconds", "How long a shared store took for a batch of swaps");
+}

@@ -1,0 +1,128 @@
+//! The time that roots go by: that of the store, as far as an allocator can tell. It asks for it now and then, and knows from
+//! its own clock how long that took and how much has passed since: so the time is in a span, and all allocators that ask the
+//! same store are in it together. Roots go by the early end, which is never ahead of the store.
+//!
+//! Nobody relies on a store whose clock is set: what it says then fits none of what it said before.
+
+use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::mutant::{self, Mutant};
+use std::time::Duration;
+
+/// How far apart two allocators may be about the time. Rules of roots are that much stricter, and leases from there that much
+/// shorter; whoever cannot tell so well lends nothing. A round trip must be shorter.
+pub const BLUR: Duration = Duration::from_millis(10);
+
+const MILLION: u128 = 1_000_000;
+
+/// What an allocator knows of the time of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct RootClock {
+    /// How much the clocks of both may drift apart, in a million.
+    drift_ppm: u32,
+    known: Option<Known>,
+}
+
+/// It was `early.0` or later at `early.1` on the own clock, and `late.0` or earlier at `late.1`.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    early: (Moment, Moment),
+    late: (Moment, Moment),
+}
+
+/// The store said what cannot be, if it went on as before: somebody has set its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stepped;
+
+impl RootClock {
+    /// One that knows nothing yet, where either clock may be off by `drift_ppm`.
+    pub const fn new(drift_ppm: u32) -> Self {
+        RootClock { drift_ppm: drift_ppm.saturating_mul(2), known: None }
+    }
+
+    /// The store was asked at `asked` on the own clock, answered by `heard`, and said that it was `said`.
+    ///
+    /// # Errors
+    /// If that fits nothing of what it said before. It knows nothing of the time then but for this.
+    pub fn hear(&mut self, said: Moment, asked: Moment, heard: Moment) -> Result<(), Stepped> {
+        let fresh = Known { early: (said, heard), late: (said, asked) };
+        let Some(old) = self.known.replace(fresh) else { return Ok(()) };
+        let (early, late) = (self.early(old, heard), self.late(old, heard));
+        let (fresh_early, fresh_late) = (self.early(fresh, heard), self.late(fresh, heard));
+        if (early > fresh_late || fresh_early > late) && !mutant::is(Mutant::StepNotSeen) {
+            return Err(Stepped);
+        }
+        let known = Known {
+            early: if early > fresh_early { old.early } else { fresh.early },
+            late: if late < fresh_late { old.late } else { fresh.late },
+        };
+        self.known = Some(known);
+        Ok(())
+    }
+
+    /// The time at `local` on the own clock, or a little before it; `None` if nobody can tell well enough.
+    pub fn now(&self, local: Moment) -> Option<Moment> {
+        let known = self.known?;
+        let (early, late) = (self.early(known, local), self.late(known, local));
+        if mutant::is(Mutant::RootTimeAhead) {
+            return Some(late);
+        }
+        (late.since(early) <= BLUR).then_some(early)
+    }
+
+    fn early(&self, known: Known, local: Moment) -> Moment {
+        let (said, at) = known.early;
+        let passed = u128::from(nanos(local.since(at)));
+        said + span(passed - passed * u128::from(self.drift_ppm) / MILLION)
+    }
+
+    fn late(&self, known: Known, local: Moment) -> Moment {
+        let (said, at) = known.late;
+        let passed = u128::from(nanos(local.since(at)));
+        said + span(passed + (passed * u128::from(self.drift_ppm)).div_ceil(MILLION))
+    }
+}
+
+fn span(nanos: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn it_is_never_ahead_of_the_store_and_as_exact_as_the_quickest_answer() {
+        let mut clock = RootClock::new(0);
+        assert_eq!(clock.now(at(5)), None);
+        clock.hear(at(1_010), at(0), at(30)).expect("it said nothing before");
+        assert_eq!(clock.now(at(30)), None, "it may be any time from 1,010 to 1,040");
+        clock.hear(at(1_032), at(40), at(48)).expect("that is at 1,032 to 1,040");
+        assert_eq!(clock.now(at(48)), Some(at(1_032)));
+        clock.hear(at(1_050), at(60), at(90)).expect("at 90 it is 1,074 to 1,080");
+        assert_eq!(clock.now(at(100)), Some(at(1_084)), "what it knew before is better");
+    }
+
+    #[test]
+    fn what_it_knows_fades() {
+        let mut clock = RootClock::new(1_000);
+        clock.hear(at(1_000), at(0), at(1)).expect("the first");
+        assert_eq!(clock.now(at(1)), Some(at(1_000)));
+        assert!(clock.now(at(1_001)).is_some_and(|now| now <= at(1_998)));
+        assert_eq!(clock.now(at(4_000)), None, "by now that may be 16 ms off");
+    }
+
+    #[test]
+    fn a_store_whose_clock_is_set_is_noticed_either_way() {
+        for said in [900, 1_400] {
+            let mut clock = RootClock::new(1_000);
+            clock.hear(at(1_000), at(0), at(1)).expect("the first");
+            assert_eq!(clock.hear(at(said), at(100), at(101)), Err(Stepped));
+            assert_eq!(clock.now(at(101)), Some(at(said)), "from then on it goes by that");
+        }
+    }
+}

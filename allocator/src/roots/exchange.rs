@@ -1,0 +1,118 @@
+//! One exchange with roots: whoever leases asks each of them as it would ask an allocator, and believes no answer before the
+//! store says that what was written took the place of what was read. Where somebody was faster, it is asked anew.
+//!
+//! It does no IO: a shell carries cells and swaps to the store and back.
+
+use super::root::{self, Origin, RootError};
+use super::{Head, RootClock};
+use crate::cells::{Cell, Swap, Swapped};
+use crate::pool::{AskError, Holder};
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Answer, Ask, Moment};
+
+/// An ask of a root.
+#[derive(Clone, Debug)]
+pub struct RootAsk {
+    /// Its cell.
+    pub name: String,
+    /// What it is made of.
+    pub origin: Origin,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// What came of an ask of a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootAnswer {
+    /// Its cell.
+    pub name: String,
+    /// What is in there now, as far as anybody here knows.
+    pub cell: Option<Cell>,
+    /// What it answered; `None` if others were faster all the time.
+    pub answer: Option<Result<Answer, RootError>>,
+}
+
+/// One exchange.
+#[derive(Debug)]
+pub struct Exchange {
+    holder: Holder,
+    seq: u64,
+    asks: Vec<Asking>,
+}
+
+#[derive(Debug)]
+struct Asking {
+    ask: RootAsk,
+    /// What is in its cell, as far as anybody here knows.
+    cell: Option<Cell>,
+    /// What it answers if the swap is done that was asked for, and what is in its cell then.
+    hopes: Option<(Option<Cell>, Result<Answer, AskError>)>,
+    answer: Option<Result<Answer, RootError>>,
+}
+
+impl Exchange {
+    /// `holder` asks for the `seq`-th time; each ask comes with what is thought to be in its cell.
+    pub fn new(holder: Holder, seq: u64, asks: Vec<(RootAsk, Option<Cell>)>) -> Self {
+        let asking = |(ask, cell)| Asking { ask, cell, hopes: None, answer: None };
+        Exchange { holder, seq, asks: asks.into_iter().map(asking).collect() }
+    }
+
+    /// What to swap, at `local` on the own clock; each new cell gets one of the numbers that `draw` draws. None if every ask is
+    /// answered.
+    pub fn swaps(
+        &mut self,
+        head: &Head,
+        clock: &RootClock,
+        local: Moment,
+        mut draw: impl FnMut() -> u64,
+    ) -> Vec<Swap> {
+        let mut swaps = vec![];
+        for asking in self.asks.iter_mut().filter(|asking| asking.answer.is_none()) {
+            let Some(now) = clock.now(local) else {
+                asking.answer = Some(Err(RootError::NoTime));
+                continue;
+            };
+            let RootAsk { name, origin, ask } = &asking.ask;
+            let value = asking.cell.as_ref().map(|cell| cell.value.as_slice());
+            match root::ask(origin, head, value, now, (self.holder, self.seq, *ask)) {
+                Ok(asked) => {
+                    let next = asked.value.map(|value| Cell { version: draw(), value });
+                    let expected = asking.cell.as_ref().map(|cell| cell.version);
+                    asking.hopes = Some((next.clone(), asked.answer));
+                    swaps.push(Swap { name: name.clone(), expected, next });
+                }
+                Err(error) => asking.answer = Some(Err(error)),
+            }
+        }
+        swaps
+    }
+
+    /// What came of those swaps, in their order. How many were too late.
+    pub fn swapped(&mut self, swapped: Vec<Swapped>) -> usize {
+        let mut late = 0;
+        let waiting = self.asks.iter_mut().filter(|asking| asking.answer.is_none());
+        for (asking, swapped) in waiting.zip(swapped) {
+            let Some((next, answer)) = asking.hopes.take() else { continue };
+            match swapped {
+                Swapped::Done => {
+                    asking.cell = next;
+                    asking.answer = Some(answer.map_err(RootError::Ask));
+                }
+                Swapped::Other(cell) => {
+                    late += 1;
+                    asking.cell = cell;
+                    if mutant::is(Mutant::LateSwapBelieved) {
+                        asking.answer = Some(answer.map_err(RootError::Ask));
+                    }
+                }
+            }
+        }
+        late
+    }
+
+    /// What came of each ask, in their order.
+    pub fn finish(self) -> Vec<RootAnswer> {
+        let answer = |Asking { ask, cell, answer, .. }| RootAnswer { name: ask.name, cell, answer };
+        self.asks.into_iter().map(answer).collect()
+    }
+}

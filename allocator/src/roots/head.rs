@@ -1,0 +1,181 @@
+//! What all allocators of a store know together: which time its roots are on, whether anything of it was lost, and who is
+//! there. It is one cell, which each of them looks at and signs about once a second.
+
+use super::BLUR;
+use crate::cells::Timeline;
+use crate::rules::{At, Gap};
+use lessor_protocol::Moment;
+use lessor_protocol::mutant::{self, Mutant};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What cells of another version say is not guessed at.
+const FORMAT: u32 = 1;
+
+/// How often each allocator signs.
+pub const SIGN_EVERY: Duration = Duration::from_millis(250);
+
+/// Who has not signed for so long is taken to be gone, and is not shown any more.
+const GONE_AFTER: Duration = Duration::from_secs(60);
+
+/// Whoever signs all along notices if the clock of the store is set. For so long after the last signature it is taken not to
+/// have been, if it agrees with another clock.
+const WATCHED: Duration = Duration::from_secs(1);
+
+/// How far those two may be apart.
+const STEP_MAX: Duration = Duration::from_secs(1);
+
+/// Allocators that are remembered at once; more than a store can serve.
+const SIGNED_MAX: usize = 1_000;
+
+/// The cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Head {
+    format: u32,
+    /// Counts how often the time began anew: of what was written in an earlier one nobody knows how long ago it was.
+    era: u64,
+    /// Of what was written before this era something may have been lost.
+    whole_since: u64,
+    /// When it was written last.
+    now: At,
+    /// When that was found; `None` where nobody can have lent anything before.
+    lost: Option<At>,
+    /// The timeline of the store on which that is so.
+    timeline: String,
+    /// Who is there, by the session.
+    signed: BTreeMap<u64, Signed>,
+}
+
+/// That an allocator is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signed {
+    /// What it is called.
+    pub node: String,
+    /// When it signed last, by the time of the roots.
+    pub at: At,
+}
+
+/// Who signs.
+#[derive(Clone, Debug)]
+pub struct Signer {
+    /// The session that it asks in.
+    pub session: u64,
+    /// What it is called.
+    pub node: String,
+}
+
+impl Head {
+    /// That of a store in which nothing is, begun when it is `now`. Unless it is `fresh`, an earlier one may have been lost.
+    pub fn begin(timeline: &Timeline, now: Moment, fresh: bool) -> Self {
+        Head {
+            format: FORMAT,
+            era: 1,
+            whole_since: 1,
+            now: now.into(),
+            lost: (!fresh).then(|| now.into()),
+            timeline: timeline.as_str().to_owned(),
+            signed: BTreeMap::new(),
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong with it. Nothing may be lent then.
+    pub fn read(value: &[u8]) -> Result<Self, String> {
+        let head: Head = serde_json::from_slice(value).map_err(|error| error.to_string())?;
+        match head.format {
+            FORMAT => Ok(head),
+            other => Err(format!("it has format {other}, and this version knows {FORMAT}")),
+        }
+    }
+
+    /// As it is written.
+    pub fn write(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers and text")
+    }
+
+    /// The time that it is of.
+    pub fn era(&self) -> u64 {
+        self.era
+    }
+
+    /// The timeline of the store on which nothing is lost since.
+    pub fn timeline(&self) -> Timeline {
+        Timeline::new(self.timeline.clone())
+    }
+
+    /// Who is there.
+    pub fn signed(&self) -> impl Iterator<Item = &Signed> {
+        self.signed.values()
+    }
+
+    /// When it was found that something may have been lost, on the time of now.
+    pub(super) fn lost(&self) -> Option<Moment> {
+        self.lost.map(At::as_calendar).filter(|_| !mutant::is(Mutant::RootLossIgnored))
+    }
+
+    /// How to read what was written in `era`.
+    pub(super) fn age(&self, era: u64) -> Age {
+        let ignored = mutant::is(Mutant::EraIgnored);
+        match era {
+            era if era > self.era => Age::Newer,
+            era if era < self.whole_since && !mutant::is(Mutant::RootLossIgnored) => Age::Lost,
+            era if era < self.era && !ignored => Age::Known(Gap::Unknown),
+            _ => Age::Known(Gap::Counted),
+        }
+    }
+
+    /// `signer` is there.
+    pub fn sign(&mut self, signer: &Signer, now: Moment) {
+        self.writes(now);
+        self.signed.retain(|_, signed| now.since(signed.at.as_calendar()) < GONE_AFTER);
+        if self.signed.len() >= SIGNED_MAX && !self.signed.contains_key(&signer.session) {
+            return;
+        }
+        self.signed.insert(signer.session, Signed { node: signer.node.clone(), at: now.into() });
+    }
+
+    /// Whether the clock of the store may have been set while nobody watched: it is `now` by that, and `calendar` by that of a
+    /// machine.
+    pub fn may_have_stepped(&self, now: Moment, calendar: Moment) -> bool {
+        let signed = self.now.as_calendar();
+        let is_watched = signed <= now + BLUR && now.since(signed) < WATCHED;
+        !is_watched || now.since(calendar).max(calendar.since(now)) > STEP_MAX
+    }
+
+    /// Another time begins, at `now`: of what was written before nobody knows how long ago it was.
+    pub fn begin_era(&mut self, now: Moment) {
+        let before = self.now.as_calendar();
+        self.era += 1;
+        self.signed.clear();
+        self.lost = self.lost.map(|lost| now.before(before.since(lost.as_calendar())).into());
+        self.now = now.into();
+    }
+
+    /// The store is on another `timeline`, and may have lost what was last done on the one before.
+    pub fn lose(&mut self, timeline: &Timeline, now: Moment) {
+        self.writes(now);
+        self.era += 1;
+        (self.whole_since, self.lost) = (self.era, Some(self.now));
+        self.timeline = timeline.as_str().to_owned();
+    }
+
+    fn writes(&mut self, now: Moment) {
+        self.now = self.now.max(now.into());
+    }
+}
+
+/// How to read what somebody wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    /// So long ago.
+    Known(Gap),
+    /// It may not be the last that was written.
+    Lost,
+    /// The head that is known is out of date.
+    Newer,
+}

@@ -1,0 +1,27 @@
+//! Limits that several allocators lease from one store: each limit and key has a root pool there, in a cell, and each
+//! allocator is one of its lessees. All that decides is here and pure; what goes to the store and back, a shell carries.
+
+mod blur;
+mod clock;
+mod exchange;
+mod head;
+mod root;
+#[cfg(test)]
+mod tests;
+
+pub use blur::stricter;
+pub use clock::{BLUR, RootClock, Stepped};
+pub use exchange::{Exchange, RootAnswer, RootAsk};
+pub use head::{Head, SIGN_EVERY, Signed, Signer};
+pub use root::{Origin, RootError, read};
+
+/// The cell of the head.
+pub const HEAD: &str = "head";
+
+/// The cell of the root of a limit, and of a key of it. No two are alike: names of limits have no space.
+pub fn cell_of(limit: &str, key: Option<&str>) -> String {
+    match key {
+        Some(key) => format!("root {limit} {key}"),
+        None => format!("root {limit}"),
+    }
+}

@@ -1,0 +1,153 @@
+//! The root pool of one limit and key, as it is in a cell: read, asked once, and written anew. Whether what is written takes
+//! the place of what was read, the store decides.
+
+use super::Head;
+use super::blur;
+use super::head::Age;
+use crate::config;
+use crate::pool::{AskError, Frozen, Holder, Plan, Pool};
+use crate::rules::Gap;
+use lessor_protocol::{Answer, Ask, Carry, Moment};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// What cells of another version say is not guessed at.
+const FORMAT: u32 = 1;
+
+/// What a root is made of, by the configuration of whoever asks it.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// What must hold, and how it is shared.
+    pub plan: Arc<Plan>,
+    /// Which configuration says so. The highest that ever asked a root is the one that it goes by.
+    pub version: u64,
+}
+
+/// The cell of a root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Root {
+    format: u32,
+    /// On the time of which era.
+    era: u64,
+    /// By which configuration it goes, and what that says: all others follow.
+    version: u64,
+    rules: Value,
+    pool: Frozen,
+}
+
+/// Why a root lends nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RootError {
+    /// What was asked cannot be.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// Nobody can tell well enough what time it is there.
+    #[error("the store is too far away, or too slow, to tell the time by")]
+    NoTime,
+    /// The head that is known is out of date.
+    #[error("the store has begun another time")]
+    HeadIsOld,
+    /// Another version wrote it.
+    #[error("another version wrote it, in a format or by rules that this one does not know")]
+    Format,
+}
+
+/// A root that was asked: what to write, or that nothing need be there, and what it answers once that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// What to write.
+    pub value: Option<Vec<u8>>,
+    /// What it answers.
+    pub answer: Result<Answer, AskError>,
+}
+
+/// The pool in `value`, the configuration that it goes by, and the time: `now`, or later. Where there is none it is new, or
+/// what an earlier store lent may still be out.
+///
+/// # Errors
+/// If this one may not go on with it.
+pub fn read(
+    origin: &Origin,
+    head: &Head,
+    value: Option<&[u8]>,
+    now: Moment,
+) -> Result<(Pool, u64, Moment), RootError> {
+    let plan = || origin.plan.clone();
+    let begin = || match head.lost() {
+        Some(lost) => (Pool::after_loss(plan(), lost, now), origin.version, now),
+        None => (Pool::new(plan(), now), origin.version, now),
+    };
+    let Some(value) = value else { return Ok(begin()) };
+    let Ok(root) = serde_json::from_slice::<Root>(value) else {
+        return match is_newer(value) {
+            true => Err(RootError::Format),
+            // Nobody knows what it was.
+            false => Ok((Pool::after_loss(plan(), now, now), origin.version, now)),
+        };
+    };
+    match head.age(root.era) {
+        Age::Newer => Err(RootError::HeadIsOld),
+        Age::Lost => Ok(begin()),
+        Age::Known(gap) => {
+            let now = if gap == Gap::Counted { now.max(root.pool.written()) } else { now };
+            Ok((root.thaw(origin, gap, now)?, root.version, now))
+        }
+    }
+}
+
+impl Root {
+    /// The pool in it, by the rules of the newer configuration.
+    fn thaw(&self, origin: &Origin, gap: Gap, now: Moment) -> Result<Pool, RootError> {
+        let own = &origin.plan;
+        let rules = config::rules_read(&self.rules).ok_or(RootError::Format)?;
+        let theirs = Arc::new(Plan { rules, ..(**own).clone() });
+        let mut pool = Pool::thawed(theirs.clone(), &self.pool, gap, now)
+            .unwrap_or_else(|| Pool::after_loss(theirs.clone(), now, now));
+        if self.version < origin.version && theirs.rules != own.rules {
+            match pool.view(now).quarantine.is_zero() {
+                true => pool.change(own.clone(), Carry::AsIs, now),
+                // It has lent nothing yet: it waits, and refills by the new rules from now on.
+                false => pool = Pool::after_loss_by(own.clone(), now, now, now),
+            }
+        }
+        Ok(pool)
+    }
+}
+
+/// Asks the root in `value`.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn ask(
+    origin: &Origin,
+    head: &Head,
+    value: Option<&[u8]>,
+    now: Moment,
+    (holder, seq, ask): (Holder, u64, Ask),
+) -> Result<Asked, RootError> {
+    let (mut pool, known, now) = read(origin, head, value, now)?;
+    let answer = pool.renew(now, holder, seq, ask).map(blur::shorter);
+    let version = known.max(origin.version);
+    Ok(Asked { value: write(version, head, &mut pool, now), answer })
+}
+
+/// The cell of `pool`, which goes by the configuration `version`; `None` if it need not be there.
+pub(super) fn write(version: u64, head: &Head, pool: &mut Pool, now: Moment) -> Option<Vec<u8>> {
+    if pool.is_forgettable(now) {
+        return None;
+    }
+    let rules = config::rules_written(pool.rules());
+    let root = Root { format: FORMAT, era: head.era(), version, rules, pool: pool.freeze(now)? };
+    Some(serde_json::to_vec(&root).expect("numbers and text"))
+}
+
+/// Whether a version that is newer than this one wrote `value`.
+fn is_newer(value: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Versioned {
+        format: u32,
+    }
+    serde_json::from_slice::<Versioned>(value).is_ok_and(|versioned| versioned.format > FORMAT)
+}

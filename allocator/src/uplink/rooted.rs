@@ -1,0 +1,300 @@
+//! The way to roots in a store that several allocators share: what [`crate::roots`] decides, carried to the store and back. It
+//! answers as an allocator above would.
+
+use super::transport::TransportError;
+use crate::allocator::DueAbove;
+use crate::cells::{Cell, Cells, Swap, Swapped, Timeline};
+use crate::config::StoreConfig;
+use crate::pool::{Holder, LesseeId};
+use crate::roots::{
+    Exchange, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, cell_of,
+};
+use crate::share::Share;
+use crate::shared::Shared;
+use crate::wrong::Wrong;
+use lessor_protocol::wire::{GrantBody, LeasesRequest, LeasesResponse};
+use lessor_protocol::{Answer, Clock, Moment, Refusal, RefusalReason};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::time::Duration;
+
+/// How often somebody else may be faster, in one exchange. Whoever loses so often waits a little.
+const TRIES: usize = 6;
+
+/// When to ask again after that.
+const LOST_RETRY: Duration = Duration::from_millis(20);
+
+/// Cells that are remembered from one exchange to the next, so that they need not be loaded before they are swapped.
+const REMEMBERED_MAX: usize = 4_096;
+
+/// The way to the roots of one store.
+pub(super) struct Rooted {
+    cells: Cells,
+    version: u64,
+    signer: Signer,
+    is_fresh: bool,
+    /// What is known of the time of the store, in the era that is known.
+    clock: RootClock,
+    era: Option<u64>,
+    /// Whether it was found to be another one than it should be.
+    has_stepped: bool,
+    head: Option<(Cell, Head)>,
+    /// What is in cells, as far as anybody here knows.
+    known: BTreeMap<String, Cell>,
+    /// When the head was signed last, on the own clock.
+    signed: Moment,
+}
+
+impl Rooted {
+    pub(super) fn try_new(shared: &Shared, node: &str) -> Result<Self, TransportError> {
+        let StoreConfig::Shared(store) = &shared.config().server.store else {
+            return Err(TransportError::Unreachable("there is no store that is shared".to_owned()));
+        };
+        let cells = Cells::new(&store.cells).map_err(|error| broken(&error))?;
+        Ok(Rooted {
+            cells,
+            version: store.version,
+            signer: Signer { session: 0, node: node.to_owned() },
+            is_fresh: shared.is_fresh(),
+            clock: RootClock::new(shared.config().terms.drift_ppm()),
+            era: None,
+            has_stepped: false,
+            head: None,
+            known: BTreeMap::new(),
+            signed: Moment::ORIGIN,
+        })
+    }
+
+    /// One exchange with the roots that `due` asks.
+    pub(super) async fn leases(
+        &mut self,
+        shared: &Shared,
+        due: &DueAbove,
+        request: &LeasesRequest,
+    ) -> Result<LeasesResponse, TransportError> {
+        self.signer.session = request.session;
+        if self.head.is_none() {
+            self.open(shared).await?;
+        }
+        let origins = shared.with(|allocator, _| allocator.origins(&due.askers, self.version));
+        let answers = self.ask(shared, due, request, origins).await;
+        if answers.is_err() {
+            // Whatever was on its way may be there, or another store.
+            self.known.clear();
+            self.head = None;
+        }
+        let answers = answers?;
+        let grants = due.asks.iter().zip(answers);
+        let grants = grants.map(|(ask, answer)| {
+            let (limit, key) = (ask.limit.as_str(), ask.key.as_deref());
+            match answer {
+                Some(Ok(answer)) => GrantBody::of(limit, key, answer),
+                Some(Err(RootError::Ask(error))) => GrantBody::wrong(limit, key, Wrong::from(error).body()),
+                Some(Err(error)) => {
+                    tracing::warn!(limit, %error, "nothing is leased from the store");
+                    GrantBody::of(limit, key, REFUSED)
+                }
+                None => GrantBody::of(limit, key, LOST),
+            }
+        });
+        let (session, seq) = (request.session, request.seq);
+        Ok(LeasesResponse { epoch: 0, session, seq, grants: grants.collect() })
+    }
+
+    /// Says that this allocator is there, if it is time to. Nothing follows if that fails: the next exchange will show.
+    pub(super) async fn sign(&mut self, shared: &Shared, session: u64) {
+        if shared.now().since(self.signed) < SIGN_EVERY {
+            return;
+        }
+        self.signer.session = session;
+        let signed = match self.head {
+            None => self.open(shared).await,
+            Some(_) => self.sign_head(shared).await,
+        };
+        if let Err(error) = signed {
+            tracing::debug!(%error, "the store's head is not signed");
+            self.head = None;
+        }
+        self.signed = shared.now();
+    }
+
+    /// Asks the store for the time.
+    async fn look_at_clock(&mut self, shared: &Shared) -> Result<Moment, TransportError> {
+        let asked = shared.now();
+        let said = self.cells.time().await.map_err(|error| broken(&error))?;
+        self.has_stepped |= self.clock.hear(said, asked, shared.now()).is_err();
+        let now = self.clock.now(shared.now());
+        now.ok_or_else(|| broken(&RootError::NoTime))
+    }
+
+    /// Reads the head, and makes it or changes it where that must be.
+    async fn open(&mut self, shared: &Shared) -> Result<(), TransportError> {
+        for _ in 0..TRIES {
+            let now = self.look_at_clock(shared).await?;
+            let (timeline, mut cells) =
+                self.cells.load(&[HEAD.to_owned()]).await.map_err(|error| broken(&error))?;
+            let found = cells.pop().flatten();
+            let mut head = match &found {
+                Some(cell) => read(cell)?,
+                None => {
+                    tracing::info!(store = %timeline, "nothing is known of this store: its time begins");
+                    Head::begin(&timeline, now, self.is_fresh)
+                }
+            };
+            let now = self.go_by(shared, &head, now).await?;
+            let is_first = self.era.is_none();
+            if self.has_stepped || (is_first && head.may_have_stepped(now, Clock::since_epoch().now())) {
+                tracing::error!("the clock of the store was set: what was lent counts as if that were now");
+                head.begin_era(now);
+            }
+            if head.timeline() != timeline {
+                let before = head.timeline();
+                tracing::error!(%before, now = %timeline, "the store may have lost what was written last: quarantine");
+                head.lose(&timeline, now);
+            }
+            head.sign(&self.signer, now);
+            if self.swap_head(&timeline, found, head).await? {
+                return Ok(());
+            }
+        }
+        Err(broken(&"its head changes all the time"))
+    }
+
+    /// Signs the head that is known.
+    async fn sign_head(&mut self, shared: &Shared) -> Result<(), TransportError> {
+        for _ in 0..TRIES {
+            let now = self.look_at_clock(shared).await?;
+            let Some((cell, mut head)) = self.head.take().filter(|_| !self.has_stepped) else {
+                return self.open(shared).await;
+            };
+            let now = self.go_by(shared, &head, now).await?;
+            head.sign(&self.signer, now);
+            let timeline = head.timeline();
+            if self.swap_head(&timeline, Some(cell), head).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// It is `now`, unless `head` is of another era than the one that was known: what was known of the time is over then.
+    async fn go_by(&mut self, shared: &Shared, head: &Head, now: Moment) -> Result<Moment, TransportError> {
+        if self.era.is_none_or(|era| era == head.era()) {
+            return Ok(now);
+        }
+        self.clock = RootClock::new(shared.config().terms.drift_ppm());
+        (self.era, self.has_stepped) = (Some(head.era()), false);
+        self.look_at_clock(shared).await
+    }
+
+    /// Writes `head` in the place of `before`; `false` if it is another one by now, which is known then.
+    async fn swap_head(
+        &mut self,
+        timeline: &Timeline,
+        before: Option<Cell>,
+        head: Head,
+    ) -> Result<bool, TransportError> {
+        let next = Cell { version: dice(), value: head.write() };
+        let expected = before.map(|cell| cell.version);
+        let swap = Swap { name: HEAD.to_owned(), expected, next: Some(next.clone()) };
+        let swapped = self.cells.swap(timeline, &[swap]).await.map_err(|error| broken(&error))?;
+        match swapped.into_iter().next() {
+            Some(Swapped::Done) => {
+                (self.era, self.has_stepped) = (Some(head.era()), false);
+                self.head = Some((next, head));
+                Ok(true)
+            }
+            Some(Swapped::Other(_)) | None => {
+                self.head = None;
+                Ok(false)
+            }
+        }
+    }
+
+    /// What the roots answer.
+    async fn ask(
+        &mut self,
+        shared: &Shared,
+        due: &DueAbove,
+        request: &LeasesRequest,
+        origins: Vec<Option<Origin>>,
+    ) -> Result<Vec<Option<Result<Answer, RootError>>>, TransportError> {
+        let Some((_, head)) = self.head.clone() else { return Ok(vec![]) };
+        let timeline = head.timeline();
+        let mut places = vec![];
+        let mut asks = vec![];
+        for (ask, origin) in due.asks.iter().zip(origins) {
+            let place = origin.is_some().then_some(asks.len());
+            places.push(place);
+            if let Some(origin) = origin {
+                asks.push(RootAsk { name: cell_of(&ask.limit, ask.key.as_deref()), origin, ask: ask.ask() });
+            }
+        }
+        let unknown: Vec<String> = asks
+            .iter()
+            .map(|ask| &ask.name)
+            .filter(|name| !self.known.contains_key(*name))
+            .cloned()
+            .collect();
+        if !unknown.is_empty() {
+            let (_, cells) = self.cells.load(&unknown).await.map_err(|error| broken(&error))?;
+            self.known.extend(unknown.into_iter().zip(cells).filter_map(|(name, cell)| Some((name, cell?))));
+        }
+        let rtt = Duration::from_millis(request.rtt_ms);
+        let holder = Holder { id: LesseeId(request.session), share: Share::EVEN, rtt };
+        let asks =
+            asks.into_iter().map(|ask| (self.known.remove(&ask.name), ask)).map(|(cell, ask)| (ask, cell));
+        let mut exchange = Exchange::new(holder, request.seq, asks.collect());
+        for _ in 0..TRIES {
+            let swaps = exchange.swaps(&head, &self.clock, shared.now(), dice);
+            if swaps.is_empty() {
+                break;
+            }
+            let began = shared.now();
+            let swapped = self.cells.swap(&timeline, &swaps).await;
+            let took = shared.now().since(began);
+            let late = match swapped {
+                Ok(swapped) => exchange.swapped(swapped),
+                Err(error) => {
+                    shared.metrics().roots().failed(swaps.len());
+                    return Err(broken(&error));
+                }
+            };
+            shared.metrics().roots().swapped(swaps.len() - late, late, took);
+        }
+        let mut answers = vec![];
+        for RootAnswer { name, cell, answer } in exchange.finish() {
+            if let Some(cell) = cell
+                && self.known.len() < REMEMBERED_MAX
+            {
+                self.known.insert(name, cell);
+            }
+            if answer == Some(Err(RootError::HeadIsOld)) {
+                self.head = None;
+            }
+            answers.push(answer);
+        }
+        Ok(places.into_iter().map(|place| answers.get(place?).cloned().flatten()).collect())
+    }
+}
+
+/// Somebody else was faster, again and again.
+const LOST: Answer = Answer::Refusal(Refusal { reason: RefusalReason::Other, retry_after: LOST_RETRY });
+
+/// What is in the store is of no use here.
+const REFUSED: Answer =
+    Answer::Refusal(Refusal { reason: RefusalReason::Other, retry_after: Duration::from_secs(1) });
+
+fn read(cell: &Cell) -> Result<Head, TransportError> {
+    Head::read(&cell.value).map_err(|why| broken(&format!("its head is of no use: {why}")))
+}
+
+fn broken(error: &impl Display) -> TransportError {
+    TransportError::Unreachable(error.to_string())
+}
+
+/// A number that nobody else has drawn or will draw.
+fn dice() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(())
+}

@@ -1,0 +1,102 @@
+//! Where the allocators of a demo keep their books: nowhere, each in a file of its own, or all in one server, which the demo
+//! starts for itself if nobody names one.
+
+use crate::args::Store;
+use crate::failure::Failure;
+use lessor_allocator::cells::private::PrivateServer;
+use lessor_allocator::cells::{Cells, CellsConfig, StoreKind, StoreUrl};
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+use tempfile::TempDir;
+
+/// The place.
+pub(crate) struct Place {
+    store: Store,
+    /// Of a server.
+    url: String,
+    /// What tells this demo from others there.
+    prefix: String,
+    // Before its folder: it may be writing into it.
+    _server: Option<PrivateServer>,
+    _folder: Option<TempDir>,
+}
+
+impl Place {
+    /// That of the kind `store`. A server that is needed is the one at `url`, or one of its own, which ends with this.
+    pub(crate) async fn open(store: Store, url: Option<&str>) -> Result<Self, Failure> {
+        let prefix = format!("demo-{:08x}", RandomState::new().hash_one(()) as u32);
+        let kind = match store {
+            Store::Memory | Store::Embedded => {
+                return Ok(Place { store, url: String::new(), prefix, _server: None, _folder: None });
+            }
+            Store::Redis => StoreKind::Redis,
+            Store::Postgres => StoreKind::Postgres,
+        };
+        let (url, server, folder) = match url {
+            Some(url) => (url.to_owned(), None, None),
+            None => {
+                let cannot =
+                    |error| Failure::Run(format!("cannot start a {} of its own: {error}", store.name()));
+                let folder = tempfile::Builder::new().prefix("lessor-store-").tempdir().map_err(cannot)?;
+                let server = PrivateServer::start(kind, folder.path(), &[]).map_err(cannot)?;
+                (server.url(), Some(server), Some(folder))
+            }
+        };
+        let parsed: StoreUrl =
+            url.parse().map_err(|error| Failure::Input(format!("--store-url: {error}")))?;
+        if parsed.kind() != kind {
+            return Err(Failure::Input(format!(
+                "--store-url is that of another store than --store {}",
+                store.name()
+            )));
+        }
+        let config = CellsConfig { prefix: prefix.clone(), ..CellsConfig::new(parsed) };
+        let unfit = |error| Failure::Run(format!("the store of the demo: {error}"));
+        let mut cells = Cells::new(&config).map_err(unfit)?;
+        cells.migrate().await.map_err(unfit)?;
+        cells.timeline().await.map_err(unfit)?;
+        Ok(Place { store, url, prefix, _server: server, _folder: folder })
+    }
+
+    /// Whether all allocators share it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    /// Which kind it is.
+    pub(crate) fn store(&self) -> Store {
+        self.store
+    }
+
+    /// `config`, of an allocator that keeps its books there; if that is a file, then one in `folder`.
+    pub(crate) fn config(&self, config: &str, folder: &Path) -> Result<String, Failure> {
+        with_store(config, self.store, folder, &self.url, &self.prefix)
+    }
+}
+
+/// The same before there is such a place.
+pub(crate) fn shown(config: &str, store: Store, folder: &Path) -> Result<String, Failure> {
+    let url = match store {
+        Store::Redis => "redis://127.0.0.1:6379",
+        Store::Memory | Store::Embedded | Store::Postgres => "postgres://lessor@127.0.0.1/lessor",
+    };
+    with_store(config, store, folder, url, CellsConfig::PREFIX)
+}
+
+/// `config`, of an allocator that keeps its books in `store`: in a file in `folder`, or in the server at `url` under `prefix`.
+fn with_store(config: &str, store: Store, folder: &Path, url: &str, prefix: &str) -> Result<String, Failure> {
+    let more = match store {
+        Store::Memory => String::new(),
+        Store::Embedded => {
+            let file = folder.join("demo.redb");
+            let path = file
+                .to_str()
+                .ok_or_else(|| Failure::Run(format!("a configuration cannot name {}", file.display())))?;
+            format!("path = {}\n", toml::Value::from(path))
+        }
+        Store::Redis | Store::Postgres => {
+            format!("url = {}\nprefix = {}\n", toml::Value::from(url), toml::Value::from(prefix))
+        }
+    };
+    Ok(format!("{config}\n[store]\nkind = \"{}\"\n{more}", store.name()))
+}

@@ -1,0 +1,396 @@
+//! The same regions where there is no centre: the root is in a store that all of them swap. Its clock drifts and is set, calls
+//! of it get lost or come late, and it starts anew on another timeline, with all that it had or with what it had a while ago.
+
+use super::*;
+use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
+use lessor_allocator::roots::{
+    self, Exchange, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer,
+    cell_of,
+};
+
+/// How often somebody else may be faster.
+const TRIES: u32 = 6;
+
+/// The store, and what is on its way to it or back.
+#[derive(Debug)]
+pub(super) struct Store {
+    table: Table,
+    /// What a replica has of it.
+    behind: Table,
+    timelines: u64,
+    /// By how much its clock was set, in all.
+    set: i64,
+    origin: Origin,
+    letters: BTreeMap<u64, Letter>,
+    written: u64,
+    /// What the root is as long as nobody swaps it, the time that it is then, and when that was.
+    root: Option<(Pool, Moment, u64)>,
+}
+
+#[derive(Clone, Debug)]
+enum Letter {
+    Load,
+    Loaded { said: Moment, timeline: Timeline, cells: Vec<Option<Cell>> },
+    Swap(Timeline, Vec<Swap>),
+    Swapped(Result<Vec<Swapped>, CellsError>),
+}
+
+/// What a region knows of the store.
+#[derive(Debug)]
+pub(super) struct Member {
+    clock: RootClock,
+    era: Option<u64>,
+    has_stepped: bool,
+    head: Option<(Cell, Head)>,
+    root: Option<Cell>,
+    /// What it waits for, and since when.
+    waits: Option<(u64, Moment)>,
+    step: Step,
+    tries: u32,
+    signed: Moment,
+    /// An ask that waits until it has signed.
+    next: Option<Ask>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Nothing,
+    /// It looks what there is, for an ask or to sign.
+    Looks(Option<Ask>),
+    /// It writes this head.
+    Heads(Option<Ask>, Cell, Box<Head>),
+    Asks(Box<Exchange>),
+}
+
+impl Member {
+    pub(super) fn new(terms: Terms) -> Self {
+        Member {
+            clock: RootClock::new(terms.drift_ppm()),
+            era: None,
+            has_stepped: false,
+            head: None,
+            root: None,
+            waits: None,
+            step: Step::Nothing,
+            tries: 0,
+            signed: Moment::ORIGIN,
+            next: None,
+        }
+    }
+}
+
+impl Store {
+    /// What the root is, if anybody can read it.
+    fn read_root(&mut self, real: u64) {
+        let mut cells = self.table.load(&[HEAD.to_owned(), cell_of("a", None)]);
+        let (root, head) = (cells.pop().flatten(), cells.pop().flatten());
+        let head = head.and_then(|head| Head::read(&head.value).ok());
+        let read = root
+            .zip(head)
+            .map(|(root, head)| roots::read(&self.origin, &head, Some(&root.value), Moment::ORIGIN));
+        self.root = read.and_then(|read| read.ok()).map(|(pool, _, now)| (pool, now, real));
+    }
+}
+
+impl World {
+    /// The same world without a centre.
+    pub(super) fn stored(mut self) -> World {
+        let rules: Vec<Rule> =
+            self.plan.rules.iter().map(|rule| roots::stricter(rule).expect("it can be kept")).collect();
+        let sharing = Sharing { term_min: roots::BLUR * 10, ..self.plan.sharing.clone() };
+        let plan = Arc::new(Plan { rules, is_root: true, sharing, ..(*self.plan).clone() });
+        let table = Table::new(Timeline::new("0"));
+        self.store = Some(Store {
+            behind: table.clone(),
+            table,
+            timelines: 0,
+            set: 0,
+            origin: Origin { plan, version: 1 },
+            letters: BTreeMap::new(),
+            written: 0,
+            root: None,
+        });
+        // So far away nobody can tell what time it is there.
+        self.far = self.dice.u64(MILLI / 20..2 * MILLI);
+        for region in 0..self.regions.len() {
+            self.after(0, Event::Signs(region));
+        }
+        self
+    }
+
+    /// What its clock shows.
+    pub(super) fn store_clock(&self) -> Moment {
+        let set = self.store.as_ref().map_or(0, |store| store.set);
+        let nanos = shown(self.real, self.centre_ppm).as_nanos().saturating_add_signed(set);
+        Moment::from_nanos(nanos)
+    }
+
+    /// Something becomes of it.
+    pub(super) fn store_in_trouble(&mut self) {
+        let is_fixed = matches!(self.rule, Rule::FixedWindow(_));
+        let (what, real) = (self.dice.u32(..4), self.real);
+        let step = self.dice.i64(20..100_000) * MILLI.cast_signed() * if self.dice.bool() { 1 } else { -1 };
+        // While somebody watches: of one that nobody watches, nobody can know.
+        let is_watched = self.regions.iter().any(|region| {
+            real > 100 * MILLI && shown(real, region.ppm).since(region.member.signed) < SIGN_EVERY * 2
+        });
+        let Some(store) = &mut self.store else { return };
+        store.root = None;
+        match what {
+            0 => store.behind = store.table.clone(),
+            // Where windows are of the calendar, another clock has others.
+            1 if is_watched && !is_fixed => store.set += step,
+            1 => {}
+            lost => {
+                // Whether anything is lost nobody knows who sees another timeline.
+                self.centre_died = true;
+                if lost == 2 {
+                    store.table = store.behind.clone();
+                }
+                store.timelines += 1;
+                store.table.move_to(Timeline::new(store.timelines.to_string()));
+            }
+        }
+    }
+
+    /// What the root knows to be out; `None` if nobody knows that.
+    pub(super) fn root_outstanding(&mut self) -> Option<u64> {
+        let (root, then, at) = self.store.as_mut()?.root.as_mut()?;
+        Some(root.view(*then + Duration::from_nanos(self.real - *at)).books.outstanding)
+    }
+
+    /// A region asks the root.
+    pub(super) fn ask_root(&mut self, region: usize, ask: Ask) {
+        let is_quick = self.dice.bool();
+        let member = &mut self.regions[region].member;
+        if member.waits.is_some() {
+            member.next = Some(ask);
+        } else if member.head.is_some() && member.root.is_some() && is_quick {
+            // What it knows may be out of date: the store says so.
+            self.swap_root(region, ask);
+        } else {
+            self.look_at_store(region, Some(ask));
+        }
+    }
+
+    /// A region signs, if it does nothing else, and again after a while.
+    pub(super) fn signs(&mut self, region: usize) {
+        if self.regions[region].member.waits.is_none() {
+            self.look_at_store(region, None);
+        }
+        let every = u64::try_from(SIGN_EVERY.as_nanos()).expect("a moment");
+        self.after(every, Event::Signs(region));
+    }
+
+    /// Whatever it waits for will not come.
+    pub(super) fn forget_store(&mut self, region: usize) {
+        let member = &mut self.regions[region].member;
+        (member.waits, member.step) = (None, Step::Nothing);
+        (member.head, member.root, member.next) = (None, None, None);
+    }
+
+    fn look_at_store(&mut self, region: usize, ask: Option<Ask>) {
+        self.regions[region].member.step = Step::Looks(ask);
+        self.write_to_store(region, Letter::Load);
+    }
+
+    fn write_to_store(&mut self, region: usize, letter: Letter) {
+        let Some(store) = &mut self.store else { return };
+        store.written += 1;
+        let id = store.written;
+        store.letters.insert(id, letter);
+        let at = &mut self.regions[region];
+        at.member.waits = Some((id, shown(self.real, at.ppm)));
+        self.post(region, Event::AtStore(region, id));
+        self.after(TIMEOUT / 2, Event::StoreSilent(region, id));
+    }
+
+    fn post(&mut self, region: usize, event: Event) {
+        let Trouble { loss, late, .. } = self.trouble;
+        if self.line(Who::Region(region)).cut_until > self.real || self.dice.f64() < loss {
+            return;
+        }
+        let more = if self.dice.f64() < late { self.dice.u64(0..4 * SECOND) } else { 0 };
+        let wait = self.far + self.dice.u64(0..=self.far) + more;
+        self.after(wait, event);
+    }
+
+    pub(super) fn store_silent(&mut self, region: usize, id: u64) {
+        let member = &self.regions[region].member;
+        if member.waits.is_some_and(|(waits, _)| waits == id) {
+            self.forget_store(region);
+        }
+    }
+
+    pub(super) fn at_store(&mut self, region: usize, id: u64) {
+        let said = self.store_clock();
+        let Some(store) = &mut self.store else { return };
+        let answer = match store.letters.remove(&id) {
+            Some(Letter::Load) => Letter::Loaded {
+                // As exact as a store tells it.
+                said: Moment::from_nanos(said.as_nanos() / 1_000 * 1_000),
+                timeline: store.table.timeline().clone(),
+                cells: store.table.load(&[HEAD.to_owned(), cell_of("a", None)]),
+            },
+            Some(Letter::Swap(timeline, swaps)) => {
+                let swapped = store.table.swap(&timeline, &swaps);
+                store.read_root(self.real);
+                Letter::Swapped(swapped)
+            }
+            Some(Letter::Loaded { .. } | Letter::Swapped(_)) | None => return,
+        };
+        store.letters.insert(id, answer);
+        self.post(region, Event::FromStore(region, id));
+    }
+
+    pub(super) fn hear_store(&mut self, region: usize, id: u64) -> Result<(), String> {
+        let letter = self.store.as_mut().and_then(|store| store.letters.remove(&id));
+        let member = &mut self.regions[region].member;
+        let Some((_, asked)) = member.waits.filter(|(waits, _)| *waits == id) else { return Ok(()) };
+        member.waits = None;
+        match (letter, std::mem::replace(&mut member.step, Step::Nothing)) {
+            (Some(Letter::Loaded { said, timeline, cells }), Step::Looks(ask)) => {
+                self.looked(region, ask, (said, asked), &timeline, cells)?;
+            }
+            (Some(Letter::Swapped(swapped)), Step::Heads(ask, cell, head)) => {
+                let is_done = swapped.is_ok_and(|swapped| swapped == [Swapped::Done]);
+                if is_done {
+                    (member.era, member.has_stepped) = (Some(head.era()), false);
+                    member.head = Some((cell, *head));
+                }
+                let ask = ask.or(member.next.take());
+                match (is_done, ask) {
+                    (true, Some(ask)) => self.swap_root(region, ask),
+                    (false, Some(ask)) => self.look_at_store(region, Some(ask)),
+                    (_, None) => {}
+                }
+            }
+            (Some(Letter::Swapped(swapped)), Step::Asks(exchange)) => {
+                self.swapped_root(region, *exchange, swapped)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// As the shell of an allocator does it: the head is read, and made or changed where that must be, and signed.
+    fn looked(
+        &mut self,
+        region: usize,
+        ask: Option<Ask>,
+        (said, asked): (Moment, Moment),
+        timeline: &Timeline,
+        mut cells: Vec<Option<Cell>>,
+    ) -> Result<(), String> {
+        let (drift, calendar) = (self.plan.terms.drift_ppm(), shown(self.real, 0));
+        let session = self.regions[region].line.session.0;
+        let version = self.dice.u64(..);
+        let at = &mut self.regions[region];
+        let (local, member) = (shown(self.real, at.ppm), &mut at.member);
+        member.root = cells.pop().flatten();
+        let found = cells.pop().flatten();
+        let mut has_stepped = member.has_stepped | member.clock.hear(said, asked, local).is_err();
+        let head = found.as_ref().map(|cell| Head::read(&cell.value)).transpose()?;
+        if let (Some(era), Some(head)) = (member.era, &head)
+            && era != head.era()
+        {
+            // What was known of its time is over.
+            (member.clock, member.era, has_stepped) = (RootClock::new(drift), Some(head.era()), false);
+            member
+                .clock
+                .hear(said, asked, local)
+                .map_err(|_| "a clock that is new knows more than it heard")?;
+        }
+        member.has_stepped = has_stepped;
+        let Some(now) = member.clock.now(local) else {
+            // It is too far away at the moment.
+            self.give_up(region, ask.is_some());
+            return Ok(());
+        };
+        let mut head = head.unwrap_or_else(|| Head::begin(timeline, now, true));
+        if has_stepped || (member.era.is_none() && head.may_have_stepped(now, calendar)) {
+            head.begin_era(now);
+        }
+        if head.timeline() != *timeline {
+            head.lose(timeline, now);
+        }
+        head.sign(&Signer { session, node: String::new() }, now);
+        let cell = Cell { version, value: head.write() };
+        let swap = Swap {
+            name: HEAD.to_owned(),
+            expected: found.map(|cell| cell.version),
+            next: Some(cell.clone()),
+        };
+        (member.step, member.signed) = (Step::Heads(ask, cell, Box::new(head)), local);
+        self.write_to_store(region, Letter::Swap(timeline.clone(), vec![swap]));
+        Ok(())
+    }
+
+    fn swap_root(&mut self, region: usize, ask: Ask) {
+        let Some(store) = &self.store else { return };
+        let origin = store.origin.clone();
+        let at = &mut self.regions[region];
+        let rtt = at.pool.distance_above(Duration::from_nanos(4 * self.far));
+        let holder = Holder { id: at.line.session, share: Share::EVEN, rtt };
+        let asks = vec![(RootAsk { name: cell_of("a", None), origin, ask }, at.member.root.take())];
+        at.member.tries = 0;
+        let exchange = Exchange::new(holder, at.line.seq, asks);
+        self.try_root(region, exchange);
+    }
+
+    fn try_root(&mut self, region: usize, mut exchange: Exchange) {
+        let version = self.dice.u64(..);
+        let at = &mut self.regions[region];
+        at.member.tries += 1;
+        let Some((_, head)) = &at.member.head else { return self.give_up(region, true) };
+        let swaps = exchange.swaps(head, &at.member.clock, shown(self.real, at.ppm), || version);
+        if swaps.is_empty() || at.member.tries > TRIES {
+            return self.give_up(region, true);
+        }
+        let timeline = head.timeline();
+        at.member.step = Step::Asks(Box::new(exchange));
+        self.write_to_store(region, Letter::Swap(timeline, swaps));
+    }
+
+    fn swapped_root(
+        &mut self,
+        region: usize,
+        mut exchange: Exchange,
+        swapped: Result<Vec<Swapped>, CellsError>,
+    ) -> Result<(), String> {
+        let Ok(swapped) = swapped else {
+            self.give_up(region, true);
+            return Ok(());
+        };
+        let is_late = exchange.swapped(swapped) > 0;
+        if is_late && !lessor_protocol::mutant::is(lessor_protocol::mutant::Mutant::LateSwapBelieved) {
+            self.try_root(region, exchange);
+            return Ok(());
+        }
+        let RootAnswer { cell, answer, .. } = exchange.finish().remove(0);
+        self.regions[region].member.root = cell;
+        let line = &self.regions[region].line;
+        let (session, seq) = (line.session, line.seq);
+        match answer {
+            Some(Ok(answer)) => self.hear(Who::Region(region), session, seq, Ok(answer)),
+            Some(Err(RootError::Ask(error))) => {
+                if matches!(error, AskError::Totals { .. }) && !self.centre_died {
+                    return Err(format!("an honest region was not believed: {error}"));
+                }
+                self.hear(Who::Region(region), session, seq, Err(error))
+            }
+            Some(Err(_)) | None => {
+                self.give_up(region, true);
+                Ok(())
+            }
+        }
+    }
+
+    /// It comes to nothing; who asked is told.
+    fn give_up(&mut self, region: usize, has_asked: bool) {
+        self.forget_store(region);
+        if has_asked && self.line(Who::Region(region)).waits.take().is_some() {
+            self.failed(Who::Region(region));
+        }
+    }
+}
