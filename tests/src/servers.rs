@@ -6,6 +6,7 @@ use lessor_allocator::cells::{CellsConfig, StoreKind};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -85,6 +86,11 @@ impl Server {
     /// The password that lets in.
     pub fn password(&self) -> String {
         self.with(|server| server.password().to_owned())
+    }
+
+    /// Where all is that it writes.
+    pub fn folder(&self) -> PathBuf {
+        self.with(|server| server.folder().to_owned())
     }
 
     /// Where it listens.

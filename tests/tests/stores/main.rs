@@ -3,8 +3,10 @@
 
 mod behaviours;
 mod figures;
+mod migrate;
 mod postgres;
 mod redis;
+mod tls;
 mod trouble;
 
 use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, StoreKind, Swap, Swapped, Timeline};

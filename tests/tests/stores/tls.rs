@@ -1,0 +1,81 @@
+//! Both servers with TLS, and a certificate that nobody else vouches for.
+
+use super::{Store, cell, swap};
+use lessor_allocator::cells::{Cells, CellsConfig, CellsError, StoreKind, Swapped};
+use scenarios::servers::Server;
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// A certificate for loopback that vouches for itself, and its key, for whoever runs the server.
+fn certificate(folder: &Path) -> (String, String) {
+    let paths = ["tls.crt", "tls.key"].map(|name| folder.join(name).display().to_string());
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=a store"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-out", &paths[0], "-keyout", &paths[1]])
+        .stderr(Stdio::null())
+        .status();
+    assert!(made.expect("openssl is here").success());
+    let owner = std::fs::metadata(folder).expect("it is there");
+    for path in &paths {
+        chown(path, Some(owner.uid()), Some(owner.gid())).expect("it is ours to give");
+    }
+    let [certificate, key] = paths;
+    (certificate, key)
+}
+
+fn config(store: &Store, url: String) -> CellsConfig {
+    let config = store.config.clone().expect("it has one");
+    CellsConfig { url: url.parse().expect("a URL"), ..config }
+}
+
+/// With the roots that were named it works; with those of the machine, or for another name, it does not.
+async fn only_who_is_vouched_for_is_talked_to(store: &Store, url: &str, option: char, root: &str) {
+    let good = format!("{url}{option}sslrootcert={root}");
+    let mut cells = Cells::connect(&config(store, good.clone())).await.expect("it is vouched for");
+    let timeline = cells.timeline().await.expect("it is there");
+    let value = vec![7; 300_000];
+    let made = cells.swap(&timeline, &[swap("a", None, Some(cell(1, &value)))]).await;
+    assert_eq!(made, Ok(vec![Swapped::Done]));
+    assert_eq!(cells.load(&["a".to_owned()]).await.expect("it is there").1, [Some(cell(1, &value))]);
+    let strange = Cells::connect(&config(store, url.to_owned())).await;
+    let doubts = |error: &CellsError| error.to_string().contains("certificate");
+    assert!(strange.as_ref().is_err_and(doubts), "{strange:?}");
+    let other_name = Cells::connect(&config(store, good.replace("127.0.0.1", "localhost"))).await;
+    assert!(other_name.as_ref().is_err_and(doubts), "{other_name:?}");
+    let no_root = Cells::new(&config(store, format!("{url}{option}sslrootcert=/nowhere.pem")));
+    assert!(
+        matches!(&no_root, Err(CellsError::Invalid(text)) if text.contains("/nowhere.pem")),
+        "{no_root:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_is_talked_to_if_its_certificate_is_good() {
+    let server = Arc::new(Server::start(StoreKind::Redis, &[]));
+    let store = Store::on(Arc::clone(&server)).await;
+    let (certificate, key) = certificate(&server.folder());
+    let port = server.address().port().to_string();
+    let files = [("tls-cert-file", certificate.as_str()), ("tls-key-file", &key), ("tls-auth-clients", "no")];
+    server.start_again(&[[("port", "0"), ("tls-port", &port)].as_slice(), &files].concat());
+    let url = format!("rediss://:{}@{}", server.password(), server.address());
+    only_who_is_vouched_for_is_talked_to(&store, &url, '?', &certificate).await;
+    // In clear it is not understood.
+    let clear = Cells::connect(store.config.as_ref().expect("it has one")).await;
+    assert!(matches!(clear, Err(CellsError::Unreachable(_))), "{clear:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_is_talked_to_if_its_certificate_is_good() {
+    let server = Arc::new(Server::start(StoreKind::Postgres, &[]));
+    let store = Store::on(Arc::clone(&server)).await;
+    let url = format!("postgres://lessor:{}@{}/lessor?sslmode=require", server.password(), server.address());
+    let (certificate, key) = certificate(&server.folder());
+    // One that has none is not talked to in clear instead.
+    let clear = Cells::connect(&config(&store, format!("{url}&sslrootcert={certificate}"))).await;
+    assert!(clear.as_ref().is_err_and(|error| error.to_string().contains("TLS")), "{clear:?}");
+    server.start_again(&[("ssl", "on"), ("ssl_cert_file", &certificate), ("ssl_key_file", &key)]);
+    only_who_is_vouched_for_is_talked_to(&store, &url, '&', &certificate).await;
+}
