@@ -200,6 +200,40 @@ async fn what_is_too_long_for_a_cell_is_not_taken_for_one() {
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
 }
 
+/// However many cells there are, and whether or not the server has counted them: a batch looks at its own.
+#[tokio::test]
+async fn a_batch_looks_at_no_other_cells() {
+    let mut store = own().await;
+    let (server, table) = (server(&store), table(&store));
+    for counted in [false, true] {
+        let more =
+            format!("INSERT INTO {table} SELECT gen_random_uuid(), 1, '' FROM generate_series(1, 50000)");
+        server.tell(&more);
+        if counted {
+            server.tell(&format!("ANALYZE {table}"));
+        }
+        // More often than a plan is made for the very values.
+        for round in 0..12_u64 {
+            let name = |n| format!("{counted} {n}");
+            let expected = round.checked_sub(1);
+            let batch: Vec<_> = (0..50).map(|n| swap(&name(n), expected, Some(cell(round, "one")))).collect();
+            assert_eq!(store.try_swap(&batch).await, Ok(vec![Swapped::Done; 50]));
+            let names: Vec<String> = (0..50).map(name).collect();
+            let found = store.cells.load(&names).await.expect("it is there").1;
+            assert_eq!(found, vec![Some(cell(round, "one")); 50]);
+        }
+    }
+    // A connection says what it read when it ends. Each cell is looked up thrice in a round, and not 50,000 once.
+    drop(store.cells);
+    let read = format!(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
+         WHERE quote_ident(relname) = '{table}' AND idx_scan > 0"
+    );
+    let read = async || server.tell(&read).parse::<u64>().ok();
+    wait_for(read, |&read| read > 0).await;
+    assert!((1..10_000).contains(&read().await.expect("it was told before")), "{:?}", read().await);
+}
+
 /// A batch waits for a transaction that has one of its cells, and goes by what that made of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {
