@@ -232,6 +232,8 @@ mutants! {
     EraIgnored,
     /// What a store has lost is taken for never lent.
     RootLossIgnored,
+    /// A root that was there and is not is made anew.
+    GoneIsNew,
 }
 
 /// Whether `mutant` is switched on: never.

@@ -61,6 +61,11 @@ impl Server {
         what(&mut self.server.lock().expect("nothing panics while it is held"))
     }
 
+    /// The URL of its store, with the password in it.
+    pub fn url(&self) -> String {
+        self.with(|server| server.url())
+    }
+
     /// What a handle on its cells needs, with this prefix.
     pub fn config(&self, prefix: &str) -> CellsConfig {
         self.config_of(&self.with(|server| server.url()), prefix)

@@ -98,6 +98,11 @@ impl Exchange {
                     asking.cell = next;
                     asking.answer = Some(answer.map_err(RootError::Ask));
                 }
+                // Somebody may have thrown away all there is: without another look at the head it is not made anew.
+                Swapped::Other(None) if asking.cell.is_some() && !mutant::is(Mutant::GoneIsNew) => {
+                    asking.cell = None;
+                    asking.answer = Some(Err(RootError::Gone));
+                }
                 Swapped::Other(cell) => {
                     late += 1;
                     asking.cell = cell;

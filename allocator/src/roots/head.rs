@@ -34,6 +34,8 @@ const SIGNED_MAX: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub struct Head {
     format: u32,
+    /// Tells it from another one that was made since: in a store that somebody emptied.
+    id: u64,
     /// Counts how often the time began anew: of what was written in an earlier one nobody knows how long ago it was.
     era: u64,
     /// Of what was written before this era something may have been lost.
@@ -68,10 +70,11 @@ pub struct Signer {
 }
 
 impl Head {
-    /// That of a store in which nothing is, begun when it is `now`. Unless it is `fresh`, an earlier one may have been lost.
-    pub fn begin(timeline: &Timeline, now: Moment, fresh: bool) -> Self {
+    /// That of a store in which nothing is, called `id` and begun when it is `now`. Unless it is `fresh`, an earlier one may have been lost.
+    pub fn begin(id: u64, timeline: &Timeline, now: Moment, fresh: bool) -> Self {
         Head {
             format: FORMAT,
+            id,
             era: 1,
             whole_since: 1,
             now: now.into(),
@@ -96,6 +99,11 @@ impl Head {
     /// As it is written.
     pub fn write(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("numbers and text")
+    }
+
+    /// Whether what is known by `other` goes on by this one.
+    pub fn goes_on_from(&self, other: &Head) -> bool {
+        (self.id, self.era) == (other.id, other.era)
     }
 
     /// The time that it is of.

@@ -46,6 +46,9 @@ pub enum RootError {
     /// Nobody can tell well enough what time it is there.
     #[error("the store is too far away, or too slow, to tell the time by")]
     NoTime,
+    /// It was there, and is not any more: perhaps nobody needed it, perhaps somebody emptied the store.
+    #[error("it is gone from the store")]
+    Gone,
     /// The head that is known is out of date.
     #[error("the store has begun another time")]
     HeadIsOld,

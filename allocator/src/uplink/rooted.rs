@@ -90,11 +90,13 @@ impl Rooted {
             match answer {
                 Some(Ok(answer)) => GrantBody::of(limit, key, answer),
                 Some(Err(RootError::Ask(error))) => GrantBody::wrong(limit, key, Wrong::from(error).body()),
-                Some(Err(error)) => {
+                Some(Err(RootError::HeadIsOld | RootError::Gone | RootError::NoTime)) | None => {
+                    GrantBody::of(limit, key, LOST)
+                }
+                Some(Err(error @ RootError::Format)) => {
                     tracing::warn!(limit, %error, "nothing is leased from the store");
                     GrantBody::of(limit, key, REFUSED)
                 }
-                None => GrantBody::of(limit, key, LOST),
             }
         });
         let (session, seq) = (request.session, request.seq);
@@ -138,7 +140,8 @@ impl Rooted {
                 Some(cell) => read(cell)?,
                 None => {
                     tracing::info!(store = %timeline, "nothing is known of this store: its time begins");
-                    Head::begin(&timeline, now, self.is_fresh)
+                    // Whoever knew one before has lent by it.
+                    Head::begin(dice(), &timeline, now, self.is_fresh && self.era.is_none())
                 }
             };
             let now = self.go_by(shared, &head, now).await?;
@@ -211,6 +214,22 @@ impl Rooted {
         }
     }
 
+    /// The head is this by now.
+    fn goes_on(&mut self, cell: Option<Cell>) -> Result<(), TransportError> {
+        let changed = || broken(&"its head is another one now");
+        let (cell, known) = (cell.ok_or_else(changed)?, self.head.take().ok_or_else(changed)?);
+        if cell.version == known.0.version {
+            self.head = Some(known);
+            return Ok(());
+        }
+        let head = read(&cell)?;
+        if !head.goes_on_from(&known.1) {
+            return Err(changed());
+        }
+        self.head = Some((cell, head));
+        Ok(())
+    }
+
     /// What the roots answer.
     async fn ask(
         &mut self,
@@ -219,8 +238,6 @@ impl Rooted {
         request: &LeasesRequest,
         origins: Vec<Option<Origin>>,
     ) -> Result<Vec<Option<Result<Answer, RootError>>>, TransportError> {
-        let Some((_, head)) = self.head.clone() else { return Ok(vec![]) };
-        let timeline = head.timeline();
         let mut places = vec![];
         let mut asks = vec![];
         for (ask, origin) in due.asks.iter().zip(origins) {
@@ -230,16 +247,21 @@ impl Rooted {
                 asks.push(RootAsk { name: cell_of(&ask.limit, ask.key.as_deref()), origin, ask: ask.ask() });
             }
         }
-        let unknown: Vec<String> = asks
+        let mut unknown: Vec<String> = asks
             .iter()
             .map(|ask| &ask.name)
             .filter(|name| !self.known.contains_key(*name))
             .cloned()
             .collect();
         if !unknown.is_empty() {
-            let (_, cells) = self.cells.load(&unknown).await.map_err(|error| broken(&error))?;
+            // Looked at after them: one that is not there is new only where the head is what it was.
+            unknown.push(HEAD.to_owned());
+            let (_, mut cells) = self.cells.load(&unknown).await.map_err(|error| broken(&error))?;
+            self.goes_on(cells.pop().flatten())?;
             self.known.extend(unknown.into_iter().zip(cells).filter_map(|(name, cell)| Some((name, cell?))));
         }
+        let Some((_, head)) = self.head.clone() else { return Err(broken(&"its head is not known")) };
+        let timeline = head.timeline();
         let rtt = Duration::from_millis(request.rtt_ms);
         let holder = Holder { id: LesseeId(request.session), share: Share::EVEN, rtt };
         let asks =
@@ -269,7 +291,7 @@ impl Rooted {
             {
                 self.known.insert(name, cell);
             }
-            if answer == Some(Err(RootError::HeadIsOld)) {
+            if matches!(answer, Some(Err(RootError::HeadIsOld | RootError::Gone))) {
                 self.head = None;
             }
             answers.push(answer);

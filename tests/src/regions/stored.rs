@@ -18,6 +18,8 @@ pub(super) struct Store {
     /// What a replica has of it.
     behind: Table,
     timelines: u64,
+    /// Whether nobody has written to it yet.
+    is_new: bool,
     /// By how much its clock was set, in all.
     set: i64,
     origin: Origin,
@@ -104,6 +106,7 @@ impl World {
             behind: table.clone(),
             table,
             timelines: 0,
+            is_new: true,
             set: 0,
             origin: Origin { plan, version: 1 },
             letters: BTreeMap::new(),
@@ -128,7 +131,7 @@ impl World {
     /// Something becomes of it.
     pub(super) fn store_in_trouble(&mut self) {
         let is_fixed = matches!(self.rule, Rule::FixedWindow(_));
-        let (what, real) = (self.dice.u32(..4), self.real);
+        let (what, real) = (self.dice.u32(..5), self.real);
         let step = self.dice.i64(20..100_000) * MILLI.cast_signed() * if self.dice.bool() { 1 } else { -1 };
         // While somebody watches: of one that nobody watches, nobody can know.
         let is_watched = self.regions.iter().any(|region| {
@@ -141,10 +144,15 @@ impl World {
             // Where windows are of the calendar, another clock has others.
             1 if is_watched && !is_fixed => store.set += step,
             1 => {}
+            2 => {
+                // Somebody empties it, on the same timeline.
+                store.table = Table::new(store.table.timeline().clone());
+                self.centre_died = true;
+            }
             lost => {
                 // Whether anything is lost nobody knows who sees another timeline.
                 self.centre_died = true;
-                if lost == 2 {
+                if lost == 3 {
                     store.table = store.behind.clone();
                 }
                 store.timelines += 1;
@@ -234,6 +242,7 @@ impl World {
             },
             Some(Letter::Swap(timeline, swaps)) => {
                 let swapped = store.table.swap(&timeline, &swaps);
+                store.is_new = false;
                 store.read_root(self.real);
                 Letter::Swapped(swapped)
             }
@@ -285,6 +294,7 @@ impl World {
         let (drift, calendar) = (self.plan.terms.drift_ppm(), shown(self.real, 0));
         let session = self.regions[region].line.session.0;
         let version = self.dice.u64(..);
+        let is_first = self.store.as_ref().is_some_and(|store| store.is_new);
         let at = &mut self.regions[region];
         let (local, member) = (shown(self.real, at.ppm), &mut at.member);
         member.root = cells.pop().flatten();
@@ -307,7 +317,8 @@ impl World {
             self.give_up(region, ask.is_some());
             return Ok(());
         };
-        let mut head = head.unwrap_or_else(|| Head::begin(timeline, now, true));
+        // The first one knows that nobody has lent anything. If there is none later, somebody threw it away.
+        let mut head = head.unwrap_or_else(|| Head::begin(version, timeline, now, is_first));
         if has_stepped || (member.era.is_none() && head.may_have_stepped(now, calendar)) {
             head.begin_era(now);
         }

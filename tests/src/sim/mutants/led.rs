@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 71] = [
+        const LED: [(Mutant, Ground); 72] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -78,6 +78,7 @@ impl Ground {
             (Mutant::StepNotSeen, Ground::Stored),
             (Mutant::EraIgnored, Ground::Stored),
             (Mutant::RootLossIgnored, Ground::Stored),
+            (Mutant::GoneIsNew, Ground::Stored),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }

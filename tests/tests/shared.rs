@@ -1,0 +1,286 @@
+//! Allocators that share a store, which is a real one each time: they fight for the last permits, are killed, and the store is
+//! stopped, killed, emptied and replaced under them. The vendor counts all admissions.
+
+use lessor::{Client, Limit};
+use lessor_allocator::cells::{Cells, StoreKind};
+use lessor_protocol::{Clock, Moment};
+use scenarios::fleet::{Fleet, eventually};
+use scenarios::process::{Allocator, lessor};
+use scenarios::servers::Server;
+use scenarios::vendor::Vendor;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+const CLOCK: Clock = Clock::since_boot();
+const LIMIT: u64 = 200;
+const PER: Duration = Duration::from_secs(1);
+
+/// What is left of it in a root, and of the machine it runs on: both cores do something else meanwhile.
+const USED_PERCENT: u64 = 80;
+
+/// A store for one test, in a server that others may use too.
+struct Store {
+    server: Arc<Server>,
+    prefix: String,
+}
+
+impl Store {
+    async fn of(server: Arc<Server>, prefix: &str) -> Store {
+        let mut cells = Cells::new(&server.config(prefix)).expect("a good configuration");
+        cells.migrate().await.expect("it may be");
+        Store { server, prefix: prefix.to_owned() }
+    }
+
+    /// One that nobody else stops or empties.
+    async fn own(kind: StoreKind) -> Store {
+        Store::of(Arc::new(Server::start(kind, &[])), "lessor").await
+    }
+
+    async fn shared(kind: StoreKind, prefix: &str) -> Store {
+        Store::of(Server::shared(kind), prefix).await
+    }
+
+    /// The configuration of an allocator called `node`: so many calls in any second.
+    fn config(&self, node: &str, limit: u64, version: u64) -> String {
+        let kind = if self.server.url().starts_with("redis") { "redis" } else { "postgres" };
+        format!(
+            "[server]\nnode = {node:?}\n[store]\nkind = {kind:?}\nurl = {:?}\nprefix = {:?}\ntimeout = \"2s\"\nversion = {version}\n\
+             [[limit]]\nname = \"vendor\"\n\
+             rules = [{{ kind = \"sliding_window\", limit = {limit}, per = \"1s\", margin = \"50ms\" }}]\n\
+             [[limit]]\nname = \"user\"\nkeyed = true\n\
+             rules = [{{ kind = \"token_bucket\", capacity = 3, refill = 1, per = \"1h\" }}]\n",
+            self.server.url(),
+            self.prefix,
+        )
+    }
+
+    async fn allocator(&self, node: &str) -> Fleet {
+        Fleet::start(&self.config(node, LIMIT, 1)).await
+    }
+}
+
+/// Calls as often as it may until then, never waiting for longer than a moment. When the first was admitted.
+async fn call_until(vendor: &Vendor, limit: &Limit, until: Moment) -> Option<Moment> {
+    let mut first = None;
+    while CLOCK.now() < until {
+        if vendor.wait(limit, Duration::from_millis(50)).await {
+            first = first.or(Some(CLOCK.now()));
+        }
+    }
+    first
+}
+
+async fn call_for(vendor: &Vendor, limits: &[Limit; 2], span: Duration) -> Option<Moment> {
+    let until = CLOCK.now() + span;
+    let (one, other) =
+        tokio::join!(call_until(vendor, &limits[0], until), call_until(vendor, &limits[1], until));
+    one.into_iter().chain(other).min()
+}
+
+async fn two_use_all_there_is_and_no_more(kind: StoreKind) {
+    let store = Store::shared(kind, "two").await;
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    call_for(&vendor, &limits, 6 * PER).await;
+    assert_eq!(vendor.breach(), None);
+    println!("{kind:?}: {} of {} used through two allocators", vendor.count(), 6 * LIMIT);
+    assert!(vendor.count() >= 6 * LIMIT * USED_PERCENT / 100, "{} of {}", vendor.count(), 6 * LIMIT);
+    for client in clients {
+        client.shutdown().await;
+    }
+    east.stop().await;
+    west.stop().await;
+}
+
+/// Three an hour for each user, whoever is asked.
+async fn keys_are_shared(kind: StoreKind) {
+    let store = Store::shared(kind, "keys").await;
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let mut admitted = 0;
+    for round in 0..10 {
+        let user = clients[round % 2].limit("user").key("ann");
+        admitted += u64::from(user.acquire_within(1, Duration::from_millis(400)).await.is_ok());
+    }
+    assert!((1..=3).contains(&admitted), "{admitted} of 3");
+    let bob = clients[1].limit("user").key("bob");
+    eventually("another user", async || bob.try_acquire(1).ok()).await;
+    for client in clients {
+        client.shutdown().await;
+    }
+    east.stop().await;
+    west.stop().await;
+}
+
+async fn killed_in_turn_they_go_on(kind: StoreKind) {
+    let store = Store::shared(kind, "killed").await;
+    let config = |node| store.config(node, LIMIT, 1);
+    let mut two = [
+        Allocator::start(&config("east"), "127.0.0.1:0", true),
+        Allocator::start(&config("west"), "127.0.0.1:0", true),
+    ];
+    let client = |first: &Allocator, other: &Allocator| {
+        Client::builder(&first.url).or(&other.url).node(first.url.as_str()).connect()
+    };
+    let clients = [client(&two[0], &two[1]).await.expect("up"), client(&two[1], &two[0]).await.expect("up")];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    let span = Duration::from_millis(900);
+    for round in 0..6 {
+        let first = call_for(&vendor, &limits, span).await;
+        assert!(first.is_some(), "round {round}: nobody was admitted within {span:?}");
+        two = match two {
+            [one, other] if round % 2 == 0 => [one.restart(), other],
+            [one, other] => [one, other.restart()],
+        };
+    }
+    assert_eq!(vendor.breach(), None);
+    println!("{kind:?}: {} admitted in {:?} with six kills", vendor.count(), 6 * span);
+}
+
+/// It answers nobody for two seconds: leases end, and nothing is lent beyond them.
+async fn a_store_that_stands_still_is_waited_for(kind: StoreKind) {
+    let store = Store::own(kind).await;
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    call_for(&vendor, &limits, PER).await;
+    store.server.stop();
+    call_for(&vendor, &limits, 2 * PER).await;
+    let before = vendor.count();
+    call_for(&vendor, &limits, PER).await;
+    assert_eq!(vendor.count(), before, "nobody is lent anything by nobody");
+    store.server.go_on();
+    let again = CLOCK.now();
+    let first = call_for(&vendor, &limits, 5 * PER).await.expect("it goes on");
+    println!("{kind:?}: stood still for 3 s, a call {:?} after that", first.since(again));
+    assert_eq!(vendor.breach(), None);
+    east.stop().await;
+    west.stop().await;
+}
+
+/// PostgreSQL has all that it said it has. Of Redis nobody knows: allocators wait.
+async fn a_store_that_is_killed_loses_nothing_or_is_waited_out(kind: StoreKind) {
+    let store = Store::own(kind).await;
+    let east = store.allocator("east").await;
+    let west = store.allocator("west").await;
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    call_for(&vendor, &limits, PER).await;
+    store.server.kill();
+    store.server.start_again(&[]);
+    let again = CLOCK.now();
+    let first = call_for(&vendor, &limits, 8 * PER).await.expect("it goes on");
+    println!("{kind:?}: killed and started again, a call {:?} after that", first.since(again));
+    assert_eq!(vendor.breach(), None);
+    let waits = Duration::from_millis(2_500);
+    if kind == StoreKind::Redis {
+        // Leases of before are used up within one term.
+        let lent = vendor.count_after(again + PER) - vendor.count_after(again + waits);
+        assert_eq!(lent, 0, "nothing is lent before all that may be out is over");
+    }
+    east.stop().await;
+    west.stop().await;
+}
+
+async fn one_that_is_emptied_is_waited_out(kind: StoreKind) {
+    let store = Store::own(kind).await;
+    let east = store.allocator("east").await;
+    let west = store.allocator("west").await;
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    for _ in 0..3 {
+        call_for(&vendor, &limits, PER / 2).await;
+        match kind {
+            StoreKind::Redis => _ = store.server.tell("FLUSHALL"),
+            StoreKind::Memory | StoreKind::Postgres => _ = store.server.tell("DELETE FROM lessor_cells"),
+        }
+    }
+    call_for(&vendor, &limits, 6 * PER).await.expect("it goes on");
+    assert_eq!(vendor.breach(), None);
+    east.stop().await;
+    west.stop().await;
+}
+
+/// Of two allocators that say different rules, the one with the higher version is right, and the other follows.
+async fn the_newest_configuration_holds_for_all(kind: StoreKind) {
+    let store = Store::shared(kind, "version").await;
+    let old = store.allocator("old").await;
+    let a = old.client("a").await;
+    eventually("a permit", async || a.limit("vendor").try_acquire(1).ok()).await;
+    let new = Fleet::start(&store.config("new", LIMIT / 4, 2)).await;
+    let b = new.client("b").await;
+    eventually("a permit", async || b.limit("vendor").try_acquire(1).ok()).await;
+    // A window later whatever was lent by the old one has left it.
+    sleep(2 * PER).await;
+    let vendor = Vendor::new(LIMIT / 4, PER);
+    let limits = [a.limit("vendor"), b.limit("vendor")];
+    call_for(&vendor, &limits, 4 * PER).await;
+    assert_eq!(vendor.breach(), None);
+    assert!(vendor.count() >= LIMIT * USED_PERCENT / 100, "{} of {LIMIT}", vendor.count());
+    old.stop().await;
+    new.stop().await;
+}
+
+macro_rules! on_each_store {
+    ($($what:ident),+ $(,)?) => {
+        mod redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $what() {
+                super::$what(super::StoreKind::Redis).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $what() {
+                super::$what(super::StoreKind::Postgres).await;
+            })+
+        }
+    };
+}
+
+on_each_store!(
+    two_use_all_there_is_and_no_more,
+    keys_are_shared,
+    killed_in_turn_they_go_on,
+    a_store_that_stands_still_is_waited_for,
+    a_store_that_is_killed_loses_nothing_or_is_waited_out,
+    one_that_is_emptied_is_waited_out,
+    the_newest_configuration_holds_for_all,
+);
+
+/// What no shared store keeps is refused before anything is bound, with the key and the value.
+#[test]
+fn what_no_shared_store_keeps_is_refused() {
+    let rule = |more: &str| format!("[[limit]]\nname = \"a\"\nrules = [{{ {more} }}]\n");
+    let sliding = rule("kind = \"sliding_window\", limit = 9, per = \"1s\"");
+    let store = "[store]\nkind = \"redis\"\nurl = \"redis://:s3cret@127.0.0.1:1\"\n";
+    for (text, said) in [
+        (format!("{store}{}", rule("kind = \"concurrency\", limit = 9, longest = \"1s\"")), "concurrency"),
+        (format!("{store}{}", rule("kind = \"leaky_bucket\", refill = 9, per = \"1s\"")), "leaky_bucket"),
+        (format!("[store]\nkind = \"redis\"\n{sliding}"), "store.url is missing"),
+        (
+            format!("[store]\nkind = \"postgres\"\nurl = \"redis://:s3cret@h\"\n{sliding}"),
+            "store.kind is \"postgres\"",
+        ),
+        (format!("[store]\nkind = \"redis\"\nurl = \"http://:s3cret@h\"\n{sliding}"), "store.url"),
+        (format!("{store}prefix = \"a b\"\n{sliding}"), "\"a b\""),
+        (format!("{store}timeout = \"1h\"\n{sliding}"), "store.timeout is"),
+        (format!("[store]\nkind = \"memory\"\nurl = \"redis://h\"\n{sliding}"), "store.url"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("lessor.toml");
+        std::fs::write(&file, &text).expect("a file in it");
+        let output = Command::new(lessor()).arg("check").arg(&file).output().expect("it runs");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}: {printed}");
+        assert!(printed.contains(said) && !printed.contains("s3cret"), "{said}: {printed}");
+    }
+}
