@@ -107,7 +107,8 @@ impl Postgres {
         &mut self,
         what: impl AsyncFnOnce(&mut Line, &Shared) -> Result<T, Broken>,
     ) -> Result<T, CellsError> {
-        let line = self.line.take();
+        // One that was closed while nobody used it is no reason to fail: nothing was asked over it.
+        let line = self.line.take().filter(|line| !line.is_over());
         let shared = &self.shared;
         let (line, answer) = timeout(shared.config.timeout, async {
             let mut line = match line {

@@ -1,6 +1,6 @@
 //! Redis alone: servers that start again, take over, forget, or are not fit.
 
-use super::trouble::wait_for;
+use super::trouble::{settle, wait_for};
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
 use scenarios::servers::{Server, Wire};
@@ -29,9 +29,9 @@ async fn started_again_it_is_on_another_timeline() {
     assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
     server(&store).start_again(&[]);
     let asked = [swap("a", Some(1), Some(cell(2, "two")))];
-    // The first call finds its connection closed, and the next one another server.
+    // The first call may still find a connection that it did not know was closed.
     let lost = store.cells.swap(&before, &asked).await;
-    assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
+    assert!(matches!(lost, Err(CellsError::Unreachable(_) | CellsError::Moved { .. })), "{lost:?}");
     let after = store.timeline().await;
     assert_ne!(after, before);
     assert_eq!(store.cells.swap(&before, &asked).await, Err(CellsError::Moved { found: after.clone() }));
@@ -101,6 +101,19 @@ async fn a_master_that_was_a_replica_in_between_is_on_another_timeline() {
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
 }
 
+/// A connection that somebody closed while it was idle is not missed.
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_is_made_again() {
+    let mut store = own().await;
+    let timeline = store.timeline().await;
+    for version in 0..5_u64 {
+        assert_eq!(server(&store).tell("CLIENT KILL TYPE normal SKIPME yes"), ":1");
+        settle().await;
+        let next = [swap("a", version.checked_sub(1), Some(cell(version, "one")))];
+        assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done]));
+    }
+}
+
 #[tokio::test]
 async fn a_script_that_was_forgotten_is_told_again() {
     let mut store = own().await;
@@ -159,6 +172,26 @@ async fn what_is_to_be_synced_needs_a_server_that_can_say_so() {
     let error = Cells::connect(&config).await.expect_err("it is not fit");
     let names_it = |text: &str| text.starts_with("redis_version is") || text.starts_with("aof_enabled is");
     assert!(matches!(&error, CellsError::Unfit(text) if names_it(text)), "{error:?}");
+}
+
+/// What docs/stores.md says that a user needs is enough.
+#[tokio::test]
+async fn a_user_who_may_do_what_is_needed_can_do_all() {
+    let mut store = own().await;
+    let server = server(&store);
+    let mut config = store.config.clone().expect("it has one");
+    let may = "+@connection +info +evalsha +script|load +getrange +set +del +wait";
+    let made = server.tell(&format!("ACL SETUSER narrow reset on >narrow ~{}:* {may}", config.prefix));
+    assert_eq!(made, "+OK");
+    config.url = format!("redis://narrow:narrow@{}", server.address()).parse().expect("a URL");
+    store.cells = Cells::connect(&config).await.expect("it may do that");
+    assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
+    assert_eq!(store.swap(swap("a", Some(1), None)).await, Swapped::Done);
+    config.replicas = 1;
+    let mut cells = Cells::connect(&config).await.expect("it may do that");
+    let timeline = cells.timeline().await.expect("it may do that");
+    let alone = cells.swap(&timeline, &[swap("a", None, Some(cell(2, "two")))]).await;
+    assert_eq!(alone, Err(CellsError::NotDurable("it is on 0 replicas, of 1".to_owned())));
 }
 
 /// A script touches one key, so that a batch goes through although its keys belong to different parts of a cluster; but

@@ -76,6 +76,14 @@ pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
     }
 }
 
+/// Lets those see what has arrived who wait for it: the runtime looks at its sockets once, and then they have their turn.
+pub(crate) async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Looks until it is so: it comes by itself, and nobody says when.
 pub(crate) async fn wait_for<T>(mut look: impl AsyncFnMut() -> Option<T>, is_so: impl Fn(&T) -> bool) {
     let patience = tokio::time::timeout(Duration::from_secs(30), async {

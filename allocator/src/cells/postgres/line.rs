@@ -38,6 +38,11 @@ impl Drop for Line {
 }
 
 impl Line {
+    /// Whether it ended by itself.
+    pub(super) fn is_over(&self) -> bool {
+        self.driver.is_finished()
+    }
+
     /// A connection to cells that are there.
     pub(super) async fn connect(shared: &Shared) -> Result<Self, CellsError> {
         let mut line = Line::open(shared).await?;

@@ -25,6 +25,11 @@ impl Drop for Line {
 }
 
 impl Line {
+    /// Whether it ended by itself.
+    pub(super) fn is_over(&self) -> bool {
+        self.driver.is_finished()
+    }
+
     pub(super) async fn connect(shared: &Shared) -> Result<Self, CellsError> {
         let (place, config) = (&shared.place, &shared.config);
         let cannot = |error: io::Error| {
