@@ -14,7 +14,7 @@ pub use live::{LIMITS_MAX, LimitsFull, Put, Unfit};
 
 use crate::config::{Config, LimitConfig, named_for};
 use crate::limits::{Figures, Limit, Past, PoolId};
-use crate::pool::Holder;
+use crate::pool::{Holder, LesseeId};
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use crate::wrong::{Reason, Wrong, quoted};
 use family::Family;
@@ -22,7 +22,7 @@ use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::push::Event;
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SafeShareBody, SpentBody};
 use lessor_protocol::{Answer, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, SafeShare, Terms};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 use written::Journaled;
 
@@ -205,6 +205,11 @@ impl Allocator {
     /// Sessions that are known.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
+    }
+
+    /// Which node and session each of `ids` is, as far as it is known.
+    pub fn session_names(&self, ids: &BTreeSet<LesseeId>) -> BTreeMap<LesseeId, (NodeName, u64)> {
+        self.sessions.names(ids)
     }
 
     /// Asks that were wrong, by reason. Every reason is in it.

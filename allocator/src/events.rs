@@ -1,13 +1,20 @@
 //! Telling those who listen that something happened to a limit. Handlers and reloads tell, each listener hears at its
 //! own pace; one that does not keep up is told that it lags, and nobody ever waits for it.
 
+use lessor_protocol::Moment;
 use lessor_protocol::push::{Event, Kind};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
 /// Events that wait for the slowest listener. What operators do is rare; a script that changes more limits at once has
 /// every node look at all of them, which costs no more.
 const QUEUE_MAX: usize = 256;
+
+/// Events that are remembered, for people who come to look after something has happened. Names of limits, keys and nodes
+/// make each a few hundred bytes at most.
+const PAST_MAX: usize = 200;
 
 /// Of the connections that may be open, at most this part listens: the others are for asks, which matter.
 const LISTENER_PART: usize = 2;
@@ -17,6 +24,8 @@ const LISTENER_PART: usize = 2;
 pub(crate) struct Events {
     sender: broadcast::Sender<Event>,
     told: AtomicUsize,
+    /// The newest last.
+    past: Mutex<VecDeque<(Moment, Event)>>,
     listeners_max: usize,
 }
 
@@ -30,15 +39,32 @@ impl Events {
         Events {
             sender: broadcast::Sender::new(QUEUE_MAX),
             told: AtomicUsize::new(0),
+            past: Mutex::default(),
             listeners_max: (connections_max / LISTENER_PART).max(1),
         }
     }
 
-    /// Tells everybody who listens.
-    pub(crate) fn tell(&self, event: &Event) {
+    /// Tells everybody who listens what happened at `now`.
+    pub(crate) fn tell(&self, now: Moment, event: &Event) {
         self.told.fetch_add(1, Ordering::Relaxed);
+        let mut past = self.past();
+        if past.len() == PAST_MAX {
+            past.pop_front();
+        }
+        past.push_back((now, event.clone()));
+        drop(past);
         // An error says that nobody listens.
         let _ = self.sender.send(event.clone());
+    }
+
+    /// The last that were told, the newest last.
+    pub(crate) fn told_last(&self) -> Vec<(Moment, Event)> {
+        self.past().iter().cloned().collect()
+    }
+
+    fn past(&self) -> MutexGuard<'_, VecDeque<(Moment, Event)>> {
+        // A list of what was: no panic elsewhere can have left it half changed.
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Listens from now on; `None` if as many do as may.
@@ -77,9 +103,10 @@ mod tests {
         let events = Events::new(4);
         let mut slow = events.listen().expect("room");
         let event = Event::of(Kind::ToppedUp, "a");
-        (0..=QUEUE_MAX).for_each(|_| events.tell(&event));
+        (0..=QUEUE_MAX).for_each(|_| events.tell(Moment::ORIGIN, &event));
         assert_eq!(slow.next().await.map(|event| event.kind), Some(Kind::Lagged));
         assert_eq!(slow.next().await, Some(event), "and goes on with what is left");
+        assert_eq!(events.told_last().len(), PAST_MAX);
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ pub use pool_id::PoolId;
 pub use written::{BLOCK, SavedPast};
 
 use crate::config::{Keyed, LimitConfig, Names};
-use crate::pool::{AskError, Heard, Holder, LesseeId, Plan, Pool, PoolView};
+use crate::pool::{AskError, Heard, Holder, Holding, LesseeId, Plan, Pool, PoolView};
 use crate::share::Sharing;
 use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
@@ -289,6 +289,11 @@ impl Limit {
             names: self.names as u64,
             quarantine: self.quarantine(now),
             paused: self.gate.pause(now).is_some(),
+            pause_lasts: self
+                .gate
+                .pause(now)
+                .filter(|until| *until != Moment::NEVER)
+                .map(|until| until.since(now)),
             blocked: self.gate.blocked().len() as u64,
             topped_up: self.top_ups.permits,
             sums: self.sums,
@@ -304,6 +309,20 @@ impl Limit {
     pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
         let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
         page.map(|(id, kept)| (id.clone(), kept.pool.view(now))).collect()
+    }
+
+    /// The same, with who holds what of each.
+    pub fn holdings(
+        &mut self,
+        now: Moment,
+        from: Bound<PoolId>,
+        count: usize,
+    ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
+        let page = self.pools.range_mut((from, Bound::Unbounded)).take(count);
+        let look = |(id, kept): (&PoolId, &mut Kept)| {
+            (id.clone(), kept.pool.view(now), kept.pool.holdings(now).collect())
+        };
+        page.map(look).collect()
     }
 
     /// Runs `act` on the pool, if there is one, and keeps the sums. Leases that ended until `now` burn

@@ -18,10 +18,10 @@ use metrics_exporter_prometheus::{
 };
 pub(crate) use roots::RootMetrics;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::StoreMetrics;
-pub(crate) use upstream::UpstreamMetrics;
+pub(crate) use upstream::{Stands, UpstreamMetrics};
 
 /// How often samples of histograms are folded into their buckets; until then each takes memory of its own.
 pub(crate) const UPKEEP_EVERY: Duration = Duration::from_secs(5);
@@ -66,6 +66,7 @@ pub(crate) struct Metrics {
     roots: RootMetrics,
     /// By name; a limit that went shows zeros.
     limits: Mutex<BTreeMap<String, LimitMetrics>>,
+    upstreams: Mutex<BTreeMap<String, Arc<Mutex<Stands>>>>,
 }
 
 /// Requests of one kind, by how they ended.
@@ -110,13 +111,26 @@ impl Metrics {
             reloads,
             store: StoreMetrics::new(),
             roots: RootMetrics::new(),
+            upstreams: Mutex::default(),
             limits: Mutex::new(limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect()),
         }
     }
 
     /// Those of an allocator that limits are leased from.
     pub(crate) fn upstream(&self, upstream: &Upstream) -> UpstreamMetrics {
-        metrics::with_local_recorder(&*self.recorder, || UpstreamMetrics::new(upstream))
+        let made = metrics::with_local_recorder(&*self.recorder, || UpstreamMetrics::new(upstream));
+        self.upstreams().insert(upstream.as_str().to_owned(), made.stands());
+        made
+    }
+
+    /// How things stand with each allocator that limits are leased from, or were.
+    pub(crate) fn upstreams_stand(&self) -> Vec<(String, Stands)> {
+        let read = |stands: &Mutex<Stands>| *stands.lock().unwrap_or_else(PoisonError::into_inner);
+        self.upstreams().iter().map(|(name, stands)| (name.clone(), read(stands))).collect()
+    }
+
+    fn upstreams(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Mutex<Stands>>>> {
+        self.upstreams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Those of roots in a shared store.

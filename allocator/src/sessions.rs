@@ -4,7 +4,7 @@
 use crate::pool::LesseeId;
 use crate::sweep::Sweep;
 use lessor_protocol::{Moment, NodeName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Sessions that are remembered at once, some 200 bytes each. Ten times the largest fleet that one pool takes;
@@ -76,6 +76,12 @@ impl Sessions {
     /// The lessee that `session` of `node` is, if it is known.
     pub fn find(&self, node: &NodeName, session: u64) -> Option<LesseeId> {
         self.known.get(&(node.clone(), session)).map(|known| known.id)
+    }
+
+    /// Which node and session each of `ids` is, as far as it is known. Looks at all that are.
+    pub fn names(&self, ids: &BTreeSet<LesseeId>) -> BTreeMap<LesseeId, (NodeName, u64)> {
+        let known = self.known.iter().filter(|(_, session)| ids.contains(&session.id));
+        known.map(|(who, session)| (session.id, who.clone())).collect()
     }
 
     /// Looks at the next `steps` sessions, and forgets those that can matter to nobody.

@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     metrics: Metrics,
     events: Events,
     stop: watch::Sender<bool>,
+    /// When this life began.
+    began: Moment,
     /// Counts the exchanges of nodes.
     asked: watch::Sender<u64>,
     /// Where there is a store.
@@ -98,6 +100,7 @@ impl Shared {
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max),
             stop: watch::Sender::new(false),
+            began: now,
             asked: watch::Sender::new(0),
             limits: Mutex::new(
                 config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
@@ -129,12 +132,13 @@ impl Shared {
     /// Tells everybody who listens of `event`, and that the same happened to all limits below the one that it is about: who
     /// waits for one of those waits for this one too.
     pub(crate) fn tell(&self, event: &Event) {
-        self.events.tell(event);
+        let now = self.now();
+        self.events.tell(now, event);
         let mut about = self.below(event.limit.as_deref());
         while let Some(limit) = about.pop() {
             about.extend(self.below(Some(&limit)));
             // Keys there are others.
-            self.events.tell(&Event { limit: Some(limit), key: None, ..event.clone() });
+            self.events.tell(now, &Event { limit: Some(limit), key: None, ..event.clone() });
         }
     }
 
@@ -182,6 +186,11 @@ impl Shared {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// When this life began.
+    pub(crate) fn began(&self) -> Moment {
+        self.began
+    }
+
     /// This instant, on the allocator's clock.
     pub(crate) fn now(&self) -> Moment {
         self.clock.now()
@@ -197,6 +206,11 @@ impl Shared {
             (Some(_), None) => Err(NotDurable),
             (None, _) => Ok(()),
         }
+    }
+
+    /// Whether there is a store that outlives the process.
+    pub(crate) fn has_store(&self) -> bool {
+        self.journal.get().is_some()
     }
 
     /// Whether the store fails.

@@ -6,7 +6,7 @@ use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
 use crate::store::{STORE_EXAMPLE, StoreArgs};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -106,6 +106,7 @@ const DEMO_EXAMPLE: &str = "\
 Examples:
   lessor demo                                            eight processes, one contract, one minute
   lessor demo --nodes 16 --seconds 90 --seed 7 --json    the same as one JSON object
+  lessor demo --watch                                    says where to watch it in a browser
   lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
   lessor demo --scenario export-per-user                 ten minutes of ever more calls; --speed 30 makes it 20 seconds
   lessor demo --kill-every 5                             the allocator is killed again and again
@@ -203,6 +204,9 @@ pub(crate) struct CheckArgs {
     pub(crate) file: PathBuf,
 }
 
+/// Where an allocator of a demo listens if nobody says where.
+pub(crate) const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+
 /// `lessor demo`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("played").args(["trace", "scenario"])))]
@@ -261,7 +265,10 @@ pub(crate) struct DemoArgs {
     /// Where its allocator listens, which is then said on stderr: `lessor limits` can look at its limits and change them
     /// meanwhile. Any free port of loopback if it is not given.
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) listen: Option<SocketAddr>,
+    listen: Option<SocketAddr>,
+    /// Say on stderr where the allocator's page is, to watch it in a browser while the demo runs. Opens nothing.
+    #[arg(long)]
+    pub(crate) watch: bool,
     /// Show progress on stderr although it is not a terminal.
     #[arg(long)]
     pub(crate) progress: bool,
@@ -320,6 +327,11 @@ impl DemoArgs {
     pub(crate) fn nodes(&self) -> usize {
         let nodes = self.nodes.unwrap_or(if self.scenario.is_some() { 2 } else { 8 });
         nodes.into()
+    }
+
+    /// Where its allocator listens, if somebody wants to find it there.
+    pub(crate) fn listen(&self) -> Option<SocketAddr> {
+        self.listen.or(self.watch.then_some(ANY_PORT))
     }
 
     /// Users of a scenario.

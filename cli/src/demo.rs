@@ -19,7 +19,7 @@ mod scenario;
 mod served;
 mod table;
 
-use crate::args::{DemoArgs, Scenario};
+use crate::args::{ANY_PORT, DemoArgs, Scenario};
 use crate::failure::Failure;
 use crate::logging::{self, Format};
 use crate::stop::Stop;
@@ -27,7 +27,6 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use tracing_subscriber::EnvFilter;
 
@@ -39,9 +38,6 @@ const LOG: &str = "LESSOR_LOG";
 
 /// What is logged if nobody says.
 const LOG_LEVEL: &str = "warn";
-
-/// Where an allocator listens if nobody says where.
-const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// Runs a demo and prints what it found.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {

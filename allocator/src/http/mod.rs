@@ -7,15 +7,20 @@ mod decode;
 mod events;
 mod exchange;
 mod explain;
+mod guard;
 mod health;
+mod page;
 mod problem;
 mod show;
+mod status;
 #[cfg(test)]
 mod tests;
+mod top;
 
 use crate::shared::Shared;
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use lessor_protocol::push::EVENTS_PATH;
@@ -25,20 +30,29 @@ use std::sync::Arc;
 
 /// All routes there are.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
-        .route(LEASES_PATH, post(exchange::leases))
-        // Names may hold slashes, written as such or as %2F: what follows the name is cut off by the handler.
-        .route("/v1/nodes/{*rest}", post(exchange::leave))
+    // What people look at and change. Browsers are told what to make of it; nodes need not carry those headers.
+    let looked_at = Router::new()
+        .route("/", get(page::index))
+        .route("/page/{file}", get(page::file))
+        .route("/v1/status", get(status::status))
         .route("/v1/limits", get(show::limits))
         .route(
             "/v1/limits/{*rest}",
             get(show::of_limit).put(admin::put).post(admin::act).delete(admin::delete),
         )
         .route(EVENTS_PATH, get(events::listen))
+        .route("/v1/events/recent", get(status::recent))
+        .layer(from_fn(guard::private));
+    Router::new()
+        .route(LEASES_PATH, post(exchange::leases))
+        // Names may hold slashes, written as such or as %2F: what follows the name is cut off by the handler.
+        .route("/v1/nodes/{*rest}", post(exchange::leave))
         .route("/livez", get(health::livez))
         .route("/healthz", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
+        .merge(looked_at)
+        .layer(from_fn(guard::same_site))
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .with_state(shared)

@@ -1,7 +1,7 @@
 //! What operators look at: limits and their pools. It changes nothing.
 
 use super::problem::Problem;
-use super::{admin, json};
+use super::{admin, json, top};
 use crate::allocator::Allocator;
 use crate::config::{LimitConfig, Names};
 use crate::limits::{Figures, PoolId};
@@ -35,7 +35,7 @@ pub(super) async fn limits(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 /// `GET /v1/limits/{name}`, and `GET /v1/limits/{name}/pools`, with `?key=` for one of them, or `?after=` a key and `?count=` for a page; the
-/// pages of a pattern go on `?after_limit=` a name, and a key.
+/// pages of a pattern go on `?after_limit=` a name, and a key. `GET /v1/limits/{name}/top` is [`top`].
 pub(super) async fn of_limit(
     State(shared): State<Arc<Shared>>,
     path: Result<Path<String>, PathRejection>,
@@ -43,9 +43,15 @@ pub(super) async fn of_limit(
 ) -> Result<Response, Problem> {
     let rest = path.map(|Path(rest)| rest).map_err(|_| Problem::malformed("the path cannot be read"))?;
     let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
-    match rest.strip_suffix("/pools") {
-        Some(name) => pools(&shared, name, &query),
-        None => admin::one(&shared, &rest),
+    if let Some(name) = rest.strip_suffix("/pools") {
+        return pools(&shared, name, &query);
+    }
+    match rest.strip_suffix("/top") {
+        // A limit may be called so.
+        Some(name) if !shared.with(|allocator, _| allocator.limit(&rest).is_some()) => {
+            top::of_limit(&shared, name, &query).await
+        }
+        Some(_) | None => admin::one(&shared, &rest),
     }
 }
 
@@ -181,6 +187,9 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     }
     body["quarantine_ms"] = json!(millis_up(figures.quarantine));
     body["paused"] = json!(figures.paused);
+    if let Some(lasts) = figures.pause_lasts {
+        body["paused_ms"] = json!(millis_up(lasts));
+    }
     body["blocked_nodes"] = json!(figures.blocked);
     body["topped_up"] = json!(figures.topped_up);
     // A sum over many pools can be more than anybody can count; nobody needs to know by how much.
@@ -195,13 +204,16 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     body["shadow_refused"] = json!(sums.shadow_refused);
     body["vendor_withheld"] = json!(sums.withheld);
     body["vendor_paused_pools"] = json!(sums.vendor_pauses);
+    for (outcome, count) in sums.answered.by_outcome() {
+        body["asks"][outcome] = json!(count);
+    }
     for (how, count) in sums.disagreed.by_kind() {
         body["vendor_disagreed"][how] = json!(count);
     }
     body
 }
 
-fn pool(id: &PoolId, view: &PoolView) -> Value {
+pub(super) fn pool(id: &PoolId, view: &PoolView) -> Value {
     let books = &view.books;
     let mut body = json!({
         "available": view.available,

@@ -4,6 +4,7 @@
 mod admin;
 mod entries;
 mod looks;
+mod page;
 mod requests;
 
 use super::*;

@@ -18,6 +18,8 @@ pub struct Figures {
     pub quarantine: Duration,
     /// Whether it is paused.
     pub paused: bool,
+    /// For how long still, if that is known.
+    pub pause_lasts: Option<Duration>,
     /// Nodes that are blocked.
     pub blocked: u64,
     /// Permits that it was ever topped up with.

@@ -2,6 +2,7 @@
 
 use crate::config::Upstream;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The metrics of one upstream.
@@ -10,6 +11,19 @@ pub(crate) struct UpstreamMetrics {
     seconds: Histogram,
     unfit: Counter,
     up: Gauge,
+    stands: Arc<Mutex<Stands>>,
+}
+
+/// How things stand with an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// It was not asked yet.
+    #[default]
+    Unasked,
+    /// It answered when it was asked last.
+    Up,
+    /// It did not.
+    Down,
 }
 
 impl UpstreamMetrics {
@@ -22,6 +36,7 @@ impl UpstreamMetrics {
             seconds: histogram!("lessor_upstream_exchange_seconds", "upstream" => name()),
             unfit: counter!("lessor_upstream_unfit_total", "upstream" => name()),
             up: gauge!("lessor_upstream_up", "upstream" => name()),
+            stands: Arc::default(),
         }
     }
 
@@ -30,12 +45,23 @@ impl UpstreamMetrics {
         self.exchanges[0].increment(1);
         self.seconds.record(took);
         self.up.set(1.0);
+        self.note(Stands::Up);
     }
 
     /// It did not.
     pub(crate) fn failed(&self) {
         self.exchanges[1].increment(1);
         self.up.set(0.0);
+        self.note(Stands::Down);
+    }
+
+    fn note(&self, stands: Stands) {
+        *self.stands.lock().unwrap_or_else(PoisonError::into_inner) = stands;
+    }
+
+    /// Where it can be read how things stand.
+    pub(super) fn stands(&self) -> Arc<Mutex<Stands>> {
+        self.stands.clone()
     }
 
     /// So many answers in it were of no use.

@@ -1,5 +1,9 @@
 //! What a pool remembers of one session: what is out, until when, and what it has said. Only its pool writes it.
 
+mod holdings;
+
+pub use holdings::Holding;
+
 use super::flights::Flights;
 use super::rates::Turn;
 use crate::share::Share;

@@ -30,7 +30,7 @@ pub use family::Above;
 pub use feedback::{Believe, Heard, Trust};
 pub use frozen::Frozen;
 pub use lend::LEASE_MAX;
-pub use lessee::LesseeId;
+pub use lessee::{Holding, LesseeId};
 pub use plan::{AskError, Holder, Plan, PoolView};
 pub use record::{Block, Record};
 pub(crate) use seats::safe_span;

@@ -63,7 +63,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Runs it for as long as `args` say, or until somebody stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
     if args.kill_every.is_none() && args.allocators == 1 && args.store.is_none() {
-        let allocator = Hosted::open(CONFIG, args.listen).await?;
+        let allocator = Hosted::open(CONFIG, args.listen()).await?;
         let books = [allocator.books().clone()];
         let report = run_on(args, stop, &books, &books, vec![]).await;
         allocator.close().await;
@@ -73,14 +73,14 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     if place.is_shared() {
         let mut served = vec![];
         for number in 1..=args.allocators {
-            let listen = args.listen.filter(|_| number == 1);
+            let listen = args.listen().filter(|_| number == 1);
             let config = format!("[server]\nnode = \"allocator-{number}\"\n{CONFIG}");
             served.push(Served::open(|folder| place.config(&config, folder), listen).await?);
         }
         let books: Vec<Books> = served.iter().map(|served| served.books().clone()).collect();
         return run_on(args, stop, &books, &books, served).await;
     }
-    let centre = Served::open(|folder| place.config(CONFIG, folder), args.listen).await?;
+    let centre = Served::open(|folder| place.config(CONFIG, folder), args.listen()).await?;
     let books = [centre.books().clone()];
     let mut served = regions(args, books[0].url()).await?;
     let regions: Vec<Books> = served.iter().map(|served| served.books().clone()).collect();

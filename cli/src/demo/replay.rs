@@ -58,7 +58,7 @@ pub(super) fn config(speed: f64) -> String {
 pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result<Report, Failure> {
     let requests = trace::read(file)?;
     let hands = deal::deal(&requests, args.nodes(), args.speed(), args.seed);
-    let allocator = Hosted::open(&config(args.speed()), args.listen).await?;
+    let allocator = Hosted::open(&config(args.speed()), args.listen()).await?;
     let mut fleet = Fleet::launch(jobs(args, allocator.books().url(), &hands), LOG_LEVEL).await?;
 
     let clock = Clock::since_boot();

@@ -63,7 +63,7 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     let place = Place::open(args.store.unwrap_or_default(), args.store_url.as_deref()).await?;
     let hands: Vec<Vec<DealtCall>> =
         (0..args.nodes()).map(|node| arrivals::deal(node, args.users(), speed, args.seed)).collect();
-    let served = Served::open(|folder| place.config(&limit(), folder), args.listen).await?;
+    let served = Served::open(|folder| place.config(&limit(), folder), args.listen()).await?;
     let mut fleet = Fleet::launch(jobs(served.books().url(), &hands), LOG_LEVEL).await?;
 
     let clock = Clock::since_boot();

@@ -112,17 +112,19 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
 
 /// What of a limit that was shown is configuration, and not how it stands.
 fn configured(seen: &Value) -> Value {
-    const FIGURES: [&str; 19] = [
+    const FIGURES: [&str; 21] = [
         "ceiling",
         "pools",
         "names",
         "quarantine_ms",
         "paused",
+        "paused_ms",
         "blocked_nodes",
         "topped_up",
         "available",
         "outstanding",
         "lessees",
+        "asks",
         "granted",
         "spent",
         "returned",

@@ -1,0 +1,171 @@
+// What an operator can do to a limit: a form, a sentence that says what will happen, and only then the deed.
+
+import { Problem, ask, hurry, pathOf } from "./allocator.js";
+import { children, el, say, text } from "./dom.js";
+import * as words from "./words.js";
+
+/** Shows what went wrong as the allocator put it, word by word. */
+export function wrong(error) {
+  if (!(error instanceof Problem)) {
+    // `fetch` throws a TypeError if there is no connection.
+    const isAway = error instanceof TypeError || error.name === "TimeoutError";
+    const title = isAway ? "The allocator cannot be reached" : "This cannot be sent";
+    return el("div", { class: "problem", role: "alert" }, el("strong", {}, title), el("p", {}, error.message));
+  }
+  const { title, detail, ...more } = error.body ?? {};
+  const rest = Object.entries(more).filter(([name]) => name !== "type");
+  const list = rest.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, typeof value === "string" ? value : JSON.stringify(value))]);
+  return el("div", { class: "problem", role: "alert" },
+    el("strong", {}, title ?? `Status ${error.status}`), el("p", {}, detail ?? ""), el("dl", {}, ...list));
+}
+
+/** Labels, with their fields and what helps to fill them in. */
+export function field(label, input, hint) {
+  const id = `field-${input.name}`;
+  input.id = id;
+  if (hint) input.setAttribute("aria-describedby", `${id}-hint`);
+  return el("p", { class: "field" }, el("label", { for: id }, label), input, hint ? el("small", { id: `${id}-hint` }, hint) : null);
+}
+
+/**
+ * Opens a dialog: `fields`, then what `sentence` makes of their values, then what `send` does with them. `preview` may
+ * add to the sentence what it finds out.
+ */
+export function open({ title, fields = [], sentence, preview, verb, send, done }) {
+  const heading = el("h2", { id: "dialog-title", tabindex: -1 }, title);
+  const place = el("div");
+  const confirm = el("p", { class: "confirm" });
+  const more = el("div");
+  const [back, go] = [el("button", { type: "button" }, "Back"), el("button", { type: "submit", class: "primary" })];
+  const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+  const asks = el("div", {}, ...fields);
+  const sure = el("div", { hidden: true }, confirm, more);
+  const form = el("form", { novalidate: true, autocomplete: "off" }, heading, asks, sure, place, el("div", { class: "buttons" }, cancel, back, go));
+  const dialog = el("dialog", { "aria-labelledby": "dialog-title" }, form);
+  let isSure = false;
+  const values = () => Object.fromEntries(new FormData(form));
+  const step = (next) => {
+    isSure = next;
+    [asks.hidden, sure.hidden, back.hidden] = [isSure, !isSure, !isSure || fields.length === 0];
+    text(go, isSure ? verb : "Continue");
+  };
+  let isBusy = false;
+  const attempt = async (deed) => {
+    // Not disabled meanwhile: that would take the focus away from it.
+    if (isBusy) return;
+    isBusy = true;
+    children(place, []);
+    try {
+      await deed();
+    } catch (error) {
+      children(place, [wrong(error)]);
+    } finally {
+      isBusy = false;
+    }
+  };
+  back.addEventListener("click", () => {
+    children(place, []);
+    step(false);
+    asks.querySelector("input, textarea, select")?.focus();
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    attempt(async () => {
+      if (!isSure) {
+        text(confirm, sentence(values()));
+        children(more, preview ? [await preview(values())] : []);
+        step(true);
+        go.focus();
+        return;
+      }
+      const said = await send(values());
+      dialog.close();
+      say(said ?? `${title}: done`);
+      hurry();
+      done?.();
+    });
+  });
+  dialog.addEventListener("close", () => dialog.remove());
+  if (fields.length === 0) text(confirm, sentence({}));
+  step(fields.length === 0);
+  document.body.append(dialog);
+  dialog.showModal();
+  (fields.length ? asks.querySelector("input, textarea, select") : go).focus();
+}
+
+const input = (name, more = {}) => el("input", { name, spellcheck: "false", autocapitalize: "off", ...more });
+
+export function pause(name) {
+  open({
+    title: `Pause ${name}`,
+    fields: [field("For how long", input("for", { placeholder: "until resumed" }), "A number with a unit, as 10m or 90s. Empty: until somebody resumes it.")],
+    sentence: ({ for: span }) => `Nobody is lent anything of ${name} ${span.trim() ? `for ${span.trim()}` : "until somebody resumes it"}, and nodes are asked to give back what they hold.`,
+    verb: "Pause",
+    send: async ({ for: span }) => {
+      await ask(pathOf(name, "pause"), { method: "POST", body: span.trim() ? { for: span.trim() } : {} });
+      return `${name} is paused`;
+    },
+  });
+}
+
+export function resume(name) {
+  open({
+    title: `Resume ${name}`,
+    sentence: () => `${name} is lent again from now on.`,
+    verb: "Resume",
+    send: async () => {
+      await ask(pathOf(name, "resume"), { method: "POST" });
+      return `${name} is resumed`;
+    },
+  });
+}
+
+/** A name for one top-up, so that sending it twice tops up once. */
+function once() {
+  return `page-${Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+export function topUp(name, limit) {
+  const id = once();
+  const isPattern = limit.names !== undefined;
+  const fields = [field("Permits", input("permits", { inputmode: "numeric", required: true }), "Beyond what the limit allows, once.")];
+  if (isPattern) fields.push(field("Name", input("name", { value: name.slice(0, -1) }), `One of the names that ${name} stands for.`));
+  if (limit.keyed) fields.push(field("Key", input("key"), "The pool of this key only."));
+  open({
+    title: `Top up ${name}`,
+    fields,
+    sentence: ({ permits, key, name: of }) => `${permits} more permits may be spent of ${of ?? name}${key ? `, key ${key},` : ""} than the limit allows.`,
+    verb: "Top up",
+    send: async ({ permits, key, name: of }) => {
+      // What is no number is for the allocator to refuse.
+      const number = /^\d+$/.test(permits.trim()) ? Number(permits) : permits;
+      const { body } = await ask(pathOf(of ?? name, "top-up"), { method: "POST", body: { permits: number, id, ...(key ? { key } : {}) } });
+      return `${name} was topped up with ${words.some(body.topped_up, "permit")}`;
+    },
+  });
+}
+
+export function block(name, node) {
+  open({
+    title: node ? `Block ${node}` : "Block a node",
+    fields: node ? [] : [field("Node", input("node", { required: true }), "Its whole name.")],
+    sentence: ({ node: said }) => `Node ${node ?? said} is lent nothing more of ${name}, until it is allowed again.`,
+    verb: "Block",
+    send: async ({ node: said }) => {
+      await ask(pathOf(name, "nodes", node ?? said.trim(), "block"), { method: "POST" });
+      return `${node ?? said} is blocked`;
+    },
+  });
+}
+
+export function unblock(name, node) {
+  open({
+    title: `Allow ${node} again`,
+    sentence: () => `Node ${node} is lent ${name} again.`,
+    verb: "Allow",
+    send: async () => {
+      await ask(pathOf(name, "nodes", node, "block"), { method: "DELETE" });
+      return `${node} is allowed again`;
+    },
+  });
+}

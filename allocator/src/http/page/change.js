@@ -1,0 +1,89 @@
+// Changing a limit, or taking it away: its configuration as JSON, then what that would do to its pools, and only then the
+// change, if nobody else has changed it meanwhile.
+
+import { ask, pathOf } from "./allocator.js";
+import { field, open } from "./actions.js";
+import { el } from "./dom.js";
+import * as words from "./words.js";
+
+/** What of a limit is how it stands, and not how it is configured. */
+const FIGURES = [
+  "ceiling", "pools", "names", "quarantine_ms", "paused", "paused_ms", "blocked_nodes", "topped_up", "available", "outstanding",
+  "in_flight", "lessees", "asks", "granted", "spent", "returned", "burned", "shadow_refused", "vendor_withheld",
+  "vendor_paused_pools", "vendor_disagreed",
+];
+
+const CARRIES = {
+  as_is: "as it is: what is charged stays charged",
+  proportional: "in proportion",
+  additive: "levels change by as much as the limit",
+  reset: "begin anew, but for what is out",
+};
+
+/** How a limit is configured, as JSON that can be put again. */
+export function configuration(limit) {
+  const own = Object.entries(limit).filter(([name, value]) => !FIGURES.includes(name) && value !== null);
+  // One rule a line: a list of them is what people change.
+  return JSON.stringify(Object.fromEntries(own), null, 2).replace(/\{[^{}]*\}/g, (inner) => inner.replace(/\s*\n\s*/g, " "));
+}
+
+function effects(preview) {
+  if (preview.is_new) return el("p", {}, "There is no such limit any more: it would be made.");
+  const notes = [];
+  if (preview.begins_anew_ms) {
+    notes.push(el("p", { class: "warn" }, `It begins anew: it lends nothing for ${words.span(preview.begins_anew_ms)}.`));
+  }
+  const head = ["Pool", "Left before", "Left after", "Over its limit", "Lent"];
+  const rows = preview.pools.map((pool) => el("tr", {},
+    el("th", { scope: "row" }, pool.key ?? pool.limit ?? "the only one"),
+    ...[pool.available_before, pool.available_after, pool.over, pool.outstanding].map((number) => el("td", { class: "number" }, words.count(number)))));
+  return el("div", {}, ...notes, el("div", { class: "scroll" }, el("table", {},
+    el("caption", {}, rows.length < 10 ? "What it would do" : "What it would do to the first pools"),
+    el("thead", {}, el("tr", {}, ...head.map((label, at) => el("th", { scope: "col", class: at ? "number" : null }, label)))),
+    el("tbody", {}, ...rows))));
+}
+
+export async function change(name) {
+  const { body: limit, etag } = await ask(pathOf(name));
+  const area = el("textarea", { name: "config", rows: 16, cols: 78, spellcheck: "false" });
+  area.value = configuration(limit);
+  const carry = el("select", { name: "carry" }, ...Object.entries(CARRIES).map(([value, label]) => el("option", { value }, label)));
+  const put = (values, query) => {
+    let body;
+    try {
+      body = JSON.parse(values.config);
+    } catch (error) {
+      throw new Error(`This is no JSON: ${error.message}`);
+    }
+    const path = `${pathOf(name)}?carry=${values.carry}${query}`;
+    return ask(path, { method: "PUT", body, headers: { "if-match": etag } });
+  };
+  open({
+    title: `Change ${name}`,
+    fields: [
+      field("Configuration", area, "As in the file. It lasts until the allocator restarts, or the entry in its file changes."),
+      field("Balances", carry, "What becomes of what is charged now."),
+    ],
+    sentence: () => `${name} goes on by this configuration from now on. Leases that are out stay valid until they end.`,
+    preview: async (values) => effects((await put(values, "&dry_run=true&count=10")).body),
+    verb: "Change it",
+    send: async (values) => {
+      await put(values, "");
+      return `${name} was changed`;
+    },
+  });
+}
+
+export async function remove(name) {
+  const { etag } = await ask(pathOf(name));
+  open({
+    title: `Take ${name} away`,
+    sentence: () => `${name} is lent no more, and nodes that ask for it are refused. What is out ends by itself.`,
+    verb: "Take it away",
+    send: async () => {
+      await ask(pathOf(name), { method: "DELETE", headers: { "if-match": etag } });
+      return `${name} was taken away`;
+    },
+    done: () => (location.hash = "#/"),
+  });
+}

@@ -1,0 +1,73 @@
+//! How the allocator itself stands, in one look, and what happened lately: for people, where [`super::health`] is for
+//! machines that want a yes or a no. It changes nothing.
+
+use super::json;
+use crate::metrics::Stands;
+use crate::shared::Shared;
+use axum::extract::State;
+use axum::response::Response;
+use lessor_protocol::lease::millis_up;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Limits in quarantine that are named: the first ones stand for all.
+const NAMED_MAX: usize = 10;
+
+/// `GET /v1/status`
+pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
+    let (mut body, is_stopping, quarantined) = shared.with(|allocator, now| {
+        let waits = allocator.quarantined(now);
+        let longest = waits.iter().map(|(_, wait)| *wait).max().unwrap_or_default();
+        let names: Vec<&str> = waits.iter().take(NAMED_MAX).map(|(name, _)| *name).collect();
+        let body = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            // Tells one life from another; more digits than a number has in most readers.
+            "epoch": format!("{:x}", allocator.epoch()),
+            "up_ms": millis_up(now.since(shared.began())),
+            "sessions": allocator.sessions(),
+            "quarantine": { "limits": waits.len(), "longest_ms": millis_up(longest), "first": names },
+        });
+        (body, allocator.is_stopping(), !waits.is_empty())
+    });
+    let is_store_failing = shared.is_store_failing();
+    let mut reasons = vec![];
+    for (holds, reason) in
+        [(is_stopping, "stopping"), (is_store_failing, "store_failing"), (quarantined, "quarantine")]
+    {
+        if holds {
+            reasons.push(reason);
+        }
+    }
+    body["status"] = json!(if reasons.is_empty() { "ready" } else { "not_ready" });
+    body["reasons"] = json!(reasons);
+    body["node"] = json!(shared.config().server.node.as_ref().map(|node| node.as_str()));
+    let kind = shared.config().server.store.kind();
+    // One that is asked not to use its file keeps books in memory all the same.
+    body["store"] = json!(if kind == "embedded" && !shared.has_store() { "memory" } else { kind });
+    body["listeners"] = json!(shared.events().listeners());
+    let upstreams = shared.metrics().upstreams_stand().into_iter();
+    let upstream = |(url, stands): (String, Stands)| {
+        let stands = match stands {
+            Stands::Unasked => "unasked",
+            Stands::Up => "up",
+            Stands::Down => "down",
+        };
+        json!({ "url": url, "is": stands })
+    };
+    body["upstreams"] = upstreams.map(upstream).collect();
+    json(body.to_string())
+}
+
+/// `GET /v1/events/recent`: the last that were told, the newest first, with how long ago that was.
+pub(super) async fn recent(State(shared): State<Arc<Shared>>) -> Response {
+    let now = shared.now();
+    let past = shared.events().told_last().into_iter().rev();
+    let events: Vec<Value> = past
+        .map(|(at, event)| {
+            let mut body = serde_json::to_value(&event).expect("an event is plain data");
+            body["ago_ms"] = json!(now.since(at).as_millis() as u64);
+            body
+        })
+        .collect();
+    json(json!({ "events": events }).to_string())
+}

@@ -1,0 +1,203 @@
+//! `GET /v1/limits/{name}/top`: who holds most of a limit and wants most of it, and which of its keys are wanted most.
+//! Answers stay small whatever the limit is: series for each node or key would not.
+
+use super::json;
+use super::problem::Problem;
+use super::show::{self, limit_unknown};
+use crate::config::{Keyed, Names};
+use crate::limits::PoolId;
+use crate::pool::{Holding, LesseeId, PoolView};
+use crate::shared::Shared;
+use crate::wrong::quoted;
+use axum::response::Response;
+use lessor_protocol::NodeName;
+use lessor_protocol::lease::millis_up;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use tokio::task::yield_now;
+
+/// Nodes and keys that are shown, where the request says nothing else.
+const TOP: usize = 20;
+
+/// The most of each.
+const TOP_MAX: usize = 100;
+
+/// Pools that are looked at under the lock in one go, in some tenths of a millisecond: asks of nodes come in between.
+const STEP: usize = 500;
+
+/// Pools that are looked at for one answer. There can be no more but for a pattern with keys; the answer says how many
+/// it was.
+const LOOKED_MAX: usize = 100_000;
+
+/// Names of blocked nodes that are shown.
+const BLOCKED_SHOWN: usize = 100;
+
+/// One session, over all pools of the limit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    lease: u64,
+    lasts_ms: u64,
+    demand_milli: u64,
+    waiting: u64,
+    spent: u64,
+    weight: u64,
+    priority: u64,
+    rtt_ms: u64,
+    pools: u64,
+}
+
+/// One pool.
+#[derive(Debug)]
+struct Wanted {
+    id: PoolId,
+    view: PoolView,
+    demand_milli: u64,
+    waiting: u64,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+struct Found {
+    nodes: HashMap<LesseeId, Node>,
+    keys: Vec<Wanted>,
+    looked_at: usize,
+    lease: u64,
+    demand_milli: u64,
+}
+
+pub(super) async fn of_limit(
+    shared: &Shared,
+    name: &str,
+    query: &BTreeMap<String, String>,
+) -> Result<Response, Problem> {
+    let count = count(query)?;
+    let (pools, has_keys, blocked) = shared.with(|allocator, now| {
+        let limit = allocator.limit(name).ok_or_else(|| limit_unknown(name))?;
+        let config = limit.config();
+        let has_keys = config.keyed != Keyed::No || config.name.names() != Names::One;
+        let blocked: Vec<String> =
+            limit.gate().blocked().iter().take(BLOCKED_SHOWN).map(NodeName::to_string).collect();
+        Ok::<_, Problem>((limit.figures(now).pools, has_keys, blocked))
+    })?;
+    let mut found = Found::default();
+    let mut from = Bound::Unbounded;
+    while found.looked_at < LOOKED_MAX {
+        // A limit that went meanwhile has no more.
+        let page = shared.with(|allocator, now| {
+            allocator.limit(name).map_or(vec![], |limit| limit.holdings(now, from, STEP))
+        });
+        let Some((last, ..)) = page.last() else { break };
+        (from, found) = (Bound::Excluded(last.clone()), found.with(page, count));
+        // Asks of nodes that waited meanwhile go first.
+        yield_now().await;
+    }
+    let nodes = found.top_nodes(count);
+    let ids: BTreeSet<LesseeId> = nodes.iter().map(|(id, _)| *id).collect();
+    let names = shared.with(|allocator, _| allocator.session_names(&ids));
+    let nodes: Vec<Value> = nodes.iter().map(|(id, node)| node.shown(names.get(id))).collect();
+    let mut body = json!({
+        "limit": name,
+        "pools": pools,
+        "looked_at": found.looked_at,
+        "lease": found.lease,
+        "demand": per_second(found.demand_milli),
+        "sessions": found.nodes.len(),
+        "nodes": nodes,
+        "blocked_nodes": blocked,
+    });
+    if has_keys {
+        body["keys"] = found.keys.iter().map(Wanted::shown).collect();
+    }
+    Ok(json(body.to_string()))
+}
+
+fn count(query: &BTreeMap<String, String>) -> Result<usize, Problem> {
+    if let Some(stray) = query.keys().find(|name| *name != "count") {
+        let detail = format!("there is no parameter {}: use count", quoted(stray));
+        return Err(Problem::invalid("query", detail));
+    }
+    let Some(count) = query.get("count") else { return Ok(TOP) };
+    count.parse().ok().filter(|count| (1..=TOP_MAX).contains(count)).ok_or_else(|| {
+        let detail = format!("count is {}: use a number from 1 to {TOP_MAX}", quoted(count));
+        Problem::invalid("count", detail)
+    })
+}
+
+impl Found {
+    /// With a page of pools, of which the `count` that are wanted most are kept.
+    fn with(mut self, page: Vec<(PoolId, PoolView, Vec<Holding>)>, count: usize) -> Self {
+        for (id, view, holdings) in page {
+            self.looked_at += 1;
+            let mut wanted = Wanted { id, view, demand_milli: 0, waiting: 0 };
+            for holding in holdings {
+                wanted.demand_milli = wanted.demand_milli.saturating_add(holding.demand_milli);
+                wanted.waiting = wanted.waiting.saturating_add(holding.waiting);
+                self.nodes.entry(holding.session).or_default().add(&holding);
+            }
+            self.lease = self.lease.saturating_add(view.books.outstanding);
+            self.demand_milli = self.demand_milli.saturating_add(wanted.demand_milli);
+            self.keys.push(wanted);
+        }
+        // Then what has the fewest left: an idle key that is empty is worth more than one that is full.
+        self.keys.sort_by_cached_key(|wanted| {
+            let waits = Reverse((wanted.demand_milli, wanted.waiting, wanted.view.books.outstanding));
+            (waits, wanted.view.available, wanted.id.clone())
+        });
+        self.keys.truncate(count);
+        self
+    }
+
+    fn top_nodes(&self, count: usize) -> Vec<(LesseeId, Node)> {
+        let mut nodes: Vec<(LesseeId, Node)> = self.nodes.iter().map(|(id, node)| (*id, *node)).collect();
+        nodes.sort_by_key(|(id, node)| (Reverse((node.demand_milli, node.lease, node.waiting)), *id));
+        nodes.truncate(count);
+        nodes
+    }
+}
+
+impl Node {
+    fn add(&mut self, holding: &Holding) {
+        self.lease = self.lease.saturating_add(holding.outstanding);
+        self.lasts_ms = self.lasts_ms.max(millis_up(holding.lasts));
+        self.demand_milli = self.demand_milli.saturating_add(holding.demand_milli);
+        self.waiting = self.waiting.saturating_add(holding.waiting);
+        self.spent = self.spent.saturating_add(holding.spent);
+        self.weight = self.weight.max(holding.weight);
+        self.priority = self.priority.max(holding.priority);
+        self.rtt_ms = self.rtt_ms.max(millis_up(holding.rtt));
+        self.pools += 1;
+    }
+
+    /// A session that was forgotten meanwhile has no name.
+    fn shown(&self, who: Option<&(NodeName, u64)>) -> Value {
+        json!({
+            "node": who.map(|(node, _)| node.as_str()),
+            "session": who.map(|(_, session)| session),
+            "lease": self.lease,
+            "lease_ms": self.lasts_ms,
+            "demand": per_second(self.demand_milli),
+            "waiting": self.waiting,
+            "spent": self.spent,
+            "weight": self.weight,
+            "priority": self.priority,
+            "rtt_ms": self.rtt_ms,
+            "pools": self.pools,
+        })
+    }
+}
+
+impl Wanted {
+    fn shown(&self) -> Value {
+        let mut body = show::pool(&self.id, &self.view);
+        body["demand"] = json!(per_second(self.demand_milli));
+        body["waiting"] = json!(self.waiting);
+        body
+    }
+}
+
+/// For people: no decision depends on it.
+fn per_second(milli: u64) -> f64 {
+    milli as f64 / 1_000.0
+}

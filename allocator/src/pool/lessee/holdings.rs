@@ -1,0 +1,51 @@
+//! What each session holds of a pool and wants of it, for people to look at. It changes nothing but the time.
+
+use super::LesseeId;
+use crate::pool::Pool;
+use lessor_protocol::Moment;
+use std::time::Duration;
+
+/// One session's part of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Whose.
+    pub session: LesseeId,
+    /// Permits that are lent to it, and neither settled nor returned.
+    pub outstanding: u64,
+    /// How long its lease still lasts; nothing if it has none.
+    pub lasts: Duration,
+    /// What it tries to spend, in thousandths of a permit a second; nothing of one that has fallen silent.
+    pub demand_milli: u64,
+    /// Permits that its callers wait for.
+    pub waiting: u64,
+    /// The highest total that it reported spent.
+    pub spent: u64,
+    /// What it counts for, and before whom.
+    pub weight: u64,
+    /// See `weight`.
+    pub priority: u64,
+    /// How far away it is, as it says.
+    pub rtt: Duration,
+}
+
+impl Pool {
+    /// Of all sessions that hold something, or have asked lately: those of pools below too.
+    pub fn holdings(&mut self, now: Moment) -> impl Iterator<Item = Holding> {
+        self.advance(now);
+        let (now, active) = (self.now, self.active());
+        self.lessees.iter().filter_map(move |(place, lessee)| {
+            let is_active = lessee.answered + active > now;
+            (is_active || lessee.is_live()).then(|| Holding {
+                session: place.session(),
+                outstanding: lessee.outstanding,
+                lasts: if lessee.is_live() { lessee.end.since(now) } else { Duration::ZERO },
+                demand_milli: if is_active { lessee.demand_milli } else { 0 },
+                waiting: if is_active { lessee.waiting } else { 0 },
+                spent: lessee.spent,
+                weight: lessee.share.weight,
+                priority: lessee.share.priority,
+                rtt: lessee.rtt,
+            })
+        })
+    }
+}

@@ -1,0 +1,257 @@
+//! A headless Chromium, driven over its own pipe: commands go to its descriptor 3, answers and events come from 4. It dies
+//! with the test that started it, and what it writes is in a temporary folder.
+
+use lessor_protocol::Clock;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(super) const CLOCK: Clock = Clock::since_boot();
+
+/// How long anything may take on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a page is looked at while something is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// It talks on descriptors that it did not ask for; whatever else it prints is nobody's.
+const START: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
+
+/// No sandbox: tests run as root in containers, where it has none, and what it opens is ours.
+const ARGS: &str = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-extensions \
+    --disable-background-networking --disable-component-update --force-color-profile=srgb --remote-debugging-pipe";
+
+/// A browser with one page.
+pub(super) struct Browser {
+    child: Child,
+    commands: Mutex<ChildStdin>,
+    heard: Arc<(Mutex<Heard>, Condvar)>,
+    next: AtomicU64,
+    session: String,
+    _folder: tempfile::TempDir,
+}
+
+/// What came from it.
+#[derive(Default)]
+struct Heard {
+    answers: BTreeMap<u64, Value>,
+    events: Vec<Value>,
+    is_over: bool,
+}
+
+impl Browser {
+    /// One that shows `url`, as large as a laptop's.
+    pub(super) fn open(url: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let profile = format!("--user-data-dir={}", folder.path().display());
+        let mut command = Command::new("sh");
+        command.args(["-c", START, "chromium"]).args(ARGS.split_whitespace()).args([&profile, "about:blank"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
+        let commands = Mutex::new(child.stdin.take().expect("it is a pipe"));
+        let heard = Arc::<(Mutex<Heard>, Condvar)>::default();
+        let (stdout, into) = (child.stdout.take().expect("it is a pipe"), heard.clone());
+        std::thread::spawn(move || listen(stdout, &into));
+        let mut browser =
+            Browser { child, commands, heard, next: 1.into(), session: String::new(), _folder: folder };
+        let targets = browser.call("Target.getTargets", json!({}));
+        let mut targets = targets["targetInfos"].as_array().expect("a list").iter();
+        let page = targets.find(|target| target["type"] == "page").expect("it has a page");
+        let attached =
+            browser.call("Target.attachToTarget", json!({ "targetId": page["targetId"], "flatten": true }));
+        browser.session = attached["sessionId"].as_str().expect("a text").to_owned();
+        for domain in ["Page", "Runtime", "Log", "Network", "Accessibility", "Performance"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        browser.size(1400, 800);
+        browser.go(url);
+        browser
+    }
+
+    /// Shows `url`.
+    pub(super) fn go(&self, url: &str) {
+        self.call("Page.navigate", json!({ "url": url }));
+        self.wait("document.readyState === 'complete'");
+    }
+
+    /// Has the window be as large.
+    pub(super) fn size(&self, width: u32, height: u32) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
+    /// What it answers to `method`.
+    pub(super) fn call(&self, method: &str, params: Value) -> Value {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut command = json!({ "id": id, "method": method, "params": params });
+        if !self.session.is_empty() {
+            command["sessionId"] = json!(self.session);
+        }
+        let mut pipe = self.commands.lock().expect("no panic holds it");
+        pipe.write_all(format!("{command}\0").as_bytes()).expect("it reads what it is told");
+        drop(pipe);
+        let (heard, news) = &*self.heard;
+        let waits = |heard: &mut Heard| !heard.answers.contains_key(&id) && !heard.is_over;
+        let (mut heard, _) =
+            news.wait_timeout_while(lock(heard), PATIENCE, waits).expect("no panic holds it");
+        let answer = heard.answers.remove(&id).unwrap_or_else(|| panic!("no answer to {method}"));
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// What `script` comes to in the page.
+    pub(super) fn eval(&self, script: &str) -> Value {
+        let how = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
+        let result = self.call("Runtime.evaluate", how);
+        assert!(result.get("exceptionDetails").is_none(), "{script}: {result}");
+        result["result"]["value"].clone()
+    }
+
+    /// Waits until `script` is true, and returns how long that took.
+    pub(super) fn wait(&self, script: &str) -> Duration {
+        let start = CLOCK.now();
+        while self.eval(&format!("Boolean({script})")) != json!(true) {
+            assert!(
+                CLOCK.now().since(start) < PATIENCE,
+                "{script}: never; {}",
+                self.eval("document.body.innerText")
+            );
+            std::thread::park_timeout(LOOK_EVERY);
+        }
+        CLOCK.now().since(start)
+    }
+
+    /// Presses a key, as somebody at the keyboard does.
+    pub(super) fn press(&self, key: &str) {
+        let (code, text) = match key {
+            "Tab" => (9, ""),
+            "Enter" => (13, "\r"),
+            "Escape" => (27, ""),
+            "/" => (191, "/"),
+            _ => panic!("nobody knows where {key} is"),
+        };
+        let mut event = json!({ "type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code });
+        if !text.is_empty() {
+            event["text"] = json!(text);
+        }
+        self.call("Input.dispatchKeyEvent", event.clone());
+        event["type"] = json!("keyUp");
+        self.call("Input.dispatchKeyEvent", event);
+    }
+
+    /// Writes `text` where the focus is.
+    pub(super) fn write(&self, text: &str) {
+        self.call("Input.insertText", json!({ "text": text }));
+    }
+
+    /// Clicks where the middle of the element is that `script` finds.
+    pub(super) fn click(&self, script: &str) {
+        self.wait(script);
+        let middle = format!(
+            "(() => {{ const e = {script}; e.scrollIntoView({{ block: 'center' }}); const r = e.getBoundingClientRect(); \
+             return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
+        );
+        let middle = self.eval(&middle);
+        for kind in ["mousePressed", "mouseReleased"] {
+            let click =
+                json!({ "type": kind, "x": middle[0], "y": middle[1], "button": "left", "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", click);
+        }
+    }
+
+    /// Clicks the button that says `words`, and is the foremost one.
+    pub(super) fn push(&self, words: &str) {
+        self.click(&format!(
+            "[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button')]\
+             .find((one) => one.textContent === {words:?} && one.checkVisibility())"
+        ));
+    }
+
+    /// Keeps what it shows, as a picture `name` among what tests leave behind. In the colours of `scheme`.
+    pub(super) fn picture(&self, name: &str, scheme: &str) -> PathBuf {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+        self.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+        let taken = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let bytes = decoded(taken["data"].as_str().expect("a text"));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("page-{name}-{scheme}.png"));
+        std::fs::write(&path, bytes).expect("tests may leave something there");
+        path
+    }
+
+    /// What went wrong in the page, as its console has it.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let heard = lock(&self.heard.0);
+        let is_bad = |event: &&Value| match event["method"].as_str() {
+            Some("Runtime.exceptionThrown") => true,
+            Some("Runtime.consoleAPICalled") => event["params"]["type"]
+                .as_str()
+                .is_some_and(|kind| ["error", "warning", "assert"].contains(&kind)),
+            Some("Log.entryAdded") => {
+                let level = event["params"]["entry"]["level"].as_str();
+                level.is_some_and(|level| ["error", "warning"].contains(&level))
+            }
+            _ => false,
+        };
+        heard.events.iter().filter(is_bad).map(|event| event["params"].to_string()).collect()
+    }
+
+    /// Everything that was asked for over the network.
+    pub(super) fn requests(&self) -> Vec<String> {
+        let heard = lock(&self.heard.0);
+        let sent = heard.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        sent.map(|event| event["params"]["request"]["url"].as_str().expect("a text").to_owned()).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It ends with its pipe, and takes the processes along that it has started; this one must not linger.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn listen(stdout: ChildStdout, heard: &(Mutex<Heard>, Condvar)) {
+    for message in BufReader::new(stdout).split(0) {
+        let Ok(message) = message else { break };
+        let Ok(message) = serde_json::from_slice::<Value>(&message) else { break };
+        let mut all = lock(&heard.0);
+        match message["id"].as_u64() {
+            Some(id) => drop(all.answers.insert(id, message)),
+            None => all.events.push(message),
+        }
+        drop(all);
+        heard.1.notify_all();
+    }
+    lock(&heard.0).is_over = true;
+    heard.1.notify_all();
+}
+
+/// Base64, which is how pictures come.
+fn decoded(text: &str) -> Vec<u8> {
+    let value = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => panic!("{byte} is not of base64"),
+    };
+    let digits: Vec<u8> = text.trim_end_matches('=').bytes().map(value).collect();
+    let mut bytes = vec![];
+    for four in digits.chunks(4) {
+        let bits =
+            four.iter().fold(0_u32, |bits, digit| bits << 6 | u32::from(*digit)) << (6 * (4 - four.len()));
+        bytes.extend_from_slice(&bits.to_be_bytes()[1..four.len()]);
+    }
+    bytes
+}

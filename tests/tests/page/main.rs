@@ -1,0 +1,250 @@
+//! The page for operators, in a real browser beside a real allocator: it shows what the API says, does what it is told,
+//! loads nothing from elsewhere, and says when nobody is there.
+
+mod away;
+mod browser;
+mod crowd;
+mod reach;
+
+use browser::Browser;
+use lessor_protocol::wire::{AskBody, LeasesRequest};
+use reqwest::{Client, Method, StatusCode};
+use scenarios::process::{Allocator, lessor};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const CONFIG: &str = r#"
+[store]
+kind = "memory"
+
+[[limit]]
+name = "vendor/rest"
+rules = [{ kind = "fixed_window", limit = 1000, per = "24h", anchor = "first_use" }]
+
+[[limit]]
+name = "export"
+keyed = true
+rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1h" }]
+
+[[limit]]
+name = "trial"
+shadow = true
+rules = [{ kind = "sliding_window", limit = 50, per = "1s" }]
+"#;
+
+/// What an operator sees of a change must not wait longer.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// A key that would be a picture, and a script, if anybody took it for markup.
+const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\">";
+
+/// What the allocator answers.
+async fn ask(allocator: &Allocator, method: Method, path: &str, body: Option<Value>) -> Value {
+    let http = Client::builder().no_proxy().build().expect("a client");
+    let request = http.request(method, format!("{}{path}", allocator.url));
+    let request = if let Some(body) = &body { request.json(body) } else { request };
+    let answer = request.send().await.expect("it answers");
+    assert_eq!(answer.status(), StatusCode::OK, "{path}");
+    answer.json().await.expect("JSON")
+}
+
+/// A node leases, says in its next exchange that all of it is spent, and goes.
+async fn spend(allocator: &Allocator, limit: &str, key: Option<&str>, permits: u64) {
+    let ask_for = |want, spent_total| AskBody {
+        limit: limit.to_owned(),
+        key: key.map(str::to_owned),
+        want,
+        waiting: want,
+        spent_total,
+        ..AskBody::default()
+    };
+    for (seq, body) in [(1, ask_for(permits, 0)), (2, ask_for(0, permits))] {
+        let request =
+            LeasesRequest { node: "node-1".to_owned(), session: 7, seq, rtt_ms: 1, asks: vec![body] };
+        let request = serde_json::to_value(&request).expect("plain data");
+        ask(allocator, Method::POST, "/v1/leases", Some(request)).await;
+    }
+}
+
+/// A browser that shows the page of `allocator`, once that has figures.
+fn open(allocator: &Allocator) -> Browser {
+    let browser = Browser::open(&format!("{}/", allocator.url));
+    browser.wait("document.querySelector('tr[data-limit]')");
+    browser
+}
+
+/// In the table, what a part of a row says.
+fn in_row(limit: &str, part: &str) -> String {
+    format!("document.querySelector('tr[data-limit=\"{limit}\"] {part}')")
+}
+
+/// Nothing was complained of, and nothing was loaded from elsewhere.
+#[track_caller]
+fn expect_clean(browser: &Browser, allocator: &Allocator) {
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    let requests = browser.requests();
+    assert!(requests.len() > 10, "{requests:?}");
+    for url in requests {
+        assert!(url.starts_with(&format!("{}/", allocator.url)), "{url} is somebody else's");
+    }
+}
+
+/// The figures of a limit that rests are those of the API, in the table and on its own page; names are shown as they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_shows_what_the_allocator_says() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    spend(&allocator, "vendor/rest", None, 123).await;
+    spend(&allocator, "export", Some(HOSTILE), 3).await;
+    let browser = open(&allocator);
+    let limit = ask(&allocator, Method::GET, "/v1/limits/vendor/rest", None).await;
+    assert_eq!((&limit["available"], &limit["spent"]), (&json!(877), &json!(123)));
+    browser.wait(&format!("{}.value === '877'", in_row("vendor/rest", ".available")));
+    assert_eq!(
+        browser.eval(&format!("{}.textContent", in_row("vendor/rest", ".level"))),
+        json!("877 of 1,000")
+    );
+    assert_eq!(browser.eval(&format!("{}.textContent", in_row("trial", ".badges"))), json!("shadow mode"));
+    browser.picture("limits", "light");
+    browser.picture("limits", "dark");
+
+    browser.click(&in_row("vendor/rest", "a"));
+    browser.wait("document.querySelector('h1')?.textContent === 'vendor/rest'");
+    let tiles = "Object.fromEntries([...document.querySelectorAll('.tile:not([hidden])')].map((tile) => \
+                 [tile.querySelector('dt').textContent, tile.querySelector('data').value]))";
+    let shown = browser.eval(tiles);
+    for (tile, figure) in [("Spent in all", "spent"), ("Burned in all", "burned"), ("Lent", "outstanding")] {
+        assert_eq!(shown[tile], json!(limit[figure].to_string()), "{shown}");
+    }
+    browser.wait("document.querySelectorAll('.plot canvas').length === 2");
+    // Ink where the level is: it is drawn, and not just there.
+    let ink = "(() => { const c = document.querySelector('.plot canvas'); \
+               return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v > 0); })()";
+    browser.wait(ink);
+
+    browser.eval("location.hash = '#/limit/export'");
+    let key = "[...document.querySelectorAll('table.top th')].map((cell) => cell.textContent)";
+    browser.wait(&format!("{key}.includes({})", json!(HOSTILE)));
+    assert_eq!(
+        browser.eval("[document.querySelectorAll('img').length, document.title]"),
+        json!([0, "export · Lessor"])
+    );
+    browser.picture("limit", "light");
+    browser.picture("limit", "dark");
+    expect_clean(&browser, &allocator);
+}
+
+/// Whoever pauses a limit over the API is seen to have done it within a second; and the page's own button does it too, once
+/// it was asked whether it is meant.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_shows_at_once_and_the_page_can_make_one() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let browser = open(&allocator);
+    let paused =
+        async || ask(&allocator, Method::GET, "/v1/limits/vendor/rest", None).await["paused"].clone();
+    let badge = in_row("vendor/rest", ".badges");
+    browser.wait(&format!("{badge}.textContent === 'ok'"));
+    for round in 0..3 {
+        ask(&allocator, Method::POST, "/v1/limits/vendor/rest/pause", Some(json!({}))).await;
+        let took = browser.wait(&format!("{badge}.textContent === 'paused'"));
+        assert!(took < AT_ONCE, "round {round}: {took:?}");
+        ask(&allocator, Method::POST, "/v1/limits/vendor/rest/resume", None).await;
+        browser.wait(&format!("{badge}.textContent === 'ok'"));
+    }
+    assert!(
+        browser
+            .eval("document.querySelector('#events').textContent")
+            .to_string()
+            .contains("vendor/rest resumed")
+    );
+
+    browser.click(&in_row("vendor/rest", "a"));
+    browser.push("Pause…");
+    browser.write("10m");
+    browser.push("Continue");
+    browser.wait("document.querySelector('dialog .confirm').textContent.includes('for 10m')");
+    assert_eq!(paused().await, json!(false), "nothing happens before it is confirmed");
+    browser.push("Pause");
+    browser.wait("!document.querySelector('dialog')");
+    assert_eq!(paused().await, json!(true));
+    browser.wait("document.querySelector('.title .badges').textContent.startsWith('paused, 9 min')");
+    browser.push("Resume…");
+    browser.push("Resume");
+    browser.wait("document.querySelector('.title .badges').textContent === 'ok'");
+    assert_eq!(paused().await, json!(false));
+    expect_clean(&browser, &allocator);
+
+    // What is wrong is said in the words of the allocator, and nothing is done.
+    browser.push("Top up…");
+    browser.write("-5");
+    browser.push("Continue");
+    browser.push("Top up");
+    browser.wait("document.querySelector('dialog .problem')");
+    let problem = browser.eval("document.querySelector('dialog .problem').innerText").to_string();
+    for words in ["Unprocessable", "permits is", "expected a whole number", "invalid", "422"] {
+        assert!(problem.contains(words), "{words}: {problem}");
+    }
+    browser.picture("problem", "light");
+    assert_eq!(ask(&allocator, Method::GET, "/v1/limits/vendor/rest", None).await["topped_up"], json!(0));
+}
+
+/// A limit is changed as JSON, after a look at what that would do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_is_changed_after_a_look_at_what_that_would_do() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    spend(&allocator, "vendor/rest", None, 100).await;
+    let browser = open(&allocator);
+    browser.eval("location.hash = '#/limit/vendor%2Frest'");
+    browser.push("Change…");
+    browser.wait("document.querySelector('dialog textarea')?.value.includes('\"limit\": 1000')");
+    browser.eval(
+        "(() => { const a = document.querySelector('dialog textarea'); \
+                  a.value = a.value.replace('\"limit\": 1000', '\"limit\": 400'); })()",
+    );
+    browser.push("Continue");
+    browser.wait("document.querySelector('dialog td')");
+    let cells = browser.eval("[...document.querySelectorAll('dialog td')].map((cell) => cell.textContent)");
+    assert_eq!(cells, json!(["900", "300", "0", "0"]));
+    browser.push("Change it");
+    browser.wait("document.querySelector('main .level')?.textContent === '300 of 400'");
+    expect_clean(&browser, &allocator);
+}
+
+/// A page of another site that is open in the same browser gets nothing done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_site_changes_nothing() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    ask(&allocator, Method::POST, "/v1/limits/vendor/rest/pause", Some(json!({}))).await;
+    let (elsewhere, url) = (Allocator::start(CONFIG, "127.0.0.1:0", true), &allocator.url);
+    let browser = Browser::open("about:blank");
+    let resume =
+        format!("fetch('{url}/v1/limits/vendor/rest/resume', {{ method: 'POST', mode: 'no-cors' }})");
+    for place in ["about:blank".to_owned(), format!("{}/v1/limits", elsewhere.url)] {
+        browser.go(&place);
+        browser.eval(&format!("{resume}.then(() => true, () => true)"));
+        let limit = ask(&allocator, Method::GET, "/v1/limits/vendor/rest", None).await;
+        assert_eq!(limit["paused"], json!(true), "from {place}");
+        let figures = browser.eval(&format!("fetch('{url}/v1/limits').then(() => 'read', () => 'refused')"));
+        assert_eq!(figures, json!("refused"), "from {place}");
+    }
+    assert!(browser.requests().iter().any(|request| request.ends_with("/resume")), "it was tried");
+}
+
+/// The demo says where its page is, and that moves while the demo runs.
+#[test]
+fn a_demo_that_is_watched_says_where() {
+    let mut command = Command::new(lessor());
+    command.args(["demo", "--nodes", "2", "--seconds", "60", "--watch"]).stderr(Stdio::piped());
+    let mut demo = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let stderr = BufReader::new(demo.stderr.take().expect("a pipe"));
+    let page =
+        stderr.lines().map_while(Result::ok).find_map(|line| line.strip_prefix("page: ").map(str::to_owned));
+    let page = page.expect("it says so");
+    let browser = Browser::open(&page);
+    browser.wait(&format!("Number({}?.value) > 0", in_row("vendor/rest", "td:nth-child(4) data")));
+    drop(browser);
+    // It has more to say to nobody.
+    let _ = demo.kill();
+    let _ = demo.wait();
+}
