@@ -4,7 +4,9 @@
 use crate::failure::Failure;
 use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
+use crate::status::{STATUS_EXAMPLE, StatusArgs};
 use crate::store::{STORE_EXAMPLE, StoreArgs};
+use crate::top::{TOP_EXAMPLE, TopArgs};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -30,6 +32,12 @@ pub(crate) enum Command {
     /// Look at the limits of an allocator that runs, change them, top them up, pause them.
     #[command(after_help = LIMITS_EXAMPLE)]
     Limits(LimitsArgs),
+    /// One look at an allocator that runs: whether it is well, and why not, and its limits.
+    #[command(after_help = STATUS_EXAMPLE)]
+    Status(StatusArgs),
+    /// Watch the limits of an allocator that runs, those that need somebody first.
+    #[command(after_help = TOP_EXAMPLE)]
+    Top(TopArgs),
     /// Look at what an allocator has written down, carry it to another machine, or prepare a store that several share.
     #[command(after_help = STORE_EXAMPLE)]
     Store(StoreArgs),
@@ -417,6 +425,8 @@ mod tests {
         check("lessor replay --config x --json");
         check("lessor replay --config x --nodes 0");
         check("lessor store migrate");
+        check("lessor top --every 1ms");
+        check("lessor top --sort what");
         check("lessor nothing");
     }
 }

@@ -10,8 +10,10 @@ mod logging;
 mod manual;
 mod replay;
 mod serve;
+mod status;
 mod stop;
 mod store;
+mod top;
 mod watch;
 
 use args::{Cli, Command};
@@ -24,6 +26,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Limits(args) => limits::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),

@@ -3,15 +3,15 @@
 
 mod args;
 mod server;
-mod table;
+pub(crate) mod table;
 
 pub(crate) use args::LimitsArgs;
+pub(crate) use server::Server;
 
 use crate::failure::Failure;
 use args::{LimitsCommand, SetArgs};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use server::Server;
 use std::io::{Read as _, Write as _};
 
 /// Does what the command line says, and prints the answer.

@@ -1,7 +1,7 @@
 //! The admin API of an allocator, as `lessor limits` speaks it: one request, one answer, and what is wrong in one line.
 
 use crate::failure::Failure;
-use reqwest::{Client, Method, StatusCode, Url};
+use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ const BODY_MAX: usize = 64 << 20;
 
 /// An allocator.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     http: Client,
     base: Url,
 }
 
 /// What it answered.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     pub(super) status: StatusCode,
     pub(super) etag: Option<String>,
     pub(super) body: Value,
 }
 
 impl Server {
-    pub(super) fn try_new(url: &str) -> Result<Self, Failure> {
+    pub(crate) fn try_new(url: &str) -> Result<Self, Failure> {
         let wrong = |problem: String| Failure::Input(format!("--server is {url:?}: {problem}"));
         let base = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
         if base.scheme() != "http" || base.cannot_be_a_base() {
@@ -47,15 +47,13 @@ impl Server {
         condition: Option<&str>,
         body: Option<&Value>,
     ) -> Result<Reply, Failure> {
-        let mut url = self.base.clone();
+        let mut url = self.url(&["v1", "limits"]);
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(["v1", "limits"]).extend(steps);
+            path.extend(steps);
         }
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let unreachable =
-            |error: reqwest::Error| Failure::Run(format!("cannot ask {}: {}", self.base, told(&error)));
         let mut request = self.http.request(method, url);
         if let Some(condition) = condition {
             request = request.header("if-match", condition);
@@ -63,6 +61,30 @@ impl Server {
         if let Some(body) = body {
             request = request.json(body);
         }
+        self.send(request).await
+    }
+
+    /// What it shows at the path of these `steps`.
+    pub(crate) async fn look(&self, steps: &[&str]) -> Result<Reply, Failure> {
+        self.send(self.http.get(self.url(steps))).await
+    }
+
+    /// Its address.
+    pub(crate) fn address(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
+    fn url(&self, steps: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(steps);
+        }
+        url
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Reply, Failure> {
+        let unreachable =
+            |error: reqwest::Error| Failure::Run(format!("cannot ask {}: {}", self.base, told(&error)));
         let mut response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         let etag = response.headers().get("etag").and_then(|etag| etag.to_str().ok()).map(str::to_owned);
@@ -80,7 +102,7 @@ impl Server {
 
 impl Reply {
     /// The body of a good answer. What was asked for wrongly is exit code 2, everything else 1.
-    pub(super) fn good(self) -> Result<Value, Failure> {
+    pub(crate) fn good(self) -> Result<Value, Failure> {
         if self.status.is_success() {
             return Ok(self.body);
         }

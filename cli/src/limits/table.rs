@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// All limits.
-pub(super) fn limits(body: &Value) -> String {
+pub(crate) fn limits(body: &Value) -> String {
     let mut rows = vec![["LIMIT", "RULES", "AVAILABLE", "OUT", "NODES", "STATE"].map(str::to_owned)];
     for limit in body["limits"].as_array().into_iter().flatten() {
         rows.push([
@@ -75,12 +75,12 @@ fn rules(limit: &Value) -> String {
     limit["rules"].as_array().into_iter().flatten().map(one).collect::<Vec<_>>().join(" + ")
 }
 
-fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Columns as wide as their widest entry; what could move a terminal's cursor is shown as what it is.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| plain(cell))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);

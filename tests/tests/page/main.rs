@@ -231,6 +231,58 @@ async fn a_page_of_another_site_changes_nothing() {
     assert!(browser.requests().iter().any(|request| request.ends_with("/resume")), "it was tried");
 }
 
+/// `lessor status` is the same look in a terminal, and an exit code that a script can go by.
+#[test]
+fn status_is_the_same_look_in_a_terminal() {
+    let status = |allocator: &Allocator, more: &[&str]| {
+        let mut command = Command::new(lessor());
+        let ran = command.args(["status", "--server", &allocator.url]).args(more).output().expect("it runs");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (ran.status.code(), text(ran.stdout), text(ran.stderr))
+    };
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let (code, shown, _) = status(&allocator, &[]);
+    assert_eq!(code, Some(0), "{shown}");
+    for words in ["  ready  ", "store memory", "vendor/rest", "fixed_window 1000/1d"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let (_, json, _) = status(&allocator, &["--json"]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(
+        (&json["status"]["status"], &json["limits"][2]["name"]),
+        (&json!("ready"), &json!("vendor/rest"))
+    );
+    let (code, shown, said) = status(&allocator.restart(), &[]);
+    assert_eq!(code, Some(1), "{shown}");
+    assert!(
+        shown.contains("in quarantine for") && said.contains("not ready: 3 limits in quarantine"),
+        "{shown}{said}"
+    );
+}
+
+/// `lessor top` without a terminal: two looks, and what is between them.
+#[tokio::test(flavor = "multi_thread")]
+async fn top_prints_what_is_between_two_looks() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    ask(&allocator, Method::POST, "/v1/limits/trial/pause", Some(json!({}))).await;
+    let top = |more: &[&str]| {
+        let mut command = Command::new(lessor());
+        let ran = command.args(["top", "--every", "200ms", "--server", &allocator.url]).args(more).output();
+        let ran = ran.expect("it runs");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).expect("text")
+    };
+    let shown = top(&["--once"]);
+    let names: Vec<&str> = shown.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["LIMIT", "trial", "export", "vendor/rest"], "{shown}");
+    let json: Value = serde_json::from_str(&top(&["--json", "--sort", "name"])).expect("JSON");
+    let last = &json["limits"][2];
+    assert_eq!(
+        (&last["name"], &last["ceiling"], &last["spent_per_second"]),
+        (&json!("vendor/rest"), &json!(1_000), &json!(0.0))
+    );
+}
+
 /// The demo says where its page is, and that moves while the demo runs.
 #[test]
 fn a_demo_that_is_watched_says_where() {

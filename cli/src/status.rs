@@ -1,0 +1,111 @@
+//! `lessor status`: one look at an allocator over HTTP, for people and for scripts. It asks what the page asks, and decides
+//! nothing.
+
+use crate::failure::Failure;
+use crate::limits::{Server, table};
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::time::Duration;
+
+/// Shown below its help.
+pub(crate) const STATUS_EXAMPLE: &str = "\
+Examples:
+  lessor status
+  lessor status --server http://centre:7400 --json | jq .status.reasons
+
+Exit codes: 0 it is ready, 1 it is not, or cannot be asked, 2 bad command line.";
+
+/// `lessor status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The allocator.
+    #[arg(long, value_name = "URL", env = "LESSOR_SERVER", default_value = "http://127.0.0.1:7400")]
+    pub(crate) server: String,
+    /// Print one JSON object: `status` and `limits`, as the allocator answers.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Prints how the allocator stands. Fails if it is not ready, once it has said why.
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let server = Server::try_new(&args.server)?;
+    let (status, limits) = runtime.block_on(async {
+        let status = server.look(&["v1", "status"]).await?.good()?;
+        Ok::<_, Failure>((status, server.look(&["v1", "limits"]).await?.good()?))
+    })?;
+    let text = match args.json {
+        true => format!("{}\n", json!({ "status": status, "limits": limits["limits"] })),
+        false => format!("{}\n{}", head(server.address(), &status), table::limits(&limits)),
+    };
+    let printed = std::io::stdout().write_all(text.as_bytes());
+    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))?;
+    match reasons(&status) {
+        reasons if reasons.is_empty() => Ok(()),
+        reasons => Err(Failure::Run(format!("not ready: {}", reasons.join(", ")))),
+    }
+}
+
+/// A line for the allocator, and one for each that it leases from.
+fn head(address: &str, status: &Value) -> String {
+    let reasons = reasons(status);
+    let ready = if reasons.is_empty() { "ready".to_owned() } else { reasons.join(", ") };
+    let up = Duration::from_secs(status["up_ms"].as_u64().unwrap_or_default() / 1_000);
+    let facts = format!(
+        "version {}, up {}, {} nodes, store {}",
+        table::text(&status["version"]),
+        humantime::format_duration(up),
+        status["sessions"],
+        table::text(&status["store"]),
+    );
+    let name = status["node"].as_str().unwrap_or(address).to_owned();
+    let mut rows = vec![[name, ready, facts]];
+    for upstream in status["upstreams"].as_array().into_iter().flatten() {
+        let stands = match upstream["is"].as_str() {
+            Some("up") => "answers",
+            Some("down") => "does not answer",
+            _ => "was not asked yet",
+        };
+        rows.push([table::text(&upstream["url"]), stands.to_owned(), "limits are leased from it".to_owned()]);
+    }
+    table::aligned(&rows)
+}
+
+/// Why it is not ready, in words.
+fn reasons(status: &Value) -> Vec<String> {
+    let waits = &status["quarantine"];
+    let word = |reason: &Value| match reason.as_str() {
+        Some("quarantine") => {
+            let longest = Duration::from_millis(waits["longest_ms"].as_u64().unwrap_or_default());
+            format!("{} limits in quarantine for {}", waits["limits"], humantime::format_duration(longest))
+        }
+        Some("store_failing") => "the store cannot be written".to_owned(),
+        _ => table::text(reason),
+    };
+    status["reasons"].as_array().into_iter().flatten().map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_in_words() {
+        let status = json!({
+            "version": "1.0.0", "up_ms": 61_500, "sessions": 3, "store": "embedded", "node": null,
+            "reasons": ["store_failing", "quarantine"],
+            "quarantine": { "limits": 2, "longest_ms": 1_500 },
+            "upstreams": [{ "url": "http://centre:7400", "is": "down" }],
+        });
+        let shown = head("http://here:7400", &status);
+        let lines: Vec<&str> = shown.lines().collect();
+        let reasons = "the store cannot be written, 2 limits in quarantine for 1s 500ms";
+        assert_eq!(
+            lines[0],
+            format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 nodes, store embedded")
+        );
+        assert!(lines[1].starts_with("http://centre:7400  does not answer "), "{shown}");
+    }
+}

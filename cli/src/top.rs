@@ -1,0 +1,124 @@
+//! `lessor top`: the limits of an allocator, live in a terminal, those that need somebody first. It asks what the page
+//! asks; it changes nothing.
+//!
+//! In reading order: [`rows`] (what follows from two looks), [`screen`] (what is drawn of it), and here who asks and draws.
+
+mod args;
+mod rows;
+mod screen;
+
+pub(crate) use args::{TOP_EXAMPLE, TopArgs, TopSort};
+
+use crate::failure::Failure;
+use crate::limits::Server;
+use lessor_protocol::Clock;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rows::{Look, Row};
+use screen::{Next, Screen};
+use serde_json::Value;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const CLOCK: Clock = Clock::since_boot();
+
+/// How often keys are looked for: longer, and a press feels late.
+const KEYS_EVERY: Duration = Duration::from_millis(50);
+
+/// What was seen of the allocator.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// All limits, and who holds most of the one that is looked at.
+    Look(Box<(Look, Option<Value>)>),
+    /// It cannot be asked.
+    Away(String),
+}
+
+/// Shows the limits until somebody quits, or once.
+pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    let server = Server::try_new(&args.server)?;
+    if args.once || args.json || !std::io::stdout().is_terminal() {
+        let text = runtime.block_on(once(&server, args))?;
+        let printed = std::io::stdout().write_all(text.as_bytes());
+        return printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")));
+    }
+    let (sender, seen) = sync_channel(1);
+    let chosen = Arc::new(Mutex::new(None));
+    let asker = runtime.spawn(ask(server, args.every, chosen.clone(), sender));
+    let mut terminal = ratatui::init();
+    let shown = watch(&mut terminal, Screen::new(args.sort), &seen, &chosen);
+    ratatui::restore();
+    asker.abort();
+    shown.map_err(|error| Failure::Run(format!("the terminal cannot be used: {error}")))
+}
+
+/// Two looks, for rates are between them.
+async fn once(server: &Server, args: &TopArgs) -> Result<String, Failure> {
+    let first = look(server).await?;
+    tokio::time::sleep(args.every).await;
+    let second = look(server).await?;
+    let mut rows = rows::rows(&second, Some(&first));
+    rows::sort(&mut rows, args.sort);
+    Ok(if args.json {
+        serde_json::json!({ "limits": rows.iter().map(Row::json).collect::<Vec<Value>>() }).to_string() + "\n"
+    } else {
+        rows::table(&rows)
+    })
+}
+
+async fn look(server: &Server) -> Result<Look, Failure> {
+    let body = server.look(&["v1", "limits"]).await?.good()?;
+    Ok(Look::of(CLOCK.now(), &body))
+}
+
+/// Asks every so often, also for the limit that is `chosen`, and tells what it saw.
+async fn ask(server: Server, every: Duration, chosen: Arc<Mutex<Option<String>>>, seen: SyncSender<Seen>) {
+    loop {
+        let of = chosen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let found = match look(&server).await {
+            Ok(look) => {
+                let top = match &of {
+                    Some(name) => {
+                        server.look(&["v1", "limits", name, "top"]).await.and_then(|top| top.good()).ok()
+                    }
+                    None => None,
+                };
+                Seen::Look(Box::new((look, top)))
+            }
+            Err(error) => Seen::Away(error.to_string()),
+        };
+        // Who has not taken the last one yet gets the next one.
+        let _ = seen.try_send(found);
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Draws what is seen, and does what keys say.
+fn watch(
+    terminal: &mut ratatui::DefaultTerminal,
+    mut screen: Screen,
+    seen: &Receiver<Seen>,
+    chosen: &Mutex<Option<String>>,
+) -> std::io::Result<()> {
+    loop {
+        while let Ok(seen) = seen.try_recv() {
+            screen.take(seen, CLOCK.now());
+        }
+        terminal.draw(|frame| screen.draw(frame, CLOCK.now()))?;
+        if !event::poll(KEYS_EVERY)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+        {
+            match screen.press(key) {
+                Next::Go => {}
+                Next::Look(name) => *chosen.lock().unwrap_or_else(PoisonError::into_inner) = name,
+                Next::Quit => return Ok(()),
+            }
+        }
+    }
+}

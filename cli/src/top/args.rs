@@ -1,0 +1,79 @@
+//! The command line of `lessor top`. Parsing only.
+
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+
+/// Shown below its help.
+pub(crate) const TOP_EXAMPLE: &str = "\
+Examples:
+  lessor top --server http://127.0.0.1:7400
+  lessor top --once --sort spent
+  lessor top --json --every 5s
+
+Keys: q quits, s changes the order, up and down choose a limit, enter shows who holds and wants most of it, esc goes back.
+Exit codes: 0 done, 1 it cannot be asked, 2 bad command line.";
+
+/// `lessor top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// The allocator.
+    #[arg(long, value_name = "URL", env = "LESSOR_SERVER", default_value = "http://127.0.0.1:7400")]
+    pub(crate) server: String,
+    /// How often to look.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_every)]
+    pub(crate) every: Duration,
+    /// What comes first.
+    #[arg(long, value_enum, default_value = "attention")]
+    pub(crate) sort: TopSort,
+    /// Look twice, print a table with the rates between, and end. So it does too where stdout is no terminal.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// The same as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What comes first in `lessor top`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TopSort {
+    /// What needs somebody.
+    Attention,
+    /// What has least left.
+    Left,
+    /// What is spent fastest.
+    Spent,
+    /// What is refused most.
+    Refused,
+    /// The alphabet.
+    Name,
+}
+
+impl TopSort {
+    /// What a key press makes of it.
+    pub(crate) fn next(self) -> Self {
+        match self {
+            TopSort::Attention => TopSort::Left,
+            TopSort::Left => TopSort::Spent,
+            TopSort::Spent => TopSort::Refused,
+            TopSort::Refused => TopSort::Name,
+            TopSort::Name => TopSort::Attention,
+        }
+    }
+
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            TopSort::Attention => "attention",
+            TopSort::Left => "left",
+            TopSort::Spent => "spent",
+            TopSort::Refused => "refused",
+            TopSort::Name => "name",
+        }
+    }
+}
+
+/// More often than ten times a second is for nobody's eyes, and all limits may be a large answer.
+fn parse_every(text: &str) -> Result<Duration, String> {
+    let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if every < Duration::from_millis(100) { Err("less than 100ms".to_owned()) } else { Ok(every) }
+}

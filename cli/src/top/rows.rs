@@ -1,0 +1,240 @@
+//! What follows from two looks at all limits: rates, when one runs empty, and how much it needs somebody. No IO, no clock.
+
+use crate::limits::table;
+use crate::top::TopSort;
+use lessor_protocol::Moment;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// One look at all limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    pub(super) at: Moment,
+    limits: BTreeMap<String, Value>,
+}
+
+/// One limit between two looks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(super) name: String,
+    pub(super) state: String,
+    /// How much it needs somebody: 3 most, 0 not.
+    pub(super) bad: u8,
+    pub(super) available: u64,
+    /// The most that there is; none of a limit with many pools.
+    pub(super) ceiling: Option<u64>,
+    pub(super) outstanding: u64,
+    pub(super) lessees: u64,
+    /// A second; none before there were two looks.
+    pub(super) spent: Option<f64>,
+    pub(super) refused: Option<f64>,
+    /// In so many seconds nothing is left, if it goes on so.
+    pub(super) empty_in: Option<f64>,
+}
+
+impl Look {
+    /// What `GET /v1/limits` answered at `at`.
+    pub(super) fn of(at: Moment, body: &Value) -> Self {
+        let limits = body["limits"].as_array().into_iter().flatten();
+        Look { at, limits: limits.map(|limit| (table::text(&limit["name"]), limit.clone())).collect() }
+    }
+}
+
+/// A row for each limit of `now`, with rates since `before`.
+pub(super) fn rows(now: &Look, before: Option<&Look>) -> Vec<Row> {
+    let row = |(name, limit): (&String, &Value)| {
+        let earlier = before.and_then(|before| before.limits.get(name));
+        let seconds = before.map_or(0.0, |before| now.at.since(before.at).as_secs_f64());
+        Row::of(name, limit, earlier.filter(|_| seconds > 0.0), seconds)
+    };
+    now.limits.iter().map(row).collect()
+}
+
+/// The first is what to look at first.
+pub(super) fn sort(rows: &mut [Row], by: TopSort) {
+    // Nobody needs rates to the last digit, and floats have no order of their own.
+    let milli = |rate: Option<f64>| (rate.unwrap_or_default() * 1_000.0) as u64;
+    rows.sort_by_cached_key(|row| {
+        let first = match by {
+            TopSort::Attention => Reverse(u64::from(row.bad)),
+            TopSort::Left => Reverse(u64::MAX - row.part_milli()),
+            TopSort::Spent => Reverse(milli(row.spent)),
+            TopSort::Refused => Reverse(milli(row.refused)),
+            TopSort::Name => Reverse(0),
+        };
+        (first, row.name.clone())
+    });
+}
+
+/// For people, without a terminal.
+pub(super) fn table(rows: &[Row]) -> String {
+    let mut lines = vec![HEAD.map(str::to_owned)];
+    lines.extend(rows.iter().map(Row::cells));
+    table::aligned(&lines)
+}
+
+/// What is above the cells of a row.
+pub(super) const HEAD: [&str; 8] =
+    ["LIMIT", "STATE", "LEFT", "SPENT/S", "EMPTY IN", "REFUSED/S", "LENT", "LESSEES"];
+
+impl Row {
+    fn of(name: &str, limit: &Value, earlier: Option<&Value>, seconds: f64) -> Self {
+        let count = |limit: &Value, of: &str| limit[of].as_u64().unwrap_or_default();
+        let refusals = |limit: &Value| {
+            let reasons = ["empty", "quarantine", "paused", "blocked", "stopping"];
+            reasons.iter().map(|reason| count(&limit["asks"], reason)).sum::<u64>()
+        };
+        // Totals that fall are those of another life: there is no rate between the two.
+        let rate = |then: u64, now: u64| now.checked_sub(then).map(|grown| grown as f64 / seconds);
+        let available = count(limit, "available");
+        let is_one = limit["keyed"] == json!(false) && limit.get("names").is_none();
+        let refused = earlier.and_then(|earlier| rate(refusals(earlier), refusals(limit)));
+        let falls = earlier.and_then(|earlier| rate(available, count(earlier, "available")));
+        let mut row = Row {
+            name: name.to_owned(),
+            state: String::new(),
+            bad: 0,
+            available,
+            ceiling: is_one.then(|| count(limit, "ceiling")),
+            outstanding: count(limit, "outstanding"),
+            lessees: count(limit, "lessees"),
+            spent: earlier.and_then(|earlier| rate(count(earlier, "spent"), count(limit, "spent"))),
+            refused,
+            empty_in: falls.filter(|falls| is_one && *falls > 0.0).map(|falls| available as f64 / falls),
+        };
+        (row.bad, row.state) = row.stands(limit);
+        row
+    }
+
+    /// How bad it is, and the words for it.
+    fn stands(&self, limit: &Value) -> (u8, String) {
+        let mut found: Vec<(u8, String)> = vec![];
+        let count = |of: &str| limit[of].as_u64().unwrap_or_default();
+        if count("quarantine_ms") > 0 {
+            found.push((3, format!("quarantine {} s", count("quarantine_ms").div_ceil(1_000))));
+        }
+        if limit["paused"] == json!(true) {
+            found.push((3, "paused".to_owned()));
+        }
+        if count("vendor_paused_pools") > 0 {
+            found.push((3, "vendor paused".to_owned()));
+        }
+        let refuses = self.refused.is_some_and(|rate| rate > 0.0) && limit["paused"] == json!(false);
+        let is_empty = self.available == 0 && self.ceiling.is_some() && found.is_empty();
+        match (is_empty, refuses) {
+            (true, true) => found.push((3, "empty, refusing".to_owned())),
+            (true, false) => found.push((2, "empty".to_owned())),
+            (false, true) => found.push((2, "refusing".to_owned())),
+            (false, false) => {}
+        }
+        if count("vendor_withheld") > 0 {
+            found.push((2, format!("{} withheld", count("vendor_withheld"))));
+        }
+        if count("blocked_nodes") > 0 {
+            found.push((1, format!("{} blocked", count("blocked_nodes"))));
+        }
+        if !is_empty && self.part_milli() < 100 {
+            found.push((1, "low".to_owned()));
+        }
+        if limit["shadow"] == json!(true) {
+            found.push((1, "shadow".to_owned()));
+        }
+        let worst = found.iter().map(|(bad, _)| *bad).max().unwrap_or(0);
+        let words: Vec<String> = found.into_iter().map(|(_, word)| word).collect();
+        (worst, if words.is_empty() { "ok".to_owned() } else { words.join(", ") })
+    }
+
+    /// How much is left, in thousandths; all of it where nobody can say.
+    fn part_milli(&self) -> u64 {
+        self.ceiling.filter(|ceiling| *ceiling > 0).map_or(1_000, |ceiling| {
+            u64::try_from(u128::from(self.available) * 1_000 / u128::from(ceiling)).unwrap_or(u64::MAX)
+        })
+    }
+
+    /// What is shown of it, below [`HEAD`].
+    pub(super) fn cells(&self) -> [String; 8] {
+        let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.1}"));
+        let left = match self.ceiling {
+            Some(ceiling) => format!("{} of {ceiling}", self.available),
+            None => self.available.to_string(),
+        };
+        let empty = match self.empty_in {
+            Some(seconds) if seconds < 1.0 => "now".to_owned(),
+            Some(seconds) if seconds < 86_400.0 => format!("{seconds:.0} s"),
+            Some(_) | None => "-".to_owned(),
+        };
+        [
+            self.name.clone(),
+            self.state.clone(),
+            left,
+            rate(self.spent),
+            empty,
+            rate(self.refused),
+            self.outstanding.to_string(),
+            self.lessees.to_string(),
+        ]
+    }
+
+    /// The same for scripts.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "name": self.name, "state": self.state, "attention": self.bad, "available": self.available,
+            "ceiling": self.ceiling, "outstanding": self.outstanding, "lessees": self.lessees,
+            "spent_per_second": self.spent, "refused_per_second": self.refused, "empty_in_seconds": self.empty_in,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    pub(in crate::top) fn look(second: u64, limits: &[(&str, u64, u64, u64)]) -> Look {
+        let limit = |(name, available, spent, empty): &(&str, u64, u64, u64)| {
+            json!({ "name": name, "keyed": false, "paused": *name == "stopped", "ceiling": 100, "available": available,
+                "spent": spent, "asks": { "empty": empty }, "outstanding": 1, "lessees": 2 })
+        };
+        let body = json!({ "limits": limits.iter().map(limit).collect::<Vec<Value>>() });
+        Look::of(Moment::ORIGIN + Duration::from_secs(second), &body)
+    }
+
+    #[test]
+    fn what_needs_somebody_is_first_and_rates_are_between_two_looks() {
+        let before =
+            look(10, &[("busy", 90, 5, 0), ("idle", 100, 0, 0), ("stopped", 50, 0, 0), ("used-up", 0, 9, 1)]);
+        let now = look(
+            12,
+            &[("busy", 60, 35, 0), ("idle", 100, 0, 0), ("stopped", 50, 0, 0), ("used-up", 0, 9, 9)],
+        );
+        let mut rows = rows(&now, Some(&before));
+        sort(&mut rows, TopSort::Attention);
+        let shown: Vec<String> = rows.iter().map(|row| row.cells().join("|")).collect();
+        assert_eq!(
+            shown,
+            [
+                "stopped|paused|50 of 100|0.0|-|0.0|1|2",
+                "used-up|empty, refusing|0 of 100|0.0|-|4.0|1|2",
+                "busy|ok|60 of 100|15.0|4 s|0.0|1|2",
+                "idle|ok|100 of 100|0.0|-|0.0|1|2",
+            ]
+        );
+        let mut first = |by| {
+            sort(&mut rows, by);
+            rows[0].name.clone()
+        };
+        assert_eq!(
+            [TopSort::Left, TopSort::Spent, TopSort::Refused, TopSort::Name].map(&mut first),
+            ["used-up", "busy", "used-up", "busy"]
+        );
+    }
+
+    #[test]
+    fn another_life_has_no_rate_to_the_one_before() {
+        let (before, now) = (look(10, &[("a", 10, 500, 5)]), look(11, &[("a", 100, 0, 0)]));
+        let [row] = &rows(&now, Some(&before))[..] else { panic!("one limit") };
+        assert_eq!((row.spent, row.refused, row.empty_in), (None, None, None));
+        assert_eq!(rows(&now, None)[0].spent, None, "nor has the first look");
+    }
+}
