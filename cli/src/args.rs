@@ -238,7 +238,7 @@ pub(crate) struct DemoArgs {
     /// Kill the allocator with SIGKILL every so many seconds, and start it again at once: it is then a process of its own,
     /// which keeps its address. The report says how often (`kills`), and the longest time in which the vendor admitted
     /// no call, from the first one on (`longest_gap_ms`).
-    #[arg(long, value_name = "SECONDS", conflicts_with = "trace", value_parser = value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) kill_every: Option<u64>,
     /// So many allocators, which nodes all know, and ask any. They share a store, if that is redis or postgres; or else they
     /// lease the contract from one more and lend it on. With --kill-every one after the other is killed, and that one too.

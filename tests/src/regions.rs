@@ -221,92 +221,6 @@ fn per_second(rule: &Rule) -> f64 {
 }
 
 impl World {
-    /// With a rule for so many permits in so many milliseconds.
-    fn draw(seed: u64, permits: Range<u64>, millis: Range<u64>) -> World {
-        let mut dice = fastrand::Rng::with_seed(seed);
-        let real = dice.u64(1_000..2_000) * SECOND;
-        let (limit, per) = (dice.u64(permits), Duration::from_millis(dice.u64(millis)));
-        let rule = match dice.u32(..3) {
-            0 => Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid")),
-            1 => Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid")),
-            _ => Rule::TokenBucket(TokenBucket::try_new(limit, limit, per, limit).expect("valid")),
-        };
-        let terms = Terms::default();
-        let plan = |rules: Vec<Rule>| {
-            let is_borrowed = rules.is_empty();
-            let sharing = Sharing::default();
-            Arc::new(Plan {
-                rules,
-                is_borrowed,
-                is_root: false,
-                terms,
-                ease_off: false,
-                lessees_max: 1_000,
-                sharing,
-            })
-        };
-        let (centre, borrowed) = (plan(vec![rule]), plan(vec![]));
-        let drift = i64::from(terms.drift_ppm());
-        let ppm = |dice: &mut fastrand::Rng| dice.i64(-drift..=drift);
-        let centre_ppm = ppm(&mut dice);
-        let mut world = World {
-            real,
-            order: 0,
-            queue: BTreeMap::new(),
-            rate: dice.f64() * 3.0 * per_second(&rule),
-            rule,
-            far: dice.u64(MILLI..40 * MILLI),
-            near: dice.u64(MILLI / 10..3 * MILLI),
-            trouble: Trouble {
-                loss: dice.f64() * 0.2,
-                repeat: dice.f64() * 0.2,
-                late: dice.f64() * 0.05,
-                every: dice.u64(2..20) * SECOND,
-                centre_dies: dice.u32(..4) == 0,
-            },
-            centre_ppm,
-            centre: Pool::new(centre.clone(), shown(real, centre_ppm)),
-            centre_died: false,
-            store: None,
-            plan: centre,
-            borrowed,
-            regions: vec![],
-            nodes: vec![],
-            sessions: 0,
-            spends: vec![],
-            figures: Figures::default(),
-            dice,
-        };
-        for region in 0..world.dice.usize(1..=3) {
-            let ppm = ppm(&mut world.dice);
-            let fresh = world.new_region(ppm);
-            world.regions.push(fresh);
-            for _ in 0..world.dice.usize(1..=3) {
-                let ppm = world.dice.i64(-drift..=drift);
-                let node = world.new_node(ppm, region);
-                world.nodes.push(node);
-            }
-        }
-        world.rate /= world.nodes.len() as f64;
-        world
-    }
-
-    fn new_line(&mut self) -> Line {
-        self.sessions += 1;
-        Line { session: LesseeId(self.sessions), seq: 0, waits: None, quiet_until: 0, cut_until: 0 }
-    }
-
-    fn new_region(&mut self, ppm: i64) -> Region {
-        let member = Member::new(self.plan.terms);
-        let pool = Pool::new(self.borrowed.clone(), shown(self.real, ppm));
-        Region { ppm, pool, line: self.new_line(), member }
-    }
-
-    fn new_node(&mut self, ppm: i64, region: usize) -> Node {
-        let (slot, refill) = (Slot::new(), Refill::new(shown(self.real, ppm), true));
-        Node { ppm, region, slot, refill, refused: 0, line: self.new_line() }
-    }
-
     /// With `demand` times what its rule allows, and no trouble at all: the part of it that was used.
     fn used(mut self, demand: f64) -> Result<f64, String> {
         self.trouble = Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: u64::MAX, centre_dies: false };
@@ -475,6 +389,7 @@ impl World {
     }
 }
 
+mod draw;
 mod exchange;
 mod stored;
 

@@ -10,7 +10,8 @@ use super::{Books, LesseeId, Plan, Pool};
 use crate::pacing::Pacer;
 use crate::rules::{At, Gap, Saved, Since};
 use crate::share::Share;
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Moment, PERMITS_MAX, Rule, Terms};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +74,17 @@ impl Frozen {
 }
 
 impl Pool {
+    /// What must hold.
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.plan.rules
+    }
+
+    /// The instant that no lease may outlive at all. Where nobody is sure on which side of a boundary it is, that is the next one.
+    pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
+        let is_blurred = self.plan.is_root && !mutant::is(Mutant::BlurIgnored);
+        if is_blurred { self.ledgers.lease_end() } else { self.ledgers.lease_end_ahead() }
+    }
+
     /// It, to be put away at `now`. `None` of one that cannot be, see [`Plan::is_freezable`].
     pub fn freeze(&mut self, now: Moment) -> Option<Frozen> {
         if !self.plan.is_freezable() {

@@ -245,12 +245,6 @@ impl Pool {
         self.clipped(term, self.ledgers.lease_end())
     }
 
-    /// The instant that no lease may outlive at all.
-    fn lease_end_ahead(&self) -> Option<Moment> {
-        let is_blurred = self.plan.is_root && !mutant::is(Mutant::BlurIgnored);
-        if is_blurred { self.ledgers.lease_end() } else { self.ledgers.lease_end_ahead() }
-    }
-
     fn clipped(&self, term: Duration, end: Option<Moment>) -> Duration {
         term.min(end.map_or(Duration::MAX, |end| self.plan.terms.term_until(self.now, end)))
     }

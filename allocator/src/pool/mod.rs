@@ -229,11 +229,6 @@ impl Pool {
         is_quiet && self.seats.are_free() && self.is_fresh()
     }
 
-    /// What must hold.
-    pub(crate) fn rules(&self) -> &[Rule] {
-        &self.plan.rules
-    }
-
     /// The most that can ever be lent at once.
     pub fn ceiling(&self) -> u64 {
         let told = self.ledgers.loan().map_or(u64::MAX, Loan::ceiling);

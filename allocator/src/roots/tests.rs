@@ -1,1 +1,211 @@
+//! What roots answer, and what they do where somebody was faster, or something is gone.
 
+use super::*;
+use crate::cells::{Cell, Swap, Swapped, Table, Timeline};
+use crate::pool::{Holder, LesseeId, Plan};
+use crate::share::{Share, Sharing};
+use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::{Ask, Grant, Moment, Rule, Terms};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn millis(millis: u64) -> Moment {
+    Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
+}
+
+fn origin(limit: u64, version: u64) -> Origin {
+    let rule = SlidingWindow::try_new(limit, SECOND, Duration::ZERO).expect("valid");
+    let plan = Plan {
+        rules: vec![stricter(&Rule::SlidingWindow(rule)).expect("it can be kept")],
+        is_borrowed: false,
+        is_root: true,
+        terms: Terms::default(),
+        ease_off: false,
+        lessees_max: 10,
+        sharing: Sharing::default(),
+    };
+    Origin { plan: Arc::new(plan), version }
+}
+
+/// A store, and what all know of it.
+struct World {
+    table: Table,
+    head: Head,
+    clock: RootClock,
+    drawn: u64,
+}
+
+impl World {
+    fn new(fresh: bool) -> World {
+        let timeline = Timeline::new("a");
+        let mut clock = RootClock::new(0);
+        clock.hear(millis(0), millis(0), millis(0)).expect("it said nothing before");
+        let head = Head::begin(1, &timeline, millis(0), fresh);
+        World { table: Table::new(timeline), head, clock, drawn: 0 }
+    }
+
+    fn cell(&self) -> Option<Cell> {
+        self.table.load(&[cell_of("a", None)]).remove(0)
+    }
+
+    fn exchange(&self, who: u64, seq: u64, origin: &Origin, ask: Ask, cell: Option<Cell>) -> Exchange {
+        let holder = Holder { id: LesseeId(who), share: Share::EVEN, rtt: Duration::from_millis(1) };
+        Exchange::new(
+            holder,
+            seq,
+            vec![(RootAsk { name: cell_of("a", None), origin: origin.clone(), ask }, cell)],
+        )
+    }
+
+    fn swaps(&mut self, exchange: &mut Exchange, at: u64) -> Vec<Swap> {
+        let drawn = &mut self.drawn;
+        exchange.swaps(&self.head, &self.clock, millis(at), || {
+            *drawn += 1;
+            *drawn
+        })
+    }
+
+    fn swap(&mut self, exchange: &mut Exchange, swaps: &[Swap]) -> usize {
+        let swapped = self.table.swap(&self.head.timeline(), swaps).expect("the timeline is right");
+        exchange.swapped(swapped)
+    }
+
+    /// Asks until nobody is faster.
+    fn ask(&mut self, who: u64, seq: u64, at: u64, origin: &Origin, ask: Ask) -> RootAnswer {
+        let mut exchange = self.exchange(who, seq, origin, ask, self.cell());
+        loop {
+            let swaps = self.swaps(&mut exchange, at);
+            if swaps.is_empty() {
+                return exchange.finish().remove(0);
+            }
+            self.swap(&mut exchange, &swaps);
+        }
+    }
+
+    fn lent(&mut self, who: u64, seq: u64, at: u64, origin: &Origin, ask: Ask) -> Grant {
+        let answer = self.ask(who, seq, at, origin, ask).answer.expect("nobody is faster");
+        answer.expect("a good ask").grant().expect("not refused")
+    }
+}
+
+fn wants(permits: u64) -> Ask {
+    Ask { want: permits, waiting: permits, ..Ask::default() }
+}
+
+#[test]
+fn who_is_slower_is_lent_what_is_left() {
+    let (mut world, origin) = (World::new(true), origin(100, 1));
+    // Both look before either writes.
+    let mut slow = world.exchange(1, 1, &origin, wants(80), None);
+    let stale = world.swaps(&mut slow, 0);
+    assert!(world.lent(2, 1, 0, &origin, wants(80)).permits > 0);
+    assert_eq!(world.swap(&mut slow, &stale), 1, "it came too late");
+    let again = world.swaps(&mut slow, 0);
+    assert_eq!(world.swap(&mut slow, &again), 0);
+    let first = slow.finish().remove(0).answer.expect("answered").expect("good").grant().expect("lent");
+    let rest = world.lent(3, 1, 0, &origin, wants(100)).permits;
+    let (mut pool, ..) =
+        read(&origin, &world.head, world.cell().as_ref().map(|cell| &cell.value[..]), millis(0))
+            .expect("it can be read");
+    assert!(first.permits + rest <= 100 && pool.view(millis(0)).books.outstanding <= 100);
+}
+
+#[test]
+fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
+    let (mut world, origin) = (World::new(true), origin(100, 1));
+    let told = world.lent(1, 1, 0, &origin, wants(10)).term;
+    let value = world.cell().expect("it is written").value;
+    let out = |at: u64| {
+        let (mut pool, ..) = read(&origin, &world.head, Some(&value), millis(at)).expect("it can be read");
+        pool.view(millis(at)).books.outstanding
+    };
+    let told = u64::try_from(told.as_millis()).expect("a moment");
+    assert!(out(told) == 10 && out(told + 9) == 10, "somebody may be that much behind");
+    assert_eq!(out(told + 15), 0);
+}
+
+#[test]
+fn what_is_gone_is_not_made_anew_without_another_look() {
+    let (mut world, origin) = (World::new(true), origin(100, 1));
+    world.lent(1, 1, 0, &origin, wants(50));
+    let mut exchange = world.exchange(2, 1, &origin, wants(100), world.cell());
+    let swaps = world.swaps(&mut exchange, 0);
+    assert_eq!(exchange.swapped(vec![Swapped::Other(None)]), 0);
+    assert!(world.swaps(&mut exchange, 0).is_empty() && swaps.len() == 1);
+    let answer = exchange.finish().remove(0);
+    assert_eq!((answer.answer, answer.cell), (Some(Err(RootError::Gone)), None));
+}
+
+#[test]
+fn after_a_loss_nothing_is_lent_before_all_that_was_is_over() {
+    let origin = origin(100, 1);
+    let mut world = World::new(false);
+    let refused = |answer: RootAnswer| {
+        answer.answer.expect("answered").expect("good").grant().is_none_or(|grant| grant.permits == 0)
+    };
+    assert!(refused(world.ask(1, 1, 0, &origin, wants(10))));
+    assert!(refused(world.ask(1, 2, 2_900, &origin, wants(10))), "leases of two seconds, and a window");
+    assert!(world.lent(1, 3, 3_200, &origin, wants(10)).permits > 0);
+    // Another timeline: what is written may not be the last that was.
+    world.head.lose(&Timeline::new("b"), millis(4_000));
+    world.table.move_to(Timeline::new("b"));
+    assert!(refused(world.ask(2, 1, 4_000, &origin, wants(10))));
+}
+
+#[test]
+fn a_time_that_began_anew_lets_nothing_go_sooner() {
+    let (mut world, origin) = (World::new(true), origin(100, 1));
+    let lent = world.lent(1, 1, 0, &origin, wants(100)).permits;
+    // The clock of the store was set a minute ahead.
+    world.head.begin_era(millis(60_000));
+    world.clock = RootClock::new(0);
+    world.clock.hear(millis(60_000), millis(60_000), millis(60_000)).expect("the first");
+    let value = world.cell().expect("it is written").value;
+    let (mut pool, ..) = read(&origin, &world.head, Some(&value), millis(60_000)).expect("it can be read");
+    assert_eq!(pool.view(millis(60_000)).books.outstanding, lent);
+}
+
+#[test]
+fn the_newest_configuration_is_the_one_that_holds() {
+    let (mut world, old, new) = (World::new(true), origin(100, 1), origin(10, 2));
+    world.lent(1, 1, 0, &old, wants(1));
+    assert_eq!(world.lent(2, 1, 0, &new, wants(1)).ceiling, 10);
+    assert_eq!(
+        world.lent(1, 2, 5, &old, Ask { spent_total: 1, ..wants(1) }).ceiling,
+        10,
+        "the old one follows"
+    );
+}
+
+#[test]
+fn what_nobody_can_read_is_waited_out_and_what_is_newer_is_left_alone() {
+    let (mut world, origin) = (World::new(true), origin(100, 1));
+    let mut put = |value: &str| {
+        let expected = world.cell().map(|cell| cell.version);
+        let next = Some(Cell { version: 1_000 + value.len() as u64, value: value.as_bytes().to_vec() });
+        let swap = Swap { name: cell_of("a", None), expected, next };
+        world.table.swap(&Timeline::new("a"), &[swap]).expect("the timeline is right");
+        world.ask(1, 1, 0, &origin, wants(1)).answer.expect("answered")
+    };
+    assert_eq!(put("{\"format\":2,\"what\":1}"), Err(RootError::Format));
+    let answer = put("no JSON").expect("an answer");
+    assert!(answer.grant().is_none_or(|grant| grant.permits == 0), "{answer:?}");
+}
+
+#[test]
+fn a_head_is_read_as_it_was_written_and_nothing_else_is() {
+    let mut head = Head::begin(7, &Timeline::new("a"), millis(0), false);
+    head.sign(&Signer { session: 3, node: "east".to_owned() }, millis(5));
+    assert_eq!(Head::read(&head.write()), Ok(head.clone()));
+    assert!(Head::read(b"{}").is_err());
+    let newer = String::from_utf8(head.write()).expect("text").replace("\"format\":1", "\"format\":2");
+    assert!(Head::read(newer.as_bytes()).is_err_and(|why| why.contains("format 2")));
+    head.sign(&Signer { session: 4, node: "west".to_owned() }, millis(120_000));
+    assert_eq!(
+        head.signed().map(|signed| signed.node.as_str()).collect::<Vec<_>>(),
+        ["west"],
+        "east is gone"
+    );
+}
