@@ -116,6 +116,12 @@ fn redis(rest: &str, tls: bool) -> Result<RedisPlace, UrlError> {
 }
 
 fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
+    // An `@` in it would be taken for the one before the host, and what follows for a host, which is shown.
+    if rest.contains("password=") {
+        return Err(UrlError(
+            "a password is before the host of a URL, or apart from it: no option".to_owned(),
+        ));
+    }
     let mut options = Options::of(rest);
     let mode = options.take("sslmode");
     let roots = options.take("sslrootcert");
@@ -235,7 +241,7 @@ mod tests {
             ("rediss://u:s3cret@h?sslrootcert=/ca.pem", "rediss://h:6379/0"),
             ("postgres://u:s3cret@h/d?sslmode=require", "postgres://h:5432/d"),
             ("postgresql://u:s3?cr/et@h:1,i:2/d", "postgres://h:1,i:2/d"),
-            ("postgres://h/d?user=u&password=s3cret@x", "postgres://h:5432/d"),
+            ("postgres://h/d?user=u", "postgres://h:5432/d"),
             ("postgres://u:s3cret@/d?host=/run/postgresql", "postgres:///run/postgresql/d"),
             ("memory:", "memory:"),
         ] {
@@ -264,6 +270,7 @@ mod tests {
             "postgres://u:s3cret@h/d?sslmode=prefer",
             "postgres://u:s3cret@h/d?sslrootcert=/ca.pem",
             "postgres://u:s3cret@h/d?port=x",
+            "postgres://h/d?user=u&password=a@s3cret",
         ] {
             let error = text.parse::<StoreUrl>().expect_err(text).to_string();
             assert!(!error.contains("s3"), "{text}: {error}");
