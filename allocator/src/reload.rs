@@ -2,7 +2,7 @@
 //! is another than before are touched, so that what was decided over the API since stays.
 
 use crate::allocator::Unfit;
-use crate::config::{Config, LimitConfig};
+use crate::config::{Config, LimitConfig, ServerConfig};
 use crate::shared::Shared;
 use lessor_protocol::Carry;
 use lessor_protocol::push::{Event, Kind};
@@ -61,8 +61,12 @@ impl Reloads {
         gone.iter().for_each(|name| self.shared.limit_was_removed(name));
         put.iter().for_each(|limit| self.shared.limit_was_put(limit));
         let names = |limits: &[&LimitConfig]| limits.iter().map(|limit| limit.name.to_string()).collect();
+        // Limits of a shared store go by the newest configuration that any allocator has.
+        self.shared.version_is(config.server.store.version());
+        let store = last.server.store.as_of(&config.server.store);
+        let server = ServerConfig { store, ..last.server.clone() };
         let done = Reloaded {
-            needs_restart: (&last.server, last.terms) != (&config.server, config.terms),
+            needs_restart: (&server, last.terms) != (&config.server, config.terms),
             removed: gone.iter().map(|name| (*name).to_owned()).collect(),
             put: names(&put),
         };

@@ -169,6 +169,9 @@ impl Uplink {
         if !self.is_reachable {
             tracing::info!(upstream = %self.upstream, "it answers again");
         }
+        if matches!(self.way, Way::Store(_)) {
+            self.shared.store_is_silent(false);
+        }
         self.is_reachable = true;
     }
 
@@ -193,6 +196,10 @@ impl Uplink {
     async fn failed(&mut self, askers: &[Asker], error: &TransportError) {
         self.metrics.failed();
         self.shared.with(|allocator, _| allocator.unanswered_above(askers));
+        // Once may be by chance.
+        if matches!(self.way, Way::Store(_)) && self.pause > PAUSE_FIRST {
+            self.shared.store_is_silent(true);
+        }
         if self.is_reachable {
             let upstream = &self.upstream;
             tracing::warn!(%upstream, %error, "no exchange with it; what is leased is lent on until it ends");

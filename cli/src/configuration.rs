@@ -1,6 +1,8 @@
 //! Reads the configuration of an allocator from a file. Whatever is wrong with it is one line and exit code 2.
 
 use crate::failure::Failure;
+use crate::store::STORE_PASSWORD;
+use lessor_allocator::cells::Password;
 use lessor_allocator::config::StoreConfig;
 use lessor_allocator::{Config, ConfigError};
 use std::path::{Path, PathBuf};
@@ -71,6 +73,13 @@ pub(crate) fn place_store(config: &mut Config, file: &Path) {
         let managed = std::env::var_os("STATE_DIRECTORY").filter(|folder| !folder.is_empty());
         let managed = managed.map(|folder| PathBuf::from(folder).join(StoreConfig::FILE));
         *path = Some(managed.unwrap_or_else(|| file.with_extension("redb")));
+    }
+}
+
+/// Says what the password of a store is that several allocators share, where its URL does not.
+pub(crate) fn unlock_store(config: &mut Config) {
+    if let StoreConfig::Shared(shared) = &mut config.server.store {
+        shared.cells.password = std::env::var(STORE_PASSWORD).ok().map(Password::new);
     }
 }
 

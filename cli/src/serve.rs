@@ -18,6 +18,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let text = configuration::text(&args.config)?;
     let mut config = configuration::parse(&args.config, &text)?;
     configuration::place_store(&mut config, &args.config);
+    configuration::unlock_store(&mut config);
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     runtime.block_on(async {

@@ -222,8 +222,6 @@ mutants! {
     StaleSwapped,
     /// What a root would have answered is believed, though somebody else was faster.
     LateSwapBelieved,
-    /// Roots go by the latest that the time of the store may be.
-    RootTimeAhead,
     /// Roots are kept as if all allocators knew exactly what time it is.
     BlurIgnored,
     /// A store whose clock was set is believed as before.

@@ -182,6 +182,23 @@ pub fn run_stored(seed: u64) -> Result<Figures, String> {
     World::draw(seed, 5..600, 100..6_000).stored().run_on(TROUBLE)
 }
 
+/// The same in full use of a rule of some seconds, while one of `fates` comes over the store every two seconds.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_fated(seed: u64, fates: &'static [Fate]) -> Result<Figures, String> {
+    World::draw(seed, 50..300, 1_000..4_000).stored().in_full_use(fates, 2 * SECOND).run_on(TROUBLE)
+}
+
+/// The same in full use of a short rule, where a few milliseconds make a difference, and nothing comes over the store.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_close(seed: u64) -> Result<Figures, String> {
+    let world = World::draw(seed, 50..300, 200..600).stored().in_full_use(&[], u64::MAX / 4);
+    world.on_crooked_ways().run_on(TROUBLE)
+}
+
 /// The same by a rule of some seconds, with `demand` times what it allows, and no trouble at all: the part of it that was used.
 ///
 /// # Errors
@@ -342,7 +359,8 @@ impl World {
         if !self.is_troubled() {
             return;
         }
-        let every = self.trouble.every;
+        let of_store = self.store_every().filter(|_| who == Who::Centre);
+        let every = of_store.unwrap_or(self.trouble.every);
         let wait = self.dice.u64(0..2 * every);
         let event = match self.dice.bool() && who != Who::Centre {
             true => Event::Cut(who, self.real + wait + self.dice.u64(0..4 * SECOND)),
@@ -391,6 +409,9 @@ impl World {
 
 mod draw;
 mod exchange;
+mod store;
 mod stored;
 
-use stored::{Member, Store};
+pub use store::Fate;
+use store::Store;
+use stored::Member;

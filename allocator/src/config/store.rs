@@ -114,6 +114,24 @@ impl PartialEq for SharedStore {
 impl Eq for SharedStore {}
 
 impl StoreConfig {
+    /// Which configuration this is, see [`SharedStore::version`]; of one that nobody else follows the first.
+    pub fn version(&self) -> u64 {
+        match self {
+            StoreConfig::Shared(shared) => shared.version,
+            StoreConfig::Memory | StoreConfig::Embedded { .. } => 1,
+        }
+    }
+
+    /// The same with the version of `other`, which can change while a server runs.
+    pub(crate) fn as_of(&self, other: &StoreConfig) -> StoreConfig {
+        match self {
+            StoreConfig::Shared(shared) => {
+                StoreConfig::Shared(SharedStore { version: other.version(), ..shared.clone() })
+            }
+            StoreConfig::Memory | StoreConfig::Embedded { .. } => self.clone(),
+        }
+    }
+
     /// Makes `limit` one that is leased from this store, if several allocators share it and it has its rules here.
     ///
     /// # Errors

@@ -30,7 +30,6 @@ const REMEMBERED_MAX: usize = 4_096;
 /// The way to the roots of one store.
 pub(super) struct Rooted {
     cells: Cells,
-    version: u64,
     signer: Signer,
     is_fresh: bool,
     /// What is known of the time of the store, in the era that is known.
@@ -53,7 +52,6 @@ impl Rooted {
         let cells = Cells::new(&store.cells).map_err(|error| broken(&error))?;
         Ok(Rooted {
             cells,
-            version: store.version,
             signer: Signer { session: 0, node: node.to_owned() },
             is_fresh: shared.is_fresh(),
             clock: RootClock::new(shared.config().terms.drift_ppm()),
@@ -76,7 +74,7 @@ impl Rooted {
         if self.head.is_none() {
             self.open(shared).await?;
         }
-        let origins = shared.with(|allocator, _| allocator.origins(&due.askers, self.version));
+        let origins = shared.with(|allocator, _| allocator.origins(&due.askers, shared.version()));
         let answers = self.ask(shared, due, request, origins).await;
         if answers.is_err() {
             // Whatever was on its way may be there, or another store.

@@ -1,6 +1,7 @@
 //! The same regions where there is no centre: the root is in a store that all of them swap. Its clock drifts and is set, calls
 //! of it get lost or come late, and it starts anew on another timeline, with all that it had or with what it had a while ago.
 
+use super::store::{FATES, Letter};
 use super::*;
 use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use lessor_allocator::roots::{
@@ -10,32 +11,6 @@ use lessor_allocator::roots::{
 
 /// How often somebody else may be faster.
 const TRIES: u32 = 6;
-
-/// The store, and what is on its way to it or back.
-#[derive(Debug)]
-pub(super) struct Store {
-    table: Table,
-    /// What a replica has of it.
-    behind: Table,
-    timelines: u64,
-    /// Whether nobody has written to it yet.
-    is_new: bool,
-    /// By how much its clock was set, in all.
-    set: i64,
-    origin: Origin,
-    letters: BTreeMap<u64, Letter>,
-    written: u64,
-    /// What the root is as long as nobody swaps it, the time that it is then, and when that was.
-    root: Option<(Pool, Moment, u64)>,
-}
-
-#[derive(Clone, Debug)]
-enum Letter {
-    Load,
-    Loaded { said: Moment, timeline: Timeline, cells: Vec<Option<Cell>> },
-    Swap(Timeline, Vec<Swap>),
-    Swapped(Result<Vec<Swapped>, CellsError>),
-}
 
 /// What a region knows of the store.
 #[derive(Debug)]
@@ -49,9 +24,11 @@ pub(super) struct Member {
     waits: Option<(u64, Moment)>,
     step: Step,
     tries: u32,
-    signed: Moment,
+    pub(super) signed: Moment,
     /// An ask that waits until it has signed.
     next: Option<Ask>,
+    /// How long the way there takes at least, and the way back, where that is not what it is for all.
+    pub(super) ways: Option<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -77,20 +54,8 @@ impl Member {
             tries: 0,
             signed: Moment::ORIGIN,
             next: None,
+            ways: None,
         }
-    }
-}
-
-impl Store {
-    /// What the root is, if anybody can read it.
-    fn read_root(&mut self, real: u64) {
-        let mut cells = self.table.load(&[HEAD.to_owned(), cell_of("a", None)]);
-        let (root, head) = (cells.pop().flatten(), cells.pop().flatten());
-        let head = head.and_then(|head| Head::read(&head.value).ok());
-        let read = root
-            .zip(head)
-            .map(|(root, head)| roots::read(&self.origin, &head, Some(&root.value), Moment::ORIGIN));
-        self.root = read.and_then(|read| read.ok()).map(|(pool, _, now)| (pool, now, real));
     }
 }
 
@@ -106,6 +71,8 @@ impl World {
             behind: table.clone(),
             table,
             timelines: 0,
+            fates: &FATES,
+            every: self.trouble.every,
             is_new: true,
             set: 0,
             origin: Origin { plan, version: 1 },
@@ -119,52 +86,6 @@ impl World {
             self.after(0, Event::Signs(region));
         }
         self
-    }
-
-    /// What its clock shows.
-    pub(super) fn store_clock(&self) -> Moment {
-        let set = self.store.as_ref().map_or(0, |store| store.set);
-        let nanos = shown(self.real, self.centre_ppm).as_nanos().saturating_add_signed(set);
-        Moment::from_nanos(nanos)
-    }
-
-    /// Something becomes of it.
-    pub(super) fn store_in_trouble(&mut self) {
-        let is_fixed = matches!(self.rule, Rule::FixedWindow(_));
-        let (what, real) = (self.dice.u32(..5), self.real);
-        let step = self.dice.i64(20..100_000) * MILLI.cast_signed() * if self.dice.bool() { 1 } else { -1 };
-        // While somebody watches: of one that nobody watches, nobody can know.
-        let is_watched = self.regions.iter().any(|region| {
-            real > 100 * MILLI && shown(real, region.ppm).since(region.member.signed) < SIGN_EVERY * 2
-        });
-        let Some(store) = &mut self.store else { return };
-        store.root = None;
-        match what {
-            0 => store.behind = store.table.clone(),
-            // Where windows are of the calendar, another clock has others.
-            1 if is_watched && !is_fixed => store.set += step,
-            1 => {}
-            2 => {
-                // Somebody empties it, on the same timeline.
-                store.table = Table::new(store.table.timeline().clone());
-                self.centre_died = true;
-            }
-            lost => {
-                // Whether anything is lost nobody knows who sees another timeline.
-                self.centre_died = true;
-                if lost == 3 {
-                    store.table = store.behind.clone();
-                }
-                store.timelines += 1;
-                store.table.move_to(Timeline::new(store.timelines.to_string()));
-            }
-        }
-    }
-
-    /// What the root knows to be out; `None` if nobody knows that.
-    pub(super) fn root_outstanding(&mut self) -> Option<u64> {
-        let (root, then, at) = self.store.as_mut()?.root.as_mut()?;
-        Some(root.view(*then + Duration::from_nanos(self.real - *at)).books.outstanding)
     }
 
     /// A region asks the root.
@@ -209,17 +130,18 @@ impl World {
         store.letters.insert(id, letter);
         let at = &mut self.regions[region];
         at.member.waits = Some((id, shown(self.real, at.ppm)));
-        self.post(region, Event::AtStore(region, id));
+        let way = self.regions[region].member.ways.map_or(self.far, |(there, _)| there);
+        self.post(region, way, Event::AtStore(region, id));
         self.after(TIMEOUT / 2, Event::StoreSilent(region, id));
     }
 
-    fn post(&mut self, region: usize, event: Event) {
+    fn post(&mut self, region: usize, way: u64, event: Event) {
         let Trouble { loss, late, .. } = self.trouble;
         if self.line(Who::Region(region)).cut_until > self.real || self.dice.f64() < loss {
             return;
         }
         let more = if self.dice.f64() < late { self.dice.u64(0..4 * SECOND) } else { 0 };
-        let wait = self.far + self.dice.u64(0..=self.far) + more;
+        let wait = way + self.dice.u64(0..=way) + more;
         self.after(wait, event);
     }
 
@@ -243,13 +165,14 @@ impl World {
             Some(Letter::Swap(timeline, swaps)) => {
                 let swapped = store.table.swap(&timeline, &swaps);
                 store.is_new = false;
-                store.read_root(self.real);
+                store.read_root(self.real, said);
                 Letter::Swapped(swapped)
             }
             Some(Letter::Loaded { .. } | Letter::Swapped(_)) | None => return,
         };
         store.letters.insert(id, answer);
-        self.post(region, Event::FromStore(region, id));
+        let way = self.regions[region].member.ways.map_or(self.far, |(_, back)| back);
+        self.post(region, way, Event::FromStore(region, id));
     }
 
     pub(super) fn hear_store(&mut self, region: usize, id: u64) -> Result<(), String> {
@@ -291,7 +214,8 @@ impl World {
         timeline: &Timeline,
         mut cells: Vec<Option<Cell>>,
     ) -> Result<(), String> {
-        let (drift, calendar) = (self.plan.terms.drift_ppm(), shown(self.real, 0));
+        // Nobody has set that of the machine.
+        let (drift, calendar) = (self.plan.terms.drift_ppm(), shown(self.real, self.centre_ppm));
         let session = self.regions[region].line.session.0;
         let version = self.dice.u64(..);
         let is_first = self.store.as_ref().is_some_and(|store| store.is_new);

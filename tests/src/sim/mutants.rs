@@ -9,7 +9,7 @@ mod led;
 
 pub use ground::Ground;
 
-use crate::regions;
+use crate::regions::{self, Fate};
 use crate::sim::soak;
 use lessor_protocol::mutant::{self, Mutant};
 use std::collections::BTreeMap;
@@ -52,6 +52,12 @@ impl Ground {
         match self {
             Ground::Regions => regions::run(seed).map(|_| ()),
             Ground::Stored => regions::run_stored(seed).map(|_| ()),
+            Ground::StoreLoses => {
+                let lost = &[Fate::Copied, Fate::Emptied, Fate::Behind];
+                regions::run_fated(seed, lost).map(|_| ())
+            }
+            Ground::StoreSet => regions::run_fated(seed, &[Fate::Set]).map(|_| ()),
+            Ground::StoreClose => regions::run_close(seed).map(|_| ()),
             ground => soak::run(ground.draw(seed)).map(|_| ()).map_err(|failure| failure.what),
         }
     }

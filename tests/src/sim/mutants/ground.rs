@@ -95,11 +95,17 @@ pub enum Ground {
     Regions,
     /// The same where all of them lease from a store that they share.
     Stored,
+    /// The same in full use, while that store loses things, or its clock is set.
+    StoreLoses,
+    /// See `StoreLoses`.
+    StoreSet,
+    /// The same in full use of a short window.
+    StoreClose,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 31] = [
+    pub const ALL: [Ground; 34] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -131,6 +137,9 @@ impl Ground {
         Ground::Written,
         Ground::Regions,
         Ground::Stored,
+        Ground::StoreLoses,
+        Ground::StoreSet,
+        Ground::StoreClose,
     ];
 
     /// The fleet that `seed` stands for here.
@@ -139,7 +148,12 @@ impl Ground {
         // Not the dice of the swarm, nor those of the run.
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x6c61_6e64_0000_0000);
         match self {
-            Ground::Any | Ground::Regions | Ground::Stored => setup,
+            Ground::Any
+            | Ground::Regions
+            | Ground::Stored
+            | Ground::StoreLoses
+            | Ground::StoreSet
+            | Ground::StoreClose => setup,
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),

@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 72] = [
+        const LED: [(Mutant, Ground); 71] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -73,12 +73,11 @@ impl Ground {
             (Mutant::LoanFromReceipt, Ground::Regions),
             (Mutant::StaleSwapped, Ground::Stored),
             (Mutant::LateSwapBelieved, Ground::Stored),
-            (Mutant::RootTimeAhead, Ground::Stored),
-            (Mutant::BlurIgnored, Ground::Stored),
-            (Mutant::StepNotSeen, Ground::Stored),
-            (Mutant::EraIgnored, Ground::Stored),
-            (Mutant::RootLossIgnored, Ground::Stored),
-            (Mutant::GoneIsNew, Ground::Stored),
+            (Mutant::BlurIgnored, Ground::StoreClose),
+            (Mutant::StepNotSeen, Ground::StoreSet),
+            (Mutant::EraIgnored, Ground::StoreSet),
+            (Mutant::RootLossIgnored, Ground::StoreLoses),
+            (Mutant::GoneIsNew, Ground::StoreLoses),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }

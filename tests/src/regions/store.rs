@@ -1,0 +1,145 @@
+//! The store in the place of a centre: what is in it, what its clock shows, and what becomes of it.
+
+use super::*;
+use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
+use lessor_allocator::roots::{self, HEAD, Head, Origin, SIGN_EVERY, cell_of};
+
+/// What becomes of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// A replica has all of it.
+    Copied,
+    /// Its clock is set.
+    Set,
+    /// Somebody empties it, on the same timeline.
+    Emptied,
+    /// It goes on with what the replica has, on another timeline.
+    Behind,
+    /// It goes on with all that it had, on another timeline.
+    Started,
+}
+
+/// All of them.
+pub(super) const FATES: [Fate; 5] = [Fate::Copied, Fate::Set, Fate::Emptied, Fate::Behind, Fate::Started];
+
+/// The store, and what is on its way to it or back.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) table: Table,
+    /// What a replica has of it.
+    pub(super) behind: Table,
+    pub(super) timelines: u64,
+    /// What may become of it, and how often: after so long, on average.
+    pub(super) fates: &'static [Fate],
+    pub(super) every: u64,
+    /// Whether nobody has written to it yet.
+    pub(super) is_new: bool,
+    /// By how much its clock was set, in all.
+    pub(super) set: i64,
+    pub(super) origin: Origin,
+    pub(super) letters: BTreeMap<u64, Letter>,
+    pub(super) written: u64,
+    /// What the root is as long as nobody swaps it, the time that it is then, and when that was.
+    pub(super) root: Option<(Pool, Moment, u64)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Letter {
+    Load,
+    Loaded { said: Moment, timeline: Timeline, cells: Vec<Option<Cell>> },
+    Swap(Timeline, Vec<Swap>),
+    Swapped(Result<Vec<Swapped>, CellsError>),
+}
+
+impl Store {
+    /// What the root is, if anybody can read it.
+    pub(super) fn read_root(&mut self, real: u64, clock: Moment) {
+        let mut cells = self.table.load(&[HEAD.to_owned(), cell_of("a", None)]);
+        let (root, head) = (cells.pop().flatten(), cells.pop().flatten());
+        let head = head.and_then(|head| Head::read(&head.value).ok());
+        // Where the clock was set, allocators go by it only once they have noticed.
+        let now = if self.set == 0 { clock } else { Moment::ORIGIN };
+        let read =
+            root.zip(head).map(|(root, head)| roots::read(&self.origin, &head, Some(&root.value), now));
+        self.root = read.and_then(|read| read.ok()).map(|(pool, _, now)| (pool, now, real));
+    }
+}
+
+impl World {
+    /// The same in full use, with no trouble but that of the store: one of `fates`, every so often.
+    pub(super) fn in_full_use(mut self, fates: &'static [Fate], every: u64) -> World {
+        // Nobody else dies.
+        let calm =
+            Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: 1_000_000 * SECOND, centre_dies: true };
+        self.trouble = calm;
+        self.rate = 3.0 * per_second(&self.rule) / self.nodes.len() as f64;
+        if let Some(store) = &mut self.store {
+            (store.fates, store.every) = (fates, every);
+        }
+        self
+    }
+
+    /// The same where the ways to the store and back are not alike, and so nobody can tell the time well.
+    pub(super) fn on_crooked_ways(mut self) -> World {
+        self.near = MILLI / 20;
+        for region in &mut self.regions {
+            let (long, short) = (self.dice.u64(3..=4) * MILLI, MILLI / 20);
+            region.member.ways = Some(if self.dice.bool() { (long, short) } else { (short, long) });
+        }
+        self
+    }
+
+    /// How often something becomes of it.
+    pub(super) fn store_every(&self) -> Option<u64> {
+        self.store.as_ref().map(|store| store.every)
+    }
+
+    /// What its clock shows.
+    pub(super) fn store_clock(&self) -> Moment {
+        let set = self.store.as_ref().map_or(0, |store| store.set);
+        let nanos = shown(self.real, self.centre_ppm).as_nanos().saturating_add_signed(set);
+        Moment::from_nanos(nanos)
+    }
+
+    /// Something becomes of it.
+    pub(super) fn store_in_trouble(&mut self) {
+        let is_fixed = matches!(self.rule, Rule::FixedWindow(_));
+        let (fates, real) = (self.store.as_ref().map_or(&FATES[..], |store| store.fates), self.real);
+        let fate = fates[self.dice.usize(..fates.len())];
+        let step = self.dice.i64(20..100_000) * MILLI.cast_signed() * if self.dice.bool() { 1 } else { -1 };
+        // While somebody watches: of one that nobody watches, nobody can know.
+        let is_watched = self.regions.iter().any(|region| {
+            real > 100 * MILLI && shown(real, region.ppm).since(region.member.signed) < SIGN_EVERY * 2
+        });
+        let Some(store) = &mut self.store else { return };
+        store.root = None;
+        match fate {
+            Fate::Copied => store.behind = store.table.clone(),
+            // Where windows are of the calendar, another clock has others.
+            Fate::Set if is_watched && !is_fixed => store.set += step,
+            Fate::Set => {}
+            Fate::Emptied => {
+                store.table = Table::new(store.table.timeline().clone());
+                self.centre_died = true;
+            }
+            Fate::Behind | Fate::Started => {
+                // Whether anything is lost nobody knows who sees another timeline.
+                self.centre_died = true;
+                if fate == Fate::Behind {
+                    store.table = store.behind.clone();
+                }
+                store.timelines += 1;
+                store.table.move_to(Timeline::new(store.timelines.to_string()));
+            }
+        }
+    }
+
+    /// What the root knows to be out, by whoever is never behind the time; `None` if nobody knows that.
+    pub(super) fn root_outstanding(&mut self) -> Option<u64> {
+        let clock = self.store_clock();
+        let store = self.store.as_mut()?;
+        let (root, then, at) = store.root.as_mut()?;
+        let now = if store.set == 0 { clock } else { *then + Duration::from_nanos(self.real - *at) };
+        Some(root.view(now).books.outstanding)
+    }
+}
