@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::store::STORE_PASSWORD;
 use lessor_allocator::cells::Password;
-use lessor_allocator::config::StoreConfig;
+use lessor_allocator::config::{LimitConfig, StoreConfig};
 use lessor_allocator::{Config, ConfigError};
 use std::path::{Path, PathBuf};
 
@@ -34,8 +34,11 @@ pub(crate) fn read_whole(
     file: &Path,
     parse: impl FnOnce(&str) -> Result<Config, ConfigError>,
 ) -> Result<Config, Failure> {
-    let config = read_as(file, parse)?;
-    let leased = config.limits.iter().find_map(|limit| Some((&limit.name, limit.upstream.as_ref()?)));
+    let mut config = read_as(file, parse)?;
+    // What is in a store that several allocators share has its rules here all the same.
+    let of_store = |limit: &&mut LimitConfig| limit.leased_from().is_none();
+    config.limits.iter_mut().filter(of_store).for_each(|limit| limit.upstream = None);
+    let leased = config.limits.iter().find_map(|limit| Some((&limit.name, limit.leased_from()?)));
     match leased {
         None => Ok(config),
         Some((name, upstream)) => Err(Failure::Input(format!(

@@ -136,7 +136,7 @@ impl StoreConfig {
     ///
     /// # Errors
     /// If there is something in it that such a store does not keep; the problem begins with the key.
-    pub(super) fn lends(&self, limit: &mut LimitConfig) -> Result<(), String> {
+    pub(crate) fn lends(&self, limit: &mut LimitConfig) -> Result<(), String> {
         if !matches!(self, StoreConfig::Shared(_)) || limit.upstream.is_some() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use super::problem::Problem;
 use super::show::{self, Page};
 use super::{body, json};
 use crate::allocator::{Allocator, Put};
-use crate::config::{Keyed, LimitConfig};
+use crate::config::{Keyed, LimitConfig, Upstream};
 use crate::limits::{BLOCKED_MAX, Limit, Preview};
 use crate::shared::Shared;
 use crate::wrong::quoted;
@@ -42,13 +42,14 @@ pub(super) async fn put(
     let query = parameters(query, &["carry", "dry_run", "fresh", "after", "after_limit", "count"])?;
     let (carry, dry_run, fresh) = (carry(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
     let condition = condition(request.headers())?;
-    let config = config(&name, &body::read(request).await?)?;
+    let config = config(&shared, &name, &body::read(request).await?)?;
     if dry_run {
         let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
         let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
         let preview = shared.with(|allocator, now| {
             check_condition(allocator, &name, condition.as_deref())?;
             check_parent(allocator, &config)?;
+            check_root(allocator, &config)?;
             let limit = allocator.limit(&name);
             Ok::<_, Problem>(limit.map(|limit| limit.preview(&config, carry, now, page.from(), page.count())))
         })?;
@@ -57,6 +58,7 @@ pub(super) async fn put(
     let put = shared.with(|allocator, now| {
         check_condition(allocator, &name, condition.as_deref())?;
         check_parent(allocator, &config)?;
+        check_root(allocator, &config)?;
         let put = allocator.put(now, &config, carry, fresh);
         put.map_err(|full| Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string()))
     })?;
@@ -157,9 +159,15 @@ async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, P
     // The pool of a pattern's name is topped up by that name.
     let (was_made, available) = shared.with(|allocator, now| {
         let limit = allocator.limit_for(name).ok_or_else(|| show::limit_unknown(name))?;
-        if let Some(upstream) = &limit.config().upstream {
-            let detail = format!("{} is leased from {upstream}: top it up there", quoted(name));
-            return Err(Problem::invalid("limit", detail));
+        let detail = match &limit.config().upstream {
+            Some(Upstream::Address(upstream)) => Some(format!("is leased from {upstream}: top it up there")),
+            Some(Upstream::Store) => {
+                Some("is in a store that several allocators share: no pool there is topped up".to_owned())
+            }
+            None => None,
+        };
+        if let Some(detail) = detail {
+            return Err(Problem::invalid("limit", format!("{} {detail}", quoted(name))));
         }
         let pool = limit.pool_id(name, key)?;
         let was_made = limit.top_up(now, pool.clone(), permits, id)?;
@@ -265,12 +273,35 @@ fn carry(query: &BTreeMap<String, String>) -> Result<Carry, Problem> {
     })
 }
 
-fn config(name: &str, body: &[u8]) -> Result<LimitConfig, Problem> {
+fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Problem> {
     let body = object(body)?;
-    LimitConfig::from_json(name, &body).map_err(|error| {
+    let mut limit = LimitConfig::from_json(name, &body).map_err(|error| {
         let key = error.key().unwrap_or("body").to_owned();
         Problem::invalid(&key, error.problem())
-    })
+    })?;
+    // Where allocators share a store, it is leased from there, as those in the file are.
+    let leased = shared.config().server.store.lends(&mut limit);
+    leased.map_err(|problem| {
+        let key = problem.split([' ', ':']).next().unwrap_or("body").to_owned();
+        Problem::invalid(&key, problem)
+    })?;
+    Ok(limit)
+}
+
+/// The rules of a limit that several allocators share are those of the newest file: of what one of them is told the others
+/// would know nothing.
+fn check_root(allocator: &mut Allocator, config: &LimitConfig) -> Result<(), Problem> {
+    let Some(limit) = allocator.limit(config.name.as_str()) else { return Ok(()) };
+    let known = limit.config();
+    let is_shared = known.upstream == Some(Upstream::Store) && config.upstream == known.upstream;
+    if !is_shared || (&known.rules, &known.overrides) == (&config.rules, &config.overrides) {
+        return Ok(());
+    }
+    let name = quoted(config.name.as_str());
+    let detail = format!(
+        "rules: those of {name} are in a store that several allocators share: change them in the file, with a higher store.version"
+    );
+    Err(Problem::new(StatusCode::CONFLICT, "rules_shared", detail))
 }
 
 fn object(body: &[u8]) -> Result<Value, Problem> {

@@ -49,7 +49,11 @@ struct Reply {
 
 impl App {
     fn new(fresh: bool) -> Self {
-        let shared = Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), fresh));
+        App::of(CONFIG, fresh)
+    }
+
+    fn of(config: &str, fresh: bool) -> Self {
+        let shared = Arc::new(Shared::new(Config::parse(config).expect("valid"), fresh));
         App { router: router(shared.clone()), shared }
     }
 

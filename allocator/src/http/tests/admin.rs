@@ -226,3 +226,41 @@ async fn a_limit_that_is_leased_is_topped_up_where_it_is_leased_from() {
     let shown = app.get("/v1/limits/leased").await.json();
     assert_eq!(shown["upstream"], json!("http://127.0.0.1:9"), "{shown}");
 }
+
+/// The bug: a limit that was put over the API was one of this allocator alone, with all of the contract once more.
+#[tokio::test]
+async fn a_limit_of_a_shared_store_stays_there_and_keeps_the_rules_of_the_file() {
+    let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
+    let rules = |limit: u64| format!(r#""rules":[{{"kind":"sliding_window","limit":{limit},"per":"30s"}}]"#);
+    let app = App::of(
+        &format!(
+            "{store}[[limit]]\nname = \"a\"\nrules = [{{ kind = \"sliding_window\", limit = 9, per = \"30s\" }}]"
+        ),
+        true,
+    );
+    let put = async |path: &str, body: String| {
+        let condition = path.ends_with('a').then_some("*");
+        app.request("PUT", path, condition, &format!("{{{body}}}")).await
+    };
+    let leased = || {
+        app.shared.with(|allocator, _| {
+            let is_leased = |name: &str, allocator: &mut crate::Allocator| {
+                allocator
+                    .limit(name)
+                    .is_some_and(|limit| limit.config().upstream == Some(crate::config::Upstream::Store))
+            };
+            (is_leased("a", allocator), is_leased("b", allocator))
+        })
+    };
+    let other = put("/v1/limits/a", rules(10)).await;
+    assert_eq!(other.problem(409).0, "rules_shared");
+    let same = put("/v1/limits/a", format!(r#"{},"fallback":"open""#, rules(9))).await;
+    assert_eq!(same.status, StatusCode::OK, "{}", same.text);
+    assert_eq!(put("/v1/limits/b", rules(5)).await.status, StatusCode::CREATED);
+    assert_eq!(leased(), (true, true));
+    let capped = r#""rules":[{"kind":"concurrency","limit":5,"longest":"1s"}]"#.to_owned();
+    let (_, field, detail) = put("/v1/limits/c", capped).await.problem(422);
+    assert!(field == "rules" && detail.contains("concurrency"), "{field}: {detail}");
+    let topped = app.request("POST", "/v1/limits/a/top-up", None, r#"{"permits":5}"#).await;
+    assert!(topped.problem(422).2.contains("several allocators share"));
+}
