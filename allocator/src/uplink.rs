@@ -1,6 +1,7 @@
 //! The task that leases from an upstream: it looks what is due there, asks for all of it in one exchange, and hands what comes
 //! back to the allocator. One for each upstream, and one exchange at a time. It decides nothing about permits.
 
+mod idle;
 mod rooted;
 mod transport;
 

@@ -7,7 +7,7 @@ use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::Allocator;
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
-use scenarios::regions::{Figures, run, run_stored, used, used_stored};
+use scenarios::regions::{Fate, Figures, run, run_close, run_fated, run_stored, used, used_stored};
 use scenarios::vendor::Vendor;
 use std::time::Duration;
 
@@ -46,6 +46,18 @@ fn allocators_that_share_a_store_hold_the_cap_and_strand_nothing() {
     println!("{sum:?}");
     assert!(sum.crashes > seeds() && sum.calls > 20 * seeds(), "{sum:?}");
     assert!(sum.refused * 50 <= sum.calls, "when all is well again: {sum:?}");
+}
+
+/// In full use, where each permit too many shows: its clock is set, it loses what it had, or nobody can tell the time well.
+#[test]
+fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
+    const LOST: &[Fate] = &[Fate::Copied, Fate::Emptied, Fate::Behind, Fate::Started];
+    for seed in 0..seeds() / 5 {
+        let set = run_fated(seed, &[Fate::Set]);
+        set.unwrap_or_else(|wrong| panic!("clock set, seed {seed}: {wrong}"));
+        run_fated(seed, LOST).unwrap_or_else(|wrong| panic!("lost, seed {seed}: {wrong}"));
+        run_close(seed).unwrap_or_else(|wrong| panic!("close, seed {seed}: {wrong}"));
+    }
 }
 
 #[test]

@@ -50,7 +50,9 @@ impl Store {
              [[limit]]\nname = \"vendor\"\n\
              rules = [{{ kind = \"sliding_window\", limit = {limit}, per = \"1s\", margin = \"50ms\" }}]\n\
              [[limit]]\nname = \"user\"\nkeyed = true\n\
-             rules = [{{ kind = \"token_bucket\", capacity = 3, refill = 1, per = \"1h\" }}]\n",
+             rules = [{{ kind = \"token_bucket\", capacity = 3, refill = 1, per = \"1h\" }}]\n\
+             [[limit]]\nname = \"brief\"\nkeyed = true\n\
+             rules = [{{ kind = \"sliding_window\", limit = 9, per = \"1s\" }}]\n",
             self.server.url(),
             self.prefix,
         )
@@ -209,6 +211,31 @@ async fn one_that_is_emptied_is_waited_out(kind: StoreKind) {
     west.stop().await;
 }
 
+/// A key that nobody uses any more takes no room.
+async fn keys_that_nobody_uses_are_taken_away(kind: StoreKind) {
+    let store = Store::own(kind).await;
+    let east = store.allocator("east").await;
+    let client = east.client("a").await;
+    let roots = || match kind {
+        // One is the head.
+        StoreKind::Redis => {
+            store.server.tell("DBSIZE").trim_start_matches(':').parse::<u64>().expect("a number") - 1
+        }
+        StoreKind::Memory | StoreKind::Postgres => {
+            let count = store.server.tell("SELECT count(*) FROM lessor_cells WHERE name <> 'head'");
+            count.parse().expect("a number")
+        }
+    };
+    for user in 0..20 {
+        let brief = client.limit("brief").key(&format!("user-{user}"));
+        brief.acquire_within(1, Duration::from_secs(5)).await.expect("there are plenty");
+    }
+    assert!(roots() >= 10, "{} of 20", roots());
+    eventually("all are gone", async || (roots() == 0).then_some(())).await;
+    client.shutdown().await;
+    east.stop().await;
+}
+
 /// Of two allocators that say different rules, the one with the higher version is right, and the other follows.
 async fn the_newest_configuration_holds_for_all(kind: StoreKind) {
     let store = Store::shared(kind, "version").await;
@@ -253,6 +280,7 @@ on_each_store!(
     a_store_that_stands_still_is_waited_for,
     a_store_that_is_killed_loses_nothing_or_is_waited_out,
     one_that_is_emptied_is_waited_out,
+    keys_that_nobody_uses_are_taken_away,
     the_newest_configuration_holds_for_all,
 );
 

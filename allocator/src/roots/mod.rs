@@ -13,7 +13,7 @@ pub use blur::stricter;
 pub use clock::{BLUR, RootClock, Stepped};
 pub use exchange::{Exchange, RootAnswer, RootAsk};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
-pub use root::{Origin, RootError, read};
+pub use root::{Origin, RootError, is_forgettable, read};
 
 /// The cell of the head.
 pub const HEAD: &str = "head";

@@ -146,6 +146,12 @@ pub(super) fn write(version: u64, head: &Head, pool: &mut Pool, now: Moment) -> 
     Some(serde_json::to_vec(&root).expect("numbers and text"))
 }
 
+/// Whether the pool in `value` cannot be told from a new one `now`: it need not be there.
+pub fn is_forgettable(origin: &Origin, head: &Head, value: &[u8], now: Moment) -> bool {
+    let is_past = head.lost().is_none_or(|lost| lost < now);
+    is_past && read(origin, head, Some(value), now).is_ok_and(|(mut pool, _, now)| pool.is_forgettable(now))
+}
+
 /// Whether a version that is newer than this one wrote `value`.
 fn is_newer(value: &[u8]) -> bool {
     #[derive(Deserialize)]

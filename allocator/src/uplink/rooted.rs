@@ -1,6 +1,7 @@
 //! The way to roots in a store that several allocators share: what [`crate::roots`] decides, carried to the store and back. It
 //! answers as an allocator above would.
 
+use super::idle::Idle;
 use super::transport::TransportError;
 use crate::allocator::DueAbove;
 use crate::cells::{Cell, Cells, Swap, Swapped, Timeline};
@@ -8,6 +9,7 @@ use crate::config::StoreConfig;
 use crate::pool::{Holder, LesseeId};
 use crate::roots::{
     Exchange, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, cell_of,
+    is_forgettable,
 };
 use crate::share::Share;
 use crate::shared::Shared;
@@ -42,6 +44,8 @@ pub(super) struct Rooted {
     known: BTreeMap<String, Cell>,
     /// When the head was signed last, on the own clock.
     signed: Moment,
+    /// Roots that may be of no use to anybody by and by.
+    idle: Idle,
 }
 
 impl Rooted {
@@ -60,6 +64,7 @@ impl Rooted {
             head: None,
             known: BTreeMap::new(),
             signed: Moment::ORIGIN,
+            idle: Idle::default(),
         })
     }
 
@@ -111,8 +116,12 @@ impl Rooted {
             None => self.open(shared).await,
             Some(_) => self.sign_head(shared).await,
         };
-        if let Err(error) = signed {
-            tracing::debug!(%error, "the store's head is not signed");
+        let swept = match signed {
+            Ok(()) => self.sweep(shared).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = swept {
+            tracing::debug!(%error, "the store's head is not signed, or no root is taken away");
             self.head = None;
         }
         self.signed = shared.now();
@@ -122,7 +131,10 @@ impl Rooted {
     async fn look_at_clock(&mut self, shared: &Shared) -> Result<Moment, TransportError> {
         let asked = shared.now();
         let said = self.cells.time().await.map_err(|error| broken(&error))?;
-        self.has_stepped |= self.clock.hear(said, asked, shared.now()).is_err();
+        if self.clock.hear(said, asked, shared.now()).is_err() {
+            // What is known of roots goes by what was known of the time.
+            (self.has_stepped, self.head) = (true, None);
+        }
         let now = self.clock.now(shared.now());
         now.ok_or_else(|| broken(&RootError::NoTime))
     }
@@ -212,6 +224,30 @@ impl Rooted {
         }
     }
 
+    /// Takes roots away that cannot be told from new ones: those of keys that nobody uses.
+    async fn sweep(&mut self, shared: &Shared) -> Result<(), TransportError> {
+        let due = self.idle.due(shared.now());
+        let (Some((_, head)), false) = (self.head.clone(), due.is_empty()) else { return Ok(()) };
+        let names: Vec<String> = due.iter().map(|(name, _)| name.clone()).collect();
+        let (_, cells) = self.cells.load(&names).await.map_err(|error| broken(&error))?;
+        let Some(now) = self.clock.now(shared.now()) else { return Ok(()) };
+        let mut swaps = vec![];
+        for ((name, origin), cell) in due.into_iter().zip(cells) {
+            let Some(cell) = cell else { continue };
+            let expected = Some(cell.version);
+            match is_forgettable(&origin, &head, &cell.value, now) {
+                true => swaps.push(Swap { name, expected, next: None }),
+                false => self.idle.again(name, origin, shared.now()),
+            }
+        }
+        if !swaps.is_empty() {
+            // Whoever asks one of them meanwhile is faster, and it stays.
+            self.cells.swap(&head.timeline(), &swaps).await.map_err(|error| broken(&error))?;
+            swaps.iter().for_each(|swap| _ = self.known.remove(&swap.name));
+        }
+        Ok(())
+    }
+
     /// The head is this by now.
     fn goes_on(&mut self, cell: Option<Cell>) -> Result<(), TransportError> {
         let changed = || broken(&"its head is another one now");
@@ -264,7 +300,9 @@ impl Rooted {
         let holder = Holder { id: LesseeId(request.session), share: Share::EVEN, rtt };
         let asks =
             asks.into_iter().map(|ask| (self.known.remove(&ask.name), ask)).map(|(cell, ask)| (ask, cell));
-        let mut exchange = Exchange::new(holder, request.seq, asks.collect());
+        let asks: Vec<_> = asks.collect();
+        self.idle.used(asks.iter().map(|(ask, _)| ask), shared.now());
+        let mut exchange = Exchange::new(holder, request.seq, asks);
         for _ in 0..TRIES {
             let swaps = exchange.swaps(&head, &self.clock, shared.now(), dice);
             if swaps.is_empty() {

@@ -221,6 +221,8 @@ impl World {
         let is_first = self.store.as_ref().is_some_and(|store| store.is_new);
         let at = &mut self.regions[region];
         let (local, member) = (shown(self.real, at.ppm), &mut at.member);
+        // Whatever was known goes by what was known of the time.
+        member.head = None;
         member.root = cells.pop().flatten();
         let found = cells.pop().flatten();
         let mut has_stepped = member.has_stepped | member.clock.hear(said, asked, local).is_err();

@@ -1,0 +1,97 @@
+//! Roots that this allocator has asked, and that nobody may need any more after a while.
+
+use crate::roots::{Origin, RootAsk};
+use lessor_protocol::Moment;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// A root is looked at when it was not asked for so long: sessions are remembered nearly as long, and with one it stays.
+const AFTER: Duration = Duration::from_secs(12);
+
+/// How many are looked at a time: so a flood of new keys leaves no more behind than a store can take away.
+const BATCH: usize = 500;
+
+/// Roots that are remembered. Each takes some hundred bytes.
+const MAX: usize = 200_000;
+
+/// The roots, by when they are to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    roots: BTreeMap<String, (Origin, Moment)>,
+    /// Each of them once, the first to be looked at first.
+    order: VecDeque<(Moment, String)>,
+}
+
+impl Idle {
+    /// Roots are asked at `now`.
+    pub(super) fn used<'a>(&mut self, asks: impl Iterator<Item = &'a RootAsk>, now: Moment) {
+        for ask in asks {
+            match self.roots.get_mut(&ask.name) {
+                // It is looked at later then.
+                Some((_, used)) => *used = now,
+                None => self.again(ask.name.clone(), ask.origin.clone(), now),
+            }
+        }
+    }
+
+    /// A root is to be looked at once more.
+    pub(super) fn again(&mut self, name: String, origin: Origin, now: Moment) {
+        if self.roots.len() < MAX {
+            self.order.push_back((now + AFTER, name.clone()));
+            self.roots.insert(name, (origin, now));
+        }
+    }
+
+    /// Those that were not asked for long enough, and are forgotten here.
+    pub(super) fn due(&mut self, now: Moment) -> Vec<(String, Origin)> {
+        let mut due = vec![];
+        for _ in 0..BATCH {
+            if self.order.front().is_none_or(|(at, _)| *at > now) {
+                break;
+            }
+            let Some((_, name)) = self.order.pop_front() else { break };
+            let Some((origin, used)) = self.roots.remove(&name) else { continue };
+            if used + AFTER <= now {
+                due.push((name, origin));
+            } else {
+                self.order.push_back((used + AFTER, name.clone()));
+                self.roots.insert(name, (origin, used));
+            }
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Plan;
+    use crate::share::Sharing;
+    use lessor_protocol::{Ask, Terms};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_root_is_due_once_it_was_not_asked_for_long_enough() {
+        let plan = Plan {
+            rules: vec![],
+            is_borrowed: false,
+            is_root: true,
+            terms: Terms::default(),
+            ease_off: false,
+            lessees_max: 1,
+            sharing: Sharing::default(),
+        };
+        let origin = Origin { plan: Arc::new(plan), version: 1 };
+        let ask = |name: &str| RootAsk { name: name.to_owned(), origin: origin.clone(), ask: Ask::default() };
+        let at = |seconds| Moment::ORIGIN + Duration::from_secs(seconds);
+        let names = |due: Vec<(String, Origin)>| due.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let mut idle = Idle::default();
+        idle.used([ask("a"), ask("b")].iter(), at(0));
+        idle.used([ask("a")].iter(), at(5));
+        assert!(idle.due(at(11)).is_empty());
+        assert_eq!(names(idle.due(at(12))), ["b"]);
+        assert!(idle.due(at(16)).is_empty());
+        assert_eq!(names(idle.due(at(17))), ["a"]);
+        assert!(idle.due(at(100)).is_empty() && idle.roots.is_empty() && idle.order.is_empty());
+    }
+}
