@@ -1,7 +1,10 @@
 //! What it costs to write down what a hot limit lends: how often the store is written, and how long that takes. A limit of
-//! which more is wanted than there is, by the shipping client and server, with books in memory and in the embedded store.
+//! which more is wanted than there is, by the shipping client and server: one with books in memory or in the embedded store, or
+//! three that share a Redis or a PostgreSQL.
 
 use lessor::Client;
+use lessor_allocator::cells::private::PrivateServer;
+use lessor_allocator::cells::{Cells, CellsConfig, StoreKind};
 use lessor_allocator::{Config, Server};
 use lessor_protocol::{Clock, Moment};
 use std::error::Error;
@@ -22,6 +25,9 @@ const CALLS: u64 = 50;
 /// What is wanted of what there is, in percent.
 const WANTED: u64 = 150;
 
+/// Servers that share a store, where several can.
+const SHARING: usize = 3;
+
 /// Until the bucket that is full at first is empty, and leases are as large as demand has them.
 const WARM_UP: Duration = Duration::from_secs(3);
 
@@ -39,8 +45,11 @@ struct Row {
 /// What was done, in total.
 #[derive(Clone, Copy, Default)]
 struct Cost {
+    /// Batches that became durable; roots that were swapped, of a store that several share.
     commits: f64,
-    commit_seconds: f64,
+    /// How often the store was waited for, and for how long in all.
+    waits: f64,
+    wait_seconds: f64,
     exchanges: f64,
     /// By this process, on its disk.
     bytes: f64,
@@ -50,11 +59,11 @@ struct Cost {
 pub(crate) fn print(seconds: u64) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     println!(
-        "| store | permits/s | taken/s | exchanges/s | commits/s | commits per 1,000 permits | ms a commit | kB/s |"
+        "| store | permits/s | taken/s | exchanges/s | commits/s | commits per 1,000 permits | ms a wait | kB/s |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|");
     for rate in RATES {
-        for store in ["memory", "embedded"] {
+        for store in ["memory", "embedded", "redis", "postgres"] {
             let folder = tempfile::tempdir()?;
             println!(
                 "{}",
@@ -71,35 +80,53 @@ async fn measure(
     lasts: Duration,
     folder: &Path,
 ) -> Result<Row, Box<dyn Error>> {
-    let path =
-        if store == "embedded" { format!("path = {:?}", folder.join("hot.redb")) } else { String::new() };
+    let (place, server) = place(store, folder).await?;
     let config = format!(
-        "[store]\nkind = \"{store}\"\n{path}\n[[limit]]\nname = \"hot\"\n\
+        "[store]\nkind = \"{store}\"\n{place}\n[[limit]]\nname = \"hot\"\n\
          rules = [{{ kind = \"token_bucket\", capacity = {rate}, refill = {rate}, per = \"1s\" }}]\n"
     );
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let address = listener.local_addr()?;
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = Server::open(Config::parse(&config)?, true)?.run(listener, async {
-        // Dropped or sent: it is over.
-        let _ = stopped.await;
-    });
-    let server = tokio::spawn(server);
+    let (mut addresses, mut servers) = (vec![], vec![]);
+    for _ in 0..if server.is_some() { SHARING } else { 1 } {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        addresses.push(listener.local_addr()?);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let server = Server::open(Config::parse(&config)?, true)?.run(listener, async {
+            // Dropped or sent: it is over.
+            let _ = stopped.await;
+        });
+        servers.push((stop, tokio::spawn(server)));
+    }
     let begin = CLOCK.now() + WARM_UP;
-    let nodes = (0..NODES).map(|node| tokio::spawn(call(address, node, rate, (begin, begin + lasts))));
+    let of = |node: u64| addresses[usize::try_from(node).expect("a few") % addresses.len()];
+    let nodes = (0..NODES).map(|node| tokio::spawn(call(of(node), node, rate, (begin, begin + lasts))));
     let nodes: Vec<_> = nodes.collect();
     tokio::time::sleep(begin.since(CLOCK.now())).await;
-    let before = cost(address).await?;
+    let before = all_costs(&addresses).await?;
     tokio::time::sleep((begin + lasts).since(CLOCK.now())).await;
-    let cost = cost(address).await?.since(before);
+    let cost = all_costs(&addresses).await?.since(before);
     let mut permits = 0;
     for node in nodes {
         permits += node.await??;
     }
-    // An error says that it has ended by itself, which the next line tells.
-    let _ = stop.send(());
-    server.await??;
+    for (stop, server) in servers {
+        // An error says that it has ended by itself, which the next line tells.
+        let _ = stop.send(());
+        server.await??;
+    }
     Ok(Row { store, rate, permits, seconds: lasts.as_secs_f64(), cost })
+}
+
+/// What a configuration says of the place of `store`, and the server that runs there, if it needs one.
+async fn place(store: &str, folder: &Path) -> Result<(String, Option<PrivateServer>), Box<dyn Error>> {
+    let kind = match store {
+        "memory" => return Ok((String::new(), None)),
+        "embedded" => return Ok((format!("path = {:?}", folder.join("hot.redb")), None)),
+        "redis" => StoreKind::Redis,
+        _ => StoreKind::Postgres,
+    };
+    let server = PrivateServer::start(kind, folder, &[])?;
+    Cells::new(&CellsConfig::new(server.url().parse()?))?.migrate().await?;
+    Ok((format!("url = {:?}", server.url()), Some(server)))
 }
 
 /// Takes its part of what is wanted, call by call, and says how much it got from one moment to the other.
@@ -131,6 +158,22 @@ async fn call(
     Ok(taken)
 }
 
+/// What all servers say that they did.
+async fn all_costs(addresses: &[SocketAddr]) -> Result<Cost, Box<dyn Error>> {
+    let mut all = Cost::default();
+    for address in addresses {
+        let one = cost(*address).await?;
+        all = Cost {
+            commits: all.commits + one.commits,
+            waits: all.waits + one.waits,
+            wait_seconds: all.wait_seconds + one.wait_seconds,
+            exchanges: all.exchanges + one.exchanges,
+            bytes: one.bytes,
+        };
+    }
+    Ok(all)
+}
+
 /// What the server says that it did, and the kernel of this process.
 async fn cost(allocator: SocketAddr) -> Result<Cost, Box<dyn Error>> {
     let mut stream = TcpStream::connect(allocator).await?;
@@ -144,8 +187,9 @@ async fn cost(allocator: SocketAddr) -> Result<Cost, Box<dyn Error>> {
     let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     let bytes = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
     Ok(Cost {
-        commits: sum("lessor_store_commits_total"),
-        commit_seconds: sum("lessor_store_commit_seconds_sum"),
+        commits: sum("lessor_store_commits_total") + sum("lessor_store_swaps_total{result=\"done\"}"),
+        waits: sum("lessor_store_commit_seconds_count") + sum("lessor_store_swap_seconds_count"),
+        wait_seconds: sum("lessor_store_commit_seconds_sum") + sum("lessor_store_swap_seconds_sum"),
         exchanges: sum("lessor_exchange_seconds_count"),
         bytes: bytes.unwrap_or(0.0),
     })
@@ -155,7 +199,8 @@ impl Cost {
     fn since(self, before: Cost) -> Cost {
         Cost {
             commits: self.commits - before.commits,
-            commit_seconds: self.commit_seconds - before.commit_seconds,
+            waits: self.waits - before.waits,
+            wait_seconds: self.wait_seconds - before.wait_seconds,
             exchanges: self.exchanges - before.exchanges,
             bytes: self.bytes - before.bytes,
         }
@@ -166,8 +211,8 @@ impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Row { store, rate, permits, seconds, cost } = self;
         let a_second = |count: f64| count / seconds;
-        let each = if cost.commits > 0.0 {
-            format!("{:.2}", cost.commit_seconds / cost.commits * 1_000.0)
+        let each = if cost.waits > 0.0 {
+            format!("{:.2}", cost.wait_seconds / cost.waits * 1_000.0)
         } else {
             "-".to_owned()
         };

@@ -190,7 +190,7 @@ pub fn run_fated(seed: u64, fates: &'static [Fate]) -> Result<Figures, String> {
     World::draw(seed, 50..300, 1_000..4_000).stored().in_full_use(fates, 2 * SECOND).run_on(TROUBLE)
 }
 
-/// The same in full use of a short rule, where a few milliseconds make a difference, and nothing comes over the store.
+/// The same by a short rule, where a few milliseconds make a difference, and nothing comes over the store.
 ///
 /// # Errors
 /// As [`run`].

@@ -90,6 +90,9 @@ async fn two_use_all_there_is_and_no_more(kind: StoreKind) {
     call_for(&vendor, &limits, 6 * PER).await;
     assert_eq!(vendor.breach(), None);
     println!("{kind:?}: {} of {} used through two allocators", vendor.count(), 6 * LIMIT);
+    let metrics = reqwest::get(format!("{}/metrics", east.url)).await.expect("it answers");
+    let metrics = metrics.text().await.expect("a text");
+    assert!(metrics.contains("\nlessor_store_allocators 2\n"), "each knows of the other: {metrics}");
     assert!(vendor.count() >= 6 * LIMIT * USED_PERCENT / 100, "{} of {}", vendor.count(), 6 * LIMIT);
     for client in clients {
         client.shutdown().await;

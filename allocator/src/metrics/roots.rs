@@ -1,7 +1,7 @@
 //! What Prometheus sees of a store that several allocators share: how often it is asked to swap, how often somebody else was
 //! faster, and how long it takes.
 
-use metrics::{Counter, Histogram, counter, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::time::Duration;
 
 /// The metrics of roots.
@@ -10,6 +10,7 @@ pub(crate) struct RootMetrics {
     late: Counter,
     failed: Counter,
     seconds: Histogram,
+    allocators: Gauge,
 }
 
 impl RootMetrics {
@@ -21,6 +22,7 @@ impl RootMetrics {
             late: swaps("late"),
             failed: swaps("failed"),
             seconds: histogram!("lessor_store_swap_seconds"),
+            allocators: gauge!("lessor_store_allocators"),
         }
     }
 
@@ -31,6 +33,11 @@ impl RootMetrics {
         self.seconds.record(took);
     }
 
+    /// So many allocators have signed lately, this one among them.
+    pub(crate) fn allocators(&self, allocators: usize) {
+        self.allocators.set(allocators as f64);
+    }
+
     /// Of so many swaps nobody knows whether they were done.
     pub(crate) fn failed(&self, swaps: usize) {
         self.failed.increment(swaps as u64);
@@ -39,10 +46,14 @@ impl RootMetrics {
 
 /// What they are, for people.
 pub(super) fn describe() {
-    use metrics::{describe_counter, describe_histogram};
+    use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_counter!(
         "lessor_store_swaps_total",
         "Roots that were swapped in a shared store, by whether that was done, came too late, or is not known"
+    );
+    describe_gauge!(
+        "lessor_store_allocators",
+        "Allocators that lend by the same shared store now, this one among them"
     );
     describe_histogram!("lessor_store_swap_seconds", "How long a shared store took for a batch of swaps");
 }

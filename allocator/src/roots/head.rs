@@ -16,7 +16,10 @@ const FORMAT: u32 = 1;
 /// How often each allocator signs.
 pub const SIGN_EVERY: Duration = Duration::from_millis(250);
 
-/// Who has not signed for so long is taken to be gone, and is not shown any more.
+/// Who has not signed for so long is not here.
+const AWAY_AFTER: Duration = Duration::from_secs(3);
+
+/// Who has not signed for so long is taken to be gone for good, and is not shown any more.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 
 /// Whoever signs all along notices if the clock of the store is set. For so long after the last signature it is taken not to
@@ -114,6 +117,11 @@ impl Head {
     /// The timeline of the store on which nothing is lost since.
     pub fn timeline(&self) -> Timeline {
         Timeline::new(self.timeline.clone())
+    }
+
+    /// How many have signed lately.
+    pub fn here(&self, now: Moment) -> usize {
+        self.signed.values().filter(|signed| now.since(signed.at.as_calendar()) < AWAY_AFTER).count()
     }
 
     /// Who is there.

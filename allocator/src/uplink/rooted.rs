@@ -116,6 +116,9 @@ impl Rooted {
             None => self.open(shared).await,
             Some(_) => self.sign_head(shared).await,
         };
+        if let (Some((_, head)), Some(now)) = (&self.head, self.clock.now(shared.now())) {
+            shared.metrics().roots().allocators(head.here(now));
+        }
         let swept = match signed {
             Ok(()) => self.sweep(shared).await,
             Err(error) => Err(error),

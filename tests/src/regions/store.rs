@@ -79,11 +79,14 @@ impl World {
         self
     }
 
-    /// The same where the ways to the store and back are not alike, and so nobody can tell the time well.
+    /// The same where the ways to the store and back are not alike, and so nobody can tell the time well; many letters get lost,
+    /// so that leases end while there is something left of them.
     pub(super) fn on_crooked_ways(mut self) -> World {
         self.near = MILLI / 20;
+        self.trouble.loss = 0.4;
+        self.rate /= 6.0;
         for region in &mut self.regions {
-            let (long, short) = (self.dice.u64(3..=4) * MILLI, MILLI / 20);
+            let (long, short) = (self.dice.u64(6..=8) * MILLI, MILLI / 20);
             region.member.ways = Some(if self.dice.bool() { (long, short) } else { (short, long) });
         }
         self
