@@ -1,6 +1,7 @@
 //! The task that leases from an upstream: it looks what is due there, asks for all of it in one exchange, and hands what comes
 //! back to the allocator. One for each upstream, and one exchange at a time. It decides nothing about permits.
 
+mod contested;
 mod idle;
 mod rooted;
 mod transport;
@@ -212,7 +213,7 @@ impl Uplink {
     }
 }
 
-/// Any number: it spreads those that wait for the same.
+/// A number that nobody else has drawn or will draw: it tells versions apart, and spreads those that wait for the same.
 fn dice() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(())

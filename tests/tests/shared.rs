@@ -121,6 +121,22 @@ async fn keys_are_shared(kind: StoreKind) {
     west.stop().await;
 }
 
+/// More new keys at a time than a store takes in one call.
+async fn a_flood_of_new_keys_is_served(kind: StoreKind) {
+    let store = Store::shared(kind, "flood").await;
+    let east = store.allocator("east").await;
+    let client = east.client("a").await;
+    let mut waiting: Vec<Limit> =
+        (0..3_000).map(|user| client.limit("user").key(&format!("user-{user}"))).collect();
+    eventually("a permit for each of them", async || {
+        waiting.retain(|user| user.try_acquire(1).is_err());
+        waiting.is_empty().then_some(())
+    })
+    .await;
+    client.shutdown().await;
+    east.stop().await;
+}
+
 async fn killed_in_turn_they_go_on(kind: StoreKind) {
     let store = Store::shared(kind, "killed").await;
     let config = |node| store.config(node, LIMIT, 1);
@@ -279,6 +295,7 @@ macro_rules! on_each_store {
 on_each_store!(
     two_use_all_there_is_and_no_more,
     keys_are_shared,
+    a_flood_of_new_keys_is_served,
     killed_in_turn_they_go_on,
     a_store_that_stands_still_is_waited_for,
     a_store_that_is_killed_loses_nothing_or_is_waited_out,

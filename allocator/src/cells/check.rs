@@ -18,6 +18,28 @@ pub const BATCH_BYTES_MAX: usize = 16 << 20;
 /// Characters of a prefix.
 const PREFIX_MAX: usize = 32;
 
+/// `swaps` in parts that are as large as a call may be: each a call of its own.
+pub fn batches(swaps: &[Swap]) -> Vec<&[Swap]> {
+    let mut batches = vec![];
+    let (mut from, mut bytes) = (0, 0);
+    for (at, swap) in swaps.iter().enumerate() {
+        let more = length(swap);
+        if at - from == BATCH_MAX || (at > from && bytes + more > BATCH_BYTES_MAX) {
+            batches.push(&swaps[from..at]);
+            (from, bytes) = (at, 0);
+        }
+        bytes += more;
+    }
+    if from < swaps.len() {
+        batches.push(&swaps[from..]);
+    }
+    batches
+}
+
+fn length(swap: &Swap) -> usize {
+    swap.next.as_ref().map_or(0, |cell| cell.value.len())
+}
+
 pub(super) fn prefix(prefix: &str) -> Result<(), CellsError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(allowed) {
@@ -41,7 +63,7 @@ pub(super) fn swaps(swaps: &[Swap]) -> Result<(), CellsError> {
         if !seen.insert(&swap.name) {
             return Err(CellsError::Invalid(format!("the cell {:?} is twice in one batch", swap.name)));
         }
-        let length = swap.next.as_ref().map_or(0, |cell| cell.value.len());
+        let length = length(swap);
         value(&swap.name, length)?;
         bytes += length;
     }
@@ -76,4 +98,30 @@ fn batch(cells: usize) -> Result<(), CellsError> {
         return Err(CellsError::Invalid(format!("a batch of {cells} cells, of at most {BATCH_MAX}")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cells::Cell;
+
+    #[test]
+    fn swaps_are_parted_into_calls_that_are_no_larger_than_they_may_be() {
+        let swap = |at: usize, bytes: usize| Swap {
+            name: format!("{at}"),
+            expected: None,
+            next: Some(Cell { version: 1, value: vec![0; bytes] }),
+        };
+        let parts = |sizes: &[usize]| {
+            let swaps: Vec<Swap> = sizes.iter().enumerate().map(|(at, bytes)| swap(at, *bytes)).collect();
+            let batches = batches(&swaps);
+            assert_eq!(batches.concat(), swaps, "each of them once, in their order");
+            batches.iter().for_each(|batch| assert_eq!(super::swaps(batch), Ok(())));
+            batches.iter().map(|batch| batch.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(&[]), [0_usize; 0]);
+        assert_eq!(parts(&[1; BATCH_MAX]), [BATCH_MAX]);
+        assert_eq!(parts(&[1; 2 * BATCH_MAX + 1]), [BATCH_MAX, BATCH_MAX, 1]);
+        assert_eq!(parts(&[VALUE_MAX; 33]), [16, 16, 1]);
+    }
 }

@@ -11,7 +11,7 @@ mod redis;
 mod tls;
 mod url;
 
-pub use check::{BATCH_BYTES_MAX, BATCH_MAX, NAME_MAX, VALUE_MAX};
+pub use check::{BATCH_BYTES_MAX, BATCH_MAX, NAME_MAX, VALUE_MAX, batches};
 pub use error::CellsError;
 pub use memory::{Fault, Memory, Table};
 pub use postgres::Postgres;

@@ -27,6 +27,17 @@ pub enum StoreKind {
     Postgres,
 }
 
+impl StoreKind {
+    /// Its name in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StoreKind::Memory => "memory",
+            StoreKind::Redis => "redis",
+            StoreKind::Postgres => "postgres",
+        }
+    }
+}
+
 #[derive(Clone)]
 pub(super) enum Place {
     Memory,

@@ -53,7 +53,7 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
     // Not shown: there may be a password in it.
     let url: StoreUrl =
         url.parse().map_err(|error| format!("store.url: {error}, for example {example:?}"))?;
-    let found = kind_of(&url);
+    let found = url.kind().name();
     if found != kind {
         return Err(format!("store.url is one of {found}, and store.kind is {kind:?}: use the same"));
     }
@@ -80,22 +80,10 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
     Ok(SharedStore { cells, version })
 }
 
-/// The kind of store that `url` is one of.
-fn kind_of(url: &StoreUrl) -> &'static str {
-    let text = url.to_string();
-    let [embedded, memory, redis, postgres] = StoreConfig::KINDS;
-    match text.split(':').next() {
-        Some("redis" | "rediss") => redis,
-        Some("postgres" | "postgresql") => postgres,
-        Some("memory") => memory,
-        _ => embedded,
-    }
-}
-
 impl SharedStore {
     /// Its kind, as it is written.
     pub(super) fn kind(&self) -> &'static str {
-        kind_of(&self.cells.url)
+        self.cells.url.kind().name()
     }
 
     /// All but a password.

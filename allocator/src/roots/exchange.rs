@@ -5,7 +5,7 @@
 
 use super::root::{self, Origin, RootError};
 use super::{Head, RootClock};
-use crate::cells::{Cell, Swap, Swapped};
+use crate::cells::{Cell, Swap, Swapped, VALUE_MAX};
 use crate::pool::{AskError, Holder};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Moment};
@@ -30,6 +30,8 @@ pub struct RootAnswer {
     pub cell: Option<Cell>,
     /// What it answered; `None` if others were faster all the time.
     pub answer: Option<Result<Answer, RootError>>,
+    /// Whether other rules are asked of it than it goes by, under the same version of the configuration.
+    pub is_contested: bool,
 }
 
 /// One exchange.
@@ -48,12 +50,13 @@ struct Asking {
     /// What it answers if the swap is done that was asked for, and what is in its cell then.
     hopes: Option<(Option<Cell>, Result<Answer, AskError>)>,
     answer: Option<Result<Answer, RootError>>,
+    is_contested: bool,
 }
 
 impl Exchange {
     /// `holder` asks for the `seq`-th time; each ask comes with what is thought to be in its cell.
     pub fn new(holder: Holder, seq: u64, asks: Vec<(RootAsk, Option<Cell>)>) -> Self {
-        let asking = |(ask, cell)| Asking { ask, cell, hopes: None, answer: None };
+        let asking = |(ask, cell)| Asking { ask, cell, hopes: None, answer: None, is_contested: false };
         Exchange { holder, seq, asks: asks.into_iter().map(asking).collect() }
     }
 
@@ -75,7 +78,12 @@ impl Exchange {
             let RootAsk { name, origin, ask } = &asking.ask;
             let value = asking.cell.as_ref().map(|cell| cell.value.as_slice());
             match root::ask(origin, head, value, now, (self.holder, self.seq, *ask)) {
+                Ok(asked) if asked.value.as_ref().is_some_and(|value| value.len() > VALUE_MAX) => {
+                    let bytes = asked.value.map_or(0, |value| value.len());
+                    asking.answer = Some(Err(RootError::TooLarge(bytes)));
+                }
                 Ok(asked) => {
+                    asking.is_contested = asked.is_contested;
                     let next = asked.value.map(|value| Cell { version: draw(), value });
                     let expected = asking.cell.as_ref().map(|cell| cell.version);
                     asking.hopes = Some((next.clone(), asked.answer));
@@ -117,7 +125,10 @@ impl Exchange {
 
     /// What came of each ask, in their order.
     pub fn finish(self) -> Vec<RootAnswer> {
-        let answer = |Asking { ask, cell, answer, .. }| RootAnswer { name: ask.name, cell, answer };
+        let answer = |Asking { ask, cell, answer, is_contested, .. }| {
+            let name = ask.name;
+            RootAnswer { name, cell, answer, is_contested }
+        };
         self.asks.into_iter().map(answer).collect()
     }
 }

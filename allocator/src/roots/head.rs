@@ -1,5 +1,5 @@
 //! What all allocators of a store know together: which time its roots are on, whether anything of it was lost, and who is
-//! there. It is one cell, which each of them looks at and signs about once a second.
+//! there. It is one cell, which each of them looks at and signs a few times a second.
 
 use super::BLUR;
 use crate::cells::Timeline;

@@ -13,7 +13,7 @@ pub use blur::stricter;
 pub use clock::{BLUR, RootClock, Stepped};
 pub use exchange::{Exchange, RootAnswer, RootAsk};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
-pub use root::{Origin, RootError, is_forgettable, read};
+pub use root::{Origin, Read, RootError, is_forgettable, read};
 
 /// The cell of the head.
 pub const HEAD: &str = "head";
@@ -24,4 +24,9 @@ pub fn cell_of(limit: &str, key: Option<&str>) -> String {
         Some(key) => format!("root {limit} {key}"),
         None => format!("root {limit}"),
     }
+}
+
+/// The limit whose root that cell is.
+pub fn limit_of(cell: &str) -> Option<&str> {
+    cell.strip_prefix("root ")?.split(' ').next()
 }

@@ -4,6 +4,7 @@
 use super::Head;
 use super::blur;
 use super::head::Age;
+use crate::cells::VALUE_MAX;
 use crate::config;
 use crate::pool::{AskError, Frozen, Holder, Plan, Pool};
 use crate::rules::Gap;
@@ -55,6 +56,9 @@ pub enum RootError {
     /// Another version wrote it.
     #[error("another version wrote it, in a format or by rules that this one does not know")]
     Format,
+    /// It has become more than a store keeps.
+    #[error("it has {0} bytes, of at most {VALUE_MAX}")]
+    TooLarge(usize),
 }
 
 /// A root that was asked: what to write, or that nothing need be there, and what it answers once that is done.
@@ -64,30 +68,40 @@ pub(super) struct Asked {
     pub value: Option<Vec<u8>>,
     /// What it answers.
     pub answer: Result<Answer, AskError>,
+    /// See [`Read::is_contested`].
+    pub is_contested: bool,
 }
 
-/// The pool in `value`, the configuration that it goes by, and the time: `now`, or later. Where there is none it is new, or
-/// what an earlier store lent may still be out.
+/// A root that was read.
+#[derive(Debug)]
+pub struct Read {
+    /// Its pool.
+    pub pool: Pool,
+    /// By which configuration it goes.
+    pub version: u64,
+    /// The time that it is at.
+    pub now: Moment,
+    /// Whether the configuration of whoever reads it says otherwise under the same version: nobody can tell which is newer.
+    pub is_contested: bool,
+}
+
+/// The pool in `value` at `now`, or later. Where there is none it is new, or what an earlier store lent may still be out.
 ///
 /// # Errors
 /// If this one may not go on with it.
-pub fn read(
-    origin: &Origin,
-    head: &Head,
-    value: Option<&[u8]>,
-    now: Moment,
-) -> Result<(Pool, u64, Moment), RootError> {
+pub fn read(origin: &Origin, head: &Head, value: Option<&[u8]>, now: Moment) -> Result<Read, RootError> {
     let plan = || origin.plan.clone();
+    let new = |pool| Read { pool, version: origin.version, now, is_contested: false };
     let begin = || match head.lost() {
-        Some(lost) => (Pool::after_loss(plan(), lost, now), origin.version, now),
-        None => (Pool::new(plan(), now), origin.version, now),
+        Some(lost) => new(Pool::after_loss(plan(), lost, now)),
+        None => new(Pool::new(plan(), now)),
     };
     let Some(value) = value else { return Ok(begin()) };
     let Ok(root) = serde_json::from_slice::<Root>(value) else {
         return match is_newer(value) {
             true => Err(RootError::Format),
             // Nobody knows what it was.
-            false => Ok((Pool::after_loss(plan(), now, now), origin.version, now)),
+            false => Ok(new(Pool::after_loss(plan(), now, now))),
         };
     };
     match head.age(root.era) {
@@ -95,27 +109,29 @@ pub fn read(
         Age::Lost => Ok(begin()),
         Age::Known(gap) => {
             let now = if gap == Gap::Counted { now.max(root.pool.written()) } else { now };
-            Ok((root.thaw(origin, gap, now)?, root.version, now))
+            root.thaw(origin, gap, now)
         }
     }
 }
 
 impl Root {
-    /// The pool in it, by the rules of the newer configuration.
-    fn thaw(&self, origin: &Origin, gap: Gap, now: Moment) -> Result<Pool, RootError> {
+    /// It, by the rules of the newer configuration.
+    fn thaw(&self, origin: &Origin, gap: Gap, now: Moment) -> Result<Read, RootError> {
         let own = &origin.plan;
         let rules = config::rules_read(&self.rules).ok_or(RootError::Format)?;
         let theirs = Arc::new(Plan { rules, ..(**own).clone() });
         let mut pool = Pool::thawed(theirs.clone(), &self.pool, gap, now)
             .unwrap_or_else(|| Pool::after_loss(theirs.clone(), now, now));
-        if self.version < origin.version && theirs.rules != own.rules {
+        let differs = theirs.rules != own.rules;
+        if self.version < origin.version && differs {
             match pool.view(now).quarantine.is_zero() {
                 true => pool.change(own.clone(), Carry::AsIs, now),
                 // It has lent nothing yet: it waits, and refills by the new rules from now on.
                 false => pool = Pool::after_loss_by(own.clone(), now, now, now),
             }
         }
-        Ok(pool)
+        let is_contested = self.version == origin.version && differs;
+        Ok(Read { pool, version: self.version, now, is_contested })
     }
 }
 
@@ -130,10 +146,10 @@ pub(super) fn ask(
     now: Moment,
     (holder, seq, ask): (Holder, u64, Ask),
 ) -> Result<Asked, RootError> {
-    let (mut pool, known, now) = read(origin, head, value, now)?;
+    let Read { mut pool, version, now, is_contested } = read(origin, head, value, now)?;
     let answer = pool.renew(now, holder, seq, ask).map(blur::shorter);
-    let version = known.max(origin.version);
-    Ok(Asked { value: write(version, head, &mut pool, now), answer })
+    let version = version.max(origin.version);
+    Ok(Asked { value: write(version, head, &mut pool, now), answer, is_contested })
 }
 
 /// The cell of `pool`, which goes by the configuration `version`; `None` if it need not be there.
@@ -149,7 +165,7 @@ pub(super) fn write(version: u64, head: &Head, pool: &mut Pool, now: Moment) -> 
 /// Whether the pool in `value` cannot be told from a new one `now`: it need not be there.
 pub fn is_forgettable(origin: &Origin, head: &Head, value: &[u8], now: Moment) -> bool {
     let is_past = head.lost().is_none_or(|lost| lost < now);
-    is_past && read(origin, head, Some(value), now).is_ok_and(|(mut pool, _, now)| pool.is_forgettable(now))
+    is_past && read(origin, head, Some(value), now).is_ok_and(|mut root| root.pool.is_forgettable(root.now))
 }
 
 /// Whether a version that is newer than this one wrote `value`.

@@ -1,8 +1,8 @@
 //! What roots answer, and what they do where somebody was faster, or something is gone.
 
 use super::*;
-use crate::cells::{Cell, Swap, Swapped, Table, Timeline};
-use crate::pool::{Holder, LesseeId, Plan};
+use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
+use crate::pool::{Holder, LesseeId, Plan, Pool};
 use crate::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Ask, Grant, Moment, Rule, Terms};
@@ -16,6 +16,10 @@ fn millis(millis: u64) -> Moment {
 }
 
 fn origin(limit: u64, version: u64) -> Origin {
+    crowded(limit, version, 10)
+}
+
+fn crowded(limit: u64, version: u64, lessees_max: usize) -> Origin {
     let rule = SlidingWindow::try_new(limit, SECOND, Duration::ZERO).expect("valid");
     let plan = Plan {
         rules: vec![stricter(&Rule::SlidingWindow(rule)).expect("it can be kept")],
@@ -23,10 +27,14 @@ fn origin(limit: u64, version: u64) -> Origin {
         is_root: true,
         terms: Terms::default(),
         ease_off: false,
-        lessees_max: 10,
+        lessees_max,
         sharing: Sharing::default(),
     };
     Origin { plan: Arc::new(plan), version }
+}
+
+fn holder(who: u64) -> Holder {
+    Holder { id: LesseeId(who), share: Share::EVEN, rtt: Duration::from_millis(1) }
 }
 
 /// A store, and what all know of it.
@@ -51,12 +59,8 @@ impl World {
     }
 
     fn exchange(&self, who: u64, seq: u64, origin: &Origin, ask: Ask, cell: Option<Cell>) -> Exchange {
-        let holder = Holder { id: LesseeId(who), share: Share::EVEN, rtt: Duration::from_millis(1) };
-        Exchange::new(
-            holder,
-            seq,
-            vec![(RootAsk { name: cell_of("a", None), origin: origin.clone(), ask }, cell)],
-        )
+        let ask = RootAsk { name: cell_of("a", None), origin: origin.clone(), ask };
+        Exchange::new(holder(who), seq, vec![(ask, cell)])
     }
 
     fn swaps(&mut self, exchange: &mut Exchange, at: u64) -> Vec<Swap> {
@@ -106,9 +110,8 @@ fn who_is_slower_is_lent_what_is_left() {
     assert_eq!(world.swap(&mut slow, &again), 0);
     let first = slow.finish().remove(0).answer.expect("answered").expect("good").grant().expect("lent");
     let rest = world.lent(3, 1, 0, &origin, wants(100)).permits;
-    let (mut pool, ..) =
-        read(&origin, &world.head, world.cell().as_ref().map(|cell| &cell.value[..]), millis(0))
-            .expect("it can be read");
+    let value = world.cell().expect("it is written").value;
+    let mut pool = read(&origin, &world.head, Some(&value), millis(0)).expect("it can be read").pool;
     assert!(first.permits + rest <= 100 && pool.view(millis(0)).books.outstanding <= 100);
 }
 
@@ -118,7 +121,7 @@ fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
     let told = world.lent(1, 1, 0, &origin, wants(10)).term;
     let value = world.cell().expect("it is written").value;
     let out = |at: u64| {
-        let (mut pool, ..) = read(&origin, &world.head, Some(&value), millis(at)).expect("it can be read");
+        let mut pool = read(&origin, &world.head, Some(&value), millis(at)).expect("it can be read").pool;
         pool.view(millis(at)).books.outstanding
     };
     let told = u64::try_from(told.as_millis()).expect("a moment");
@@ -163,7 +166,7 @@ fn a_time_that_began_anew_lets_nothing_go_sooner() {
     world.clock = RootClock::new(0);
     world.clock.hear(millis(60_000), millis(60_000), millis(60_000)).expect("the first");
     let value = world.cell().expect("it is written").value;
-    let (mut pool, ..) = read(&origin, &world.head, Some(&value), millis(60_000)).expect("it can be read");
+    let mut pool = read(&origin, &world.head, Some(&value), millis(60_000)).expect("it can be read").pool;
     assert_eq!(pool.view(millis(60_000)).books.outstanding, lent);
 }
 
@@ -177,6 +180,34 @@ fn the_newest_configuration_is_the_one_that_holds() {
         10,
         "the old one follows"
     );
+}
+
+#[test]
+fn other_rules_under_the_same_version_are_not_gone_by_and_are_told_of() {
+    let (mut world, old) = (World::new(true), origin(100, 1));
+    assert!(!world.ask(1, 1, 0, &old, wants(1)).is_contested);
+    let other = world.ask(2, 1, 0, &origin(10, 1), wants(1));
+    assert!(other.is_contested);
+    let told = other.answer.expect("answered").expect("good").grant().expect("lent");
+    assert_eq!(told.ceiling, 100);
+    assert!(!world.ask(2, 2, 5, &origin(10, 2), wants(1)).is_contested, "a higher one is right");
+    assert!(!world.ask(1, 2, 5, &old, wants(1)).is_contested, "and a lower one follows");
+}
+
+#[test]
+fn a_root_that_no_store_would_keep_lends_nothing() {
+    let (mut world, origin) = (World::new(true), crowded(1_000_000, 1, 10_000));
+    let mut pool = Pool::new(origin.plan.clone(), millis(0));
+    for who in 1..=9_000 {
+        let asked = pool.renew(millis(0), holder(who), 1, wants(1));
+        assert!(asked.is_ok());
+    }
+    let value = super::root::write(1, &world.head, &mut pool, millis(0)).expect("it is in use");
+    assert!(value.len() > VALUE_MAX, "{} bytes", value.len());
+    let cell = Some(Cell { version: 1, value });
+    let mut exchange = world.exchange(9_001, 1, &origin, wants(1), cell);
+    assert!(world.swaps(&mut exchange, 0).is_empty());
+    assert!(matches!(exchange.finish().remove(0).answer, Some(Err(RootError::TooLarge(_)))));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The way to roots in a store that several allocators share: what [`crate::roots`] decides, carried to the store and back. It
 //! answers as an allocator above would.
 
+use super::contested::Contested;
+use super::dice;
 use super::idle::Idle;
 use super::transport::TransportError;
 use crate::allocator::DueAbove;
-use crate::cells::{Cell, Cells, Swap, Swapped, Timeline};
+use crate::cells::{BATCH_MAX, Cell, Cells, Swap, Swapped, Timeline, batches};
 use crate::config::StoreConfig;
 use crate::pool::{Holder, LesseeId};
 use crate::roots::{
@@ -46,6 +48,7 @@ pub(super) struct Rooted {
     signed: Moment,
     /// Roots that may be of no use to anybody by and by.
     idle: Idle,
+    contested: Contested,
 }
 
 impl Rooted {
@@ -65,6 +68,7 @@ impl Rooted {
             known: BTreeMap::new(),
             signed: Moment::ORIGIN,
             idle: Idle::default(),
+            contested: Contested::default(),
         })
     }
 
@@ -96,7 +100,7 @@ impl Rooted {
                 Some(Err(RootError::HeadIsOld | RootError::Gone | RootError::NoTime)) | None => {
                     GrantBody::of(limit, key, LOST)
                 }
-                Some(Err(error @ RootError::Format)) => {
+                Some(Err(error @ (RootError::Format | RootError::TooLarge(_)))) => {
                     tracing::warn!(limit, %error, "nothing is leased from the store");
                     GrantBody::of(limit, key, REFUSED)
                 }
@@ -227,28 +231,60 @@ impl Rooted {
         }
     }
 
+    /// What is in the cells of these names, however many, the last looked at last.
+    async fn load(&mut self, names: &[String]) -> Result<Vec<Option<Cell>>, TransportError> {
+        let mut cells = vec![];
+        for names in names.chunks(BATCH_MAX) {
+            cells.extend(self.cells.load(names).await.map_err(|error| broken(&error))?.1);
+        }
+        Ok(cells)
+    }
+
+    /// Does these swaps, however many. After an error nobody knows which.
+    async fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, TransportError> {
+        let mut swapped = vec![];
+        for swaps in batches(swaps) {
+            swapped.extend(self.cells.swap(timeline, swaps).await.map_err(|error| broken(&error))?);
+        }
+        Ok(swapped)
+    }
+
     /// Takes roots away that cannot be told from new ones: those of keys that nobody uses.
     async fn sweep(&mut self, shared: &Shared) -> Result<(), TransportError> {
+        let known = self.head.as_ref().map(|(_, head)| head.clone());
+        let (Some(head), Some(now)) = (known, self.clock.now(shared.now())) else { return Ok(()) };
         let due = self.idle.due(shared.now());
-        let (Some((_, head)), false) = (self.head.clone(), due.is_empty()) else { return Ok(()) };
-        let names: Vec<String> = due.iter().map(|(name, _)| name.clone()).collect();
-        let (_, cells) = self.cells.load(&names).await.map_err(|error| broken(&error))?;
-        let Some(now) = self.clock.now(shared.now()) else { return Ok(()) };
-        let mut swaps = vec![];
-        for ((name, origin), cell) in due.into_iter().zip(cells) {
-            let Some(cell) = cell else { continue };
-            let expected = Some(cell.version);
-            match is_forgettable(&origin, &head, &cell.value, now) {
-                true => swaps.push(Swap { name, expected, next: None }),
-                false => self.idle.again(name, origin, shared.now()),
+        let swept = self.take_away(&head, now, &due).await;
+        // Those that are still of use, and all where nobody knows.
+        for (at, (name, origin)) in due.into_iter().enumerate() {
+            if swept.as_ref().map_or(true, |kept| kept[at]) {
+                self.idle.again(name, origin, shared.now());
             }
         }
-        if !swaps.is_empty() {
-            // Whoever asks one of them meanwhile is faster, and it stays.
-            self.cells.swap(&head.timeline(), &swaps).await.map_err(|error| broken(&error))?;
-            swaps.iter().for_each(|swap| _ = self.known.remove(&swap.name));
-        }
-        Ok(())
+        swept.map(drop)
+    }
+
+    /// Takes those of `due` away that are of no use `now`; which of them still are.
+    async fn take_away(
+        &mut self,
+        head: &Head,
+        now: Moment,
+        due: &[(String, Origin)],
+    ) -> Result<Vec<bool>, TransportError> {
+        let names: Vec<String> = due.iter().map(|(name, _)| name.clone()).collect();
+        let cells = self.load(&names).await?;
+        let kept = due.iter().zip(&cells).map(|((_, origin), cell)| {
+            cell.as_ref().is_some_and(|cell| !is_forgettable(origin, head, &cell.value, now))
+        });
+        let kept: Vec<bool> = kept.collect();
+        let useless = names.into_iter().zip(cells).zip(&kept).filter(|(_, is_kept)| !**is_kept);
+        let swaps = useless.filter_map(|((name, cell), _)| Some((name, cell?)));
+        let swaps = swaps.map(|(name, cell)| Swap { name, expected: Some(cell.version), next: None });
+        let swaps: Vec<Swap> = swaps.collect();
+        // Whoever asks one of them meanwhile is faster, and it stays.
+        self.swap(&head.timeline(), &swaps).await?;
+        swaps.iter().for_each(|swap| _ = self.known.remove(&swap.name));
+        Ok(kept)
     }
 
     /// The head is this by now.
@@ -293,7 +329,7 @@ impl Rooted {
         if !unknown.is_empty() {
             // Looked at after them: one that is not there is new only where the head is what it was.
             unknown.push(HEAD.to_owned());
-            let (_, mut cells) = self.cells.load(&unknown).await.map_err(|error| broken(&error))?;
+            let mut cells = self.load(&unknown).await?;
             self.goes_on(cells.pop().flatten())?;
             self.known.extend(unknown.into_iter().zip(cells).filter_map(|(name, cell)| Some((name, cell?))));
         }
@@ -312,19 +348,22 @@ impl Rooted {
                 break;
             }
             let began = shared.now();
-            let swapped = self.cells.swap(&timeline, &swaps).await;
+            let swapped = self.swap(&timeline, &swaps).await;
             let took = shared.now().since(began);
             let late = match swapped {
                 Ok(swapped) => exchange.swapped(swapped),
                 Err(error) => {
                     shared.metrics().roots().failed(swaps.len());
-                    return Err(broken(&error));
+                    return Err(error);
                 }
             };
             shared.metrics().roots().swapped(swaps.len() - late, late, took);
         }
         let mut answers = vec![];
-        for RootAnswer { name, cell, answer } in exchange.finish() {
+        for RootAnswer { name, cell, answer, is_contested } in exchange.finish() {
+            if is_contested {
+                self.contested.tell(&name, shared.version());
+            }
             if let Some(cell) = cell
                 && self.known.len() < REMEMBERED_MAX
             {
@@ -352,10 +391,4 @@ fn read(cell: &Cell) -> Result<Head, TransportError> {
 
 fn broken(error: &impl Display) -> TransportError {
     TransportError::Unreachable(error.to_string())
-}
-
-/// A number that nobody else has drawn or will draw.
-fn dice() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(())
 }

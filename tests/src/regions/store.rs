@@ -61,7 +61,7 @@ impl Store {
         let now = if self.set == 0 { clock } else { Moment::ORIGIN };
         let read =
             root.zip(head).map(|(root, head)| roots::read(&self.origin, &head, Some(&root.value), now));
-        self.root = read.and_then(|read| read.ok()).map(|(pool, _, now)| (pool, now, real));
+        self.root = read.and_then(|read| read.ok()).map(|root| (root.pool, root.now, real));
     }
 }
 
