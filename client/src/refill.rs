@@ -47,6 +47,9 @@ const SILENT_CALLS: u128 = 7;
 /// lease that holds it may last for twice as long where most of a pool is there; at its renewal the permit goes back.
 const SPARE_FOR: Duration = Duration::from_secs(1);
 
+/// What was granted in an answer that never came is over by then: the ask may have been on its way as long as the lease lasts.
+const GRANTED_UNHEARD: Duration = Terms::TERM_MAX.saturating_mul(3);
+
 /// What has ended and is not spent again here is told so many times a term: others may wait for it. More would find it
 /// sooner, fewer would cost less.
 const HAND_BACKS_PER_TERM: u32 = 4;
@@ -91,6 +94,8 @@ pub struct Refill {
     made_way: bool,
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
+    /// When it was written, while there is no answer to it.
+    awaited: Option<Moment>,
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
     is_known: bool,
     phase: Phase,
@@ -164,6 +169,7 @@ impl Refill {
             disowned: None,
             made_way: false,
             asked: None,
+            awaited: None,
             is_known: false,
             phase: Phase::New { eager },
             heard: None,
@@ -295,7 +301,7 @@ impl Refill {
             busy,
         };
         self.acts(now);
-        self.asked = Some((now, ask));
+        (self.asked, self.awaited) = (Some((now, ask)), Some(now));
         if mutant::is(Mutant::SpentAsDelta) {
             self.forgotten += ask.spent_total;
         }
@@ -333,6 +339,7 @@ impl Refill {
             return Belief::Installed;
         }
         let Some((_, ask)) = self.asked else { return Belief::Rubbish };
+        self.awaited = None;
         self.let_go_of_reserved(slot, now);
         self.reserved.goes_on();
         self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);
@@ -394,9 +401,15 @@ impl Refill {
         spent + busy - self.forgotten
     }
 
-    /// Whether there is nothing to lose by forgetting this pool altogether.
+    /// Whether there is nothing to hold or to tell.
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::New { .. } | Phase::Idle)
+    }
+
+    /// Whether there is nothing to lose by forgetting this pool altogether. An ask without an answer may have been granted
+    /// something: whoever forgets that, and counts from zero before it is over, would not be believed.
+    pub fn is_forgettable(&self, now: Moment) -> bool {
+        self.is_idle() && self.awaited.is_none_or(|asked| now.since(asked) >= GRANTED_UNHEARD)
     }
 
     /// When the next ask may bring something.

@@ -3,7 +3,7 @@
 use crate::called::Called;
 use crate::events::{Event, Events, Teller};
 use crate::keys::Keys;
-use crate::local_pool::{Condition, LocalPool, PoolName, Spot};
+use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Spot};
 use crate::ticks::Ticks;
 use arc_swap::ArcSwap;
 use lessor_protocol::{Fallback, Key, LimitName};
@@ -119,7 +119,9 @@ impl Shared {
     pub(crate) fn forget_idle(&self) {
         // Handles are cloned under the lock or from a handle: with this owner left, nobody else can come by one. Who
         // calls by the key just now is refused, for nothing is held, and finds another pool next time.
-        let is_needed = |pool: &Arc<LocalPool>| Arc::strong_count(pool) > 1 || !pool.refill().is_idle();
+        let now = CLOCK.now();
+        let is_needed =
+            |pool: &Arc<LocalPool>| Arc::strong_count(pool) > 1 || !pool.refill().is_forgettable(now);
         for keys in self.limits.load().values().filter_map(|plain| plain.keys()) {
             keys.forget(|| self.lock(), is_needed);
         }

@@ -115,7 +115,7 @@ impl Refill {
             busy: 0,
         };
         self.acts(now);
-        self.asked = Some((now, ask));
+        (self.asked, self.awaited) = (Some((now, ask)), Some(now));
         ask
     }
 
@@ -146,6 +146,7 @@ impl Refill {
     /// claim it.
     pub(super) fn goes_without(&mut self, slot: &Slot, grant: &Grant, now: Moment, dice: u64) {
         self.disowned = Some(Disowned { refused: slot.refused(), is_answered: true });
+        self.awaited = None;
         let least = if grant.permits > 0 { GUARD } else { Duration::ZERO };
         self.not_before = now + jittered(grant.ask_after.max(least), dice);
         self.is_known = true;

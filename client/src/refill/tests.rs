@@ -381,3 +381,27 @@ fn what_was_asked_for_in_vain_is_asked_for_again_though_nobody_tries_once_more()
     quiet.unanswered();
     assert_eq!(quiet.due(&slot, tried, millis(60), RTT), Moment::NEVER);
 }
+
+#[test]
+fn what_may_have_been_granted_unheard_is_not_forgotten() {
+    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    assert!(refill.is_forgettable(millis(0)), "nobody was asked");
+    let refused = Seen { refused: 1, ..Seen::default() };
+    assert!(refill.write(&slot, refused, millis(1), RTT).want > 0);
+    refill.unanswered();
+    assert!(refill.is_idle() && !refill.is_forgettable(millis(2)));
+    assert!(
+        !refill.is_forgettable(millis(3_001)),
+        "it may have come late, and have been lent for two seconds"
+    );
+    assert!(refill.is_forgettable(millis(6_001)));
+    // An answer says all there is.
+    refill.write(&slot, refused, millis(7_000), RTT);
+    refill.believe(&slot, &grant(0, 0), exact(), millis(7_000), millis(7_001), 0);
+    while !refill.is_idle() {
+        let now = refill.due(&slot, refused, millis(7_002), RTT);
+        refill.write(&slot, refused, now, RTT);
+        refill.believe(&slot, &grant(0, 0), exact(), now, now, 0);
+    }
+    assert!(refill.is_forgettable(millis(7_002)));
+}

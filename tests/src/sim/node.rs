@@ -153,9 +153,9 @@ impl Node {
 
     /// Whether it forgets the pool when there is nothing to tell of it, as those do whose callers keep no handle of a key:
     /// some sessions.
-    pub fn forgets(&self) -> bool {
+    pub fn forgets(&self, real: u64) -> bool {
         let is_quiet = self.line.is_empty() && self.unneeded.is_empty() && !self.refill.is_paced();
-        self.session % 4 == 1 && is_quiet && self.refill.is_known() && self.refill.is_idle()
+        self.session % 4 == 1 && is_quiet && self.refill.is_forgettable(self.now(real))
     }
 
     /// Forgets it: the next call finds a new one.

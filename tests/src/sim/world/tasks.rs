@@ -44,7 +44,7 @@ impl World {
         if !at.up || at.exchange.is_some() {
             return;
         }
-        if at.forgets() {
+        if at.forgets(self.real) {
             at.forget(self.real);
             self.log.note(self.real, "node # forgets what it has nothing to tell of", &[node as u64]);
             self.judges.of(self.setup.limit(node)).forgets(self.nodes[node].session);
