@@ -1,8 +1,9 @@
 //! The parts of a run: trouble, then calm in which progress is owed, then silence in which everything comes back.
 
+use super::World;
 use super::event::Phase;
 use super::flights::longest;
-use super::{World, cold_factor, memory, sustained};
+use super::rates::{cold_factor, memory, sustained};
 use crate::sim::SECOND;
 use crate::sim::oracle::{Verdict, must};
 use crate::sim::setup::Setup;

@@ -1,0 +1,53 @@
+//! What rules sustain in the long run, and how long they remember a permit that was spent.
+
+use lessor_protocol::Rule;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{RefillStyle, TokenBucket};
+use std::time::Duration;
+
+/// Permits a second that `rules` sustain, also while they are cold.
+pub fn sustained(rules: &[Rule]) -> f64 {
+    let rate = |count: u64, per: Duration| count as f64 / per.as_secs_f64();
+    let rates = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => rate(rule.limit(), rule.per()),
+        Rule::SlidingLog(rule) => rate(rule.limit(), rule.per()),
+        Rule::FixedWindow(rule) => rate(rule.limit(), rule.per()),
+        Rule::Concurrency(rule) => rate(rule.limit(), rule.longest()),
+        Rule::TokenBucket(rule) if rule.capacity() == 0 => 0.0,
+        Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
+            rate(rule.refill().min(rule.capacity() + rule.debt()), rule.per())
+        }
+        Rule::TokenBucket(rule) => rate(rule.refill(), rule.per()) / cold_factor(rule),
+        Rule::LeakyBucket(rule) if rule.burst() == 0 => 0.0,
+        Rule::LeakyBucket(rule) => rate(rule.refill(), rule.per()),
+    });
+    rates.fold(f64::INFINITY, f64::min)
+}
+
+/// Nanoseconds until a permit that was spent can be lent again, for all of `rules`.
+pub(super) fn memory(rules: &[Rule]) -> u64 {
+    let spans = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => nanos(rule.per() + rule.margin()) / 10 * 11,
+        Rule::SlidingLog(rule) => nanos(rule.per() + rule.margin()) / 10 * 11,
+        Rule::FixedWindow(rule) => nanos(rule.per()) / 10 * 11,
+        Rule::Concurrency(rule) => nanos(rule.longest()) / 10 * 11,
+        // What it does not gain again, nobody waits for.
+        Rule::TokenBucket(rule) if rule.refill() == 0 => nanos(rule.per()),
+        Rule::TokenBucket(rule) => {
+            let permits = (rule.capacity() + rule.debt()) as f64;
+            let times = permits / rule.refill() as f64 * cold_factor(rule);
+            // At intervals, the last of them may only just have begun.
+            let times = if rule.refill_style() == RefillStyle::Interval { times.ceil() + 1.0 } else { times };
+            (nanos(rule.per()) as f64 * 1.1 * times) as u64
+        }
+        Rule::LeakyBucket(rule) => {
+            (nanos(rule.per()) as f64 * 1.1 * rule.burst() as f64 / rule.refill().max(1) as f64) as u64
+        }
+    });
+    spans.max().unwrap_or(0)
+}
+
+/// By how much `rule` may be slower than it says, until it is warm.
+pub(super) fn cold_factor(rule: &TokenBucket) -> f64 {
+    rule.warm_up().map_or(1.0, |warm_up| f64::from(warm_up.cold_factor()))
+}
