@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -223,5 +224,11 @@ int rename(const char *from, const char *to) {
 int clock_gettime(clockid_t clock, struct timespec *time) {
     int done = REAL(clock_gettime)(clock, time);
     if (!done && clock == CLOCK_REALTIME) time->tv_sec += settings().shift_s;
+    return done;
+}
+
+int gettimeofday(struct timeval *restrict time, void *restrict zone) {
+    int done = REAL(gettimeofday)(time, zone);
+    if (!done) time->tv_sec += settings().shift_s;
     return done;
 }

@@ -1,14 +1,13 @@
-//! An allocator on a bad disk, with a wrong wall clock, or one that dies at a certain call: the shipped binary, with a library
-//! loaded before libc that stands between the two. Its source, `shim/faults.c`, says what can be set.
+//! An allocator on a bad disk, with a wrong wall clock, or one that dies at a certain call: the shipped binary with a [`Shim`].
 
 use crate::process::{Running, lessor};
+use crate::shim::Shim;
 use lessor_protocol::Clock;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/shim/faults.c");
 const CLOCK: Clock = Clock::since_boot();
 
 /// How often to look whether it has died, and for how long at most.
@@ -22,6 +21,7 @@ pub struct Faulty {
     running: Option<Running>,
     address: String,
     folder: TempDir,
+    shim: Shim,
 }
 
 impl Faulty {
@@ -32,21 +32,15 @@ impl Faulty {
     pub fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
-        let mut compile = Command::new("cc");
-        compile.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
-        let compiled = compile.arg(folder.path().join("faults.so")).args([SOURCE, "-ldl"]).status();
-        assert!(compiled.expect("there is a C compiler").success());
-        let mut this = Faulty { running: None, address: "127.0.0.1:0".to_owned(), folder };
-        this.set("");
+        let shim = Shim::new();
+        let mut this = Faulty { running: None, address: "127.0.0.1:0".to_owned(), folder, shim };
         assert!(this.begin(true), "it does not listen");
         this
     }
 
     /// From now on this is what happens: a setting a line, all others as they are without a fault.
     pub fn set(&self, settings: &str) {
-        // In one step: it may be reading.
-        std::fs::write(self.file("faults.new"), settings).expect("its folder is there");
-        std::fs::rename(self.file("faults.new"), self.file("faults")).expect("both are in one folder");
+        self.shim.set(settings);
     }
 
     /// Another life of it, on the same files and at the same address. Whether it came so far as to listen.
@@ -57,7 +51,7 @@ impl Faulty {
 
     /// Whether it has died as it was set to.
     pub fn is_dead(&self) -> bool {
-        self.file("faults.died").exists()
+        self.shim.died().exists()
     }
 
     /// Waits until it dies as it was set to, and says where that was: the name of the call, and the file.
@@ -67,7 +61,7 @@ impl Faulty {
     pub fn died(&mut self) -> (String, String) {
         let since = CLOCK.now();
         let died = loop {
-            match std::fs::read_to_string(self.file("faults.died")) {
+            match std::fs::read_to_string(self.shim.died()) {
                 Ok(died) if died.ends_with('\n') => break died,
                 Ok(_) | Err(_) => {}
             }
@@ -89,7 +83,7 @@ impl Faulty {
             running.kill();
         }
         // There is none if it did not die by itself.
-        let _ = std::fs::remove_file(self.file("faults.died"));
+        let _ = std::fs::remove_file(self.shim.died());
     }
 
     /// The process.
@@ -119,7 +113,7 @@ impl Faulty {
         let mut command = Command::new(lessor());
         command.arg("serve").arg("--config").arg(self.file("lessor.toml"));
         command.args(["--listen", &self.address, "--log-level", "error"]).args(fresh.then_some("--fresh"));
-        command.env("LD_PRELOAD", self.file("faults.so")).env("LESSOR_FAULTS", self.file("faults"));
+        command.envs(self.shim.environment());
         let mut running = Running::start(&mut command);
         let address = running.line().strip_prefix("listening on http://").map(str::to_owned);
         self.running = Some(running);

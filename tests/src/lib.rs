@@ -5,7 +5,8 @@
 //! bad network between them), [`regions`] (nodes, regions that lend on, and a centre), for whole processes [`process`] (the real binary, its addresses and its signals) and [`faults`] (its disk and its clock), and for
 //! the real transport [`proxy`] (a bad network on loopback) and [`vendor`] (who counts what was admitted), for callers
 //! [`fleet`] (a server for one test).
-//! [`servers`] are the stores that several allocators share, each a server of the test's own.
+//! [`servers`] are the stores that several allocators share, each a server of the test's own, [`wire`] what leads there, and
+//! [`shim`] what a process does not know of.
 //! [`sim`] is a whole fleet in virtual time, under load and faults, with an oracle that sees everything.
 
 pub mod civil;
@@ -17,7 +18,9 @@ pub mod proxy;
 pub mod reference;
 pub mod regions;
 pub mod servers;
+pub mod shim;
 pub mod sim;
 pub mod vendor;
 pub mod warming;
+pub mod wire;
 pub mod world;

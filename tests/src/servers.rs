@@ -1,6 +1,8 @@
 //! Real servers of stores, each a test's own: told what to do over the heads of those who use them, stopped, killed, started
 //! again, and behind a wire that can be cut.
 
+use crate::shim::Shim;
+use crate::wire::Wire;
 use lessor_allocator::cells::private::{PrivateServer, Setting, postgres_program};
 use lessor_allocator::cells::{CellsConfig, StoreKind};
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,13 +10,9 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream as Stream};
-use tokio::task::{AbortHandle, JoinSet};
 
 /// A server that ends with this, and then its folder.
 #[derive(Debug)]
@@ -78,8 +76,12 @@ impl Server {
 
     /// The same through a wire.
     pub fn config_through(&self, wire: &Wire, prefix: &str) -> CellsConfig {
-        let url = self.with(|server| server.url());
-        self.config_of(&url.replace(&self.address.to_string(), &wire.address.to_string()), prefix)
+        self.config_of(&self.url_through(wire), prefix)
+    }
+
+    /// Its URL through a wire.
+    pub fn url_through(&self, wire: &Wire) -> String {
+        self.url().replace(&self.address.to_string(), &wire.address().to_string())
     }
 
     fn config_of(&self, url: &str, prefix: &str) -> CellsConfig {
@@ -111,6 +113,13 @@ impl Server {
     /// Starts it again with these settings, on the same port and with the same folder.
     pub fn start_again(&self, settings: &[Setting]) {
         self.with(|server| server.start_again(settings)).unwrap_or_else(|error| panic!("again: {error}"));
+    }
+
+    /// Starts it again with a library loaded before libc, which does to it what is set there.
+    pub fn start_again_with(&self, shim: &Shim) {
+        let environment = shim.environment().map(|(name, path)| (name.into(), path.into()));
+        self.with(|server| server.set_environment(environment.into()));
+        self.start_again(&[]);
     }
 
     /// Makes a replica the master of its own, or a standby the primary.
@@ -189,67 +198,5 @@ impl Server {
             .expect("it runs");
         assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
-    }
-}
-
-/// A wire to a server that can be cut: as a network is that loses an answer and then the connection.
-#[derive(Debug)]
-pub struct Wire {
-    /// Where it begins.
-    pub address: SocketAddr,
-    cut: Arc<AtomicBool>,
-    accepting: AbortHandle,
-}
-
-impl Wire {
-    /// A wire to there.
-    pub async fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
-        let cut = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&cut);
-        let accepting = tokio::spawn(async move {
-            let mut carrying = JoinSet::new();
-            while let Ok((client, _)) = listener.accept().await {
-                let told = Arc::clone(&told);
-                carrying.spawn(async move {
-                    if let Ok(server) = Stream::connect(server).await {
-                        carry(client, server, &told).await;
-                    }
-                });
-            }
-        });
-        Wire { address, cut, accepting: accepting.abort_handle() }
-    }
-
-    /// Loses the next answer, and cuts the connection that it was for.
-    pub fn lose_an_answer(&self) {
-        self.cut.store(true, Ordering::SeqCst);
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-async fn carry(mut client: Stream, mut server: Stream, cut: &AtomicBool) {
-    let (mut asked, mut answered) = ([0; 4096], [0; 4096]);
-    loop {
-        tokio::select! {
-            read = client.read(&mut asked) => match read {
-                Ok(length) if length > 0 && server.write_all(&asked[..length]).await.is_ok() => {}
-                _ => return,
-            },
-            read = server.read(&mut answered) => match read {
-                Ok(length) if length > 0 => {
-                    if cut.swap(false, Ordering::SeqCst) || client.write_all(&answered[..length]).await.is_err() {
-                        return;
-                    }
-                }
-                _ => return,
-            },
-        }
     }
 }

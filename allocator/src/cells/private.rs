@@ -7,6 +7,7 @@ mod redis;
 
 use super::StoreKind;
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -37,6 +38,7 @@ pub struct PrivateServer {
     folder: PathBuf,
     port: u16,
     password: String,
+    environment: Vec<(OsString, OsString)>,
     child: Option<Child>,
 }
 
@@ -87,7 +89,9 @@ impl PrivateServer {
         password: String,
         settings: &[Setting],
     ) -> io::Result<Self> {
-        let mut server = PrivateServer { kind, folder: folder.to_owned(), port: 0, password, child: None };
+        let folder = folder.to_owned();
+        let environment = vec![];
+        let mut server = PrivateServer { kind, folder, port: 0, password, environment, child: None };
         let mut tried = 1;
         loop {
             server.port = free_port()?;
@@ -113,6 +117,7 @@ impl PrivateServer {
                 }
                 StoreKind::Postgres => postgres::command(&self.folder, self.port, settings),
             }?;
+            command.envs(self.environment.iter().map(|(name, value)| (name, value)));
             match spawn(&mut command, ready) {
                 // What is left of one that was killed goes away by itself.
                 Err(error) if error.to_string().contains(postgres::STILL_THERE) => {}
@@ -123,6 +128,11 @@ impl PrivateServer {
                 }
             }
         }
+    }
+
+    /// What it has in its environment from its next start on, beside what all have.
+    pub fn set_environment(&mut self, environment: Vec<(OsString, OsString)>) {
+        self.environment = environment;
     }
 
     /// Kills it with SIGKILL.

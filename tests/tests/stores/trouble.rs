@@ -3,7 +3,8 @@
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
 use lessor_protocol::Clock;
-use scenarios::servers::{Server, Wire};
+use scenarios::servers::Server;
+use scenarios::wire::Wire;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,6 +8,7 @@ use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::{Allocator, lessor};
 use scenarios::servers::Server;
 use scenarios::vendor::Vendor;
+use scenarios::wire::Wire;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,25 @@ const PER: Duration = Duration::from_secs(1);
 
 /// What is left of it in a root, and of the machine it runs on: both cores do something else meanwhile.
 const USED_PERCENT: u64 = 80;
+
+macro_rules! on_each_store {
+    ($($what:ident),+ $(,)?) => {
+        mod redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $what() {
+                super::$what(lessor_allocator::cells::StoreKind::Redis).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $what() {
+                super::$what(lessor_allocator::cells::StoreKind::Postgres).await;
+            })+
+        }
+    };
+}
+
+mod trouble;
 
 /// A store for one test, in a server that others may use too.
 struct Store {
@@ -44,7 +64,12 @@ impl Store {
 
     /// The configuration of an allocator called `node`: so many calls in any second.
     fn config(&self, node: &str, limit: u64, version: u64) -> String {
-        let kind = if self.server.url().starts_with("redis") { "redis" } else { "postgres" };
+        self.config_at(&self.server.url(), node, limit, version)
+    }
+
+    /// The same of one that finds the store there.
+    fn config_at(&self, url: &str, node: &str, limit: u64, version: u64) -> String {
+        let kind = if url.starts_with("redis") { "redis" } else { "postgres" };
         format!(
             "[server]\nnode = {node:?}\n[store]\nkind = {kind:?}\nurl = {:?}\nprefix = {:?}\ntimeout = \"2s\"\nversion = {version}\n\
              [[limit]]\nname = \"vendor\"\n\
@@ -53,13 +78,17 @@ impl Store {
              rules = [{{ kind = \"token_bucket\", capacity = 3, refill = 1, per = \"1h\" }}]\n\
              [[limit]]\nname = \"brief\"\nkeyed = true\n\
              rules = [{{ kind = \"sliding_window\", limit = 9, per = \"1s\" }}]\n",
-            self.server.url(),
-            self.prefix,
+            url, self.prefix,
         )
     }
 
     async fn allocator(&self, node: &str) -> Fleet {
         Fleet::start(&self.config(node, LIMIT, 1)).await
+    }
+
+    /// An allocator that finds it through a wire.
+    async fn allocator_through(&self, wire: &Wire, node: &str) -> Fleet {
+        Fleet::start(&self.config_at(&self.server.url_through(wire), node, LIMIT, 1)).await
     }
 }
 
@@ -273,23 +302,6 @@ async fn the_newest_configuration_holds_for_all(kind: StoreKind) {
     assert!(vendor.count() >= LIMIT * USED_PERCENT / 100, "{} of {LIMIT}", vendor.count());
     old.stop().await;
     new.stop().await;
-}
-
-macro_rules! on_each_store {
-    ($($what:ident),+ $(,)?) => {
-        mod redis {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $what() {
-                super::$what(super::StoreKind::Redis).await;
-            })+
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $what() {
-                super::$what(super::StoreKind::Postgres).await;
-            })+
-        }
-    };
 }
 
 on_each_store!(

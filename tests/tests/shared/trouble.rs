@@ -1,0 +1,189 @@
+//! What happens between allocators and the store that they share: wires are cut, slow, and lose answers, another server takes over
+//! that is behind, and the clock of the store is set.
+
+use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, call_until};
+use lessor_allocator::cells::StoreKind;
+use scenarios::servers::Server;
+use scenarios::shim::Shim;
+use scenarios::vendor::Vendor;
+use scenarios::wire::Wire;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The longest lease is over by then.
+const OVER: Duration = Duration::from_secs(2);
+
+/// It lends what it has until that ends, and the other one lends all there is.
+async fn who_is_cut_off_from_the_store_lends_nothing_and_the_other_all(kind: StoreKind) {
+    let store = Store::shared(kind, "cut").await;
+    let wire = Wire::to(store.server.address()).await;
+    let (east, west) = (store.allocator_through(&wire, "east").await, store.allocator("west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    call_for(&vendor, &limits, PER).await;
+    wire.cut();
+    call_for(&vendor, &limits, OVER).await;
+    let (cut_off, other) = (Vendor::new(LIMIT, PER), Vendor::new(LIMIT, PER));
+    let until = CLOCK.now() + 3 * PER;
+    tokio::join!(call_until(&cut_off, &limits[0], until), call_until(&other, &limits[1], until));
+    assert_eq!((cut_off.count(), other.breach()), (0, None));
+    assert!(other.count() >= 3 * LIMIT * USED_PERCENT / 100, "{} of {}", other.count(), 3 * LIMIT);
+    wire.mend();
+    let mended = CLOCK.now();
+    // What the other one holds goes on for a window.
+    sleep(PER + PER / 10).await;
+    let again = call_until(&vendor, &limits[0], mended + 5 * PER).await.expect("it goes on");
+    println!(
+        "{kind:?}: cut off for 5 s, {} by the other in 3 s, on after {:?}",
+        other.count(),
+        again.since(mended)
+    );
+    assert_eq!(vendor.breach(), None);
+    east.stop().await;
+    west.stop().await;
+}
+
+/// Whether the swap was done nobody knows: nothing is lent twice, and nothing is lost for long.
+async fn answers_of_the_store_that_are_lost_cost_nothing_twice(kind: StoreKind) {
+    let store = Store::shared(kind, "lost").await;
+    let wire = Wire::to(store.server.address()).await;
+    let (east, west) = (store.allocator_through(&wire, "east").await, store.allocator("west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    let until = CLOCK.now() + 4 * PER;
+    let lose = async {
+        let mut lost = 0;
+        while CLOCK.now() < until {
+            wire.lose_an_answer();
+            lost += 1;
+            sleep(Duration::from_millis(40)).await;
+        }
+        lost
+    };
+    let (lost, _) = tokio::join!(lose, call_for(&vendor, &limits, 4 * PER));
+    let meanwhile = vendor.count();
+    // What an answer lent that was lost counts as spent, for one lease and a window.
+    sleep(OVER + PER).await;
+    call_for(&vendor, &limits, 3 * PER).await;
+    let after = vendor.count() - meanwhile;
+    println!(
+        "{kind:?}: {meanwhile} admitted in 4 s while up to {lost} answers were lost, {after} in 3 s after it"
+    );
+    assert_eq!(vendor.breach(), None);
+    assert!(meanwhile > 0 && after >= 3 * LIMIT * USED_PERCENT / 100, "{after} of {}", 3 * LIMIT);
+    east.stop().await;
+    west.stop().await;
+}
+
+/// So far away nobody can tell what time it is there.
+async fn a_store_that_is_slow_lends_nothing_and_goes_on(kind: StoreKind) {
+    let store = Store::shared(kind, "slow").await;
+    let wire = Wire::to(store.server.address()).await;
+    let (east, west) =
+        (store.allocator_through(&wire, "east").await, store.allocator_through(&wire, "west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    call_for(&vendor, &limits, PER).await;
+    wire.is_late_by(Duration::from_millis(300));
+    // What it knew of the time before is of use for a while: clocks drift apart by so much in that.
+    call_for(&vendor, &limits, 10 * PER).await;
+    let meanwhile = vendor.count();
+    wire.is_late_by(Duration::ZERO);
+    let again = CLOCK.now();
+    let first = call_for(&vendor, &limits, 5 * PER).await.expect("it goes on");
+    let after = vendor.count() - meanwhile;
+    println!("{kind:?}: {meanwhile} admitted in 11 s, 10 of them slow; on {:?} after it", first.since(again));
+    assert_eq!(vendor.breach(), None);
+    assert!(after >= 4 * LIMIT * USED_PERCENT / 100, "{after} of {}", 5 * LIMIT);
+    east.stop().await;
+    west.stop().await;
+}
+
+/// It does not have what was lent last: that is waited out.
+async fn a_server_that_is_behind_takes_over(kind: StoreKind) {
+    let store = Store::own(kind).await;
+    let replica = store.server.replica();
+    let wire = Wire::to(store.server.address()).await;
+    let (east, west) =
+        (store.allocator_through(&wire, "east").await, store.allocator_through(&wire, "west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    call_for(&vendor, &limits, PER).await;
+    // From here on it hears of nothing.
+    replica.promote();
+    call_for(&vendor, &limits, PER).await;
+    store.server.kill();
+    wire.lead_to(replica.address());
+    let led = CLOCK.now();
+    call_for(&vendor, &limits, OVER).await;
+    let over = CLOCK.now();
+    let first = call_for(&vendor, &limits, 6 * PER).await.expect("it goes on");
+    println!(
+        "{kind:?}: a server took over that was behind by a second, a call {:?} after that",
+        first.since(led)
+    );
+    assert_eq!(vendor.breach(), None);
+    assert!(first >= over, "it lent at once: {:?} after it took over", first.since(led));
+    east.stop().await;
+    west.stop().await;
+}
+
+/// What the clock of a store shows, in seconds.
+fn shown(server: &Server, kind: StoreKind) -> i64 {
+    match kind {
+        StoreKind::Redis => {
+            // The first line of an array is how many there are; a script may say one alone.
+            let said = server.tell("EVAL \"return redis.call('TIME')[1]\" 0");
+            said.parse().unwrap_or_else(|_| panic!("no seconds: {said}"))
+        }
+        StoreKind::Memory | StoreKind::Postgres => {
+            let said = server.tell("SELECT extract(epoch FROM clock_timestamp())::bigint");
+            said.parse().unwrap_or_else(|_| panic!("no seconds: {said}"))
+        }
+    }
+}
+
+/// By a minute ahead, back, and by an hour: what is charged lasts longer, and never shorter.
+async fn the_clock_of_the_store_is_set(kind: StoreKind) {
+    let shim = Shim::new();
+    let server = Server::start(kind, &[]);
+    server.start_again_with(&shim);
+    let store = Store::of(Arc::new(server), "lessor").await;
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    call_for(&vendor, &limits, PER).await.expect("it lends");
+    let mut shifted = 0;
+    for shift in [1, 60, 0, 3_600, -60, 0] {
+        let before = shown(&store.server, kind) - shifted;
+        shim.set(&format!("shift_s {shift}\n"));
+        shifted = shift;
+        let set = shown(&store.server, kind) - shift - before;
+        assert!((0..=2).contains(&set), "it shows {set} s more than it should");
+        call_for(&vendor, &limits, 2 * PER).await;
+    }
+    let before = vendor.count();
+    call_for(&vendor, &limits, 4 * PER).await.expect("it goes on");
+    let after = vendor.count() - before;
+    println!(
+        "{kind:?}: {before} admitted in 13 s while the clock was set six times, {after} in 4 s after it"
+    );
+    assert_eq!(vendor.breach(), None);
+    assert!(after >= 3 * LIMIT * USED_PERCENT / 100, "{after} of {}", 4 * LIMIT);
+    east.stop().await;
+    west.stop().await;
+}
+
+on_each_store!(
+    who_is_cut_off_from_the_store_lends_nothing_and_the_other_all,
+    answers_of_the_store_that_are_lost_cost_nothing_twice,
+    a_store_that_is_slow_lends_nothing_and_goes_on,
+    a_server_that_is_behind_takes_over,
+    the_clock_of_the_store_is_set,
+);
