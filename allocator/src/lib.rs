@@ -29,6 +29,7 @@
 pub mod allocator;
 pub mod cells;
 pub mod central;
+mod commons;
 pub mod config;
 mod events;
 mod http;

@@ -62,7 +62,7 @@ impl Reloads {
         put.iter().for_each(|limit| self.shared.limit_was_put(limit));
         let names = |limits: &[&LimitConfig]| limits.iter().map(|limit| limit.name.to_string()).collect();
         // Limits of a shared store go by the newest configuration that any allocator has.
-        self.shared.version_is(config.server.store.version());
+        self.shared.commons().version_is(config.server.store.version());
         let store = last.server.store.as_of(&config.server.store);
         let server = ServerConfig { store, ..last.server.clone() };
         let done = Reloaded {

@@ -77,11 +77,11 @@ impl Server {
         let quarantined = self.shared.with(|allocator, now| allocator.quarantined(now).len());
         tracing::info!(%address, limits = self.shared.config().limits.len(), quarantined, "listening");
         let mut peers = Peers::new(&self.shared);
-        self.serve(&listener, &mut peers, shutdown).await;
+        let uplinks = self.serve(&listener, &mut peers, shutdown).await;
         self.shared.stop();
         tracing::info!(connections = peers.count(), "stopping: nothing is lent any more");
         drop(listener);
-        peers.finish().await;
+        tokio::join!(peers.finish(), uplinks.finish());
         let shared = self.shared.clone();
         if tokio::task::spawn_blocking(move || shared.close_store()).await.is_err() {
             tracing::error!("the store could not be closed");
@@ -90,7 +90,12 @@ impl Server {
         Ok(())
     }
 
-    async fn serve(&self, listener: &TcpListener, peers: &mut Peers, shutdown: impl Future<Output = ()>) {
+    async fn serve(
+        &self,
+        listener: &TcpListener,
+        peers: &mut Peers,
+        shutdown: impl Future<Output = ()>,
+    ) -> Uplinks {
         let mut shutdown = pin!(shutdown);
         let mut sweep = interval(SWEEP_EVERY);
         let mut upkeep = interval(UPKEEP_EVERY);
@@ -99,7 +104,7 @@ impl Server {
         loop {
             self.shared.metrics().connections(peers.count());
             tokio::select! {
-                () = &mut shutdown => return,
+                () = &mut shutdown => return uplinks,
                 Some(()) = peers.ended() => {}
                 _ = sweep.tick() => {
                     self.shared.with(|allocator, now| allocator.sweep(now, SWEEP_STEPS));

@@ -2,6 +2,7 @@
 //! the lock is let go before anything waits.
 
 use crate::allocator::Allocator;
+use crate::commons::Commons;
 use crate::config::{Config, LimitConfig};
 use crate::events::Events;
 use crate::journal::{Journal, NotDurable};
@@ -13,7 +14,6 @@ use lessor_protocol::{Clock, Moment, PERMITS_MAX};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
 
@@ -33,10 +33,7 @@ pub(crate) struct Shared {
     asked: watch::Sender<u64>,
     /// Where there is a store of its own.
     journal: OnceLock<Arc<Journal>>,
-    /// Whether a store that several allocators share does not answer.
-    is_store_silent: AtomicBool,
-    /// The version of the configuration, for the allocators that share one.
-    version: AtomicU64,
+    commons: Commons,
     /// The limits as they are configured now, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
     allocator: Mutex<Allocator>,
@@ -101,8 +98,7 @@ impl Shared {
         let now = clock.now();
         Shared {
             journal: OnceLock::new(),
-            is_store_silent: AtomicBool::new(false),
-            version: AtomicU64::new(config.server.store.version()),
+            commons: Commons::new(config.server.store.version()),
             allocator: Mutex::new(allocator),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max),
@@ -222,23 +218,12 @@ impl Shared {
 
     /// Whether the store fails.
     pub(crate) fn is_store_failing(&self) -> bool {
-        let is_silent = self.is_store_silent.load(Ordering::Relaxed);
-        is_silent || self.journal.get().is_some_and(|journal| journal.is_failing())
+        self.commons.is_silent() || self.journal.get().is_some_and(|journal| journal.is_failing())
     }
 
-    /// A store that several allocators share does not answer, or does again.
-    pub(crate) fn store_is_silent(&self, is_silent: bool) {
-        self.is_store_silent.store(is_silent, Ordering::Relaxed);
-    }
-
-    /// The version of the configuration, for the allocators that share a store.
-    pub(crate) fn version(&self) -> u64 {
-        self.version.load(Ordering::Relaxed)
-    }
-
-    /// The configuration is this one by now.
-    pub(crate) fn version_is(&self, version: u64) {
-        self.version.store(version, Ordering::Relaxed);
+    /// What is known of the store that several allocators share.
+    pub(crate) fn commons(&self) -> &Commons {
+        &self.commons
     }
 
     /// What there is to write is written, and the store is closed. Blocks for as long as that takes.

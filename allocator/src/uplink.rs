@@ -39,6 +39,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const PAUSE_FIRST: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// How long it may take to give back what is not lent on, when it stops.
+const FAREWELL_MAX: Duration = Duration::from_secs(2);
+
 /// The tasks of all upstreams. Dropped, they end.
 #[derive(Debug, Default)]
 pub(crate) struct Uplinks {
@@ -59,6 +62,11 @@ impl Uplinks {
             }
             self.known.insert(upstream);
         }
+    }
+
+    /// Waits until all have given back what is not lent on: after the allocator was stopped.
+    pub(crate) async fn finish(mut self) {
+        while self.tasks.join_next().await.is_some() {}
     }
 }
 
@@ -108,8 +116,37 @@ impl Uplink {
         })
     }
 
-    /// Until it is dropped.
+    /// Until it stops, and has given back what it can.
     async fn run(mut self) {
+        let shared = self.shared.clone();
+        tokio::select! {
+            () = shared.stopped() => {}
+            () = self.lease() => {}
+        }
+        if timeout(FAREWELL_MAX, self.farewell()).await.is_err() {
+            tracing::warn!(upstream = %self.upstream, "what is held of it is not given back: it does not answer");
+        }
+    }
+
+    /// Gives back what is not lent on, and tells what was spent: once, for nobody knows of what is not answered.
+    async fn farewell(&mut self) {
+        loop {
+            let due = self.shared.with(|allocator, now| allocator.asks_above(now, &self.upstream, self.rtt));
+            if due.asks.is_empty() {
+                if let Way::Store(rooted) = &mut self.way {
+                    rooted.leave(&self.shared).await;
+                }
+                return;
+            }
+            if let Err(error) = self.exchange(&due).await {
+                tracing::warn!(upstream = %self.upstream, %error, "what is held of it is not given back");
+                return;
+            }
+        }
+    }
+
+    /// Until it is dropped.
+    async fn lease(&mut self) {
         loop {
             let (upstream, rtt) = (&self.upstream, self.rtt);
             let (due, took) = self.shared.with(|allocator, now| {
@@ -172,7 +209,7 @@ impl Uplink {
             tracing::info!(upstream = %self.upstream, "it answers again");
         }
         if matches!(self.way, Way::Store(_)) {
-            self.shared.store_is_silent(false);
+            self.shared.commons().silent(false);
         }
         self.is_reachable = true;
     }
@@ -200,7 +237,7 @@ impl Uplink {
         self.shared.with(|allocator, _| allocator.unanswered_above(askers));
         // Once may be by chance.
         if matches!(self.way, Way::Store(_)) && self.pause > PAUSE_FIRST {
-            self.shared.store_is_silent(true);
+            self.shared.commons().silent(true);
         }
         if self.is_reachable {
             let upstream = &self.upstream;

@@ -62,6 +62,11 @@ fn head(address: &str, status: &Value) -> String {
     );
     let name = status["node"].as_str().unwrap_or(address).to_owned();
     let mut rows = vec![[name, ready, facts]];
+    let here: Vec<String> = status["sharing"].as_array().into_iter().flatten().map(table::text).collect();
+    if !here.is_empty() {
+        let store = format!("store {}", table::text(&status["store"]));
+        rows.push([store, "shared".to_owned(), format!("{} allocators: {}", here.len(), here.join(", "))]);
+    }
     for upstream in status["upstreams"].as_array().into_iter().flatten() {
         let stands = match upstream["is"].as_str() {
             Some("up") => "answers",
@@ -107,5 +112,16 @@ mod tests {
             format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 nodes, store embedded")
         );
         assert!(lines[1].starts_with("http://centre:7400  does not answer "), "{shown}");
+    }
+
+    #[test]
+    fn who_shares_the_store_is_named() {
+        let status = json!({
+            "version": "1.0.0", "up_ms": 1_000, "sessions": 3, "store": "redis", "node": "east", "reasons": [],
+            "quarantine": {}, "upstreams": [], "sharing": ["east", "west"],
+        });
+        let shown = head("http://here:7400", &status);
+        let line = shown.lines().nth(1).expect("a line for the store");
+        assert_eq!(line.trim_end(), "store redis  shared  2 allocators: east, west");
     }
 }

@@ -387,7 +387,13 @@ impl World {
             Who::Node(node) => {
                 self.nodes[node] = self.new_node(self.nodes[node].ppm, self.nodes[node].region)
             }
-            Who::Region(region) => self.regions[region] = self.new_region(self.regions[region].ppm),
+            Who::Region(region) => {
+                // Half of them are stopped, and say so.
+                if self.dice.bool() {
+                    self.leaves(region);
+                }
+                self.regions[region] = self.new_region(self.regions[region].ppm);
+            }
             Who::Centre if self.store.is_some() => self.store_in_trouble(),
             Who::Centre => {
                 let now = shown(self.real, self.centre_ppm);

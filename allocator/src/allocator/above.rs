@@ -56,19 +56,20 @@ impl Allocator {
         self.limits.values().filter_map(|limit| limit.upstream().cloned()).collect()
     }
 
-    /// What is due to `upstream`, where an exchange with it takes `rtt`.
+    /// What is due to `upstream`, where an exchange with it takes `rtt`. Of one that stops: what it has to give back, once.
     pub(crate) fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
         self.mind_lost_loans(now);
         let mut all = DueAbove { distance: rtt, session: self.session_above(), ..DueAbove::default() };
-        if self.is_stopping {
-            return all;
-        }
         for (name, limit) in &mut self.limits {
             if limit.upstream() != Some(upstream) {
                 continue;
             }
             let mut due = Due { next: all.next, distance: all.distance, ..Due::default() };
-            limit.asks_above(now, now + TOGETHER, rtt, ASKS_MAX - all.asks.len(), &mut due);
+            let most = ASKS_MAX - all.asks.len();
+            match self.is_stopping {
+                true => limit.leaves_above(now, most, &mut due),
+                false => limit.asks_above(now, now + TOGETHER, rtt, most, &mut due),
+            }
             (all.next, all.distance) = (due.next, due.distance);
             for (pool, ask) in due.asks {
                 let told = pool.name.as_ref().map_or(name.as_str(), |name| name.as_str());

@@ -98,6 +98,20 @@ impl Limit {
         });
     }
 
+    /// Adds the last that its pools have to say to `due`, of at most `most` of them.
+    pub(crate) fn leaves_above(&mut self, now: Moment, most: usize, due: &mut Due) {
+        let pools = &mut self.pools;
+        let mut left = most;
+        self.leasing.retain(|id| {
+            let Some(kept) = pools.get_mut(id).filter(|_| left > 0) else { return left == 0 };
+            if let Some(ask) = kept.pool.leave_above(now) {
+                due.asks.push((id.clone(), ask));
+                left -= 1;
+            }
+            false
+        });
+    }
+
     /// A pool is answered what it asked at `first_sent`. Whether it can make use of that.
     pub(crate) fn hear_above(
         &mut self,

@@ -38,6 +38,8 @@ pub(super) struct Borrower {
     is_open: bool,
     /// It was told not to ask sooner.
     not_before: Moment,
+    /// How long an exchange takes.
+    rtt: Duration,
     /// How long the loan lasts.
     term: Duration,
     /// What is in hand and out is nothing that the one above knows: it goes by until its end.
@@ -59,6 +61,7 @@ impl Borrower {
             asked: None,
             is_open: false,
             not_before: Moment::ORIGIN,
+            rtt: Duration::ZERO,
             term: TERM_UNTOLD,
             is_disowned: false,
         }
@@ -95,7 +98,13 @@ impl Pool {
             (true, false) => Moment::NEVER,
         };
         let is_low = loan.free() < wishes.low && wishes.target > loan.free() + loan.out();
-        if is_low { soonest.min(renews.max(self.now)) } else { renews }
+        if !is_low {
+            return renews;
+        }
+        // What was spent since then makes room for more, where it was all there was: a wait that was told did not know of it.
+        let tells = loan.is_empty() && loan.is_untold();
+        let soonest = if tells { soonest.min(self.now.max(borrower.asked_at() + once)) } else { soonest };
+        soonest.min(renews.max(self.now))
     }
 
     /// How far away to say that this pool is, where an exchange with the one above takes `rtt`: a lease from there has to
@@ -121,6 +130,21 @@ impl Pool {
         let want = wishes.target.saturating_sub(loan.free() + loan.out());
         let Wishes { demand_milli, waiting, .. } = wishes;
         let ask = Ask { spent_total, held, want, waiting: waiting.min(want), demand_milli, ..Ask::default() };
+        (borrower.asked, borrower.is_open, borrower.rtt) = (Some((self.now, ask)), true, rtt);
+        Some(ask)
+    }
+
+    /// The last that is said to the one above: what was spent, and that nothing is held but what is lent on, until that ends. `None`
+    /// if there is nothing to give back or to tell, or nobody above who knows of it.
+    pub fn leave_above(&mut self, now: Moment) -> Option<Ask> {
+        self.advance(now);
+        let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
+        if borrower.is_disowned || (loan.free() == 0 && !loan.is_untold()) {
+            return None;
+        }
+        loan.shed(0);
+        let (spent_total, held) = loan.tell();
+        let ask = Ask { spent_total, held, ..Ask::default() };
         (borrower.asked, borrower.is_open) = (Some((self.now, ask)), true);
         Some(ask)
     }
@@ -141,7 +165,8 @@ impl Pool {
             return HeardAbove::Unfit;
         }
         let counts_from = if mutant::is(Mutant::LoanFromReceipt) { now } else { first_sent };
-        let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
+        // Whoever is told to come then finds what comes with the next exchange.
+        let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after) + borrower.rtt;
         loan.came(Came {
             permits: grant.permits,
             unkept: if mutant::is(Mutant::LoanOutlived) { 0 } else { ask.held - grant.kept },

@@ -370,8 +370,9 @@ impl Pool {
         // What is on its way from above is here soon.
         let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
         let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
-        // Others may give back sooner: nobody waits longer than a term to look.
-        let ask_after = retry_after.unwrap_or(Duration::MAX).min(term.max(poll));
+        // Others may give back sooner: nobody waits much longer than a term to look, nor looks just before there is something.
+        let longest = term.max(poll);
+        let ask_after = retry_after.filter(|wait| *wait <= longest + poll).unwrap_or(longest);
         (self.in_time(id, ready, ask_after), retry_after)
     }
 

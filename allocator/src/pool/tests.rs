@@ -7,6 +7,7 @@ use lessor_protocol::{RefusalReason, Terms};
 
 mod ahead;
 mod anew;
+mod borrow;
 mod earlier;
 mod flow;
 mod frozen;

@@ -8,7 +8,11 @@ use super::{Head, RootClock};
 use crate::cells::{Cell, Swap, Swapped, VALUE_MAX};
 use crate::pool::{AskError, Holder};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Moment};
+use lessor_protocol::{Answer, Ask, Grant, Moment};
+use std::time::Duration;
+
+/// The shortest wait that is told: zero would say that there is enough.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// An ask of a root.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ struct Asking {
     cell: Option<Cell>,
     /// What it answers if the swap is done that was asked for, and what is in its cell then.
     hopes: Option<(Option<Cell>, Result<Answer, AskError>)>,
+    /// When that was asked, on the own clock.
+    asked: Moment,
     answer: Option<Result<Answer, RootError>>,
     is_contested: bool,
 }
@@ -56,7 +62,9 @@ struct Asking {
 impl Exchange {
     /// `holder` asks for the `seq`-th time; each ask comes with what is thought to be in its cell.
     pub fn new(holder: Holder, seq: u64, asks: Vec<(RootAsk, Option<Cell>)>) -> Self {
-        let asking = |(ask, cell)| Asking { ask, cell, hopes: None, answer: None, is_contested: false };
+        let asked = Moment::ORIGIN;
+        let asking =
+            |(ask, cell)| Asking { ask, cell, hopes: None, asked, answer: None, is_contested: false };
         Exchange { holder, seq, asks: asks.into_iter().map(asking).collect() }
     }
 
@@ -83,7 +91,7 @@ impl Exchange {
                     asking.answer = Some(Err(RootError::TooLarge(bytes)));
                 }
                 Ok(asked) => {
-                    asking.is_contested = asked.is_contested;
+                    (asking.asked, asking.is_contested) = (local, asked.is_contested);
                     let next = asked.value.map(|value| Cell { version: draw(), value });
                     let expected = asking.cell.as_ref().map(|cell| cell.version);
                     asking.hopes = Some((next.clone(), asked.answer));
@@ -123,12 +131,25 @@ impl Exchange {
         late
     }
 
-    /// What came of each ask, in their order.
-    pub fn finish(self) -> Vec<RootAnswer> {
-        let answer = |Asking { ask, cell, answer, is_contested, .. }| {
-            let name = ask.name;
+    /// What came of each ask, in their order, at `local` on the own clock.
+    pub fn finish(self, local: Moment) -> Vec<RootAnswer> {
+        let answer = |Asking { ask, cell, asked, answer, is_contested, .. }| {
+            let (name, ago) = (ask.name, local.since(asked));
+            let answer = answer.map(|answer| answer.map(|answer| sooner(answer, ago)));
             RootAnswer { name, cell, answer, is_contested }
         };
         self.asks.into_iter().map(answer).collect()
+    }
+}
+
+/// `answer`, which was written so long `ago`: what it tells to wait is that much shorter by now. Its lease counts from before.
+fn sooner(answer: Answer, ago: Duration) -> Answer {
+    match answer {
+        Answer::Grant(grant) if !grant.ask_after.is_zero() => {
+            let left = |wait: Duration| wait.saturating_sub(ago).max(AT_ONCE);
+            let (ask_after, retry_after) = (left(grant.ask_after), grant.retry_after.map(left));
+            Answer::Grant(Grant { ask_after, retry_after, ..grant })
+        }
+        answer @ (Answer::Grant(_) | Answer::Refusal(_)) => answer,
     }
 }

@@ -119,9 +119,10 @@ impl Head {
         Timeline::new(self.timeline.clone())
     }
 
-    /// How many have signed lately.
-    pub fn here(&self, now: Moment) -> usize {
-        self.signed.values().filter(|signed| now.since(signed.at.as_calendar()) < AWAY_AFTER).count()
+    /// The names of those who have signed lately.
+    pub fn here(&self, now: Moment) -> impl Iterator<Item = &str> {
+        let here = self.signed.values().filter(move |signed| now.since(signed.at.as_calendar()) < AWAY_AFTER);
+        here.map(|signed| signed.node.as_str())
     }
 
     /// Who is there.
@@ -153,6 +154,12 @@ impl Head {
             return;
         }
         self.signed.insert(signer.session, Signed { node: signer.node.clone(), at: now.into() });
+    }
+
+    /// Whoever asks in `session` is not there any more.
+    pub fn leave(&mut self, session: u64, now: Moment) {
+        self.writes(now);
+        self.signed.remove(&session);
     }
 
     /// Whether the clock of the store may have been set while nobody watched: it is `now` by that, and `calendar` by that of a

@@ -82,7 +82,7 @@ impl World {
         loop {
             let swaps = self.swaps(&mut exchange, at);
             if swaps.is_empty() {
-                return exchange.finish().remove(0);
+                return exchange.finish(millis(at)).remove(0);
             }
             self.swap(&mut exchange, &swaps);
         }
@@ -108,7 +108,8 @@ fn who_is_slower_is_lent_what_is_left() {
     assert_eq!(world.swap(&mut slow, &stale), 1, "it came too late");
     let again = world.swaps(&mut slow, 0);
     assert_eq!(world.swap(&mut slow, &again), 0);
-    let first = slow.finish().remove(0).answer.expect("answered").expect("good").grant().expect("lent");
+    let first =
+        slow.finish(millis(0)).remove(0).answer.expect("answered").expect("good").grant().expect("lent");
     let rest = world.lent(3, 1, 0, &origin, wants(100)).permits;
     let value = world.cell().expect("it is written").value;
     let mut pool = read(&origin, &world.head, Some(&value), millis(0)).expect("it can be read").pool;
@@ -137,7 +138,7 @@ fn what_is_gone_is_not_made_anew_without_another_look() {
     let swaps = world.swaps(&mut exchange, 0);
     assert_eq!(exchange.swapped(vec![Swapped::Other(None)]), 0);
     assert!(world.swaps(&mut exchange, 0).is_empty() && swaps.len() == 1);
-    let answer = exchange.finish().remove(0);
+    let answer = exchange.finish(millis(0)).remove(0);
     assert_eq!((answer.answer, answer.cell), (Some(Err(RootError::Gone)), None));
 }
 
@@ -207,7 +208,7 @@ fn a_root_that_no_store_would_keep_lends_nothing() {
     let cell = Some(Cell { version: 1, value });
     let mut exchange = world.exchange(9_001, 1, &origin, wants(1), cell);
     assert!(world.swaps(&mut exchange, 0).is_empty());
-    assert!(matches!(exchange.finish().remove(0).answer, Some(Err(RootError::TooLarge(_)))));
+    assert!(matches!(exchange.finish(millis(0)).remove(0).answer, Some(Err(RootError::TooLarge(_)))));
 }
 
 #[test]

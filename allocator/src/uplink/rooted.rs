@@ -83,7 +83,7 @@ impl Rooted {
         if self.head.is_none() {
             self.open(shared).await?;
         }
-        let origins = shared.with(|allocator, _| allocator.origins(&due.askers, shared.version()));
+        let origins = shared.with(|allocator, _| allocator.origins(&due.askers, shared.commons().version()));
         let answers = self.ask(shared, due, request, origins).await;
         if answers.is_err() {
             // Whatever was on its way may be there, or another store.
@@ -121,7 +121,7 @@ impl Rooted {
             Some(_) => self.sign_head(shared).await,
         };
         if let (Some((_, head)), Some(now)) = (&self.head, self.clock.now(shared.now())) {
-            shared.metrics().roots().allocators(head.here(now));
+            shared.metrics().roots().allocators(shared.commons().are_here(head.here(now)));
         }
         let swept = match signed {
             Ok(()) => self.sweep(shared).await,
@@ -132,6 +132,18 @@ impl Rooted {
             self.head = None;
         }
         self.signed = shared.now();
+    }
+
+    /// Says that this allocator is not there any more, if that is easily said: whoever does not hear of it sees that it does not sign.
+    pub(super) async fn leave(&mut self, shared: &Shared) {
+        let Some(((cell, mut head), now)) = self.head.take().zip(self.clock.now(shared.now())) else {
+            return;
+        };
+        head.leave(self.signer.session, now);
+        let timeline = head.timeline();
+        if let Err(error) = self.swap_head(&timeline, Some(cell), head).await {
+            tracing::debug!(%error, "the store's head still says that this allocator is there");
+        }
     }
 
     /// Asks the store for the time.
@@ -360,9 +372,9 @@ impl Rooted {
             shared.metrics().roots().swapped(swaps.len() - late, late, took);
         }
         let mut answers = vec![];
-        for RootAnswer { name, cell, answer, is_contested } in exchange.finish() {
+        for RootAnswer { name, cell, answer, is_contested } in exchange.finish(shared.now()) {
             if is_contested {
-                self.contested.tell(&name, shared.version());
+                self.contested.tell(&name, shared.commons().version());
             }
             if let Some(cell) = cell
                 && self.known.len() < REMEMBERED_MAX

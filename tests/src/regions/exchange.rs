@@ -63,6 +63,20 @@ impl World {
         self.send(who, way, Event::Asks(who, session, seq, ask));
     }
 
+    /// A region gives back what is not lent on, and is not there to hear what becomes of that.
+    pub(super) fn leaves(&mut self, region: usize) {
+        let at = &mut self.regions[region];
+        let Some(ask) = at.pool.leave_above(shown(self.real, at.ppm)) else { return };
+        at.line.seq += 1;
+        let (session, seq) = (at.line.session, at.line.seq);
+        match self.store.is_some() {
+            true => self.leave_root(region, ask),
+            false => {
+                self.send(Who::Region(region), self.far, Event::Asks(Who::Region(region), session, seq, ask))
+            }
+        }
+    }
+
     /// A message between `who` and the one above is on its way.
     fn send(&mut self, who: Who, way: u64, event: Event) {
         let Trouble { loss, repeat, late, .. } = self.trouble;

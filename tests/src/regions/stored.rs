@@ -102,6 +102,14 @@ impl World {
         }
     }
 
+    /// A region says the last that it has to say to the root, if it knows that and waits for nothing.
+    pub(super) fn leave_root(&mut self, region: usize, ask: Ask) {
+        let member = &self.regions[region].member;
+        if member.waits.is_none() && member.head.is_some() && member.root.is_some() {
+            self.swap_root(region, ask);
+        }
+    }
+
     /// A region signs, if it does nothing else, and again after a while.
     pub(super) fn signs(&mut self, region: usize) {
         if self.regions[region].member.waits.is_none() {
@@ -304,7 +312,8 @@ impl World {
             self.try_root(region, exchange);
             return Ok(());
         }
-        let RootAnswer { cell, answer, .. } = exchange.finish().remove(0);
+        let local = shown(self.real, self.regions[region].ppm);
+        let RootAnswer { cell, answer, .. } = exchange.finish(local).remove(0);
         self.regions[region].member.root = cell;
         let line = &self.regions[region].line;
         let (session, seq) = (line.session, line.seq);

@@ -76,6 +76,8 @@ impl Store {
              rules = [{{ kind = \"sliding_window\", limit = {limit}, per = \"1s\", margin = \"50ms\" }}]\n\
              [[limit]]\nname = \"user\"\nkeyed = true\n\
              rules = [{{ kind = \"token_bucket\", capacity = 3, refill = 1, per = \"1h\" }}]\n\
+             [[limit]]\nname = \"yearly\"\nease_off = false\n\
+             rules = [{{ kind = \"fixed_window\", limit = 60, per = \"366d\" }}]\n\
              [[limit]]\nname = \"brief\"\nkeyed = true\n\
              rules = [{{ kind = \"sliding_window\", limit = 9, per = \"1s\" }}]\n",
             url, self.prefix,
@@ -118,6 +120,9 @@ async fn two_use_all_there_is_and_no_more(kind: StoreKind) {
     let vendor = Vendor::new(LIMIT, PER);
     call_for(&vendor, &limits, 6 * PER).await;
     assert_eq!(vendor.breach(), None);
+    let status = reqwest::get(format!("{}/v1/status", west.url)).await.expect("it answers");
+    let status = status.text().await.expect("a text");
+    assert!(status.contains(r#""sharing":["east","west"]"#), "by their names: {status}");
     println!("{kind:?}: {} of {} used through two allocators", vendor.count(), 6 * LIMIT);
     let metrics = reqwest::get(format!("{}/metrics", east.url)).await.expect("it answers");
     let metrics = metrics.text().await.expect("a text");
@@ -164,6 +169,30 @@ async fn a_flood_of_new_keys_is_served(kind: StoreKind) {
     .await;
     client.shutdown().await;
     east.stop().await;
+}
+
+/// One that is stopped gives back what it has not lent on: nobody waits until that ends, nor is it lost.
+async fn one_that_is_stopped_strands_nothing(kind: StoreKind) {
+    let store = Store::shared(kind, "stopped").await;
+    let mut admitted = 0;
+    for node in ["east", "west", "north"] {
+        let allocator = store.allocator(node).await;
+        let client = allocator.client(node).await;
+        let yearly = client.limit("yearly");
+        for _ in 0..20 {
+            admitted += u64::from(yearly.acquire_within(1, Duration::from_secs(5)).await.is_ok());
+        }
+        client.shutdown().await;
+        // Its first look at who is there, which it takes by and by.
+        let here = eventually("somebody is there", async || {
+            let status = reqwest::get(format!("{}/v1/status", allocator.url)).await.ok()?;
+            let status: serde_json::Value = serde_json::from_str(&status.text().await.ok()?).ok()?;
+            status["sharing"].as_array().filter(|here| !here.is_empty()).cloned()
+        });
+        assert_eq!(here.await, [node], "who stopped has said so");
+        allocator.stop().await;
+    }
+    assert_eq!(admitted, 60, "of 60 in a year");
 }
 
 async fn killed_in_turn_they_go_on(kind: StoreKind) {
@@ -307,6 +336,7 @@ async fn the_newest_configuration_holds_for_all(kind: StoreKind) {
 on_each_store!(
     two_use_all_there_is_and_no_more,
     keys_are_shared,
+    one_that_is_stopped_strands_nothing,
     a_flood_of_new_keys_is_served,
     killed_in_turn_they_go_on,
     a_store_that_stands_still_is_waited_for,
