@@ -8,6 +8,7 @@ use crate::events::Events;
 use crate::journal::{Journal, NotDurable};
 use crate::limits::Past;
 use crate::metrics::Metrics;
+use crate::roots::Gates;
 use crate::store::{Embedded, Found, StoreError};
 use lessor_protocol::push::Event;
 use lessor_protocol::{Clock, Moment, PERMITS_MAX};
@@ -219,6 +220,12 @@ impl Shared {
     /// Whether the store fails.
     pub(crate) fn is_store_failing(&self) -> bool {
         self.commons.is_silent() || self.journal.get().is_some_and(|journal| journal.is_failing())
+    }
+
+    /// Limits of the store that several allocators share are closed so, when it is `there` on its clock.
+    pub(crate) fn follow(&self, gates: &Gates, there: Moment) {
+        let news = self.with(|allocator, now| allocator.follow(gates, there, now));
+        news.iter().for_each(|event| self.tell(event));
     }
 
     /// What is known of the store that several allocators share.

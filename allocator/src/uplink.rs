@@ -2,9 +2,12 @@
 //! back to the allocator. One for each upstream, and one exchange at a time. It decides nothing about permits.
 
 mod contested;
+mod decide;
 mod idle;
 mod rooted;
 mod transport;
+
+pub(crate) use decide::{Undecided, decide};
 
 use crate::allocator::{Asker, DueAbove};
 use crate::config::Upstream;

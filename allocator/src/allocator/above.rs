@@ -2,9 +2,10 @@
 
 use super::Allocator;
 use crate::config::Upstream;
-use crate::limits::{Due, PoolId};
+use crate::limits::{Due, News, PoolId};
 use crate::pool::HeardAbove;
-use crate::roots::Origin;
+use crate::roots::{Gates, Origin};
+use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
 use lessor_protocol::{Answer, Moment, PERMITS_MAX};
 use std::collections::BTreeSet;
@@ -49,6 +50,26 @@ impl Allocator {
     pub(crate) fn origins(&self, askers: &[Asker], version: u64) -> Vec<Option<Origin>> {
         let origin = |asker: &Asker| Some(self.limits.get(&asker.limit)?.origin(&asker.pool, version));
         askers.iter().map(origin).collect()
+    }
+
+    /// Limits of a shared store are closed as `gates` says, when it is `there` on the clock of the store. What is new by that.
+    pub(crate) fn follow(&mut self, gates: &Gates, there: Moment, now: Moment) -> Vec<Event> {
+        let mut events = vec![];
+        for (name, limit) in &mut self.limits {
+            if limit.upstream() != Some(&Upstream::Store) {
+                continue;
+            }
+            let closed = gates.of(name).cloned().unwrap_or_default();
+            for news in limit.gate().follow(&closed, there, now) {
+                let event = |kind| Event::of(kind, name);
+                events.push(match news {
+                    News::Paused => event(Kind::Paused),
+                    News::Resumed => event(Kind::Resumed),
+                    News::Blocked(node) => Event { node: Some(node.to_string()), ..event(Kind::Blocked) },
+                });
+            }
+        }
+        events
     }
 
     /// Those that it leases limits from.

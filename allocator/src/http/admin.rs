@@ -9,7 +9,9 @@ use super::{body, json};
 use crate::allocator::{Allocator, Put};
 use crate::config::{Keyed, LimitConfig, Upstream};
 use crate::limits::{BLOCKED_MAX, Limit, Preview};
+use crate::roots::Decision;
 use crate::shared::Shared;
+use crate::uplink::decide;
 use crate::wrong::quoted;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -92,8 +94,14 @@ pub(super) async fn delete(
     parameters(query, &[])?;
     if let Some((name, node)) = blocking(&rest) {
         let node = node_name(node)?;
-        let was_blocked = act_on(&shared, name, |limit, _| Ok(limit.gate().unblock(&node)))?;
-        shared.tell(&Event::of(Kind::Resumed, name));
+        let was_blocked = match is_shared(&shared, name)? {
+            true => decide(&shared, name, &Decision::Unblock(node.clone())).await?,
+            false => {
+                let was_blocked = act_on(&shared, name, |limit, _| Ok(limit.gate().unblock(&node)))?;
+                shared.tell(&Event::of(Kind::Resumed, name));
+                was_blocked
+            }
+        };
         return Ok(json(
             json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
         ));
@@ -126,15 +134,21 @@ pub(super) async fn act(
     let rest = name(path)?;
     parameters(query, &[])?;
     if let Some((name, node)) = blocking(&rest) {
-        return block(&shared, name, &node_name(node)?);
+        return block(&shared, name, &node_name(node)?).await;
     }
     if let Some(name) = rest.strip_suffix("/resume") {
-        let was_paused = act_on(&shared, name, |limit, now| Ok(limit.gate().open(now)))?;
-        shared.tell(&Event::of(Kind::Resumed, name));
+        let was_paused = match is_shared(&shared, name)? {
+            true => decide(&shared, name, &Decision::Resume).await?,
+            false => {
+                let was_paused = act_on(&shared, name, |limit, now| Ok(limit.gate().open(now)))?;
+                shared.tell(&Event::of(Kind::Resumed, name));
+                was_paused
+            }
+        };
         return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
     }
     if let Some(name) = rest.strip_suffix("/pause") {
-        return pause(&shared, name, &object(&body::read(request).await?)?);
+        return pause(&shared, name, &object(&body::read(request).await?)?).await;
     }
     if let Some(name) = rest.strip_suffix("/top-up") {
         return top_up(&shared, name, &object(&body::read(request).await?)?).await;
@@ -180,7 +194,7 @@ async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, P
     Ok(json(json!({ "limit": name, "topped_up": topped_up, "available": available }).to_string()))
 }
 
-fn pause(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem> {
+async fn pause(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem> {
     only(body, &["for"])?;
     let span = text(body, "for")?.map(|text| {
         humantime::parse_duration(text).map_err(|_| {
@@ -189,16 +203,34 @@ fn pause(shared: &Shared, name: &str, body: &Value) -> Result<Response, Problem>
         })
     });
     let span = span.transpose()?;
-    act_on(shared, name, |limit, now| {
-        limit.gate().close(span.map_or(Moment::NEVER, |span| now + span));
-        Ok(())
-    })?;
-    shared.tell(&Event::of(Kind::Paused, name));
+    if is_shared(shared, name)? {
+        decide(shared, name, &Decision::Pause(span)).await?;
+    } else {
+        act_on(shared, name, |limit, now| {
+            limit.gate().close(span.map_or(Moment::NEVER, |span| now + span));
+            Ok(())
+        })?;
+        shared.tell(&Event::of(Kind::Paused, name));
+    }
     tracing::info!(limit = %name, ?span, "a limit was paused");
     Ok(json(json!({ "limit": name, "paused_ms": span.map(millis_up) }).to_string()))
 }
 
-fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response, Problem> {
+async fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response, Problem> {
+    match is_shared(shared, name)? {
+        true => _ = decide(shared, name, &Decision::Block(node.clone())).await?,
+        false => block_here(shared, name, node)?,
+    }
+    tracing::info!(limit = %name, %node, "a node was blocked");
+    Ok(json(json!({ "limit": name, "blocked": node.as_str() }).to_string()))
+}
+
+/// What is decided about a limit that several allocators lend holds for all of them.
+fn is_shared(shared: &Shared, name: &str) -> Result<bool, Problem> {
+    act_on(shared, name, |limit, _| Ok(limit.upstream() == Some(&Upstream::Store)))
+}
+
+fn block_here(shared: &Shared, name: &str, node: &NodeName) -> Result<(), Problem> {
     act_on(shared, name, |limit, _| match limit.gate().block(node.clone()) {
         true => Ok(()),
         false => {
@@ -207,8 +239,7 @@ fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response, Probl
         }
     })?;
     shared.tell(&Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) });
-    tracing::info!(limit = %name, %node, "a node was blocked");
-    Ok(json(json!({ "limit": name, "blocked": node.as_str() }).to_string()))
+    Ok(())
 }
 
 /// Waits until what was decided is durable.

@@ -2,6 +2,7 @@
 //! place, it becomes a response.
 
 use crate::journal::NotDurable;
+use crate::uplink::Undecided;
 use crate::wrong::{Reason, Wrong};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -79,6 +80,15 @@ impl From<NotDurable> for Problem {
     fn from(_: NotDurable) -> Self {
         let detail = "the store cannot be written: nothing new is lent until it can";
         Problem::unavailable("store_failing", detail)
+    }
+}
+
+impl From<Undecided> for Problem {
+    fn from(undecided: Undecided) -> Self {
+        match undecided {
+            Undecided::Full(full) => Problem::new(StatusCode::CONFLICT, "blocked_full", full.to_string()),
+            Undecided::Unreachable(_) => Problem::unavailable("store_failing", undecided.to_string()),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! To whom a limit lends nothing, whatever is left of it: to nobody while it is paused, and never to a node that is
 //! blocked. Operators decide it; the allocator asks before it asks a pool.
 
+use crate::roots::Closed;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, NodeName, Refusal, RefusalReason};
 use std::collections::BTreeSet;
@@ -19,9 +20,43 @@ pub struct Gate {
     /// To nobody before this.
     paused_until: Option<Moment>,
     blocked: BTreeSet<NodeName>,
+    /// What was followed last of what all allocators of a store know.
+    followed: Closed,
+}
+
+/// What is new of a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Nobody is lent anything any more.
+    Paused,
+    /// Everybody, or a node, may be lent something again.
+    Resumed,
+    /// This node is lent nothing any more.
+    Blocked(NodeName),
 }
 
 impl Gate {
+    /// It is to be as `closed` says, which is on a clock that shows `there` when it is `now` here. What is new by that.
+    pub fn follow(&mut self, closed: &Closed, there: Moment, now: Moment) -> Vec<News> {
+        if self.followed == *closed {
+            return vec![];
+        }
+        self.followed = closed.clone();
+        let was_paused = self.pause(now).is_some();
+        let here = |until: Moment| if until == Moment::NEVER { until } else { now + until.since(there) };
+        self.paused_until = closed.until().map(here);
+        let before = std::mem::replace(&mut self.blocked, closed.blocked().collect());
+        let mut news: Vec<News> = self.blocked.difference(&before).cloned().map(News::Blocked).collect();
+        let is_paused = self.pause(now).is_some();
+        if is_paused && !was_paused {
+            news.push(News::Paused);
+        }
+        if (was_paused && !is_paused) || !before.is_subset(&self.blocked) {
+            news.push(News::Resumed);
+        }
+        news
+    }
+
     /// Nobody is lent anything before `until`.
     pub fn close(&mut self, until: Moment) {
         self.paused_until = Some(until);
@@ -73,6 +108,7 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roots::{Decision, Gates};
 
     #[test]
     fn a_pause_ends_by_itself_and_a_block_does_not() {
@@ -100,5 +136,22 @@ mod tests {
         assert!((0..BLOCKED_MAX).all(|n| gate.block(node(n))));
         assert!(!gate.block(node(BLOCKED_MAX)));
         assert!(gate.block(node(0)), "it was already");
+    }
+
+    #[test]
+    fn it_follows_what_was_decided_elsewhere_once_on_its_own_clock() {
+        let (there, here) = (Moment::from_nanos(1_000), Moment::from_nanos(5));
+        let node = NodeName::try_new("a").expect("valid");
+        let (mut gates, mut gate) = (Gates::default(), Gate::default());
+        let decide = |gates: &mut Gates, decision| gates.decide("x", &decision, there).expect("room");
+        decide(&mut gates, Decision::Pause(Some(Duration::from_nanos(7))));
+        decide(&mut gates, Decision::Block(node.clone()));
+        let closed = gates.of("x").cloned().unwrap_or_default();
+        assert_eq!(gate.follow(&closed, there, here), [News::Blocked(node.clone()), News::Paused]);
+        assert_eq!(gate.pause(here), Some(Moment::from_nanos(12)));
+        assert_eq!(gate.follow(&closed, there, Moment::from_nanos(9)), [], "the pause is no longer for that");
+        assert_eq!(gate.pause(here), Some(Moment::from_nanos(12)));
+        assert_eq!(gate.follow(&Closed::default(), there, here), [News::Resumed]);
+        assert_eq!((gate.pause(here), gate.blocked().len()), (None, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! What all allocators of a store know together: which time its roots are on, whether anything of it was lost, and who is
 //! there. It is one cell, which each of them looks at and signs a few times a second.
 
-use super::BLUR;
+use super::{BLUR, Gates};
 use crate::cells::Timeline;
 use crate::rules::{At, Gap};
 use lessor_protocol::Moment;
@@ -51,6 +51,9 @@ pub struct Head {
     timeline: String,
     /// Who is there, by the session.
     signed: BTreeMap<u64, Signed>,
+    /// What operators have decided.
+    #[serde(default, skip_serializing_if = "Gates::is_new")]
+    gates: Gates,
 }
 
 /// That an allocator is there.
@@ -84,6 +87,7 @@ impl Head {
             lost: (!fresh).then(|| now.into()),
             timeline: timeline.as_str().to_owned(),
             signed: BTreeMap::new(),
+            gates: Gates::default(),
         }
     }
 
@@ -107,6 +111,23 @@ impl Head {
     /// Whether what is known by `other` goes on by this one.
     pub fn goes_on_from(&self, other: &Head) -> bool {
         (self.id, self.era) == (other.id, other.era)
+    }
+
+    /// What operators have decided.
+    pub fn gates(&self) -> &Gates {
+        &self.gates
+    }
+
+    /// The same, to decide something.
+    pub fn gates_mut(&mut self) -> &mut Gates {
+        &mut self.gates
+    }
+
+    /// Somebody knows of what was decided: a store that lost it has it again.
+    pub fn keep_gates(&mut self, known: &Gates) {
+        if known.is_newer(&self.gates) {
+            self.gates = known.clone();
+        }
     }
 
     /// The time that it is of.

@@ -4,6 +4,7 @@
 mod blur;
 mod clock;
 mod exchange;
+mod gates;
 mod head;
 mod root;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 pub use blur::stricter;
 pub use clock::{BLUR, RootClock, Stepped};
 pub use exchange::{Exchange, RootAnswer, RootAsk};
+pub use gates::{CLOSED_MAX, Closed, Decision, Gates, GatesFull};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
 pub use root::{Origin, Read, RootError, is_forgettable, read};
 

@@ -10,8 +10,8 @@ use crate::cells::{BATCH_MAX, Cell, Cells, Swap, Swapped, Timeline, batches};
 use crate::config::StoreConfig;
 use crate::pool::{Holder, LesseeId};
 use crate::roots::{
-    Exchange, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, cell_of,
-    is_forgettable,
+    Exchange, Gates, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer,
+    cell_of, is_forgettable,
 };
 use crate::share::Share;
 use crate::shared::Shared;
@@ -49,6 +49,8 @@ pub(super) struct Rooted {
     /// Roots that may be of no use to anybody by and by.
     idle: Idle,
     contested: Contested,
+    /// What operators have decided, as far as is known.
+    gates: Gates,
 }
 
 impl Rooted {
@@ -69,6 +71,7 @@ impl Rooted {
             signed: Moment::ORIGIN,
             idle: Idle::default(),
             contested: Contested::default(),
+            gates: Gates::default(),
         })
     }
 
@@ -186,6 +189,7 @@ impl Rooted {
             }
             head.sign(&self.signer, now);
             if self.swap_head(&timeline, found, head).await? {
+                self.follow(shared);
                 return Ok(());
             }
         }
@@ -203,10 +207,18 @@ impl Rooted {
             head.sign(&self.signer, now);
             let timeline = head.timeline();
             if self.swap_head(&timeline, Some(cell), head).await? {
+                self.follow(shared);
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Goes by what operators have decided: before anything is lent by the head that is known.
+    fn follow(&self, shared: &Shared) {
+        if let (Some((_, head)), Some(now)) = (&self.head, self.clock.now(shared.now())) {
+            shared.follow(head.gates(), now);
+        }
     }
 
     /// It is `now`, unless `head` is of another era than the one that was known: what was known of the time is over then.
@@ -224,8 +236,9 @@ impl Rooted {
         &mut self,
         timeline: &Timeline,
         before: Option<Cell>,
-        head: Head,
+        mut head: Head,
     ) -> Result<bool, TransportError> {
+        head.keep_gates(&self.gates);
         let next = Cell { version: dice(), value: head.write() };
         let expected = before.map(|cell| cell.version);
         let swap = Swap { name: HEAD.to_owned(), expected, next: Some(next.clone()) };
@@ -233,6 +246,7 @@ impl Rooted {
         match swapped.into_iter().next() {
             Some(Swapped::Done) => {
                 (self.era, self.has_stepped) = (Some(head.era()), false);
+                self.gates.clone_from(head.gates());
                 self.head = Some((next, head));
                 Ok(true)
             }

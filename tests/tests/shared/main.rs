@@ -12,6 +12,7 @@ use scenarios::wire::Wire;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 const CLOCK: Clock = Clock::since_boot();
@@ -101,6 +102,8 @@ async fn call_until(vendor: &Vendor, limit: &Limit, until: Moment) -> Option<Mom
         if vendor.wait(limit, Duration::from_millis(50)).await {
             first = first.or(Some(CLOCK.now()));
         }
+        // Whoever is blocked is refused at once, and must not keep others from their turn.
+        yield_now().await;
     }
     first
 }
@@ -313,6 +316,48 @@ async fn keys_that_nobody_uses_are_taken_away(kind: StoreKind) {
     east.stop().await;
 }
 
+/// Whomever an operator tells, and whoever is started later.
+async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
+    let store = Store::own(kind).await;
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let vendor = Vendor::new(LIMIT, PER);
+    call_for(&vendor, &limits, PER).await.expect("it lends");
+    let tell = async |allocator: &Fleet, what: &str| {
+        let request = reqwest::Client::new().post(format!("{}/v1/limits/vendor/{what}", allocator.url));
+        let told = request.header("content-type", "application/json").body("{}").send().await;
+        let told = told.expect("it answers");
+        assert!(told.status().is_success(), "{what}: {}", told.text().await.unwrap_or_default());
+    };
+    tell(&east, "pause").await;
+    // The other one looks four times a second, and nodes are told at once.
+    sleep(PER).await;
+    let nothing = Vendor::new(LIMIT, PER);
+    assert_eq!(call_for(&nothing, &limits, PER).await, None, "it is paused");
+    let north = store.allocator("north").await;
+    let late = north.client("c").await;
+    assert_eq!(call_until(&nothing, &late.limit("vendor"), CLOCK.now() + PER).await, None, "for all");
+    match kind {
+        StoreKind::Redis => _ = store.server.tell("FLUSHALL"),
+        StoreKind::Memory | StoreKind::Postgres => _ = store.server.tell("DELETE FROM lessor_cells"),
+    }
+    assert_eq!(call_for(&nothing, &limits, 5 * PER).await, None, "though the store forgot it");
+    tell(&west, "resume").await;
+    call_for(&vendor, &limits, 2 * PER).await.expect("it lends again");
+    tell(&west, "nodes/a/block").await;
+    sleep(PER).await;
+    let only = [Vendor::new(LIMIT, PER), Vendor::new(LIMIT, PER)];
+    let until = CLOCK.now() + PER;
+    let (blocked, other) =
+        tokio::join!(call_until(&only[0], &limits[0], until), call_until(&only[1], &limits[1], until));
+    assert!(blocked.is_none() && other.is_some(), "one is blocked: {blocked:?}, {other:?}");
+    assert_eq!(vendor.breach(), None);
+    for allocator in [east, west, north] {
+        allocator.stop().await;
+    }
+}
+
 /// Of two allocators that say different rules, the one with the higher version is right, and the other follows.
 async fn the_newest_configuration_holds_for_all(kind: StoreKind) {
     let store = Store::shared(kind, "version").await;
@@ -344,6 +389,7 @@ on_each_store!(
     one_that_is_emptied_is_waited_out,
     keys_that_nobody_uses_are_taken_away,
     the_newest_configuration_holds_for_all,
+    what_an_operator_decides_holds_for_all,
 );
 
 /// What no shared store keeps is refused before anything is bound, with the key and the value.

@@ -1,0 +1,66 @@
+//! The way of what an operator decides to the head of a store that several allocators share: all of them follow it from there.
+
+use super::transport::TransportError;
+use crate::cells::{Cell, Cells, CellsError, Swap, Swapped};
+use crate::config::StoreConfig;
+use crate::roots::{Decision, GatesFull, HEAD, Head};
+use crate::shared::Shared;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// Longest that an operator waits.
+const DECIDE_MAX: Duration = Duration::from_secs(3);
+
+/// Pause after somebody else was faster: each allocator signs the head four times a second.
+const LOST_PAUSE: Duration = Duration::from_millis(5);
+
+/// Why nothing was decided.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Undecided {
+    /// There is no room.
+    #[error(transparent)]
+    Full(#[from] GatesFull),
+    /// The store does not answer, or not well. Whether it holds what was decided is not known.
+    #[error("the store that allocators share: {0}")]
+    Unreachable(String),
+}
+
+impl From<CellsError> for Undecided {
+    fn from(error: CellsError) -> Self {
+        Undecided::Unreachable(error.to_string())
+    }
+}
+
+/// Decides about `limit` for all allocators, and follows that here at once: whether it was so before, see
+/// [`Gates::decide`](crate::roots::Gates::decide). Once dropped nobody knows whether it was decided.
+pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Undecided> {
+    let late = |_| Undecided::Unreachable(TransportError::TimedOut.to_string());
+    timeout(DECIDE_MAX, decide_at_last(shared, limit, decision)).await.map_err(late)?
+}
+
+async fn decide_at_last(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Undecided> {
+    let StoreConfig::Shared(store) = &shared.config().server.store else {
+        return Err(Undecided::Unreachable("there is none".to_owned()));
+    };
+    let mut cells = Cells::new(&store.cells)?;
+    loop {
+        let now = cells.time().await?;
+        let (timeline, found) = cells.load(&[HEAD.to_owned()]).await?;
+        let Some(cell) = found.into_iter().next().flatten() else {
+            // It is about to be made.
+            sleep(LOST_PAUSE).await;
+            continue;
+        };
+        let mut head = Head::read(&cell.value).map_err(Undecided::Unreachable)?;
+        let was_so = head.gates_mut().decide(limit, decision, now)?;
+        let next = Cell { version: super::dice(), value: head.write() };
+        let swap = Swap { name: HEAD.to_owned(), expected: Some(cell.version), next: Some(next) };
+        match cells.swap(&timeline, &[swap]).await?.into_iter().next() {
+            Some(Swapped::Done) => {
+                shared.follow(head.gates(), now);
+                return Ok(was_so);
+            }
+            Some(Swapped::Other(_)) | None => sleep(LOST_PAUSE).await,
+        }
+    }
+}
