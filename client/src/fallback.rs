@@ -6,16 +6,10 @@ use crate::local_pool::{Condition, LocalPool};
 use crate::seat::Seat;
 use crate::shared::Shared;
 use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// One if a limit is in fallback in this process, by limit and by what it does then.
-const ACTIVE: &str = "lessor_client_fallback";
-
-/// Permits that were let pass in fallback, by limit.
-const PASSED: &str = "lessor_client_fallback_passed_permits_total";
 
 /// One pool's part in it.
 #[derive(Debug, Default)]
@@ -109,7 +103,7 @@ impl Standby {
 
 /// An exchange has failed: those limits whose leases are over are in fallback from now on.
 pub(crate) fn enter(shared: &Shared, now: Moment) {
-    let (pools, mut passed) = (shared.pools(), BTreeMap::new());
+    let pools = shared.pools();
     // A key that is new has heard nothing yet: what was told of another key of its limit holds for it too.
     let told = pools.iter().map(|pool| (&*pool.name().limit, pool.standby().fallback()));
     let told: HashMap<&str, Fallback> = told.filter(|(_, fallback)| *fallback != Fallback::Closed).collect();
@@ -122,17 +116,15 @@ pub(crate) fn enter(shared: &Shared, now: Moment) {
         standby.expect(told.get(&*pool.name().limit).copied().unwrap_or_default());
         standby.active.store(true, Ordering::Relaxed);
         pool.mind_passing();
-        *passed.entry(pool.name().limit.clone()).or_default() += standby.passed();
         let fallback = standby.fallback();
         if shared.fallen().insert(pool.name().limit.clone(), fallback).is_none() {
-            entered(shared, &pool.name().limit, fallback);
+            entered(shared, pool, fallback);
         }
         if standby.lets_some_pass() {
             // Whoever waits need not wait any more, or not for an answer: one after the other.
             pool.call_first();
         }
     }
-    count(passed);
 }
 
 /// The allocator answers again: no limit is in fallback any more.
@@ -141,22 +133,22 @@ pub(crate) fn leave(shared: &Shared) {
     if fallen.is_empty() {
         return;
     }
-    let mut passed = BTreeMap::new();
     for pool in shared.pools() {
         pool.standby().active.store(false, Ordering::Relaxed);
         pool.mind_passing();
-        *passed.entry(pool.name().limit.clone()).or_default() += pool.standby().passed();
+    }
+    for pool in shared.plain_pools().iter().filter(|pool| fallen.contains_key(&pool.name().limit)) {
+        pool.tally().tell_fallback(None);
     }
     for (limit, fallback) in fallen {
-        metrics::gauge!(ACTIVE, "limit" => limit.clone(), "fallback" => fallback.name()).set(0.0);
         tracing::info!(%limit, %fallback, "the allocator answers again: the limit is out of fallback");
         shared.tell(Event::FallbackLeft { limit, fallback });
     }
-    count(passed);
 }
 
-fn entered(shared: &Shared, limit: &str, fallback: Fallback) {
-    metrics::gauge!(ACTIVE, "limit" => limit.to_owned(), "fallback" => fallback.name()).set(1.0);
+fn entered(shared: &Shared, pool: &LocalPool, fallback: Fallback) {
+    pool.tally().tell_fallback(Some(fallback));
+    let limit = &*pool.name().limit;
     match fallback {
         Fallback::Open => tracing::error!(
             limit,
@@ -171,12 +163,6 @@ fn entered(shared: &Shared, limit: &str, fallback: Fallback) {
         }
     }
     shared.tell(Event::FallbackEntered { limit: limit.into(), fallback });
-}
-
-fn count(passed: BTreeMap<Arc<str>, u64>) {
-    for (limit, permits) in passed.into_iter().filter(|(_, permits)| *permits > 0) {
-        metrics::counter!(PASSED, "limit" => limit).absolute(permits);
-    }
 }
 
 impl LocalPool {

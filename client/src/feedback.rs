@@ -73,6 +73,11 @@ impl Feedback {
         is_urgent
     }
 
+    /// Answers so far in which the vendor refused.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
     /// Whether the vendor refused, or had less left than this process, since this was last asked.
     pub fn takes_disagreement(&mut self) -> bool {
         std::mem::take(&mut self.disagrees)

@@ -34,6 +34,8 @@ pub struct Flights {
     noted: u64,
     /// Permits that are not to be spent again and ended since the last ask was written.
     ended: u64,
+    /// Permits that ever were in use and are not any more, without having been spent.
+    used: u64,
     usage: Usage,
 }
 
@@ -102,6 +104,11 @@ impl Flights {
         self.usage.taken
     }
 
+    /// Permits that calls got which are not spent by that: in use, or in use before.
+    pub(crate) fn used(&self) -> u64 {
+        self.busy + self.used
+    }
+
     /// Whether something ended that the allocator should hear of, for others wait for it.
     pub(crate) fn have_ended(&self) -> bool {
         self.ended > 0
@@ -127,6 +134,7 @@ impl Flights {
     /// Calls with `permits` have ended; `in_hand` are free.
     pub(crate) fn hand_back(&mut self, permits: u64, in_hand: u64, now: Moment) -> Ended {
         let part = self.part(permits, now);
+        self.used += part.busy;
         self.ended += permits - part.forgotten;
         let busy = part.busy - part.owed;
         let room = self.hold().unwrap_or(0).saturating_sub(in_hand + self.busy);

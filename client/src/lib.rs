@@ -40,7 +40,7 @@
 //! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
 //! `guard`, `reservation`, `peek` and `priority` (what callers use), `sighting`, `feedback` and `observe` (what the vendor
 //! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `timing`, `dispute`, `backoff`, `rotation`, `fallback` and `seat`, `events`,
-//! `transport` and `listener` (the background tasks), `shared` and `client` (who owns
+//! `transport` and `listener` (the background tasks), `tally` (metrics), `shared` and `client` (who owns
 //! it all).
 
 /// What the guide for those who come from another limiter shows, compiled.
@@ -87,6 +87,7 @@ pub mod slot;
 #[doc(hidden)]
 pub mod stocked;
 mod sync;
+mod tally;
 mod ticks;
 pub mod timing;
 mod transport;
@@ -105,5 +106,6 @@ pub use priority::Priority;
 pub use refusal::Refusal;
 pub use reservation::{Reservation, Settled};
 pub use sighting::{HeaderNames, Sighting};
+pub use tally::HISTOGRAMS;
 pub use ticks::HotClock;
 pub use transport::ExchangeError;

@@ -12,6 +12,8 @@ mod refuse;
 mod reserve;
 #[cfg(test)]
 mod tests;
+mod timed;
+mod told;
 mod way;
 
 use crate::called::Called;
@@ -24,6 +26,7 @@ use crate::pace::Pace;
 use crate::refill::{Refill, Seen};
 use crate::refusal::Refusal;
 use crate::slot::{Short, Slot, Time, Watch};
+use crate::tally::{Tally, Totals};
 use crate::ticks::Ticks;
 use lessor_protocol::{Clock, Moment, Tick};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -145,6 +148,14 @@ struct Cold {
     /// What was heard of the vendor; made when there is something.
     feedback: OnceLock<Box<Mutex<Feedback>>>,
     called: Arc<Called>,
+    /// Of the limit: the same for all its keys.
+    tally: Arc<Tally>,
+    /// What of this pool is counted there. The background task alone goes by it.
+    counted: Mutex<Totals>,
+    /// When the lease was asked for, in nanoseconds of the node's clock. Written by the background task.
+    leased: AtomicU64,
+    /// How long a call took that was timed, until the background task takes it: see `timed`.
+    timed: AtomicU64,
     /// Whether the background task looks at this pool, or is about to. Who sets it puts the pool there.
     is_known: AtomicBool,
     /// Nothing is asked in its name any more: another one may have it. Set by the background task.
@@ -163,6 +174,9 @@ impl LocalPool {
 
     #[inline(never)]
     fn try_slowly(&self, watch: Option<&Watch>, permits: u64, tick: Option<Tick>) -> Result<(), Refusal> {
+        if permits > 0 && self.way().is_timed() {
+            return self.try_timed(watch, permits);
+        }
         match self.spend(watch, permits, false, tick) {
             Ok(()) => Ok(()),
             Err((_, now)) => self.refuse_slowly(permits, now),

@@ -83,6 +83,11 @@ impl LocalPool {
         self.feedback().is_some_and(|feedback| lock(feedback).takes_disagreement())
     }
 
+    /// Answers so far in which the vendor refused.
+    pub(crate) fn vendor_refused(&self) -> u64 {
+        self.feedback().map_or(0, |feedback| lock(feedback).refused())
+    }
+
     /// What to say of the vendor with an ask that is written at `now`.
     pub(crate) fn observed(&self, now: Moment) -> Option<Observed> {
         self.feedback().and_then(|feedback| lock(feedback).tell(now))

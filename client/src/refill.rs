@@ -194,6 +194,12 @@ impl Refill {
         self.installed - self.removed - unspent
     }
 
+    /// Permits that calls ever got: those that are spent, and each time one that is spent again was in use. Those that are
+    /// reserved count once they are spent.
+    pub fn admitted(&self, slot: &Slot) -> u64 {
+        self.spent(slot) + self.flights.used()
+    }
+
     /// When to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
     pub fn due(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let tried = self.has_tried(slot, seen);

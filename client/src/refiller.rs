@@ -1,7 +1,9 @@
 //! The background task: one per client. It looks which pools are due, asks for all of them in one exchange, and
 //! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
 
+mod goodbye;
 mod moves;
+mod tells;
 
 use crate::backoff::Backoff;
 use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, disown, pause_refused, remedy, start_over};
@@ -11,22 +13,20 @@ use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Standing};
 use crate::refill::{Belief, Seen};
 use crate::rotation::Rotation;
 use crate::shared::Shared;
+use crate::tally;
 use crate::timing::{LOOK_AGAIN, RTT_UNTOLD, TOGETHER, learnt};
 use crate::transport::{ExchangeError, Transport, excerpt};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::wire::{
-    ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, LeaveRequest, ObservedBody,
-    SafeShareBody, SpentBody, code,
+    ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, ObservedBody, SafeShareBody, code,
 };
 use lessor_protocol::{Answer, Grant, Moment, Rate, Refusal, RefusalReason, Terms};
 use moves::Left;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tells::Tells;
 use tokio::sync::{oneshot, watch};
-
-/// Longest that a stopping client waits for its goodbye to be heard.
-const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Permits that a stripe of a slot is worth having for: the calls of some microseconds. Less would be looked for all over
 /// soon after, more would leave threads contending for what is there.
@@ -58,6 +58,7 @@ pub(crate) struct Refiller {
     stripes: usize,
     /// Where jitter comes from.
     dice: fastrand::Rng,
+    tells: Tells,
 }
 
 impl Refiller {
@@ -87,6 +88,7 @@ impl Refiller {
             forgets: Moment::ORIGIN,
             stripes: std::thread::available_parallelism().map_or(1, usize::from),
             dice,
+            tells: Tells::default(),
         }
     }
 
@@ -94,6 +96,7 @@ impl Refiller {
     pub(crate) async fn run(mut self, mut stop: Stop) {
         loop {
             let (due, next) = self.look();
+            let next = next.min(self.tell_in_time());
             let told = if due.is_empty() {
                 let sleep = next.since(CLOCK.now()).min(LOOK_AGAIN);
                 tokio::select! {
@@ -115,7 +118,10 @@ impl Refiller {
             match told {
                 None => {}
                 Some(Ok(done)) => return self.goodbye(done).await,
-                Some(Err(_)) => return self.shared.close(),
+                Some(Err(_)) => {
+                    self.shared.close();
+                    return self.tell();
+                }
             }
         }
     }
@@ -145,7 +151,9 @@ impl Refiller {
         }
         self.shared.called.take(&mut self.known);
         let (mut due, mut next) = (vec![], Moment::NEVER);
-        for pool in std::mem::take(&mut self.known) {
+        let known = std::mem::take(&mut self.known);
+        self.time_calls(&known, now);
+        for pool in known {
             if pool.is_forgotten() {
                 continue;
             }
@@ -172,7 +180,9 @@ impl Refiller {
                 next = next.min(when);
             }
             // One that rests is called again by whoever wants something of it.
-            if !rests && pool.keep() {
+            if rests {
+                pool.count_up();
+            } else if pool.keep() {
                 self.known.push(pool);
             }
         }
@@ -211,7 +221,7 @@ impl Refiller {
         let (session, seq) = (self.rotation.session(), self.rotation.next_seq());
         let request = LeasesRequest { node, session, seq, rtt_ms, asks };
         let sent = CLOCK.now();
-        let response = self.answer(&request).await?;
+        let response = self.answer(&request).await.inspect_err(|_| tally::exchanged(None))?;
         // Something between the allocator and us may keep answers and give us an old one.
         if (response.session, response.seq) != (session, seq) {
             let LeasesResponse { session, seq, .. } = response;
@@ -219,6 +229,7 @@ impl Refiller {
         }
         let took = CLOCK.now().since(sent);
         self.rtt = learnt(self.rtt, took);
+        tally::exchanged(Some(took));
         Ok(response)
     }
 
@@ -271,8 +282,11 @@ impl Refiller {
         // Before the first permits are there: nobody may take them without looking at the pace.
         pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);
         refill.make_way(pool.slot(), grant);
-        let now = CLOCK.now();
+        let (now, deadline) = (CLOCK.now(), pool.slot().deadline());
         let belief = refill.believe(pool.slot(), grant, self.terms, first_sent, now, self.dice.u64(..));
+        if pool.slot().deadline() > deadline {
+            pool.leased(first_sent);
+        }
         pool.set_low_water(refill.nudge_below(self.rtt));
         pool.set_paced(refill.is_paced());
         pool.listen(refill.not_before() <= now);
@@ -382,45 +396,6 @@ impl Refiller {
             start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), SESSION_PAUSE, self.dice.u64(..));
             pool.make_known();
         }
-    }
-
-    /// Closes every pool and gives everything back.
-    async fn goodbye(mut self, done: oneshot::Sender<()>) {
-        self.shared.close();
-        let pools = self.shared.pools();
-        let spent: Vec<SpentBody> = pools
-            .iter()
-            .map(|pool| {
-                let mut refill = pool.refill();
-                let spent_total = refill.close(pool.slot());
-                let running = refill.left_running();
-                let PoolName { limit, key } = pool.name();
-                SpentBody {
-                    limit: limit.to_string(),
-                    key: key.as_deref().map(str::to_owned),
-                    spent_total,
-                    running,
-                }
-            })
-            .collect();
-        let said = tokio::time::timeout(GOODBYE, async {
-            for part in spent.chunks(ASKS_MAX) {
-                let (session, seq) = (self.rotation.session(), self.rotation.next_seq());
-                let request = LeaveRequest { session, seq, spent: part.to_vec() };
-                self.ways[self.rotation.current()].leave(&self.node, &request).await?;
-                self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok::<(), ExchangeError>(())
-        });
-        match said.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "could not give the leases back; they end by themselves")
-            }
-            Err(_) => tracing::warn!("could not give the leases back in time; they end by themselves"),
-        }
-        // Nobody may be waiting any more.
-        let _ = done.send(());
     }
 }
 

@@ -4,6 +4,7 @@ use crate::called::Called;
 use crate::events::{Event, Events, Teller};
 use crate::keys::Keys;
 use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Spot};
+use crate::tally::{self, Tally};
 use crate::ticks::Ticks;
 use arc_swap::ArcSwap;
 use lessor_protocol::{Fallback, Key, LimitName};
@@ -39,6 +40,7 @@ struct Changes {
 
 impl Shared {
     pub(crate) fn new(ticks: Ticks) -> Self {
+        tally::begin();
         Shared {
             called: Arc::default(),
             exchanges: AtomicU64::new(0),
@@ -72,8 +74,11 @@ impl Shared {
         find().unwrap_or_else(|| {
             let name = PoolName { limit: limit.into(), key: None };
             let condition = condition(&name, &changes);
-            let pool = self.make(name, condition, Spot::alone());
+            let tally = Arc::new(Tally::new(name.limit.clone()));
+            let pool = self.make(name, condition, Spot::alone(), tally.clone());
             if condition == Condition::Good {
+                // All that there is to tell is there from the start, at zero.
+                tally.tell(None);
                 let mut limits = HashMap::clone(&self.limits.load());
                 limits.insert(limit.to_owned(), pool.clone());
                 self.limits.store(Arc::new(limits));
@@ -88,7 +93,7 @@ impl Shared {
         plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
             let name = PoolName { limit: plain.name().limit.clone(), key: Some(key.into()) };
             let condition = condition(&name, &changes);
-            let make = |spot| self.make(name, condition, spot);
+            let make = |spot| self.make(name, condition, spot, plain.shared_tally());
             if condition == Condition::Good {
                 plain.keys_or_new().get_or_insert(key, make)
             } else {
@@ -97,9 +102,9 @@ impl Shared {
         })
     }
 
-    fn make(&self, name: PoolName, condition: Condition, spot: Spot) -> Arc<LocalPool> {
+    fn make(&self, name: PoolName, condition: Condition, spot: Spot, tally: Arc<Tally>) -> Arc<LocalPool> {
         let eager = name.key.is_none() && condition == Condition::Good;
-        let pool = LocalPool::new(spot, self.ticks.clone(), name, eager, self.called.clone());
+        let pool = LocalPool::new(spot, self.ticks.clone(), name, eager, self.called.clone(), tally);
         pool.set_condition(condition);
         if eager {
             pool.nudge();
@@ -107,9 +112,14 @@ impl Shared {
         pool
     }
 
+    /// The pools without a key: one for each limit.
+    pub(crate) fn plain_pools(&self) -> Vec<Arc<LocalPool>> {
+        self.limits.load().values().cloned().collect()
+    }
+
     /// All pools.
     pub(crate) fn pools(&self) -> Vec<Arc<LocalPool>> {
-        let mut pools: Vec<_> = self.limits.load().values().cloned().collect();
+        let mut pools = self.plain_pools();
         let keys: Vec<_> = pools.iter().filter_map(|plain| plain.keys()).flat_map(Keys::pools).collect();
         pools.extend(keys);
         pools

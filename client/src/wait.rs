@@ -5,6 +5,8 @@ use crate::line::Ticket;
 use crate::local_pool::{CLOCK, LocalPool};
 use crate::priority::Priority;
 use crate::refusal::Refusal;
+use crate::tally::End;
+use lessor_protocol::Moment;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,7 +18,8 @@ struct Place<'a> {
     pool: &'a LocalPool,
     ticket: Ticket,
     permits: u64,
-    is_served: bool,
+    since: Moment,
+    end: End,
 }
 
 impl<'a> Place<'a> {
@@ -24,19 +27,21 @@ impl<'a> Place<'a> {
         let (mut line, way) = pool.line();
         let ticket = line.join(priority)?;
         way.join(permits);
-        Some(Place { pool, ticket, permits, is_served: false })
+        Some(Place { pool, ticket, permits, since: CLOCK.now(), end: End::Left })
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let (mut line, way) = self.pool.line();
-        let was_first = line.leave(self.ticket, self.is_served);
+        let was_first = line.leave(self.ticket, self.end == End::Admitted);
         way.leave(self.permits);
         drop(line);
         if was_first {
             self.pool.call_first();
         }
+        // Last, lest anybody waits for whatever exports metrics.
+        self.pool.tally().waited(CLOCK.now().since(self.since), self.end);
     }
 }
 
@@ -63,12 +68,12 @@ pub(crate) async fn wait_in_line<T>(
     permits: u64,
     mut attempt: impl FnMut() -> Option<T>,
 ) -> Result<T, Refusal> {
-    let mut place = Place::join(pool, priority, permits).ok_or_else(|| pool.not_now(permits))?;
+    let mut place = Place::join(pool, priority, permits).ok_or_else(|| pool.turn_away(permits))?;
     pool.nudge();
     let mut alarm = Alarm(None);
     poll_fn(|cx| {
-        if let Some(refusal) = pool.for_good(permits) {
-            pool.doubt(refusal);
+        if let Some(refusal) = pool.refuse_for_good(permits) {
+            place.end = End::Refused;
             return Poll::Ready(Err(refusal));
         }
         // The waker is known before the attempt: permits that come just after it wake this caller again. The
@@ -79,7 +84,7 @@ pub(crate) async fn wait_in_line<T>(
         }
         loop {
             if let Some(taken) = attempt() {
-                place.is_served = true;
+                place.end = End::Admitted;
                 return Poll::Ready(Ok(taken));
             }
             // Nobody calls when the next permit of a steady flow is due: whoever is first knows when that is.

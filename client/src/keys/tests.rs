@@ -3,6 +3,7 @@
 use super::*;
 use crate::called::Called;
 use crate::local_pool::PoolName;
+use crate::tally::Tally;
 use crate::ticks::{HotClock, Ticks};
 use lessor_protocol::Moment;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +15,8 @@ fn pool(key: &str, spot: Spot) -> Arc<LocalPool> {
 
 fn pool_of(key: &str, spot: Spot, called: &Arc<Called>) -> Arc<LocalPool> {
     let name = PoolName { limit: "user".into(), key: Some(key.into()) };
-    LocalPool::new(spot, ticks(HotClock::Coarse), name, false, called.clone())
+    let tally = Arc::new(Tally::new("user".into()));
+    LocalPool::new(spot, ticks(HotClock::Coarse), name, false, called.clone(), tally)
 }
 
 fn ticks(clock: HotClock) -> Ticks {

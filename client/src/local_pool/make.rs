@@ -5,6 +5,7 @@ use crate::called::Called;
 use crate::fallback::Standby;
 use crate::line::Line;
 use crate::refill::Refill;
+use crate::tally::Tally;
 use crate::ticks::Ticks;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -20,6 +21,7 @@ impl LocalPool {
         name: PoolName,
         eager: bool,
         called: Arc<Called>,
+        tally: Arc<Tally>,
     ) -> Arc<LocalPool> {
         spot.front().set_key(name.key.as_deref());
         let refill = Refill::new(CLOCK.now(), eager);
@@ -47,6 +49,10 @@ impl LocalPool {
             refill: Mutex::new(refill),
             feedback: OnceLock::new(),
             called,
+            tally,
+            counted: Mutex::default(),
+            leased: AtomicU64::new(0),
+            timed: AtomicU64::new(0),
             is_known: AtomicBool::new(false),
             is_forgotten: AtomicBool::new(false),
             me,

@@ -4,6 +4,7 @@ use super::{CLOCK, Condition, Front, LocalPool};
 use crate::near::near;
 use crate::refusal::Refusal;
 use crate::slot::SLOT_MAX;
+use crate::tally::Reason;
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -40,18 +41,44 @@ impl LocalPool {
 
     #[inline]
     pub(super) fn refuse_at(&self, permits: u64, now: Moment) -> Refusal {
-        if let Some(refusal) = self.for_good(permits) {
-            self.doubt(refusal);
+        if let Some(refusal) = self.refuse_for_good(permits) {
             return refusal;
+        }
+        let refusal = self.not_now_at(permits, now);
+        // Before all of them are counted, for of those the ones with another reason are taken off.
+        match refusal {
+            Refusal::Paused { .. } => self.tally().refuse(Reason::Paused, permits),
+            Refusal::Unavailable => self.tally().refuse(Reason::Unreachable, permits),
+            Refusal::Empty { .. } | Refusal::TooLarge { .. } | Refusal::Closed => {}
         }
         self.slot().refuse(near(), permits);
         self.nudge();
-        self.not_now_at(permits, now)
+        refusal
+    }
+
+    /// Refuses a call that waiting will not help, and counts it.
+    #[inline]
+    pub(crate) fn refuse_for_good(&self, permits: u64) -> Option<Refusal> {
+        let refusal = self.for_good(permits)?;
+        self.doubt(refusal);
+        match refusal {
+            Refusal::TooLarge { .. } => self.tally().refuse(Reason::TooLarge, permits),
+            Refusal::Unavailable => self.tally().refuse(Reason::Unknown, permits),
+            // Nobody counts any more.
+            Refusal::Closed | Refusal::Empty { .. } | Refusal::Paused { .. } => {}
+        }
+        Some(refusal)
+    }
+
+    /// Refuses a call that cannot even wait: it is no demand.
+    pub(crate) fn turn_away(&self, permits: u64) -> Refusal {
+        self.tally().refuse(Reason::Empty, permits);
+        self.not_now(permits)
     }
 
     /// Has the allocator asked whether `refusal` is still true, if that may have changed: the limit may have been raised.
     /// It is no demand: what is lent to a node cannot be spent by calls that are too large for it.
-    pub(crate) fn doubt(&self, refusal: Refusal) {
+    fn doubt(&self, refusal: Refusal) {
         if matches!(refusal, Refusal::TooLarge { .. }) {
             self.cold.doubted.store(true, Ordering::Relaxed);
             self.nudge();

@@ -10,7 +10,8 @@ fn pool() -> Arc<LocalPool> {
 fn pool_by(clock: HotClock, called: &Arc<Called>) -> Arc<LocalPool> {
     let name = PoolName { limit: "vendor-get".into(), key: None };
     let ticks = Ticks::try_new(clock).expect("it needs no thread");
-    LocalPool::new(Spot::alone(), ticks, name, false, called.clone())
+    let tally = Arc::new(Tally::new("vendor-get".into()));
+    LocalPool::new(Spot::alone(), ticks, name, false, called.clone(), tally)
 }
 
 #[test]
@@ -53,4 +54,60 @@ fn threads_that_contend_for_a_pool_wake_the_task_that_can_part_them() {
         scope.spawn(spend);
     });
     assert_eq!(woken(), 1);
+}
+
+fn tried(pool: &LocalPool, permits: u64) -> Result<(), Refusal> {
+    pool.try_acquire_at(pool.front(), permits)
+}
+
+#[test]
+fn the_next_call_is_timed_and_no_other() {
+    let pool = pool();
+    pool.slot().install(5, 0, CLOCK.now() + Duration::from_secs(3_600));
+    tried(&pool, 1).expect("five are there");
+    assert_eq!(pool.takes_timed(), None, "nobody asked");
+    pool.time_next();
+    tried(&pool, 0).expect("that is no call");
+    assert_eq!(pool.takes_timed(), None);
+    tried(&pool, 1).expect("four are there");
+    let (took, admitted) = pool.takes_timed().expect("it was the next one");
+    assert!(admitted && took < Duration::from_secs(60), "{took:?}");
+    tried(&pool, 1).expect("three are there");
+    assert_eq!((pool.takes_timed(), pool.slot().balance().free), (None, 2), "each spends once");
+    pool.time_next();
+    tried(&pool, 3).expect_err("two are there");
+    let (_, admitted) = pool.takes_timed().expect("refusals are timed too");
+    assert!(!admitted && pool.seen().refused == 3, "each is refused once");
+}
+
+#[test]
+fn what_was_counted_is_not_counted_again() {
+    let pool = pool();
+    let tell = |pool: &LocalPool| {
+        pool.count_up();
+        pool.tally().totals()
+    };
+    tried(&pool, 1).expect_err("nothing was lent");
+    assert_eq!(tell(&pool), Totals { refused: 1, ..Totals::default() });
+    assert_eq!(tell(&pool), Totals { refused: 1, ..Totals::default() });
+    tried(&pool, 2).expect_err("nothing was lent");
+    pool.standby().told(true, lessor_protocol::Fallback::Closed);
+    pool.mind_passing();
+    tried(&pool, 3).expect("it is let pass");
+    let expected = Totals { refused: 6, shadow: 3, ..Totals::default() };
+    assert_eq!(tell(&pool), expected);
+}
+
+#[test]
+fn a_lease_is_as_old_as_the_ask_for_it_and_no_older_than_it_lasts() {
+    let pool = pool();
+    assert_eq!(pool.stands().lease_age, Duration::ZERO, "there is none");
+    let now = CLOCK.now();
+    pool.slot().install(5, 0, now + Duration::from_secs(3_600));
+    pool.leased(now.before(Duration::from_secs(2)));
+    let stands = pool.stands();
+    assert!(stands.lease_age >= Duration::from_secs(2), "{stands:?}");
+    assert_eq!((stands.available, stands.waiting), (5, 0));
+    pool.slot().end();
+    assert_eq!(pool.stands().lease_age, Duration::ZERO, "it is over");
 }

@@ -1,21 +1,22 @@
-//! What a call of one pool may have to mind besides the slot: a line of callers, or a steady flow. Both are in one word, so
-//! that one look tells a call that there is neither. It decides nothing about permits.
+//! What a call of one pool may have to mind besides the slot: a line of callers, a steady flow, or that it is to be timed. All
+//! of it is in one word, so that one look tells a call that there is nothing. It decides nothing about permits.
 
 use crate::slot::SLOT_MAX;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-// The word:   63     62 ......................... 0
-//             paced  permits that callers in line want
+// The word:   63     62     61 .................. 0
+//             paced  timed  permits that callers in line want
 //
-// Of each caller as many are counted as a slot can hold, for more it never gets: there is room for 2^31 of them.
+// Of each caller as many are counted as a slot can hold, for more it never gets: there is room for 2^30 of them.
 const PACED: u64 = 1 << 63;
+const TIMED: u64 = 1 << 62;
 
 /// Whether the way to the slot is free.
 #[derive(Debug, Default)]
 pub(crate) struct Way(AtomicU64);
 
 impl Way {
-    /// Nobody is in line, and the limit has no steady flow.
+    /// Nobody is in line, the limit has no steady flow, and nobody wants to know how long this call takes.
     #[inline(always)]
     pub(super) fn is_free(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
@@ -23,7 +24,7 @@ impl Way {
 
     /// Permits that callers in line want. While there is a line, nobody overtakes it.
     pub(super) fn queued(&self) -> u64 {
-        self.0.load(Ordering::Relaxed) & !PACED
+        self.0.load(Ordering::Relaxed) & !(PACED | TIMED)
     }
 
     #[inline]
@@ -54,6 +55,18 @@ impl Way {
         } else {
             self.0.fetch_and(!PACED, Ordering::Release);
         }
+    }
+
+    /// The next call is to be timed. False if one is to be already.
+    pub(super) fn time_next(&self) -> bool {
+        self.0.fetch_or(TIMED, Ordering::Relaxed) & TIMED == 0
+    }
+
+    /// Whether this call is the one: the first that asks.
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & TIMED != 0
+            && self.0.fetch_and(!TIMED, Ordering::Relaxed) & TIMED != 0
     }
 
     /// As a new one; only for whoever has it alone.
@@ -88,5 +101,21 @@ mod tests {
         assert_eq!((way.queued(), way.is_paced()), (3 * SLOT_MAX, false));
         (0..3).for_each(|_| way.leave(u64::MAX));
         assert!(way.is_free());
+    }
+    #[test]
+    fn one_call_is_timed_whatever_else_there_is() {
+        let way = Way::default();
+        assert!(!way.is_timed());
+        way.join(5);
+        way.set_paced(true);
+        assert!(way.time_next() && !way.time_next());
+        assert_eq!((way.queued(), way.is_paced()), (5, true));
+        assert!(way.is_timed() && !way.is_timed());
+        assert_eq!((way.queued(), way.is_paced()), (5, true));
+        way.leave(5);
+        way.set_paced(false);
+        way.time_next();
+        assert!(!way.is_free(), "or nobody would look");
+        assert!(way.is_timed() && way.is_free());
     }
 }

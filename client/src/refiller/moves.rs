@@ -6,14 +6,12 @@
 use super::Refiller;
 use crate::events::Event;
 use crate::local_pool::CLOCK;
+use crate::tally::MOVES;
 use crate::timing::patience;
 use crate::transport::ExchangeError;
 use lessor_protocol::wire::{LeasesRequest, LeasesResponse};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Times that this process went on at another allocator.
-const MOVES: &str = "lessor_client_moves_total";
 
 /// An allocator that was left, and has not been replaced by one that answers yet.
 #[derive(Debug)]

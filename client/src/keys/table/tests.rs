@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::local_pool::PoolName;
+use crate::tally::Tally;
 use crate::ticks::{HotClock, Ticks};
 use lessor_protocol::Moment;
 use proptest::prelude::*;
@@ -13,7 +14,8 @@ fn pool(key: u8, spot: Spot) -> Arc<LocalPool> {
 fn named(key: &str, spot: Spot) -> Arc<LocalPool> {
     let name = PoolName { limit: "user".into(), key: Some(key.into()) };
     let ticks = Ticks::try_new(HotClock::Exact).expect("it needs no thread");
-    LocalPool::new(spot, ticks, name, false, Arc::default())
+    let tally = Arc::new(Tally::new("user".into()));
+    LocalPool::new(spot, ticks, name, false, Arc::default(), tally)
 }
 
 /// Few places that hashes point to, at both ends of the array; and some keys have the same hash.

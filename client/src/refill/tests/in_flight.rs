@@ -174,3 +174,49 @@ fn whoever_leaves_says_what_is_in_flight() {
         assert_eq!(slot.balance().total(), 0);
     }
 }
+
+/// Each time a call gets a permit counts once, whether that is spent by it, spent again after it, or spent because of what
+/// becomes of the lease or the client under it.
+#[test]
+fn permits_are_admitted_once_for_each_call_whatever_becomes_of_them() {
+    let (slot, mut refill) = counting(10, None);
+    enter(&slot, &mut refill, 4, millis(10));
+    refill.hand_back(&slot, 3, millis(20));
+    assert_eq!(refill.admitted(&slot), 4, "beside a rate they are spent");
+    let (slot, mut refill) = counting(5, Some(5));
+    for call in 0..10 {
+        enter(&slot, &mut refill, 5, millis(10 + call));
+        refill.hand_back(&slot, 5, millis(10 + call));
+    }
+    assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (50, 0));
+    enter(&slot, &mut refill, 4, millis(50));
+    assert_eq!(refill.admitted(&slot), 54, "while they are in use");
+    refill.lapse(1, millis(60));
+    assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (54, 1), "nobody says when it ends");
+    slot.take(1, millis(60)).expect("it is free");
+    assert_eq!(refill.admitted(&slot), 55, "only acquired");
+    refill.forget(&slot);
+    assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (55, 5), "what was in use is spent");
+    refill.hand_back(&slot, 3, millis(70));
+    assert_eq!(refill.admitted(&slot), 55, "whoever hands it back then got it before");
+}
+
+#[test]
+fn a_client_that_closes_counts_what_is_in_use_once() {
+    let (slot, mut refill) = counting(5, Some(5));
+    enter(&slot, &mut refill, 2, millis(10));
+    refill.close(&slot);
+    assert_eq!(refill.admitted(&slot), 2);
+    refill.hand_back(&slot, 2, millis(20));
+    assert_eq!(refill.admitted(&slot), 2);
+}
+
+#[test]
+fn what_is_reserved_is_admitted_when_it_is_spent() {
+    let (slot, mut refill) = counting(10, None);
+    let (number, _) = refill.reserve(&slot, 6, millis(10)).expect("ten are there");
+    assert_eq!(refill.admitted(&slot), 0);
+    refill.give_back(&slot, number, 2, millis(20));
+    refill.settle(&slot, number, millis(20));
+    assert_eq!(refill.admitted(&slot), 4);
+}

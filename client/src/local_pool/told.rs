@@ -1,0 +1,56 @@
+//! What of one pool is in its limit's tally: the background task puts it there now and then, out of what the slot and the
+//! books know anyway, so that no call counts anything for it.
+
+use super::{CLOCK, LocalPool};
+use crate::tally::{Now, Tally, Totals};
+use lessor_protocol::Moment;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+impl LocalPool {
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.cold.tally
+    }
+
+    pub(crate) fn shared_tally(&self) -> Arc<Tally> {
+        self.cold.tally.clone()
+    }
+
+    /// Adds to the tally what has happened since this was last done. The background task does, before it lets go of a pool.
+    pub(crate) fn count_up(&self) {
+        // Numbers: no panic can have left them half changed.
+        let mut counted = self.cold.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let totals = self.totals();
+        self.tally().add(totals.since(*counted));
+        *counted = totals.max(*counted);
+    }
+
+    fn totals(&self) -> Totals {
+        // Refusals first: of those the ones that came to something else are taken off, which may be more by then.
+        let refused = self.slot().refused();
+        Totals {
+            admitted: self.refill().admitted(self.slot()),
+            refused,
+            shadow: self.shadow_refused(),
+            fallback: self.fallback_passed(),
+            vendor_refused: self.vendor_refused(),
+        }
+    }
+
+    /// The lease was extended, by the answer to an ask that was first sent at `first_sent`.
+    pub(crate) fn leased(&self, first_sent: Moment) {
+        self.cold.leased.store(first_sent.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// How things stand.
+    pub(crate) fn stands(&self) -> Now {
+        let now = CLOCK.now();
+        let leased = Moment::from_nanos(self.cold.leased.load(Ordering::Relaxed));
+        let is_live = now < self.slot().deadline();
+        Now {
+            available: self.there_at(now),
+            waiting: self.way().queued(),
+            lease_age: if is_live { now.since(leased) } else { Default::default() },
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What the background task does when its client is shut down: it gives everything back, and says what was spent.
+
+use super::Refiller;
+use crate::local_pool::PoolName;
+use crate::transport::ExchangeError;
+use lessor_protocol::wire::{ASKS_MAX, LeaveRequest, SpentBody};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Longest that a stopping client waits for its goodbye to be heard.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+impl Refiller {
+    /// Closes every pool and gives everything back.
+    pub(super) async fn goodbye(mut self, done: oneshot::Sender<()>) {
+        self.shared.close();
+        let pools = self.shared.pools();
+        let spent: Vec<SpentBody> = pools
+            .iter()
+            .map(|pool| {
+                let mut refill = pool.refill();
+                let spent_total = refill.close(pool.slot());
+                let running = refill.left_running();
+                let PoolName { limit, key } = pool.name();
+                SpentBody {
+                    limit: limit.to_string(),
+                    key: key.as_deref().map(str::to_owned),
+                    spent_total,
+                    running,
+                }
+            })
+            .collect();
+        self.known = pools;
+        self.tell();
+        let said = tokio::time::timeout(GOODBYE, async {
+            for part in spent.chunks(ASKS_MAX) {
+                let (session, seq) = (self.rotation.session(), self.rotation.next_seq());
+                let request = LeaveRequest { session, seq, spent: part.to_vec() };
+                self.ways[self.rotation.current()].leave(&self.node, &request).await?;
+                self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok::<(), ExchangeError>(())
+        });
+        match said.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "could not give the leases back; they end by themselves")
+            }
+            Err(_) => tracing::warn!("could not give the leases back in time; they end by themselves"),
+        }
+        // Nobody may be waiting any more.
+        let _ = done.send(());
+    }
+}

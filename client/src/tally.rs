@@ -1,0 +1,224 @@
+//! What one limit did in this process, over all its keys, and how that comes into metrics. The background task adds up what its
+//! pools know anyway, and tells it to whatever exports metrics, once a second: a call that is admitted counts nothing for
+//! this. No key is ever said.
+
+mod names;
+mod refused;
+
+use lessor_protocol::Fallback;
+use metrics::{Counter, counter, gauge, histogram};
+pub use names::HISTOGRAMS;
+pub(crate) use names::MOVES;
+use refused::Cells;
+pub(crate) use refused::Reason;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often metrics are told: whoever reads them looks every few seconds at best.
+pub(crate) const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// What one limit did.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    limit: Arc<str>,
+    /// Refusals that the slots do not know the reason of, or do not know at all.
+    refused: Cells,
+    sums: Mutex<Sums>,
+}
+
+/// Totals of a pool, or of a limit: permits, but for the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) admitted: u64,
+    /// As the slot counts them: with those that were let pass, and without those that were refused for good.
+    pub(crate) refused: u64,
+    /// Let pass in shadow mode, and in fallback.
+    pub(crate) shadow: u64,
+    pub(crate) fallback: u64,
+    /// Answers of the vendor's.
+    pub(crate) vendor_refused: u64,
+}
+
+/// How things stand with a pool, or with a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Now {
+    pub(crate) available: u64,
+    pub(crate) waiting: u64,
+    /// How long ago the lease was asked for; of a limit, the oldest.
+    pub(crate) lease_age: Duration,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Admitted,
+    /// Waiting will not help any more.
+    Refused,
+    /// The caller has lost patience, or has gone.
+    Left,
+}
+
+/// What the background task works with.
+#[derive(Debug, Default)]
+struct Sums {
+    totals: Totals,
+    now: Now,
+    told: Totals,
+    told_refused: [u64; Reason::ALL.len()],
+}
+
+impl Totals {
+    /// What was added after `earlier`. A total that fell counts as none.
+    pub(crate) fn since(self, earlier: Totals) -> Totals {
+        self.with(earlier, u64::saturating_sub)
+    }
+
+    /// The larger of each.
+    pub(crate) fn max(self, other: Totals) -> Totals {
+        self.with(other, u64::max)
+    }
+
+    fn with(self, other: Totals, both: impl Fn(u64, u64) -> u64) -> Totals {
+        Totals {
+            admitted: both(self.admitted, other.admitted),
+            refused: both(self.refused, other.refused),
+            shadow: both(self.shadow, other.shadow),
+            fallback: both(self.fallback, other.fallback),
+            vendor_refused: both(self.vendor_refused, other.vendor_refused),
+        }
+    }
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            End::Admitted => "admitted",
+            End::Refused => "refused",
+            End::Left => "left",
+        }
+    }
+}
+
+impl Tally {
+    pub(crate) fn new(limit: Arc<str>) -> Self {
+        Tally { limit, refused: Cells::new(), sums: Mutex::default() }
+    }
+
+    /// Counts a call that was refused for a `reason` which the slot does not know.
+    pub(crate) fn refuse(&self, reason: Reason, permits: u64) {
+        self.refused.add(reason, permits);
+    }
+
+    /// Somebody has stood in line for so long.
+    pub(crate) fn waited(&self, span: Duration, end: End) {
+        self.wait_seconds(end).record(span);
+    }
+
+    /// A call that was chosen took so long.
+    pub(crate) fn timed(&self, span: Duration, admitted: bool) {
+        self.check_seconds(admitted).record(span);
+    }
+
+    /// What one of its pools did since it was last added.
+    pub(crate) fn add(&self, more: Totals) {
+        let mut sums = self.sums();
+        sums.totals = sums.totals.with(more, u64::saturating_add);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn totals(&self) -> Totals {
+        self.sums().totals
+    }
+
+    /// How things stand is said anew, by each pool that there is something to say of.
+    pub(crate) fn begin(&self) {
+        self.sums().now = Now::default();
+    }
+
+    /// How things stand with one of its pools.
+    pub(crate) fn add_now(&self, pool: Now) {
+        let now = &mut self.sums().now;
+        now.available = now.available.saturating_add(pool.available);
+        now.waiting = now.waiting.saturating_add(pool.waiting);
+        now.lease_age = now.lease_age.max(pool.lease_age);
+    }
+
+    /// Tells all of it. Whatever exports metrics may have come since the last time: so everything is looked up anew.
+    pub(crate) fn tell(&self, fallen: Option<Fallback>) {
+        let mut sums = self.sums();
+        let Sums { totals, now, told, told_refused } = &mut *sums;
+        let refused = self.refused.by_reason(*totals);
+        let limit = || self.limit.clone();
+        advance(&counter!(names::ADMITTED, "limit" => limit()), &mut told.admitted, totals.admitted);
+        for ((reason, refused), told) in Reason::ALL.into_iter().zip(refused).zip(told_refused) {
+            let counter = counter!(names::REFUSED, "limit" => limit(), "reason" => reason.name());
+            advance(&counter, told, refused);
+        }
+        advance(&counter!(names::SHADOW, "limit" => limit()), &mut told.shadow, totals.shadow);
+        advance(&counter!(names::PASSED, "limit" => limit()), &mut told.fallback, totals.fallback);
+        let vendor_refused = counter!(names::VENDOR_REFUSED, "limit" => limit());
+        advance(&vendor_refused, &mut told.vendor_refused, totals.vendor_refused);
+        gauge!(names::AVAILABLE, "limit" => limit()).set(now.available as f64);
+        gauge!(names::WAITING, "limit" => limit()).set(now.waiting as f64);
+        gauge!(names::LEASE_AGE, "limit" => limit()).set(now.lease_age);
+        self.tell_fallback(fallen);
+        // Looked up, and so there from the start, too.
+        let _ = [End::Admitted, End::Refused, End::Left].map(|end| self.wait_seconds(end));
+        let _ = [true, false].map(|admitted| self.check_seconds(admitted));
+    }
+
+    /// In which fallback it is, if it is in one.
+    pub(crate) fn tell_fallback(&self, fallen: Option<Fallback>) {
+        for fallback in Fallback::ALL {
+            let is_active = f64::from(u8::from(fallen == Some(fallback)));
+            gauge!(names::FALLBACK, "limit" => self.limit.clone(), "fallback" => fallback.name())
+                .set(is_active);
+        }
+    }
+
+    fn wait_seconds(&self, end: End) -> metrics::Histogram {
+        histogram!(names::WAIT_SECONDS, "limit" => self.limit.clone(), "outcome" => end.name())
+    }
+
+    fn check_seconds(&self, admitted: bool) -> metrics::Histogram {
+        let outcome = if admitted { End::Admitted } else { End::Refused };
+        histogram!(names::CHECK_SECONDS, "limit" => self.limit.clone(), "outcome" => outcome.name())
+    }
+
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        // Numbers: no panic can have left them half changed.
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An exchange with an allocator was answered after so long, or not at all.
+pub(crate) fn exchanged(took: Option<Duration>) {
+    let [ok, failed] = exchanges();
+    match took {
+        Some(took) => {
+            ok.increment(1);
+            histogram!(names::EXCHANGE_SECONDS).record(took);
+        }
+        None => failed.increment(1),
+    }
+}
+
+/// What is there of a client that has done nothing yet.
+pub(crate) fn begin() {
+    names::describe();
+    // Looked up, and so there from the start.
+    let _ = (exchanges(), histogram!(names::EXCHANGE_SECONDS), counter!(MOVES));
+}
+
+fn exchanges() -> [Counter; 2] {
+    ["ok", "failed"].map(|result| counter!(names::EXCHANGES, "result" => result))
+}
+
+/// Several clients of one process add to the same counter, so each adds what is new.
+fn advance(counter: &Counter, told: &mut u64, total: u64) {
+    counter.increment(total.saturating_sub(*told));
+    *told = total.max(*told);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! What the metrics of the client are called, what they mean, and the buckets that fit them. `docs/metrics.md` has the same
+//! list, which a test holds against what a client shows.
+
+use metrics::{describe_counter, describe_gauge, describe_histogram};
+
+pub(super) const ADMITTED: &str = "lessor_client_admitted_permits_total";
+pub(super) const REFUSED: &str = "lessor_client_refused_permits_total";
+pub(super) const SHADOW: &str = "lessor_client_shadow_refused_permits_total";
+pub(super) const PASSED: &str = "lessor_client_fallback_passed_permits_total";
+pub(super) const FALLBACK: &str = "lessor_client_fallback";
+pub(super) const VENDOR_REFUSED: &str = "lessor_client_vendor_refused_total";
+pub(super) const AVAILABLE: &str = "lessor_client_available_permits";
+pub(super) const WAITING: &str = "lessor_client_waiting_permits";
+pub(super) const LEASE_AGE: &str = "lessor_client_lease_age_seconds";
+pub(super) const WAIT_SECONDS: &str = "lessor_client_wait_seconds";
+pub(super) const CHECK_SECONDS: &str = "lessor_client_check_seconds";
+pub(super) const EXCHANGES: &str = "lessor_client_exchanges_total";
+pub(super) const EXCHANGE_SECONDS: &str = "lessor_client_exchange_seconds";
+pub(crate) const MOVES: &str = "lessor_client_moves_total";
+
+/// From what a call takes that meets nobody to what only a processor that was taken away explains.
+const CHECK_BUCKETS: [f64; 14] =
+    [1e-8, 2e-8, 5e-8, 1e-7, 2e-7, 5e-7, 1e-6, 2e-6, 5e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
+
+/// From a round trip to what hardly anybody waits for.
+const WAIT_BUCKETS: [f64; 14] =
+    [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
+
+/// From a loopback to the longest that an exchange may take, unless somebody says otherwise.
+const EXCHANGE_BUCKETS: [f64; 12] =
+    [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+
+/// The histograms of this client, and the buckets that fit each: for whatever exports them. An exporter that is told of none
+/// may show quantiles instead, which cannot be added up over processes.
+pub const HISTOGRAMS: [(&str, &[f64]); 3] =
+    [(CHECK_SECONDS, &CHECK_BUCKETS), (WAIT_SECONDS, &WAIT_BUCKETS), (EXCHANGE_SECONDS, &EXCHANGE_BUCKETS)];
+
+/// Says what they are, for people.
+pub(super) fn describe() {
+    describe_counter!(ADMITTED, "Permits that calls got");
+    describe_counter!(REFUSED, "Permits of calls that were refused, by why");
+    describe_counter!(SHADOW, "Permits that calls got in shadow mode, where they would have been refused");
+    describe_counter!(PASSED, "Permits that were let pass in fallback");
+    describe_gauge!(FALLBACK, "1 while the limit is in this fallback");
+    describe_counter!(VENDOR_REFUSED, "Answers in which the vendor refused a call");
+    describe_gauge!(AVAILABLE, "Permits that can be spent without asking anybody");
+    describe_gauge!(WAITING, "Permits that callers wait for");
+    describe_gauge!(LEASE_AGE, "How long ago the oldest lease that is live was asked for");
+    describe_histogram!(WAIT_SECONDS, "How long callers waited that had to, by how that ended");
+    describe_histogram!(
+        CHECK_SECONDS,
+        "How long a call took that was chosen to be timed, by what came of it"
+    );
+    describe_counter!(EXCHANGES, "Exchanges with an allocator, by whether they were answered");
+    describe_histogram!(EXCHANGE_SECONDS, "How long it took until an exchange was answered");
+    describe_counter!(MOVES, "Times that this process went on at another allocator");
+}

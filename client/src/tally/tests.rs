@@ -1,0 +1,53 @@
+//! What comes of what pools say of themselves.
+
+use super::*;
+
+fn tally() -> Tally {
+    Tally::new("vendor".into())
+}
+
+#[test]
+fn what_the_slots_count_is_for_emptiness_unless_it_is_known_to_be_for_something_else() {
+    let tally = tally();
+    tally.refuse(Reason::Paused, 3);
+    tally.refuse(Reason::Unreachable, 4);
+    tally.refuse(Reason::Unknown, 5);
+    tally.refuse(Reason::TooLarge, u64::MAX);
+    tally.refuse(Reason::Empty, 2);
+    // Of twenty that the slots know, three and four are counted above, six passed in shadow mode and one in fallback.
+    let totals = Totals { refused: 20, shadow: 6, fallback: 1, ..Totals::default() };
+    let most = u64::from(u32::MAX);
+    assert_eq!(tally.refused.by_reason(totals), [20 - 7 - 7 + 2, 3, 4, 5, most]);
+    assert_eq!(tally.refused.by_reason(Totals::default())[0], 2, "never less than none");
+}
+
+#[test]
+fn threads_that_are_all_refused_are_all_counted() {
+    let tally = tally();
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| (0..1_000).for_each(|_| tally.refuse(Reason::Paused, 1)));
+        }
+    });
+    assert_eq!(tally.refused.by_reason(Totals::default())[Reason::Paused as usize], 20_000);
+}
+
+#[test]
+fn a_total_that_fell_adds_nothing_and_is_not_added_again() {
+    let more = |admitted| Totals { admitted, ..Totals::default() };
+    assert_eq!(more(5).since(more(7)), Totals::default());
+    assert_eq!(more(5).max(more(7)), more(7));
+}
+
+#[test]
+fn of_a_limit_the_oldest_lease_counts_and_all_permits() {
+    let tally = tally();
+    let pool = |available, millis| Now { available, waiting: 1, lease_age: Duration::from_millis(millis) };
+    tally.add_now(pool(1, 50));
+    tally.begin();
+    tally.add_now(pool(5, 20));
+    tally.add_now(pool(6, 30));
+    tally.add_now(pool(0, 0));
+    let expected = Now { available: 11, waiting: 3, lease_age: Duration::from_millis(30) };
+    assert_eq!(tally.sums().now, expected);
+}
