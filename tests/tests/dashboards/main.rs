@@ -2,6 +2,10 @@
 //! when it should, and that a real Prometheus has an answer to every expression of any of them.
 
 mod board;
+mod expressions;
+#[expect(dead_code, reason = "an example has a main of its own")]
+#[path = "../../../client/examples/metrics.rs"]
+mod metrics;
 mod prometheus;
 
 use board::{Board, boards};
@@ -105,7 +109,7 @@ fn rows(table: &str) -> impl Iterator<Item = &str> {
 #[tokio::test]
 async fn the_table_of_metrics_is_what_a_server_shows() {
     let leased = "[[limit]]\nname = \"leased\"\nupstream = \"http://127.0.0.1:9\"\n";
-    let allocator = Allocator::start(&format!("{}\n{leased}", prometheus::CONFIG), "127.0.0.1:0", true);
+    let allocator = Allocator::start(&format!("{}\n{leased}", expressions::CONFIG), "127.0.0.1:0", true);
     let shown = reqwest::get(format!("{}/metrics", allocator.url)).await.expect("it answers");
     let shown = shown.text().await.expect("text");
     let shown: BTreeSet<&str> =

@@ -1,0 +1,142 @@
+//! A fleet at work beside a real Prometheus: an allocator with a file of its own, one that leases from it, two that share a
+//! store, and callers that want more than there is of each. Every expression has an answer, and every rule is in order.
+
+use super::board::boards;
+use super::prometheus::{Prometheus, export};
+use super::{ALERTS, read};
+use lessor::Client;
+use lessor_allocator::cells::StoreKind;
+use lessor_protocol::Clock;
+use scenarios::process::Allocator;
+use scenarios::servers::Server;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{interval, sleep};
+
+const CLOCK: Clock = Clock::since_boot();
+
+/// How long a Prometheus may take to start and to look a few times, on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) const CONFIG: &str = r#"
+[[limit]]
+name = "vendor/rest"
+rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
+
+[[limit]]
+name = "vendor/calls"
+rules = [{ kind = "concurrency", limit = 10, longest = "1s" }]
+
+[[limit]]
+name = "user"
+keyed = true
+shadow = true
+rules = [{ kind = "token_bucket", capacity = 5, refill = 5, per = "1s" }]
+"#;
+
+/// The configuration of an allocator that shares a store with others.
+pub(super) fn in_store(store: &Server) -> String {
+    format!(
+        "[store]\nkind = \"redis\"\nurl = {:?}\ntimeout = \"2s\"\n\
+         [[limit]]\nname = \"root\"\nrules = [{{ kind = \"sliding_window\", limit = 100, per = \"1s\" }}]\n",
+        store.url()
+    )
+}
+
+/// The configuration of an allocator that leases from the one at `url`.
+pub(super) fn leased(limit: &str, url: &str) -> String {
+    format!("[[limit]]\nname = {limit:?}\nupstream = {url:?}\n")
+}
+
+/// A call every two milliseconds.
+async fn call(mut each: impl FnMut()) {
+    let mut tick = interval(Duration::from_millis(2));
+    loop {
+        tick.tick().await;
+        each();
+    }
+}
+
+/// Callers of each limit that an allocator lends from, for as long as they are kept.
+async fn work(allocators: &[&Allocator]) -> (Vec<Client>, JoinSet<()>) {
+    let (mut clients, mut callers) = (vec![], JoinSet::new());
+    for (index, allocator) in allocators.iter().enumerate() {
+        let node = format!("node-{index}");
+        let client = Client::builder(&allocator.url).node(&node).connect().await.expect("it answers");
+        let [rest, calls, root] = ["vendor/rest", "vendor/calls", "root"].map(|name| client.limit(name));
+        let (user, waits) = (client.limit("user").key("u-1"), rest.clone());
+        callers.spawn(call(move || {
+            let _ = (rest.try_acquire(1), user.try_acquire(1), root.try_acquire(1));
+            drop(calls.try_enter(1));
+        }));
+        callers.spawn(async move {
+            loop {
+                // Whoever finds that it is in vain comes back a little later.
+                if waits.acquire_within(1, Duration::from_millis(500)).await.is_err() {
+                    sleep(Duration::from_millis(20)).await;
+                }
+            }
+        });
+        clients.push(client);
+    }
+    (clients, callers)
+}
+
+/// As Grafana fills them in.
+fn filled(expr: &str) -> String {
+    let filled =
+        expr.replace("$__rate_interval", "5s").replace("$__range", "10s").replace("$__interval", "5s");
+    ["$job", "$instance", "$limit"].iter().fold(filled, |filled, name| filled.replace(name, ".+"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_expression_has_an_answer() {
+    let start = |config: &str| Allocator::start(config, "127.0.0.1:0", true);
+    let (process, store) = (export().await, Server::start(StoreKind::Redis, &[]));
+    let allocator = start(CONFIG);
+    let region = start(&leased("vendor/rest", &allocator.url));
+    let [one, other] = [start(&in_store(&store)), start(&in_store(&store))];
+    let allocators = [&allocator, &region, &one, &other];
+    let (clients, callers) = work(&allocators).await;
+    let prometheus = Prometheus::start(&read(ALERTS), &allocators.map(Allocator::address), &process);
+    let end = CLOCK.now() + PATIENCE;
+    let mut asked = 0;
+    for board in boards() {
+        let exprs = board.panels.iter().flat_map(|panel| {
+            panel.targets.iter().map(|target| (panel.title.as_str(), filled(&target.expr)))
+        });
+        for (panel, expr) in exprs {
+            // It has to have looked a few times before anything can be said of rates.
+            let samples = loop {
+                match prometheus.samples(&expr).await {
+                    Ok(samples) if !samples.is_empty() => break samples,
+                    other => assert!(CLOCK.now() < end, "{}, {panel}: {expr}: {other:?}", board.name),
+                }
+                sleep(Duration::from_millis(100)).await;
+            };
+            println!("{} | {panel} | {expr} | {}", board.name, samples[0]);
+            assert!(samples.iter().all(|sample| *sample >= 0.0), "{panel}: {samples:?}");
+            asked += 1;
+        }
+        for variable in &board.variables {
+            let (name, matches) = (variable.rsplit_once(", ").expect("two arguments"), filled(variable));
+            let label = name.1.trim_end_matches(')');
+            let matches = matches.trim_start_matches("label_values(").rsplit_once(", ").expect("two").0;
+            let path = format!("/api/v1/label/{label}/values");
+            let values = prometheus.get(&path, &[("match[]", matches)]).await.expect("it answers");
+            assert!(values.as_array().is_some_and(|values| !values.is_empty()), "{variable}: {values}");
+        }
+    }
+    println!("{asked} expressions, 0 empty, 0 errors");
+    let groups = prometheus.get("/api/v1/rules", &[]).await.expect("it has read them");
+    let rules = groups["groups"][0]["rules"].as_array().expect("there are some");
+    assert!(rules.len() >= 8, "{rules:?}");
+    for rule in rules {
+        assert_eq!((&rule["health"], &rule["lastError"]), (&Value::from("ok"), &Value::Null), "{rule}");
+    }
+    drop(callers);
+    for client in clients {
+        client.shutdown().await;
+    }
+}
