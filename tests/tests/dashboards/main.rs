@@ -3,6 +3,7 @@
 
 mod board;
 mod expressions;
+mod fires;
 #[expect(dead_code, reason = "an example has a main of its own")]
 #[path = "../../../client/examples/metrics.rs"]
 mod metrics;

@@ -5,6 +5,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use reqwest::Url;
 use scenarios::process::Running;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -71,5 +72,13 @@ impl Prometheus {
         let values = data["result"].as_array().into_iter().flatten().map(|sample| &sample["value"][1]);
         let values = values.filter_map(|value| value.as_str()?.parse::<f64>().ok());
         Ok(values.filter(|value| value.is_finite()).collect())
+    }
+
+    /// The names of the alerts that fire now.
+    pub(super) async fn firing(&self) -> Result<BTreeSet<String>, String> {
+        let data = self.get("/api/v1/alerts", &[]).await?;
+        let alerts = data["alerts"].as_array().into_iter().flatten();
+        let firing = alerts.filter(|alert| alert["state"] == "firing");
+        Ok(firing.filter_map(|alert| Some(alert["labels"]["alertname"].as_str()?.to_owned())).collect())
     }
 }

@@ -1,0 +1,271 @@
+//! Every alert in a run that causes it: real processes, clients, stores and a real Prometheus. What is wrong is made so and
+//! then mended, and each alert fires and clears. Minutes are seconds here; the thresholds are those that ship.
+
+use super::expressions::{in_store, leased};
+use super::prometheus::{Prometheus, export};
+use super::{ALERTS, read};
+use lessor::http::{HeaderMap, HeaderValue, StatusCode};
+use lessor::{Client, Sighting};
+use lessor_allocator::cells::{Cells, StoreKind, Swap};
+use lessor_protocol::Clock;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use scenarios::process::Allocator;
+use scenarios::servers::Server;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const CLOCK: Clock = Clock::since_boot();
+
+/// How long it may take until all fire, or none does any more, on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A minute of the rules, in milliseconds.
+const MINUTE: u64 = 1_000;
+
+/// The shortest time that a rate can be taken over: Prometheus looks four times a second.
+const WINDOW_MIN: u64 = 3_000;
+
+/// Between two calls of somebody who wants half of a limit.
+const MODEST: Duration = Duration::from_millis(20);
+
+const CONFIG: &str = r#"
+[[limit]]
+name = "refused"
+rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
+
+[[limit]]
+name = "lowered"
+rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
+
+[[limit]]
+name = "wanted"
+rules = [{ kind = "sliding_window", limit = 20, per = "1s" }]
+
+[[limit]]
+name = "burning"
+rules = [{ kind = "sliding_window", limit = 1000, per = "1s" }]
+
+[[limit]]
+name = "paused"
+rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
+"#;
+
+fn one(limit: &str, per: &str) -> String {
+    format!(
+        "[[limit]]\nname = {limit:?}\nrules = [{{ kind = \"sliding_window\", limit = 100, per = {per:?} }}]\n"
+    )
+}
+
+/// `alerts` with all times a sixtieth, but for windows that nothing could be seen in.
+fn hastened(alerts: &str) -> String {
+    let mut hastened = String::new();
+    for line in alerts.lines() {
+        let mut line = line.to_owned();
+        for minutes in [1, 5, 15] {
+            let window = (minutes * MINUTE).max(WINDOW_MIN);
+            line = line.replace(&format!("[{minutes}m]"), &format!("[{window}ms]"));
+        }
+        if let Some((before, wait)) = line.split_once("for: ") {
+            let (number, unit) = wait.split_at(wait.len() - 1);
+            let number: u64 = number.parse().expect("a number");
+            let millis = if unit == "m" { number * MINUTE } else { number * MINUTE / 60 };
+            line = format!("{before}for: {millis}ms");
+        }
+        hastened = hastened + &line + "\n";
+    }
+    assert!(!hastened.contains("m]") && !hastened.contains(" 0ms"), "{hastened}");
+    hastened
+}
+
+/// Something that goes on in the background, for as long as it is kept.
+struct Trouble(JoinSet<()>);
+
+impl Trouble {
+    /// Callers of `limit`, each by a client of its own, that wait so long between two calls.
+    async fn of_callers(url: &str, limit: &str, callers: usize, pause: Duration) -> Trouble {
+        let mut tasks = JoinSet::new();
+        for caller in 0..callers {
+            let client = client(url, &format!("{limit}-{caller}")).await;
+            let limit = client.limit(limit);
+            tasks.spawn(async move {
+                let _client = client;
+                loop {
+                    let _ = limit.try_acquire(1);
+                    sleep(pause).await;
+                }
+            });
+        }
+        Trouble(tasks)
+    }
+
+    /// Processes that die with what they hold, one after the other.
+    fn of_deaths(url: &str) -> Trouble {
+        let (mut tasks, url) = (JoinSet::new(), url.to_owned());
+        tasks.spawn(async move {
+            loop {
+                let client = client(&url, "mortal").await;
+                let limit = client.limit("burning");
+                let _ = limit.acquire_within(50, Duration::from_secs(1)).await;
+                for _ in 0..100 {
+                    let _ = limit.try_acquire(1);
+                    sleep(Duration::from_millis(1)).await;
+                }
+            }
+        });
+        Trouble(tasks)
+    }
+
+    /// Somebody who writes the root that allocators write, and is faster. What is in it stays as it is.
+    async fn of_a_rival(store: &Server) -> Trouble {
+        let mut cells = Cells::new(&store.config("lessor")).expect("a good configuration");
+        let name = "root root".to_owned();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            for version in 1_u64.. {
+                let Ok((timeline, found)) = cells.load(std::slice::from_ref(&name)).await else { continue };
+                let Some(Some(cell)) = found.into_iter().next() else { continue };
+                let (expected, next) =
+                    (Some(cell.version), Some(lessor_allocator::cells::Cell { version, ..cell }));
+                let _ = cells.swap(&timeline, &[Swap { name: name.clone(), expected, next }]).await;
+            }
+        });
+        Trouble(tasks)
+    }
+
+    /// A store that stands still most of the time.
+    fn of_pauses(store: Arc<Server>) -> Trouble {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            loop {
+                store.stop();
+                sleep(Duration::from_millis(150)).await;
+                store.go_on();
+                sleep(Duration::from_millis(50)).await;
+            }
+        });
+        Trouble(tasks)
+    }
+
+    async fn end(mut self) {
+        self.0.shutdown().await;
+    }
+}
+
+async fn client(url: &str, node: &str) -> Client {
+    Client::builder(url).node(node).connect().await.expect("it answers")
+}
+
+/// A process that cannot write files longer than this any more.
+fn limit_files(allocator: &Allocator, most: Option<u64>) {
+    let pid = Pid::from_raw(i32::try_from(allocator.running.id()).expect("a process id"));
+    prlimit(pid, Resource::Fsize, Rlimit { current: most, maximum: None }).expect("it is ours");
+}
+
+async fn post(url: &str, body: &'static str) {
+    let said = reqwest::Client::new().post(url).header("content-type", "application/json").body(body);
+    let answer = said.send().await.expect("it answers");
+    assert!(answer.status().is_success(), "{url}: {}", answer.status());
+}
+
+/// Looks until `is_it` says so of all alerts that have fired since, and those that fire now.
+async fn watch(
+    prometheus: &Prometheus,
+    what: &str,
+    is_it: impl Fn(&BTreeSet<String>, &BTreeSet<String>) -> bool,
+) {
+    let (began, mut fired, mut before) = (CLOCK.now(), BTreeSet::new(), BTreeSet::new());
+    loop {
+        let firing = prometheus.firing().await.expect("it answers");
+        let took = CLOCK.now().since(began);
+        for (change, alerts) in [("fires", &firing - &before), ("clears", &before - &firing)] {
+            alerts.iter().for_each(|alert| println!("{alert} {change} after {took:.1?}"));
+        }
+        fired.extend(firing.iter().cloned());
+        if is_it(&fired, &firing) {
+            return;
+        }
+        assert!(took < PATIENCE, "{what}: {fired:?} have fired, and now {firing:?}");
+        before = firing;
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
+    let start = |config: &str| Allocator::start(config, "127.0.0.1:0", true);
+    let process = export().await;
+    // Two stores: one that stands still, and one that somebody else writes to.
+    let [slow, rival] = [(); 2].map(|()| Arc::new(Server::start(StoreKind::Redis, &[])));
+    let main = start(CONFIG);
+    let [full, forgetful, away] = [("full", "1s"), ("forgetful", "10s"), ("away", "1s")]
+        .map(|(limit, per)| Allocator::start_to_be_limited(&one(limit, per)));
+    let region = start(&leased("away", &away.url));
+    let [slowed, contended] = [&slow, &rival].map(|store| start(&in_store(store)));
+    let all = [&main, &full, &forgetful, &away, &region, &slowed, &contended].map(Allocator::address);
+    let rules = read(ALERTS);
+    let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let names: BTreeSet<String> = names.map(str::to_owned).collect();
+    let prometheus = Prometheus::start(&hastened(&rules), &all, &process);
+
+    // All is well, and it has been looked at for a while.
+    let calls = [
+        Trouble::of_callers(&full.url, "full", 1, MODEST).await,
+        Trouble::of_callers(&away.url, "away", 1, MODEST).await,
+        Trouble::of_callers(&region.url, "away", 1, MODEST).await,
+        Trouble::of_callers(&slowed.url, "root", 1, MODEST).await,
+        Trouble::of_callers(&contended.url, "root", 1, MODEST).await,
+    ];
+    let vendor = client(&main.url, "vendor").await;
+    let [refused, lowered] = ["refused", "lowered"].map(|limit| vendor.limit(limit));
+    for limit in [&refused, &lowered] {
+        limit.acquire_within(1, PATIENCE).await.expect("there is plenty");
+    }
+    let looked = format!("min(count_over_time(up[10s])) > 8 and count(up == 1) == {}", all.len() + 1);
+    let end = CLOCK.now() + PATIENCE;
+    while !prometheus.samples(&looked).await.is_ok_and(|samples| !samples.is_empty()) {
+        assert!(CLOCK.now() < end, "it does not see all of them");
+        sleep(Duration::from_millis(100)).await;
+    }
+    let mut quiet = prometheus.firing().await.expect("it answers");
+    // The disk of a machine that does something else meanwhile may be just that.
+    quiet.remove("LessorStoreSlow");
+    assert_eq!(quiet, BTreeSet::new(), "nothing is wrong yet");
+
+    // All that can be wrong.
+    refused.report(&Sighting::refused(Some(Duration::from_millis(100))));
+    let said = [("ratelimit-policy", "\"rest\";q=50;w=1"), ("ratelimit", "\"rest\";r=40;t=1")];
+    let said = said.map(|(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)));
+    lowered.observe(StatusCode::OK, &HeaderMap::from_iter(said));
+    post(&format!("{}/v1/limits/paused/pause", main.url), r#"{"for":"1h"}"#).await;
+    main.rewrite("[[limit]]\nname = 7\n");
+    main.running.signal(Signal::HUP);
+    away.running.signal(Signal::STOP);
+    limit_files(&full, Some(0));
+    let forgetful = forgetful.restart_after(|folder| {
+        std::fs::remove_file(folder.join("lessor.redb")).expect("it is there");
+    });
+    let wanted = Trouble::of_callers(&main.url, "wanted", 3, Duration::from_millis(2)).await;
+    let deaths = Trouble::of_deaths(&main.url);
+    let pauses = Trouble::of_pauses(slow.clone());
+    let rival = Trouble::of_a_rival(&rival).await;
+    watch(&prometheus, "not all fire", |fired, _| *fired == names).await;
+
+    // And is mended.
+    for trouble in [wanted, deaths, pauses, rival] {
+        trouble.end().await;
+    }
+    slow.go_on();
+    limit_files(&full, None);
+    away.running.signal(Signal::CONT);
+    post(&format!("{}/v1/limits/paused/resume", main.url), "").await;
+    main.rewrite(CONFIG);
+    main.running.signal(Signal::HUP);
+    watch(&prometheus, "some go on", |_, firing| firing.is_empty()).await;
+    for calls in calls {
+        calls.end().await;
+    }
+    drop(forgetful);
+}
