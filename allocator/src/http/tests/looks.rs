@@ -193,3 +193,28 @@ async fn servers_in_one_process_do_not_share_metrics() {
     assert_eq!(busy.scrape().await.value(granted), 10);
     assert_eq!(idle.scrape().await.value(granted), 0);
 }
+
+/// As many series as there are limits, whoever comes: a fleet in full use makes them neither more nor much longer.
+#[tokio::test]
+async fn ten_thousand_keys_and_a_thousand_nodes_make_no_metrics_of_their_own() {
+    const NODES: u64 = 1_000;
+    let app = App::of(&CONFIG.replace("keys_max = 2000", "keys_max = 10_000"), true);
+    let series = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
+    let before = app.get("/metrics").await.text;
+    for node in 0..NODES {
+        let ask = |key: u64| json!({ "limit": "export", "key": format!("key-{node}-{key}"), "spent_total": 0, "held": 0, "want": 1 });
+        let asks = json!((0..10).map(ask).collect::<Vec<Value>>());
+        let body = json!({ "node": format!("node-{node}"), "session": node + 1, "seq": 1, "asks": asks });
+        let reply = app.post("/v1/leases", body.to_string()).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
+    }
+    let began = app.shared.now();
+    let after = app.get("/metrics").await.text;
+    println!("{} bytes, {} series, in {:?}", after.len(), series(&after), app.shared.now().since(began));
+    assert_eq!(series(&after), series(&before));
+    assert!(after.len() < 1_000_000, "{} bytes", after.len());
+    assert!(!after.contains("key-") && !after.contains("node-"), "neither is ever a label");
+    let metrics: BTreeMap<&str, &str> = after.lines().filter_map(|line| line.rsplit_once(' ')).collect();
+    assert_eq!(metrics["lessor_pools{limit=\"export\"}"], "10000");
+    assert_eq!(metrics["lessor_sessions"], "1000");
+}
