@@ -115,6 +115,7 @@ Examples:
   lessor demo                                            eight processes, one contract, one minute
   lessor demo --nodes 16 --seconds 90 --seed 7 --json    the same as one JSON object
   lessor demo --watch                                    says where to watch it in a browser
+  lessor demo --seconds 600 --targets demo.json          says where Prometheus finds all of it
   lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
   lessor demo --scenario export-per-user                 ten minutes of ever more calls; --speed 30 makes it 20 seconds
   lessor demo --kill-every 5                             the allocator is killed again and again
@@ -277,6 +278,10 @@ pub(crate) struct DemoArgs {
     /// Say on stderr where the allocator's page is, to watch it in a browser while the demo runs. Opens nothing.
     #[arg(long)]
     pub(crate) watch: bool,
+    /// Have nodes serve their metrics, each on a free port of loopback, and write into this file where those and the allocators'
+    /// are: as `file_sd_configs` of Prometheus reads it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) targets: Option<PathBuf>,
     /// Show progress on stderr although it is not a terminal.
     #[arg(long)]
     pub(crate) progress: bool,

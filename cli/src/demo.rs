@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`scenario`] (ever more of it), [`node`] (one process of the fleet),
 //! [`fleet`] (all of them), [`line`] (what they say to each other), [`allocator`], or [`served`] (one that runs as a process
-//! of its own) and [`killer`] (who kills it), [`place`] (where they keep their books), [`books`], [`progress`], [`latency`], [`table`].
+//! of its own) and [`killer`] (who kills it), [`place`] (where they keep their books), [`books`], [`progress`], [`targets`] (where metrics are), [`latency`], [`table`].
 
 mod allocator;
 mod books;
@@ -18,6 +18,7 @@ mod replay;
 mod scenario;
 mod served;
 mod table;
+mod targets;
 
 use crate::args::{ANY_PORT, DemoArgs, Scenario};
 use crate::failure::Failure;

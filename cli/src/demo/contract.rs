@@ -20,12 +20,14 @@ use super::line::{Found, Job, Tally, Work};
 use super::place::{self, Place};
 use super::progress::{Progress, follow};
 use super::served::Served;
+use super::targets;
 use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
 use judge::{Judge, Seen};
 use lessor_protocol::{Clock, Terms};
 use report::{LimitReport, Report};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 use vendor::Vendor;
@@ -122,6 +124,9 @@ async fn run_on(
     let level = if args.kill_every.is_some() { "error" } else { LOG_LEVEL };
     let asked: Vec<String> = asked.iter().map(|books| books.url().to_owned()).collect();
     let mut fleet = Fleet::launch(jobs(args, &asked, vendor.url()), level).await?;
+    let allocators: BTreeSet<&str> =
+        asked.iter().map(String::as_str).chain(books.iter().map(Books::url)).collect();
+    targets::write(args.targets.as_deref(), &Vec::from_iter(allocators), &fleet)?;
 
     let clock = Clock::since_boot();
     let start = clock.now();
@@ -183,6 +188,7 @@ fn jobs(args: &DemoArgs, allocators: &[String], vendor: &str) -> Vec<Job> {
     let job = |node| Job {
         name: format!("demo-{}", node + 1),
         allocators: allocators.to_vec(),
+        metrics: args.targets.is_some(),
         work: Work::Contract { vendor: vendor.to_owned(), node, nodes: args.nodes(), seed: args.seed },
     };
     (0..args.nodes()).map(job).collect()

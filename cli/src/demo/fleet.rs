@@ -5,6 +5,7 @@ use super::line::{Found, Job, News, Order, Tally};
 use crate::failure::Failure;
 use lessor_protocol::Moment;
 use serde::Serialize;
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -43,6 +44,8 @@ struct Node {
     child: Child,
     stdin: ChildStdin,
     state: State,
+    /// Where it serves its metrics.
+    metrics: Option<SocketAddr>,
     tally: Tally,
     found: Option<Found>,
 }
@@ -79,6 +82,11 @@ impl Fleet {
             Some(node) => Err(Failure::Run(format!("{} ended before it was connected", node.name))),
             None => Ok(fleet),
         }
+    }
+
+    /// Where nodes serve their metrics.
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = SocketAddr> {
+        self.nodes.iter().filter_map(|node| node.metrics)
     }
 
     /// All begin, counting from `at`.
@@ -152,6 +160,7 @@ impl Node {
             child,
             stdin,
             state: State::Starting,
+            metrics: None,
             tally: Tally::default(),
             found: None,
         };
@@ -165,7 +174,7 @@ impl Node {
 
     fn take_in(&mut self, heard: Heard) {
         match heard {
-            Heard::News(News::Ready) => self.state = State::Ready,
+            Heard::News(News::Ready { metrics }) => (self.state, self.metrics) = (State::Ready, metrics),
             Heard::News(News::Progress(tally)) => self.tally = tally,
             Heard::News(News::Done(report)) => {
                 self.tally = report.tally;

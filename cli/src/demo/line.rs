@@ -2,6 +2,7 @@
 //! news on its stdout. All instants are `CLOCK_BOOTTIME`, which every process of one machine shares.
 
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 
 /// What the demo tells a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,6 +26,8 @@ pub(crate) struct Job {
     pub(crate) name: String,
     /// The addresses of allocators, any of which it may ask: at least one.
     pub(crate) allocators: Vec<String>,
+    /// Whether it serves its metrics.
+    pub(crate) metrics: bool,
     /// The calls it makes.
     pub(crate) work: Work,
 }
@@ -68,8 +71,8 @@ pub(crate) struct DealtCall {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum News {
-    /// It is connected.
-    Ready,
+    /// It is connected, and serves its metrics there if it is to.
+    Ready { metrics: Option<SocketAddr> },
     /// How far it is. Said a few times a second.
     Progress(Tally),
     /// It has left. The last line.

@@ -2,9 +2,10 @@
 //! subcommand and tells it what to do; it never outlives the demo, and says nothing but news on stdout.
 //!
 //! In reading order: [`orders`] (what it is told), [`caller`] (the contract), [`sender`] (calls on their way to
-//! the vendor), [`player`] (the replay).
+//! the vendor), [`player`] (the replay), [`metrics`] (what others see of it).
 
 mod caller;
+mod metrics;
 mod orders;
 mod player;
 mod sender;
@@ -45,8 +46,10 @@ async fn live(mut orders: Orders) -> Result<(), Failure> {
             "this command is for the demo's own use: the first line must be a job".into(),
         ));
     };
+    // Before the client: what counts is there when it begins.
+    let metrics = if job.metrics { Some(metrics::serve().await?) } else { None };
     let client = connect(&job).await?;
-    say(&News::Ready);
+    say(&News::Ready { metrics });
     let Some(Order::Go { at_ns }) = orders.next().await else {
         return Ok(());
     };

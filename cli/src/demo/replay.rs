@@ -15,6 +15,7 @@ use super::allocator::Hosted;
 use super::fleet::{Done, Fleet};
 use super::line::{DealtCall, Found, Job, Tally, Work};
 use super::progress::{Progress, follow};
+use super::targets;
 use crate::args::DemoArgs;
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -60,6 +61,7 @@ pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result
     let hands = deal::deal(&requests, args.nodes(), args.speed(), args.seed);
     let allocator = Hosted::open(&config(args.speed()), args.listen()).await?;
     let mut fleet = Fleet::launch(jobs(args, allocator.books().url(), &hands), LOG_LEVEL).await?;
+    targets::write(args.targets.as_deref(), &[allocator.books().url()], &fleet)?;
 
     let clock = Clock::since_boot();
     let start = clock.now();
@@ -82,6 +84,7 @@ fn jobs(args: &DemoArgs, allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> 
     let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
         name: format!("demo-{}", node + 1),
         allocators: vec![allocator.to_owned()],
+        metrics: args.targets.is_some(),
         work: Work::Replay {
             limit: LIMIT_NAME.to_owned(),
             calls: calls.clone(),

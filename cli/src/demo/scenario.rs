@@ -13,6 +13,7 @@ use super::place::{self, Place};
 use super::progress::{Progress, follow};
 use super::replay::window::most_in_any;
 use super::served::Served;
+use super::targets;
 use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -64,7 +65,9 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     let hands: Vec<Vec<DealtCall>> =
         (0..args.nodes()).map(|node| arrivals::deal(node, args.users(), speed, args.seed)).collect();
     let served = Served::open(|folder| place.config(&limit(), folder), args.listen()).await?;
-    let mut fleet = Fleet::launch(jobs(served.books().url(), &hands), LOG_LEVEL).await?;
+    let mut fleet =
+        Fleet::launch(jobs(served.books().url(), &hands, args.targets.is_some()), LOG_LEVEL).await?;
+    targets::write(args.targets.as_deref(), &[served.books().url()], &fleet)?;
 
     let clock = Clock::since_boot();
     let start = clock.now();
@@ -85,11 +88,12 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     Ok(summary(args, place.store(), &done, admitted, ran))
 }
 
-fn jobs(allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> {
+fn jobs(allocator: &str, hands: &[Vec<DealtCall>], metrics: bool) -> Vec<Job> {
     let patience_ns = PATIENCE.as_nanos() as u64;
     let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
         name: format!("demo-{}", node + 1),
         allocators: vec![allocator.to_owned()],
+        metrics,
         work: Work::Replay { limit: LIMIT_NAME.to_owned(), calls: calls.clone(), patience_ns },
     };
     hands.iter().enumerate().map(job).collect()

@@ -7,9 +7,10 @@ use super::{ALERTS, read};
 use lessor::Client;
 use lessor_allocator::cells::StoreKind;
 use lessor_protocol::Clock;
-use scenarios::process::Allocator;
+use scenarios::process::{Allocator, Running, lessor};
 use scenarios::servers::Server;
 use serde_json::Value;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
@@ -138,5 +139,35 @@ async fn every_expression_has_an_answer() {
     drop(callers);
     for client in clients {
         client.shutdown().await;
+    }
+}
+
+/// A demo writes down where its allocator and its nodes can be looked at, in the form that Prometheus reads, and they can.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prometheus_finds_whoever_is_in_a_demo() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let targets = folder.path().join("demo.json");
+    let mut demo = Command::new(lessor());
+    demo.args(["demo", "--nodes", "3", "--seconds", "600", "--targets"]).arg(&targets);
+    let _demo = Running::start(demo.stderr(Stdio::null()));
+    let prometheus = Prometheus::finding(&targets);
+    let end = CLOCK.now() + PATIENCE;
+    for (expr, expected) in [
+        ("count(up{job=\"lessor\"} == 1)", 1.0),
+        ("count(up{job=\"calls\"} == 1)", 3.0),
+        ("count(lessor_client_admitted_permits_total{limit=\"vendor/rest\"} > 0)", 3.0),
+        (
+            "count(rate(lessor_client_check_seconds_bucket{limit=\"vendor/rest\",le=\"+Inf\"}[5s]) > 0) > bool 0",
+            1.0,
+        ),
+    ] {
+        loop {
+            let samples = prometheus.samples(expr).await;
+            if samples.as_deref() == Ok(&[expected]) {
+                break;
+            }
+            assert!(CLOCK.now() < end, "{expr}: {samples:?}");
+            sleep(Duration::from_millis(100)).await;
+        }
     }
 }

@@ -28,8 +28,8 @@ const MINUTE: u64 = 1_000;
 /// The shortest time that a rate can be taken over: Prometheus looks four times a second.
 const WINDOW_MIN: u64 = 3_000;
 
-/// Between two calls of somebody who wants half of a limit.
-const MODEST: Duration = Duration::from_millis(20);
+/// Between two calls of somebody who wants a quarter of a limit: there are two on one of them.
+const MODEST: Duration = Duration::from_millis(40);
 
 const CONFIG: &str = r#"
 [[limit]]

@@ -7,6 +7,7 @@ use scenarios::process::Running;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
@@ -32,13 +33,26 @@ pub(super) async fn export() -> String {
 impl Prometheus {
     /// One that goes by these `alerts`, and looks at these `allocators` and at the `process`.
     pub(super) fn start(alerts: &str, allocators: &[&str], process: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
         let config = read("dashboards/prometheus/prometheus.yml").replace("5s", "250ms");
         let (list, one) = (format!("{allocators:?}"), format!("{:?}", [process]));
         let filled = config.replace(r#"["allocator:7400"]"#, &list).replace(r#"["process:9400"]"#, &one);
         assert!(filled.contains(&list) && filled.contains(&one), "targets have other names: {config}");
+        Self::run(&filled, alerts)
+    }
+
+    /// One that finds whom to look at in a file.
+    pub(super) fn finding(targets: &Path) -> Self {
+        let found = format!("{{ files: [{targets:?}], refresh_interval: 1s }}");
+        let config = format!(
+            "global:\n  scrape_interval: 250ms\nscrape_configs:\n  - job_name: demo\n    file_sd_configs: [{found}]\n"
+        );
+        Self::run(&config, "groups: []")
+    }
+
+    fn run(config: &str, alerts: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("prometheus.yml");
-        std::fs::write(&file, filled).expect("a file in it");
+        std::fs::write(&file, config).expect("a file in it");
         std::fs::write(folder.path().join("alerts.yml"), alerts).expect("a file in it");
         // It takes no port of the system's choice: one that was free just now is.
         let port =

@@ -1,0 +1,38 @@
+//! What others see of a node: its metrics, on a free port of loopback, as a service would serve them.
+
+use crate::failure::Failure;
+use axum::Router;
+use axum::routing::get;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// How often samples are put into their buckets; until then each takes memory of its own.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Counts from now on, and serves what was counted for as long as the node lives. Returns where.
+pub(super) async fn serve() -> Result<SocketAddr, Failure> {
+    let exporter = install().map_err(|error| Failure::Run(format!("cannot count metrics: {error}")))?;
+    let cannot = |error| Failure::Run(format!("cannot serve metrics: {error}"));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    let upkeep = exporter.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(UPKEEP_EVERY).await;
+            upkeep.run_upkeep();
+        }
+    });
+    let router = Router::new().route("/metrics", get(async move || exporter.render()));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(address)
+}
+
+fn install() -> Result<PrometheusHandle, BuildError> {
+    let mut exporter = PrometheusBuilder::new();
+    for (name, buckets) in lessor::HISTOGRAMS {
+        exporter = exporter.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
+    }
+    exporter.install_recorder()
+}
