@@ -36,7 +36,13 @@ pub(crate) struct Shared {
 struct Changes {
     /// None is added any more.
     closed: bool,
+    /// What is told of limits, each under a label of its own, and at last of all others under one.
+    tallies: Vec<Arc<Tally>>,
 }
+
+/// Limits that metrics are told of by name. Each is some ninety series: more would be a process that makes names up as it
+/// goes, by a pattern for example, and floods whatever keeps them.
+const LABELS_MAX: usize = 100;
 
 impl Shared {
     pub(crate) fn new(ticks: Ticks) -> Self {
@@ -70,15 +76,18 @@ impl Shared {
         if let Some(pool) = find() {
             return pool;
         }
-        let changes = self.lock();
+        let mut changes = self.lock();
         find().unwrap_or_else(|| {
             let name = PoolName { limit: limit.into(), key: None };
             let condition = condition(&name, &changes);
-            let tally = Arc::new(Tally::new(name.limit.clone()));
-            let pool = self.make(name, condition, Spot::alone(), tally.clone());
+            // What cannot be a name is no label either.
+            let tally = if condition == Condition::Good {
+                changes.tally(&name.limit)
+            } else {
+                Arc::new(Tally::new(name.limit.clone()))
+            };
+            let pool = self.make(name, condition, Spot::alone(), tally);
             if condition == Condition::Good {
-                // All that there is to tell is there from the start, at zero.
-                tally.tell(None);
                 let mut limits = HashMap::clone(&self.limits.load());
                 limits.insert(limit.to_owned(), pool.clone());
                 self.limits.store(Arc::new(limits));
@@ -110,6 +119,11 @@ impl Shared {
             pool.nudge();
         }
         pool
+    }
+
+    /// What is told of limits.
+    pub(crate) fn tallies(&self) -> Vec<Arc<Tally>> {
+        self.lock().tallies.clone()
     }
 
     /// The pools without a key: one for each limit.
@@ -175,6 +189,20 @@ impl Shared {
     }
 }
 
+impl Changes {
+    /// The tally of a limit that is new.
+    fn tally(&mut self, limit: &Arc<str>) -> Arc<Tally> {
+        if self.tallies.len() <= LABELS_MAX {
+            let label = if self.tallies.len() < LABELS_MAX { limit.clone() } else { Tally::OTHERS.into() };
+            let tally = Arc::new(Tally::new(label));
+            // All that there is to tell is there from the start, at zero.
+            tally.tell(None);
+            self.tallies.push(tally);
+        }
+        self.tallies[self.tallies.len() - 1].clone()
+    }
+}
+
 /// Of a new pool. If it is not good, it stays so, and the background task is not to know the pool: a name that cannot be
 /// is never sent.
 fn condition(name: &PoolName, changes: &Changes) -> Condition {
@@ -214,5 +242,18 @@ mod tests {
         assert!(is_found(&plain, "called"), "the background task is about to look at it");
         assert_eq!((weak.strong_count(), shared.pools().len()), (0, 3));
         assert!(Arc::ptr_eq(&kept, &shared.pool("user", Some("kept"))));
+    }
+    #[test]
+    fn a_process_that_makes_up_names_of_limits_makes_no_more_series_for_it() {
+        let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+        for limit in 0..3 * LABELS_MAX {
+            let pool = shared.pool(&format!("limit-{limit}"), None);
+            let label = if limit < LABELS_MAX { format!("limit-{limit}") } else { "(others)".to_owned() };
+            assert_eq!(pool.tally().label(), label);
+            assert!(Arc::ptr_eq(&pool, &shared.pool(&format!("limit-{limit}"), None)), "it is made once");
+        }
+        assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
+        shared.pool("no name at all", None);
+        assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
     }
 }

@@ -100,6 +100,10 @@ impl End {
 }
 
 impl Tally {
+    /// The label of limits that have none of their own. No limit can be called so.
+    pub(crate) const OTHERS: &str = "(others)";
+
+    /// That of a limit, or of all that are told of by one label.
     pub(crate) fn new(limit: Arc<str>) -> Self {
         Tally { limit, refused: Cells::new(), sums: Mutex::default() }
     }
@@ -123,6 +127,11 @@ impl Tally {
     pub(crate) fn add(&self, more: Totals) {
         let mut sums = self.sums();
         sums.totals = sums.totals.with(more, u64::saturating_add);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn label(&self) -> &str {
+        &self.limit
     }
 
     #[cfg(test)]

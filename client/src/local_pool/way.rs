@@ -57,9 +57,9 @@ impl Way {
         }
     }
 
-    /// The next call is to be timed. False if one is to be already.
-    pub(super) fn time_next(&self) -> bool {
-        self.0.fetch_or(TIMED, Ordering::Relaxed) & TIMED == 0
+    /// The next call is to be timed.
+    pub(super) fn time_next(&self) {
+        self.0.fetch_or(TIMED, Ordering::Relaxed);
     }
 
     /// Whether this call is the one: the first that asks.
@@ -108,7 +108,8 @@ mod tests {
         assert!(!way.is_timed());
         way.join(5);
         way.set_paced(true);
-        assert!(way.time_next() && !way.time_next());
+        way.time_next();
+        way.time_next();
         assert_eq!((way.queued(), way.is_paced()), (5, true));
         assert!(way.is_timed() && !way.is_timed());
         assert_eq!((way.queued(), way.is_paced()), (5, true));
