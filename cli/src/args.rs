@@ -1,6 +1,7 @@
 //! The command line, and the environment where an operator expects it. Parsing only: a bad command line is one
 //! message and exit code 2, before anything is opened.
 
+use crate::demo::Part;
 use crate::failure::Failure;
 use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
@@ -53,7 +54,7 @@ pub(crate) enum Command {
     /// Print the manual page, or write the pages of all commands into a folder.
     #[command(after_help = MAN_EXAMPLE)]
     Man(ManArgs),
-    /// One node of a demo.
+    /// One node of a demo that runs all of it.
     #[command(name = crate::demo::NODE_COMMAND, hide = true)]
     DemoNode,
 }
@@ -121,6 +122,7 @@ Examples:
   lessor demo --kill-every 5                             the allocator is killed again and again
   lessor demo --allocators 3 --kill-every 5              each of three, and the one that they lease from
   lessor demo --store redis --allocators 3 --kill-every 5   each of three that share a store
+  lessor demo vendor, lessor demo node                   parts of it, each by itself, on machines of their own
 
 Ctrl-C ends it with the table so far.";
 
@@ -218,8 +220,11 @@ pub(crate) const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Add
 
 /// `lessor demo`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("played").args(["trace", "scenario"])))]
+#[command(group(ArgGroup::new("played").args(["trace", "scenario"])), args_conflicts_with_subcommands = true)]
 pub(crate) struct DemoArgs {
+    /// A part of it by itself.
+    #[command(subcommand)]
+    pub(crate) part: Option<Part>,
     /// Node processes: 8 if nothing is said, and 2 in a scenario.
     #[arg(long, value_parser = value_parser!(u8).range(1..=64))]
     nodes: Option<u8>,

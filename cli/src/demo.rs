@@ -2,7 +2,8 @@
 //!
 //! In reading order: [`contract`] (the main job), [`replay`] (real traffic), [`scenario`] (ever more of it), [`node`] (one process of the fleet),
 //! [`fleet`] (all of them), [`line`] (what they say to each other), [`allocator`], or [`served`] (one that runs as a process
-//! of its own) and [`killer`] (who kills it), [`place`] (where they keep their books), [`books`], [`progress`], [`targets`] (where metrics are), [`latency`], [`table`].
+//! of its own) and [`killer`] (who kills it), [`place`] (where they keep their books), [`books`], [`progress`], [`targets`] (where metrics are),
+//! [`latency`], [`table`], [`part`] (the vendor or a node by itself).
 
 mod allocator;
 mod books;
@@ -12,6 +13,7 @@ mod killer;
 mod latency;
 mod line;
 mod node;
+mod part;
 mod place;
 mod progress;
 mod replay;
@@ -19,6 +21,8 @@ mod scenario;
 mod served;
 mod table;
 mod targets;
+
+pub(crate) use part::Part;
 
 use crate::args::{ANY_PORT, DemoArgs, Scenario};
 use crate::failure::Failure;
@@ -40,8 +44,15 @@ const LOG: &str = "LESSOR_LOG";
 /// What is logged if nobody says.
 const LOG_LEVEL: &str = "warn";
 
+/// The same of a part that runs by itself: a log is all that most see of it.
+const PART_LOG_LEVEL: &str = "info";
+
 /// Runs a demo and prints what it found.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    if let Some(part) = &args.part {
+        install_log(PART_LOG_LEVEL);
+        return part::run(part);
+    }
     args.check()?;
     if args.print_config {
         let store = args.store.unwrap_or_default();
@@ -52,7 +63,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
             (None, None) => contract::config(store, Path::new(""))?,
         });
     }
-    install_log();
+    install_log(LOG_LEVEL);
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     runtime.block_on(async {
@@ -71,13 +82,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 
 /// Runs one node of a demo.
 pub(crate) fn run_node() -> Result<(), Failure> {
-    install_log();
+    install_log(LOG_LEVEL);
     node::run()
 }
 
-/// Only what somebody should know; [`LOG`] asks for more, in the processes that a demo starts too.
-fn install_log() {
-    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(LOG_LEVEL));
+/// What somebody should know, from `level` on; [`LOG`] asks for more, in the processes that a demo starts too.
+fn install_log(level: &str) {
+    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(level));
     logging::install(Format::Text, filter);
 }
 

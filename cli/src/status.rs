@@ -13,6 +13,7 @@ pub(crate) const STATUS_EXAMPLE: &str = "\
 Examples:
   lessor status
   lessor status --server http://centre:7400 --json | jq .status.reasons
+  lessor status --ready                                    the health check of a container
 
 Exit codes: 0 it is ready, 1 it is not, or cannot be asked, 2 bad command line.";
 
@@ -25,6 +26,9 @@ pub(crate) struct StatusArgs {
     /// Print one JSON object: `status` and `limits`, as the allocator answers.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only say whether it is ready. Asks for nothing else, and the vendor and the nodes of a demo can say it, too.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) ready: bool,
 }
 
 /// Prints how the allocator stands. Fails if it is not ready, once it has said why.
@@ -32,6 +36,10 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
     let server = Server::try_new(&args.server)?;
+    if args.ready {
+        runtime.block_on(async { server.look(&["readyz"]).await?.good() })?;
+        return print("ready\n");
+    }
     let (status, limits) = runtime.block_on(async {
         let status = server.look(&["v1", "status"]).await?.good()?;
         Ok::<_, Failure>((status, server.look(&["v1", "limits"]).await?.good()?))
@@ -40,12 +48,16 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         true => format!("{}\n", json!({ "status": status, "limits": limits["limits"] })),
         false => format!("{}\n{}", head(server.address(), &status), table::limits(&limits)),
     };
-    let printed = std::io::stdout().write_all(text.as_bytes());
-    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))?;
+    print(&text)?;
     match reasons(&status) {
         reasons if reasons.is_empty() => Ok(()),
         reasons => Err(Failure::Run(format!("not ready: {}", reasons.join(", ")))),
     }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let printed = std::io::stdout().write_all(text.as_bytes());
+    printed.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))
 }
 
 /// A line for the allocator, and one for each that it leases from.

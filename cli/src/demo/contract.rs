@@ -10,7 +10,6 @@ pub(super) mod schedule;
 pub(super) mod shift;
 pub(super) mod vendor;
 
-use super::LOG_LEVEL;
 use super::allocator::Hosted;
 use super::books::Books;
 use super::fleet::{Done, Fleet};
@@ -21,6 +20,7 @@ use super::place::{self, Place};
 use super::progress::{Progress, follow};
 use super::served::Served;
 use super::targets;
+use super::{ANY_PORT, LOG_LEVEL};
 use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -61,6 +61,11 @@ const MEASURED_MIN: Duration = Duration::from_secs(5);
 
 /// How often the books are looked at once all nodes have left.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Who holds a fleet to it.
+pub(super) fn judge() -> Judge {
+    Judge::new((REST.limit, REST.window), (MESSAGES.limit, MESSAGES.window))
+}
 
 /// Runs it for as long as `args` say, or until somebody stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
@@ -118,8 +123,7 @@ async fn run_on(
     served: Vec<Served>,
 ) -> Result<Report, Failure> {
     let names = [REST.name, MESSAGES.name];
-    let vendor =
-        Vendor::open(Judge::new((REST.limit, REST.window), (MESSAGES.limit, MESSAGES.window))).await?;
+    let vendor = Vendor::open(judge(), ANY_PORT).await?;
     // Where the allocator is killed, that it cannot be reached is no news.
     let level = if args.kill_every.is_some() { "error" } else { LOG_LEVEL };
     let asked: Vec<String> = asked.iter().map(|books| books.url().to_owned()).collect();

@@ -4,8 +4,8 @@
 //! In reading order: [`orders`] (what it is told), [`caller`] (the contract), [`sender`] (calls on their way to
 //! the vendor), [`player`] (the replay), [`metrics`] (what others see of it).
 
-mod caller;
-mod metrics;
+pub(super) mod caller;
+pub(super) mod metrics;
 mod orders;
 mod player;
 mod sender;
@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, timeout};
 
 /// How often a node says how far it is.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// How long giving everything back may take. Well below the time after which the demo kills a node.
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(3);
@@ -71,7 +71,12 @@ async fn work(client: &Client, work: Work, start: Moment, orders: &mut Orders) -
     match work {
         Work::Contract { vendor, node, nodes, seed } => {
             let schedule = super::contract::schedule::Schedule::new(node, nodes, seed);
-            Ok(Caller::new(client, &vendor, schedule, (node, nodes))?.run(start, orders).await)
+            let caller = Caller::new(client, &vendor, schedule, (node, nodes))?;
+            // The next order can only be to stop.
+            let until = async {
+                let _ = orders.next().await;
+            };
+            Ok(caller.run(start, until, say_progress).await)
         }
         Work::Replay { limit, calls, patience_ns } => {
             let patience = Duration::from_nanos(patience_ns);
@@ -81,7 +86,7 @@ async fn work(client: &Client, work: Work, start: Moment, orders: &mut Orders) -
 }
 
 /// Gives everything back. The exchange that does it is counted, too.
-async fn leave(client: Client, mut report: Report) -> Report {
+pub(super) async fn leave(client: Client, mut report: Report) -> Report {
     if timeout(SHUTDOWN_WITHIN, client.shutdown()).await.is_err() {
         tracing::warn!(within = ?SHUTDOWN_WITHIN, "the allocator did not take back what this node held");
     }

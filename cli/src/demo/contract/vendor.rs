@@ -1,18 +1,19 @@
-//! The fake vendor: an HTTP server on loopback that answers 429 to whatever breaks the contract.
-//! Nodes call it over real connections; it runs in the parent process of the demo and trusts nobody.
+//! The fake vendor: an HTTP server that answers 429 to whatever breaks the contract. Nodes call it over real connections; it
+//! runs in the parent process of the demo, or in one of its own, and trusts nobody.
 
 use super::judge::{Judge, Seen, Standing, Verdict};
 use super::shift::Shift;
 use crate::failure::Failure;
-use axum::Router;
 use axum::extract::State;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::serve::ListenerExt as _;
+use axum::{Json, Router};
 use lessor_protocol::{Clock, Moment};
-use std::net::Ipv4Addr;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -24,6 +25,9 @@ pub(crate) const CALLS_PATH: &str = "/calls";
 /// Where messages go. A message is a call as well.
 pub(crate) const MESSAGES_PATH: &str = "/messages";
 
+/// Where it says what it has seen.
+const SEEN_PATH: &str = "/seen";
+
 /// A running vendor. It stops when dropped.
 #[derive(Debug)]
 pub(crate) struct Vendor {
@@ -33,10 +37,10 @@ pub(crate) struct Vendor {
 }
 
 impl Vendor {
-    /// Opens on a free port of the loopback interface.
-    pub(crate) async fn open(judge: Judge) -> Result<Self, Failure> {
-        let cannot = |error| Failure::Run(format!("the fake vendor cannot listen on loopback: {error}"));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(cannot)?;
+    /// Opens at `listen`.
+    pub(crate) async fn open(judge: Judge, listen: SocketAddr) -> Result<Self, Failure> {
+        let cannot = |error| Failure::Run(format!("the fake vendor cannot listen on {listen}: {error}"));
+        let listener = TcpListener::bind(listen).await.map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         let desk = Desk { clock: Clock::since_boot(), judge: Arc::new(Mutex::new(judge)) };
         let app = router(desk.clone());
@@ -88,6 +92,11 @@ impl Vendor {
     pub(crate) fn seen(&self) -> [Seen; 2] {
         self.desk.judge().seen()
     }
+
+    /// The same for whoever asks over HTTP.
+    pub(crate) fn told_seen(&self) -> Value {
+        self.desk.told_seen()
+    }
 }
 
 impl Drop for Vendor {
@@ -105,6 +114,12 @@ struct Desk {
 impl Desk {
     fn judge(&self) -> MutexGuard<'_, Judge> {
         self.judge.lock().expect("nobody panics while judging")
+    }
+
+    fn told_seen(&self) -> Value {
+        let of = |seen: Seen| json!({ "admitted": seen.admitted, "too_many": seen.too_many, "most_in_any_window": seen.most });
+        let [calls, messages] = self.judge().seen().map(of);
+        json!({ "calls": calls, "messages": messages })
     }
 
     /// The time is read under the lock, so that arrivals are judged in the order of their instants.
@@ -143,17 +158,21 @@ fn router(desk: Desk) -> Router {
     Router::new()
         .route(CALLS_PATH, post(async |State(desk): State<Desk>| desk.decide(Judge::call)))
         .route(MESSAGES_PATH, post(async |State(desk): State<Desk>| desk.decide(Judge::message)))
+        .route(SEEN_PATH, get(async |State(desk): State<Desk>| Json(desk.told_seen())))
+        .route("/readyz", get(async || StatusCode::NO_CONTENT))
         .with_state(desk)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::ANY_PORT;
 
     #[tokio::test]
     async fn over_the_wire_a_call_too_many_is_answered_429() {
         let hour = Duration::from_secs(3600);
-        let vendor = Vendor::open(Judge::new((2, hour), (1, hour))).await.expect("loopback is there");
+        let vendor =
+            Vendor::open(Judge::new((2, hour), (1, hour)), ANY_PORT).await.expect("loopback is there");
         let http = reqwest::Client::new();
         let mut answers = Vec::new();
         for path in [MESSAGES_PATH, MESSAGES_PATH, CALLS_PATH, CALLS_PATH] {
@@ -175,5 +194,9 @@ mod tests {
             ]
         );
         assert_eq!(vendor.seen().map(|seen| seen.too_many), [1, 1]);
+        let told = http.get(format!("{}{SEEN_PATH}", vendor.url())).send().await.expect("it answers");
+        let told: Value = told.json().await.expect("JSON");
+        assert_eq!(told["calls"], json!({ "admitted": 2, "too_many": 1, "most_in_any_window": 4 }));
+        assert_eq!(told["messages"], json!({ "admitted": 1, "too_many": 1, "most_in_any_window": 2 }));
     }
 }

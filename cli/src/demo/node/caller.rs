@@ -1,9 +1,8 @@
 //! Makes a node's calls in the contract demo: decides each locally with `try_acquire`, sends what was admitted,
 //! counts what was refused, and measures what the decision took.
 
-use super::orders::Orders;
 use super::sender::Sender;
-use super::{PROGRESS_EVERY, say_progress, ticks};
+use super::{PROGRESS_EVERY, ticks};
 use crate::demo::contract::schedule::{Call, Schedule};
 use crate::demo::contract::{MESSAGES, REST};
 use crate::demo::latency::Latency;
@@ -11,6 +10,7 @@ use crate::demo::line::{Count, Found, Report, Tally};
 use crate::failure::Failure;
 use lessor::{Client, Limit};
 use lessor_protocol::{Clock, Moment};
+use std::pin::pin;
 use std::time::Duration;
 
 /// How often a node works off what has come in, as a consumer does that polls its queue: some forty calls at a
@@ -56,16 +56,22 @@ impl<'a> Caller<'a> {
         })
     }
 
-    /// Makes calls from `start` on, until the next order, which can only be to stop.
-    pub(crate) async fn run(mut self, start: Moment, orders: &mut Orders) -> Report {
+    /// Makes calls from `start` on, `until` that is over. Says five times a second how far it is.
+    pub(crate) async fn run(
+        mut self,
+        start: Moment,
+        until: impl Future<Output = ()>,
+        mut say: impl FnMut(Tally),
+    ) -> Report {
+        let mut until = pin!(until);
         tokio::time::sleep(self.phase).await;
         let mut tick = ticks(TICK);
         let mut progress = ticks(PROGRESS_EVERY);
         loop {
             tokio::select! {
-                _ = orders.next() => break,
+                () = &mut until => break,
                 _ = tick.tick() => self.make_due(start),
-                _ = progress.tick() => say_progress(self.tally()),
+                _ = progress.tick() => say(self.tally()),
             }
         }
         self.sender.finish().await;

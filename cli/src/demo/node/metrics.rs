@@ -1,4 +1,4 @@
-//! What others see of a node: its metrics, on a free port of loopback, as a service would serve them.
+//! What others see of a node: its metrics, as a service would serve them; of a demo's on a free port of loopback.
 
 use crate::failure::Failure;
 use axum::Router;
@@ -13,10 +13,18 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Counts from now on, and serves what was counted for as long as the node lives. Returns where.
 pub(super) async fn serve() -> Result<SocketAddr, Failure> {
-    let exporter = install().map_err(|error| Failure::Run(format!("cannot count metrics: {error}")))?;
+    let exporter = recorder()?;
     let cannot = |error| Failure::Run(format!("cannot serve metrics: {error}"));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
+    let router = Router::new().route("/metrics", get(async move || exporter.render()));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(address)
+}
+
+/// Counts from now on, with the buckets that fit. Within a runtime, which keeps it small.
+pub(in crate::demo) fn recorder() -> Result<PrometheusHandle, Failure> {
+    let exporter = install().map_err(|error| Failure::Run(format!("cannot count metrics: {error}")))?;
     let upkeep = exporter.clone();
     tokio::spawn(async move {
         loop {
@@ -24,9 +32,7 @@ pub(super) async fn serve() -> Result<SocketAddr, Failure> {
             upkeep.run_upkeep();
         }
     });
-    let router = Router::new().route("/metrics", get(async move || exporter.render()));
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok(address)
+    Ok(exporter)
 }
 
 fn install() -> Result<PrometheusHandle, BuildError> {

@@ -1,0 +1,107 @@
+//! Parts of the demo, each as a process by itself: the vendor, and a node. What starts them, and in which order, is somebody
+//! else's; so is the allocator, an ordinary `lessor serve`.
+
+mod node;
+mod page;
+mod vendor;
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand, value_parser};
+use std::net::SocketAddr;
+
+/// Which part.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Part {
+    /// The vendor alone: it admits 9,000 calls in any 30 s, 600 of them messages, and answers 429 to whatever is more.
+    #[command(after_help = VENDOR_EXAMPLE)]
+    Vendor(VendorArgs),
+    /// A node alone: it leases from an allocator, and calls the vendor with what it was lent.
+    #[command(after_help = NODE_EXAMPLE)]
+    Node(NodeArgs),
+}
+
+const VENDOR_EXAMPLE: &str = "\
+Example:
+  lessor demo vendor --listen 127.0.0.1:7401
+  curl http://127.0.0.1:7401/seen
+
+POST /calls and POST /messages are calls. GET /seen says what was admitted and what was too many, as does the one line that is
+printed at the end. SIGTERM and SIGINT stop it.
+Exit codes: 0 stopped, 1 it cannot listen, 2 bad command line.";
+
+const NODE_EXAMPLE: &str = "\
+Example:
+  lessor demo --print-config > demo.toml
+  lessor serve --config demo.toml --fresh
+  lessor demo vendor
+  lessor demo node --number 1 --of 2 --listen 127.0.0.1:7402
+  lessor demo node --number 2 --of 2
+
+It starts without an allocator or a vendor, and calls as soon as there are both. All nodes together would like to make five
+times as many calls as the contract allows. At the end, by SIGTERM or SIGINT, it gives back what it holds and prints one line.
+Exit codes: 0 stopped, 1 broken, 2 bad command line.";
+
+/// `lessor demo vendor`.
+#[derive(Debug, Args)]
+pub(crate) struct VendorArgs {
+    /// Where to listen. Port 0 takes a free one; the line that is printed says which.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7401")]
+    listen: SocketAddr,
+}
+
+/// `lessor demo node`.
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    /// An allocator that it may ask. May be given more than once.
+    #[arg(
+        long = "allocator",
+        value_name = "URL",
+        env = "LESSOR_SERVER",
+        default_value = "http://127.0.0.1:7400"
+    )]
+    allocators: Vec<String>,
+    /// The vendor that it calls.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7401")]
+    vendor: String,
+    /// Which of the nodes it is, from 1.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u8).range(1..=64))]
+    number: u8,
+    /// How many nodes there are. Each wants its share of the calls, which changes every four seconds.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u8).range(1..=64))]
+    of: u8,
+    /// Feeds its dice; the same for all nodes.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Show its metrics to Prometheus here at /metrics, and at /readyz whether an allocator has answered.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+}
+
+/// Runs it until it is told to stop.
+pub(crate) fn run(part: &Part) -> Result<(), Failure> {
+    match part {
+        Part::Vendor(args) => vendor::run(args),
+        Part::Node(args) => node::run(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::Cli;
+    use clap::Parser as _;
+
+    #[test]
+    fn a_bad_value_is_exit_code_2() {
+        let check = |args: &str| {
+            let parsed = Cli::try_parse_from(args.split(' '));
+            assert_eq!(parsed.map(|_| ()).map_err(|error| error.exit_code()), Err(2), "{args}");
+        };
+        check("lessor demo nobody");
+        check("lessor demo --json vendor");
+        check("lessor demo vendor --seed 1");
+        check("lessor demo vendor --listen 7401");
+        check("lessor demo node --number 0");
+        check("lessor demo node --of 65");
+        check("lessor demo node --listen nowhere");
+    }
+}

@@ -1,0 +1,103 @@
+//! `lessor demo node`: a node in a process of its own, until it is told to stop. It waits for nobody: without an allocator it
+//! makes no call, and a vendor that is not there yet costs it the calls.
+
+use super::{NodeArgs, page};
+use crate::demo::contract::schedule::Schedule;
+use crate::demo::contract::{MESSAGES, REST};
+use crate::demo::line::Tally;
+use crate::demo::node::caller::Caller;
+use crate::demo::node::{PROGRESS_EVERY, leave, metrics};
+use crate::demo::print;
+use crate::failure::Failure;
+use crate::stop::Stop;
+use lessor::{Client, ExchangeError};
+use lessor_protocol::Clock;
+use reqwest::Url;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How often its log says how far it is.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// Runs until SIGTERM or SIGINT, gives back what it holds, and prints what it did. One thread, as the smallest of services would.
+pub(super) fn run(args: &NodeArgs) -> Result<(), Failure> {
+    let (number, nodes) = (usize::from(args.number), usize::from(args.of));
+    if number > nodes {
+        return Err(Failure::Input(format!("--number {number} is more than --of {nodes}")));
+    }
+    let vendor = vendor(&args.vendor)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    runtime.block_on(async {
+        let mut stop = Stop::install()?;
+        let recorded = metrics::recorder()?;
+        let client = client(&args.allocators, &format!("demo-{number}"))?;
+        if let Some(listen) = args.listen {
+            page::open(listen, recorded, client.clone()).await?;
+        }
+        let schedule = Schedule::new(number - 1, nodes, args.seed);
+        let caller = Caller::new(&client, &vendor, schedule, (number - 1, nodes))?;
+        let report = caller.run(Clock::since_boot().now(), stop.asked(), log()).await;
+        let report = leave(client, report).await;
+        print(format!("{}\n", told(&report.tally)))
+    })
+}
+
+fn client(allocators: &[String], name: &str) -> Result<Client, Failure> {
+    let (first, others) = allocators.split_first().expect("there is a default");
+    let builder = others.iter().fold(Client::builder(first), |builder, other| builder.or(other));
+    builder.node(name).build().map_err(|error| {
+        let is_input = matches!(error, ExchangeError::Address { .. });
+        let said = format!("--allocator: {error}");
+        if is_input { Failure::Input(said) } else { Failure::Run(said) }
+    })
+}
+
+/// The address of the vendor, as calls go on from it.
+fn vendor(url: &str) -> Result<String, Failure> {
+    let wrong = |problem: String| Failure::Input(format!("--vendor is {url:?}: {problem}"));
+    let parsed = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+    if parsed.scheme() != "http" || parsed.cannot_be_a_base() || parsed.query().is_some() {
+        return Err(wrong("use http://host:port".to_owned()));
+    }
+    Ok(parsed.as_str().trim_end_matches('/').to_owned())
+}
+
+/// Writes some of what it hears into the log.
+fn log() -> impl FnMut(Tally) {
+    let (every, mut heard) = (LOG_EVERY.as_nanos() / PROGRESS_EVERY.as_nanos(), 0);
+    move |tally| {
+        heard += 1;
+        if heard % every == 0 {
+            tracing::info!(did = %told(&tally), "calls so far");
+        }
+    }
+}
+
+fn told(tally: &Tally) -> Value {
+    let of = |limit| {
+        let count = tally.count(limit);
+        json!({ "admitted": count.admitted, "refused": count.refused })
+    };
+    json!({
+        REST.name: of(0),
+        MESSAGES.name: of(1),
+        "exchanges": tally.exchanges,
+        "unsent": tally.unsent,
+        "vendor_refused": tally.vendor_refused,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vendor_is_where_calls_can_go() {
+        assert_eq!(vendor("http://vendor:7401/").ok().as_deref(), Some("http://vendor:7401"));
+        assert_eq!(vendor("http://vendor/api").ok().as_deref(), Some("http://vendor/api"));
+        for wrong in ["vendor:7401", "vendor", "https://vendor", "http://vendor/?a=b", ""] {
+            assert!(matches!(vendor(wrong), Err(Failure::Input(_))), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! `lessor demo vendor`: the strict vendor in a process of its own, until it is told to stop.
+
+use super::VendorArgs;
+use crate::demo::contract::{self, vendor::Vendor};
+use crate::demo::print;
+use crate::failure::Failure;
+use crate::stop::Stop;
+
+/// Runs until SIGTERM or SIGINT, and prints what it has seen.
+pub(super) fn run(args: &VendorArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
+    runtime.block_on(async {
+        let mut stop = Stop::install()?;
+        let vendor = Vendor::open(contract::judge(), args.listen).await?;
+        // Nobody has to read it: a closed stdout is no reason not to serve.
+        let _ = print(format!("listening on {}\n", vendor.url()));
+        stop.asked().await;
+        print(format!("{}\n", vendor.told_seen()))
+    })
+}
