@@ -1,0 +1,48 @@
+# The image of `lessor`: one static binary on an empty file system, for a user that owns nothing but the folder of its store.
+#
+#     docker build --tag lessor .
+#     docker run --rm -p 127.0.0.1:7400:7400 -v ./lessor.toml:/etc/lessor/lessor.toml:ro -v lessor:/var/lib/lessor lessor
+
+# Its own system is musl, so that what it builds needs no library.
+FROM rust:1.95.0-alpine3.22@sha256:064dfc925d68d1a63f4fd2871bd7dc6e6ea56692989a487185855d62885d90aa AS build
+# Symbols are kept for the traces of a panic, and all else that only a debugger reads is not.
+ENV CARGO_INCREMENTAL=0 CARGO_PROFILE_RELEASE_STRIP=debuginfo
+# A part of the dependencies is C.
+RUN apk add --no-cache musl-dev
+WORKDIR /src
+
+# Dependencies, in a layer that only another Cargo.toml or Cargo.lock builds again: crates without any code.
+COPY Cargo.toml Cargo.lock ./
+COPY protocol/Cargo.toml protocol/
+COPY allocator/Cargo.toml allocator/
+COPY client/Cargo.toml client/
+COPY client/examples client/examples
+COPY cli/Cargo.toml cli/
+COPY tests/Cargo.toml tests/
+COPY benches/Cargo.toml benches/
+RUN mkdir protocol/src allocator/src client/src cli/src tests/src benches/src \
+    && touch protocol/src/lib.rs allocator/src/lib.rs client/src/lib.rs tests/src/lib.rs benches/src/lib.rs \
+    && echo 'fn main() {}' > cli/src/main.rs \
+    && cargo build --release --locked --package lessor-cli
+
+COPY protocol protocol
+COPY allocator allocator
+COPY client client
+COPY cli cli
+# Files keep their age when they are copied, and older than the empty crates they would not be built.
+RUN touch protocol/src/lib.rs allocator/src/lib.rs client/src/lib.rs cli/src/main.rs \
+    && cargo build --release --locked --package lessor-cli \
+    && mkdir /state
+
+FROM scratch
+# For a store that is reached over TLS.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /src/target/release/lessor /usr/local/bin/lessor
+# A volume that is new takes its owner from here.
+COPY --from=build --chown=65532:65532 /state /var/lib/lessor
+ENV STATE_DIRECTORY=/var/lib/lessor
+USER 65532:65532
+EXPOSE 7400
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s CMD ["/usr/local/bin/lessor", "status", "--ready"]
+ENTRYPOINT ["/usr/local/bin/lessor"]
+CMD ["serve", "--config", "/etc/lessor/lessor.toml", "--listen", "0.0.0.0:7400", "--log", "json"]

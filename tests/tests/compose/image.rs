@@ -1,0 +1,80 @@
+//! The Dockerfile: pinned, built by what is locked, and of one binary for nobody in particular.
+
+use super::file::{read, services};
+use std::path::Path;
+
+/// A full version, and the digest of what it was when somebody looked.
+pub(crate) fn assert_pinned(image: &str) {
+    let (tag, digest) = image.split_once("@sha256:").unwrap_or_else(|| panic!("{image} has no digest"));
+    assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{image}");
+    let version = tag.rsplit_once(':').unwrap_or_else(|| panic!("{image} has no tag")).1;
+    assert!(version.matches('.').count() >= 1 && version.contains(|c: char| c.is_ascii_digit()), "{image}");
+}
+
+/// The instructions, each in one line.
+fn instructions() -> Vec<(String, String)> {
+    let text = read("Dockerfile").replace("\\\n", "");
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let split = lines.map(|line| line.split_once(' ').unwrap_or_else(|| panic!("{line}")));
+    split
+        .map(|(word, rest)| (word.to_owned(), rest.split_whitespace().collect::<Vec<_>>().join(" ")))
+        .collect()
+}
+
+fn of<'a>(instructions: &'a [(String, String)], word: &str) -> Vec<&'a str> {
+    instructions.iter().filter(|(known, _)| known == word).map(|(_, rest)| rest.as_str()).collect()
+}
+
+#[test]
+fn it_is_a_static_binary_on_nothing_and_not_run_by_root() {
+    let instructions = instructions();
+    let stages = of(&instructions, "FROM");
+    assert_eq!(stages.last(), Some(&"scratch"));
+    let built = stages[0].strip_suffix(" AS build").expect("it has a name");
+    assert_pinned(built);
+    assert!(built.contains("-alpine"), "{built} does not build without libraries");
+    let user = of(&instructions, "USER");
+    assert_eq!(user, [services(&[])["vendor"].text("user")]);
+    // What compose runs is what the image has.
+    let binary = of(&instructions, "ENTRYPOINT");
+    assert_eq!(binary, ["[\"/usr/local/bin/lessor\"]"]);
+    assert!(
+        of(&instructions, "COPY").contains(&"--from=build /src/target/release/lessor /usr/local/bin/lessor")
+    );
+}
+
+#[test]
+fn it_is_built_by_what_is_locked_from_files_that_are_there() {
+    let instructions = instructions();
+    let builds: Vec<&str> =
+        of(&instructions, "RUN").into_iter().filter(|run| run.contains("cargo build")).collect();
+    assert_eq!(builds.len(), 2, "dependencies, and ours");
+    assert!(builds.iter().all(|run| run.contains("cargo build --release --locked --package lessor-cli")));
+    // Of a checkout that is older than the first layer, cargo would not notice that there is code now.
+    let touched =
+        builds[1].strip_prefix("touch ").and_then(|run| run.split_once(" && ")).expect("it touches").0;
+    let empty = builds[0].replace("echo 'fn main() {}' > ", "touch ");
+    for root in touched.split(' ') {
+        assert!(empty.contains(root), "{root} was not there before");
+    }
+    assert_eq!(touched.split(' ').count(), 4, "ours are protocol, allocator, client and cli");
+    let workspace: toml::Table = read("Cargo.toml").parse().expect("TOML");
+    let copies = of(&instructions, "COPY");
+    for member in workspace["workspace"]["members"].as_array().expect("a list") {
+        let member = member.as_str().expect("a folder");
+        let manifest = format!("{member}/Cargo.toml {member}/");
+        assert!(copies.contains(&manifest.as_str()), "{member} is unknown to the layer of dependencies");
+    }
+    let sent = read(".dockerignore");
+    let sent: Vec<&str> = sent.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    for copy in copies.iter().filter(|copy| !copy.starts_with("--from")) {
+        let files: Vec<&str> = copy.split(' ').collect();
+        for file in &files[..files.len() - 1] {
+            assert!(super::project().join(file).exists(), "{file}");
+            assert!(
+                sent.iter().any(|sent| Path::new(file).starts_with(sent)),
+                "{file} is not sent to be built"
+            );
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The containers of a profile that run our binary, as plain processes: exactly their commands, with addresses and paths of
+//! this machine in place of those that only containers know.
+
+use super::file::{Service, project, services};
+use lessor_allocator::cells::StoreKind;
+use rustix::process::Signal;
+use scenarios::process::{Running, lessor};
+use scenarios::servers::Server;
+use serde_json::Value;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long it may take until all are well: an allocator without books waits for a term and a window of 30 s.
+const WELL_WITHIN: Duration = Duration::from_secs(120);
+
+/// Where nobody listens.
+const NOBODY: &str = "127.0.0.1:9";
+
+/// What [`Stack::start`] started, and how to talk to it.
+pub(crate) struct Stack {
+    parts: Vec<Part>,
+    _store: Option<Server>,
+    _folder: TempDir,
+}
+
+struct Part {
+    service: Service,
+    running: Running,
+    address: String,
+    health: Command,
+}
+
+/// What words of the file mean here.
+struct Meanings {
+    /// The address of each that listens, by its names.
+    addresses: Vec<(String, String)>,
+    store: Option<(String, String)>,
+    password: String,
+}
+
+impl Stack {
+    pub(crate) fn start(profile: &str) -> Stack {
+        let kind = match profile {
+            "redis" => Some(StoreKind::Redis),
+            "postgres" => Some(StoreKind::Postgres),
+            _ => None,
+        };
+        let (store, folder) =
+            (kind.map(|kind| Server::start(kind, &[])), tempfile::tempdir().expect("a folder"));
+        let services = services(&["--profile", profile]).into_values().filter(Service::is_ours);
+        let services: Vec<Service> = services.collect();
+        let meanings = Meanings::of(&services, store.as_ref());
+        let (first, lasting): (Vec<Service>, Vec<Service>) =
+            services.into_iter().partition(Service::is_one_shot);
+        for service in first {
+            let done = meanings.command(&service, folder.path()).output().expect("it runs");
+            assert!(done.status.success(), "{}: {done:?}", service.name);
+        }
+        let parts = lasting.into_iter().map(|service| meanings.start(service, folder.path())).collect();
+        Stack { parts, _store: store, _folder: folder }
+    }
+
+    /// Waits until the health checks of all pass, and the vendor has seen both kinds of calls. What it has seen.
+    pub(crate) async fn calls(&mut self) -> Value {
+        let mut seen = Value::Null;
+        let well = async {
+            loop {
+                seen = self.get("vendor", "/seen").await.json().await.expect("JSON");
+                let called =
+                    ["calls", "messages"].iter().all(|kind| seen[kind]["admitted"].as_u64() > Some(50));
+                if called && self.parts.iter_mut().all(Part::is_well) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let is_well = tokio::time::timeout(WELL_WITHIN, well).await.is_ok();
+        let ill =
+            self.parts.iter_mut().filter_map(|part| (!part.is_well()).then(|| part.service.name.clone()));
+        assert!(is_well, "not well: {:?}; the vendor has seen {seen}", ill.collect::<Vec<String>>());
+        seen
+    }
+
+    pub(crate) async fn get(&self, name: &str, path: &str) -> reqwest::Response {
+        let part = self.parts.iter().find(|part| part.service.name == name);
+        let url = format!("http://{}{path}", part.unwrap_or_else(|| panic!("no {name}")).address);
+        reqwest::get(&url).await.unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    /// The names of all that run.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.parts.iter().map(|part| part.service.name.clone()).collect()
+    }
+
+    /// Ends all in good order, those first that call others. What each said last.
+    pub(crate) fn end(mut self) -> Vec<(String, String)> {
+        self.parts.sort_by_key(|part| !part.service.name.starts_with("node"));
+        let end = |part: Part| {
+            let Part { service, mut running, .. } = part;
+            running.signal(Signal::TERM);
+            let line = running.line();
+            assert_eq!(running.wait().code(), Some(0), "{}: {line}", service.name);
+            (service.name, line)
+        };
+        self.parts.into_iter().map(end).collect()
+    }
+}
+
+impl Part {
+    /// Whether its health check passes.
+    fn is_well(&mut self) -> bool {
+        self.health.output().expect("it runs").status.success()
+    }
+}
+
+impl Meanings {
+    fn of(services: &[Service], store: Option<&Server>) -> Meanings {
+        let mut addresses = vec![];
+        for service in services {
+            let Some(port) = listens(service) else { continue };
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+            addresses.extend(service.names().iter().map(|name| (format!("{name}:{port}"), free.to_string())));
+        }
+        let password = store.map(Server::password).unwrap_or_default();
+        let store =
+            store.map(|store| (store.url().split_once("://").expect("a URL").0.to_owned(), store.url()));
+        Meanings { addresses, store, password }
+    }
+
+    fn start(&self, service: Service, folder: &Path) -> Part {
+        let mut running = Running::start(&mut self.command(&service, folder));
+        let line = running.line();
+        assert!(line.starts_with("listening on http://127.0.0.1:"), "{} said {line:?}", service.name);
+        let address = self.address(&service).expect("it listens");
+        let words = service.health().unwrap_or_else(|| panic!("{} has no health check", service.name));
+        assert_eq!(words[0], "/usr/local/bin/lessor");
+        let mut health = Command::new(lessor());
+        health.args(words[1..].iter().map(|word| self.here(word, &service, folder)));
+        Part { service, running, address, health }
+    }
+
+    /// Its command, in the environment of its container and nothing else.
+    fn command(&self, service: &Service, folder: &Path) -> Command {
+        let state = folder.join(&service.name);
+        std::fs::create_dir_all(&state).expect("a folder");
+        let mut command = Command::new(lessor());
+        command.args(service.list("command").iter().map(|word| self.here(word, service, folder)));
+        command.env_clear().env("STATE_DIRECTORY", state);
+        // The one of the image is nobody's here.
+        let environment = service.environment().into_iter();
+        command.envs(environment.map(|(name, value)| match name.as_str() {
+            "LESSOR_STORE_PASSWORD" => (name, self.password.clone()),
+            _ => (name, value),
+        }));
+        command
+    }
+
+    /// What `word` means to this process instead of to its container.
+    fn here(&self, word: &str, service: &Service, folder: &Path) -> String {
+        if word.starts_with("/etc/lessor/") {
+            let file = service.outside(word).unwrap_or_else(|| panic!("{word} is not mounted"));
+            let text =
+                std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            let lines = text.lines().map(|line| match line.strip_prefix("url = \"") {
+                Some(url) => format!("url = {:?}", self.store_at(url.trim_end_matches('"'))),
+                None => line.to_owned(),
+            });
+            let copy = folder.join(&service.name).with_extension("toml");
+            std::fs::write(&copy, lines.collect::<Vec<String>>().join("\n")).expect("a file in it");
+            return copy.display().to_string();
+        }
+        if word.starts_with("postgres://") || word.starts_with("redis://") {
+            return self.store_at(word);
+        }
+        if let Some(port) = word.strip_prefix("0.0.0.0:") {
+            return self.named(&format!("{}:{port}", service.name));
+        }
+        match word.strip_prefix("http://127.0.0.1:") {
+            Some(port) => format!("http://{}", self.named(&format!("{}:{port}", service.name))),
+            None => match word.strip_prefix("http://") {
+                Some(name) => format!("http://{}", self.named(name)),
+                None => word.to_owned(),
+            },
+        }
+    }
+
+    fn named(&self, name: &str) -> String {
+        let known = self.addresses.iter().find(|(known, _)| known == name);
+        known.map_or(NOBODY, |(_, address)| address).to_owned()
+    }
+
+    fn address(&self, service: &Service) -> Option<String> {
+        Some(self.named(&format!("{}:{}", service.name, listens(service)?)))
+    }
+
+    /// The URL of the test's own server, where the file names that of the store; without a password if the file has none and
+    /// the environment has it.
+    fn store_at(&self, url: &str) -> String {
+        let (scheme, here) =
+            self.store.as_ref().unwrap_or_else(|| panic!("{url}: this profile has no store"));
+        assert!(url.starts_with(&format!("{scheme}://")), "{url} is no {scheme}");
+        match scheme.as_str() {
+            "postgres" => here.replace(&format!(":{}@", self.password), "@"),
+            _ => here.clone(),
+        }
+    }
+}
+
+/// The port that it listens on in its container.
+pub(crate) fn listens(service: &Service) -> Option<String> {
+    let words = service.list("command");
+    let at = words.iter().position(|word| word == "--listen")?;
+    let port = words[at + 1].strip_prefix("0.0.0.0:");
+    Some(port.unwrap_or_else(|| panic!("{} cannot be reached at {}", service.name, words[at + 1])).to_owned())
+}
+
+/// Whether `path` is a part of this project, and there.
+pub(crate) fn is_of_project(path: &str) -> bool {
+    Path::new(path).starts_with(project()) && Path::new(path).exists()
+}
