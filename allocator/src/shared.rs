@@ -11,6 +11,7 @@ use crate::metrics::Metrics;
 use crate::roots::Gates;
 use crate::store::{Embedded, Found, StoreError};
 use lessor_protocol::push::Event;
+use lessor_protocol::trace::Cause;
 use lessor_protocol::{Clock, Moment, PERMITS_MAX};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     began: Moment,
     /// Counts the exchanges of nodes.
     asked: watch::Sender<u64>,
+    /// The newest of them that is traced.
+    cause: Cause,
     /// Where there is a store of its own.
     journal: OnceLock<Arc<Journal>>,
     commons: Commons,
@@ -106,6 +109,7 @@ impl Shared {
             stop: watch::Sender::new(false),
             began: now,
             asked: watch::Sender::new(0),
+            cause: Cause::default(),
             limits: Mutex::new(
                 config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
             ),
@@ -168,6 +172,11 @@ impl Shared {
     /// A node has asked: there may be something to say to those that limits are leased from.
     pub(crate) fn was_asked(&self) {
         self.asked.send_modify(|asked| *asked = asked.wrapping_add(1));
+    }
+
+    /// What was left to be done for the newest exchange of a node.
+    pub(crate) fn cause(&self) -> &Cause {
+        &self.cause
     }
 
     /// Changes whenever that happens.

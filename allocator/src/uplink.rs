@@ -13,8 +13,8 @@ use crate::allocator::{Asker, DueAbove};
 use crate::config::Upstream;
 use crate::metrics::UpstreamMetrics;
 use crate::shared::Shared;
-use lessor_protocol::Moment;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
+use lessor_protocol::{Moment, trace};
 use rooted::Rooted;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 use transport::{Transport, TransportError};
 
 /// Round trip to reckon with until one was measured.
@@ -166,7 +168,17 @@ impl Uplink {
                 sleep(LOOK_EVERY.max(took * LOOKS_REST)).await;
                 continue;
             }
-            match self.exchange(&due).await {
+            let span = tracing::debug_span!(
+                target: trace::TARGET, parent: None, "refill", otel.kind = "client", otel.status_code = Empty,
+                upstream = %self.upstream, asks = due.asks.len(),
+            );
+            self.shared.cause().lead(&span);
+            let exchanged = self.exchange(&due).instrument(span.clone()).await;
+            if exchanged.is_err() {
+                span.record("otel.status_code", "ERROR");
+            }
+            drop(span);
+            match exchanged {
                 Ok(()) => self.pause = PAUSE_FIRST,
                 Err(error) => self.failed(&due.askers, &error).await,
             }

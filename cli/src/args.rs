@@ -206,6 +206,10 @@ pub(crate) struct ServeArgs {
     /// Which log lines: a level, or levels by module such as `warn,lessor_allocator=debug`.
     #[arg(long, value_name = "FILTER", env = "LESSOR_LOG", default_value = "info", value_parser = logging::parse_filter)]
     pub(crate) log_level: String,
+    /// Export spans to the OpenTelemetry collector there (OTLP over HTTP, such as http://127.0.0.1:4318).
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL", env = "LESSOR_OTLP", hide_env_values = true)]
+    pub(crate) otlp: Option<String>,
 }
 
 /// `lessor check`.

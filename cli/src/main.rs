@@ -8,6 +8,8 @@ mod failure;
 mod limits;
 mod logging;
 mod manual;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod replay;
 mod serve;
 mod status;

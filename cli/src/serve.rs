@@ -3,6 +3,7 @@
 use crate::args::ServeArgs;
 use crate::configuration;
 use crate::failure::Failure;
+#[cfg(not(feature = "otlp"))]
 use crate::logging;
 use crate::stop::Stop;
 use crate::watch::Watch;
@@ -14,7 +15,11 @@ use tracing_subscriber::EnvFilter;
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    logging::install(args.log, EnvFilter::new(&args.log_level));
+    let filter = EnvFilter::new(&args.log_level);
+    #[cfg(feature = "otlp")]
+    let _spans = crate::otlp::install(args.otlp.as_deref(), args.log, filter)?;
+    #[cfg(not(feature = "otlp"))]
+    logging::install(args.log, filter);
     let text = configuration::text(&args.config)?;
     let mut config = configuration::parse(&args.config, &text)?;
     configuration::place_store(&mut config, &args.config);

@@ -3,25 +3,23 @@
 
 mod goodbye;
 mod moves;
+mod sending;
 mod tells;
 
 use crate::backoff::Backoff;
 use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, disown, pause_refused, remedy, start_over};
 use crate::events::Event;
 use crate::fallback;
-use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Standing};
+use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
 use crate::rotation::Rotation;
 use crate::shared::Shared;
-use crate::tally;
-use crate::timing::{LOOK_AGAIN, RTT_UNTOLD, TOGETHER, learnt};
+use crate::timing::{LOOK_AGAIN, RTT_UNTOLD, TOGETHER};
 use crate::transport::{ExchangeError, Transport, excerpt};
-use lessor_protocol::lease::millis_up;
-use lessor_protocol::wire::{
-    ASKS_MAX, AskBody, ErrorBody, GrantBody, LeasesRequest, LeasesResponse, ObservedBody, SafeShareBody, code,
-};
+use lessor_protocol::wire::{ASKS_MAX, AskBody, ErrorBody, GrantBody, ObservedBody, SafeShareBody, code};
 use lessor_protocol::{Answer, Grant, Moment, Rate, Refusal, RefusalReason, Terms};
 use moves::Left;
+use sending::matching;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -216,23 +214,6 @@ impl Refiller {
         }
     }
 
-    async fn send(&mut self, asks: Vec<AskBody>) -> Result<LeasesResponse, ExchangeError> {
-        let (node, rtt_ms) = (self.node.clone(), millis_up(self.rtt));
-        let (session, seq) = (self.rotation.session(), self.rotation.next_seq());
-        let request = LeasesRequest { node, session, seq, rtt_ms, asks };
-        let sent = CLOCK.now();
-        let response = self.answer(&request).await.inspect_err(|_| tally::exchanged(None))?;
-        // Something between the allocator and us may keep answers and give us an old one.
-        if (response.session, response.seq) != (session, seq) {
-            let LeasesResponse { session, seq, .. } = response;
-            return Err(ExchangeError::Rubbish(format!("an answer to exchange {seq} of session {session}")));
-        }
-        let took = CLOCK.now().since(sent);
-        self.rtt = learnt(self.rtt, took);
-        tally::exchanged(Some(took));
-        Ok(response)
-    }
-
     fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], first_sent: Moment) {
         self.rotation.heard();
         if self.shared.reachable(true) {
@@ -396,23 +377,5 @@ impl Refiller {
             start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), SESSION_PAUSE, self.dice.u64(..));
             pool.make_known();
         }
-    }
-}
-
-/// The grants of a response that answers exactly what was asked.
-fn matching(response: LeasesResponse, pools: &[Arc<LocalPool>]) -> Result<Vec<GrantBody>, ExchangeError> {
-    let named = |name: &PoolName, body: &GrantBody| {
-        *name.limit == *body.limit && name.key.as_deref() == body.key.as_deref()
-    };
-    if response.grants.len() != pools.len() {
-        let (got, asked) = (response.grants.len(), pools.len());
-        return Err(ExchangeError::Rubbish(format!("{got} grants for {asked} asks")));
-    }
-    match pools.iter().zip(&response.grants).find(|(pool, body)| !named(pool.name(), body)) {
-        Some((pool, _)) => Err(ExchangeError::Rubbish(format!(
-            "a grant for another limit than {}",
-            excerpt(&pool.name().limit)
-        ))),
-        None => Ok(response.grants),
     }
 }

@@ -2,6 +2,7 @@
 //! failure is the background task's to say.
 
 use lessor_protocol::push::EVENTS_PATH;
+use lessor_protocol::trace::{TRACEPARENT, traceparent};
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveRequest};
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,7 +112,11 @@ impl Transport {
         let unreachable = |error: reqwest::Error| ExchangeError::Unreachable(chain(&error));
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        let mut response = self.http.post(url).json(body).send().await.map_err(unreachable)?;
+        let mut request = self.http.post(url).json(body);
+        if let Some(traceparent) = traceparent(&tracing::Span::current()) {
+            request = request.header(TRACEPARENT, traceparent);
+        }
+        let mut response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         let mut read = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {

@@ -7,11 +7,14 @@ use crate::priority::Priority;
 use crate::refusal::Refusal;
 use crate::tally::End;
 use lessor_protocol::Moment;
+use lessor_protocol::trace::TARGET;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 /// A place in line; dropping it leaves the line and, if it was the first, calls whoever is first then.
 struct Place<'a> {
@@ -63,6 +66,23 @@ impl Alarm {
 /// # Cancel safety
 /// Dropping the future leaves the line. Nothing was booked, so nothing is lost.
 pub(crate) async fn wait_in_line<T>(
+    pool: &LocalPool,
+    priority: Priority,
+    permits: u64,
+    attempt: impl FnMut() -> Option<T>,
+) -> Result<T, Refusal> {
+    // Within whatever the caller does. Of the key nothing is said.
+    let span = tracing::debug_span!(
+        target: TARGET, "wait", otel.status_code = Empty, limit = &*pool.name().limit, permits,
+    );
+    let taken = stand_in_line(pool, priority, permits, attempt).instrument(span.clone()).await;
+    if taken.is_err() {
+        span.record("otel.status_code", "ERROR");
+    }
+    taken
+}
+
+async fn stand_in_line<T>(
     pool: &LocalPool,
     priority: Priority,
     permits: u64,

@@ -20,7 +20,7 @@
 //! has gone on), [`rule`]
 //! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`observed`] (what the
 //! vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
-//! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself).
+//! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself), [`trace`] (spans).
 
 pub mod carry;
 pub mod clock;
@@ -37,6 +37,7 @@ pub mod rule;
 pub mod safe_share;
 pub mod sizing;
 pub mod tick;
+pub mod trace;
 pub mod wire;
 
 pub use carry::Carry;

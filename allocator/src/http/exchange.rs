@@ -5,23 +5,45 @@ use super::{body, decode, json};
 use crate::shared::Shared;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
+use lessor_protocol::trace;
 use lessor_protocol::wire::LeasesResponse;
 use std::sync::Arc;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 /// `POST /v1/leases`
 pub(super) async fn leases(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Problem> {
-    let result = match body::read(request).await {
-        Ok(body) => exchange(&shared, &body).await,
-        Err(problem) => Err(problem),
+    let span = tracing::debug_span!(
+        target: trace::TARGET, parent: None, "renew", otel.kind = "server", otel.status_code = Empty,
+        node = Empty, asks = Empty,
+    );
+    trace::lead(&span, said_once(request.headers()));
+    let answered = async {
+        let body = body::read(request).await?;
+        exchange(&shared, &body).await
     };
+    let result = answered.instrument(span.clone()).await;
+    if result.as_ref().is_err_and(Problem::is_ours) {
+        span.record("otel.status_code", "ERROR");
+    }
     shared.metrics().exchanges().count(outcome(&result));
     result
+}
+
+/// What the header says, where there is one: of several none is to be believed.
+fn said_once(headers: &HeaderMap) -> Option<&str> {
+    let mut said = headers.get_all(trace::TRACEPARENT).iter();
+    let first = said.next()?.to_str().ok()?;
+    said.next().is_none().then_some(first)
 }
 
 async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
     let began = shared.now();
     let exchange = decode::leases(body)?;
+    let span = Span::current();
+    span.record("node", exchange.caller.node.as_str()).record("asks", exchange.asks.len());
     let (response, events, batch) = shared.with(|allocator, now| {
         let response = LeasesResponse {
             epoch: allocator.epoch(),
@@ -31,6 +53,7 @@ async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
         };
         (response, allocator.take_events(), allocator.take_uncovered())
     });
+    shared.cause().note(&span);
     shared.was_asked();
     for event in &events {
         tracing::info!(limit = event.limit, key = event.key, kind = ?event.kind, "a vendor counts otherwise");

@@ -70,6 +70,11 @@ impl Problem {
         self
     }
 
+    /// Whether whoever asked did nothing wrong.
+    pub(super) fn is_ours(&self) -> bool {
+        self.status.is_server_error()
+    }
+
     /// Its stable word.
     pub(super) fn code(&self) -> &'static str {
         self.code

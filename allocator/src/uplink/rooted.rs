@@ -16,11 +16,14 @@ use crate::roots::{
 use crate::share::Share;
 use crate::shared::Shared;
 use crate::wrong::Wrong;
+use lessor_protocol::trace::TARGET;
 use lessor_protocol::wire::{GrantBody, LeasesRequest, LeasesResponse};
 use lessor_protocol::{Answer, Clock, Moment, Refusal, RefusalReason};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 /// How often somebody else may be faster, in one exchange. Whoever loses so often waits a little.
 const TRIES: usize = 6;
@@ -270,7 +273,14 @@ impl Rooted {
     async fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, TransportError> {
         let mut swapped = vec![];
         for swaps in batches(swaps) {
-            swapped.extend(self.cells.swap(timeline, swaps).await.map_err(|error| broken(&error))?);
+            let span = tracing::debug_span!(
+                target: TARGET, "swap", otel.kind = "client", otel.status_code = Empty, cells = swaps.len(),
+            );
+            let done = self.cells.swap(timeline, swaps).instrument(span.clone()).await;
+            if done.is_err() {
+                span.record("otel.status_code", "ERROR");
+            }
+            swapped.extend(done.map_err(|error| broken(&error))?);
         }
         Ok(swapped)
     }

@@ -1,5 +1,6 @@
 //! The way to an upstream: one request, one answer, bounded in size and time.
 
+use lessor_protocol::trace::{TRACEPARENT, traceparent};
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse};
 use std::error::Error;
 use std::time::Duration;
@@ -44,7 +45,11 @@ impl Transport {
     }
 
     pub(super) async fn leases(&self, request: &LeasesRequest) -> Result<LeasesResponse, TransportError> {
-        let mut response = self.http.post(&self.leases).json(request).send().await.map_err(unreachable)?;
+        let mut asked = self.http.post(&self.leases).json(request);
+        if let Some(traceparent) = traceparent(&tracing::Span::current()) {
+            asked = asked.header(TRACEPARENT, traceparent);
+        }
+        let mut response = asked.send().await.map_err(unreachable)?;
         let status = response.status();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {

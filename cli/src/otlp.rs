@@ -1,0 +1,154 @@
+//! `lessor serve --otlp`: spans go to a collector, as OTLP over HTTP. A thread of its own sends them in batches from a queue that
+//! drops what is too much; a collector that is slow, wrong or gone costs spans, and nobody's time.
+
+use crate::failure::Failure;
+use crate::logging::{self, Format};
+use lessor_protocol::trace::TARGET;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
+use reqwest::Url;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry};
+
+/// How long one batch may take, tries and all. Longer, and more spans are dropped while a collector hangs.
+const EXPORT_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long the end of the process waits for the last batch.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// What a collector shows as the name of this process if nobody says another one.
+const SERVICE: &str = "lessor";
+
+/// Where others say it, for any program.
+const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
+
+/// What exports spans. When it is dropped, the last are sent.
+#[derive(Debug)]
+pub(crate) struct Spans(SdkTracerProvider);
+
+/// The address of a collector. The command line does not read it: it would show it, and the password in it.
+fn parse(text: &str) -> Result<Url, String> {
+    if text.contains('@') {
+        return Err(
+            "a name or a password does not belong there: say it in OTEL_EXPORTER_OTLP_HEADERS".to_owned()
+        );
+    }
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    match url.scheme() {
+        "http" if !url.cannot_be_a_base() && url.query().is_none() => Ok(url),
+        _ => Err("use http://host:port".to_owned()),
+    }
+}
+
+/// Sends log lines to stderr, and spans to `collector` if there is one. Called once, first, and before there is a runtime.
+pub(crate) fn install(
+    collector: Option<&str>,
+    format: Format,
+    filter: EnvFilter,
+) -> Result<Option<Spans>, Failure> {
+    let Some(collector) = collector else {
+        logging::install(format, filter);
+        return Ok(None);
+    };
+    let cannot = |error: &dyn std::fmt::Display| Failure::Run(format!("cannot export spans: {error}"));
+    let collector = parse(collector).map_err(|problem| Failure::Input(format!("--otlp: {problem}")))?;
+    let provider = provider(&collector).map_err(|error| cannot(&error))?;
+    let spans = tracing_opentelemetry::layer()
+        .with_tracer(provider.tracer(SERVICE))
+        .with_location(false)
+        .with_threads(false)
+        .with_tracked_inactivity(false)
+        .with_target(false)
+        .with_level(false)
+        // Ours alone: neither log lines, which may hold keys, nor what libraries think of themselves.
+        .with_filter(filter_fn(|metadata| metadata.is_span() && metadata.target() == TARGET));
+    Registry::default().with(spans).with(logging::lines(format, filter)).init();
+    Ok(Some(Spans(provider)))
+}
+
+fn provider(collector: &Url) -> Result<SdkTracerProvider, Box<dyn std::error::Error>> {
+    let http = reqwest::blocking::Client::builder()
+        .timeout(EXPORT_WITHIN)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()?;
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(http)
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(format!("{}/v1/traces", collector.as_str().trim_end_matches('/')))
+        .with_timeout(EXPORT_WITHIN)
+        .build()?;
+    let resource = Resource::builder();
+    let resource = match std::env::var_os(SERVICE_NAME) {
+        Some(_) => resource,
+        None => resource.with_service_name(SERVICE),
+    };
+    // Sampler, limits and batches are what the environment says, by the names that OpenTelemetry has for them.
+    let exporter = Exporter { inner: exporter, is_failing: AtomicBool::new(false) };
+    Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build())
+}
+
+impl Drop for Spans {
+    fn drop(&mut self) {
+        // What was not sent by then is lost, and was said.
+        let _ = self.0.shutdown_with_timeout(END_WITHIN);
+    }
+}
+
+/// The exporter of the library, which says once that it cannot, and once that it can again.
+#[derive(Debug)]
+struct Exporter {
+    inner: SpanExporter,
+    is_failing: AtomicBool,
+}
+
+impl opentelemetry_sdk::trace::SpanExporter for Exporter {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let exported = self.inner.export(batch).await;
+        let was_failing = self.is_failing.swap(exported.is_err(), Ordering::Relaxed);
+        match &exported {
+            Err(error) if !was_failing => {
+                tracing::warn!(%error, "spans are not taken by the collector, and are lost until it does");
+            }
+            Ok(()) if was_failing => tracing::info!("the collector takes spans again"),
+            _ => {}
+        }
+        exported
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.inner.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.inner.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.inner.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_is_where_spans_can_go() {
+        let ok = |text| parse(text).map(|url| url.to_string());
+        assert_eq!(ok("http://127.0.0.1:4318"), Ok("http://127.0.0.1:4318/".to_owned()));
+        for wrong in ["127.0.0.1:4318", "https://collector", "http://collector/?key=1", ""] {
+            assert!(ok(wrong).is_err(), "{wrong}");
+        }
+        let secret = ok("http://ops:hunter2@collector:4318").expect_err("it has a password");
+        assert!(!secret.contains("hunter2"), "{secret}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Spans, and how those of one process lead on in the next: the header `traceparent` of the W3C's trace context, from a node to
+//! its allocator, and from that to the one above.
+//!
+//! Without the feature `opentelemetry` nothing is sent, and what comes is not looked at. Spans are made all the same, for whoever
+//! subscribes to them; while nobody does, one costs a look at a flag. What nobody should learn is in none of them: no keys, no
+//! addresses with passwords, no texts of others.
+
+use tracing::Span;
+
+/// What all spans are of, at the level DEBUG: a log that is not asked for just these is not longer for them.
+pub const TARGET: &str = "lessor::span";
+
+/// The header.
+pub const TRACEPARENT: &str = "traceparent";
+
+/// What the header says for those that `span` asks. `None` where nobody exports it.
+pub fn traceparent(span: &Span) -> Option<String> {
+    led::traceparent(span)
+}
+
+/// `span`, which was not entered yet, is a part of what the one does that said `traceparent`. One that is none is as if nothing
+/// had been said: it is somebody else's mistake, and no reason to serve them worse.
+pub fn lead(span: &Span, traceparent: Option<&str>) {
+    led::lead(span, traceparent);
+}
+
+/// Whether `text` has the form of version 00, or begins with it in a later one. The library fills up what is too short.
+#[cfg(any(feature = "opentelemetry", test))]
+fn is_well_formed(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').take(5).collect();
+    let is_hex = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let has_form = |wanted: usize, part: &str| part.len() == wanted && is_hex(part);
+    let [version, trace, span, flags, ref more @ ..] = parts[..] else { return false };
+    let goes_on = more.is_empty() || version != "00";
+    let form = [(2, version), (32, trace), (16, span), (2, flags)];
+    goes_on && version != "ff" && form.into_iter().all(|(wanted, part)| has_form(wanted, part))
+}
+
+/// The newest span that something was left to be done for, which is done later and for others, too.
+#[derive(Debug, Default)]
+pub struct Cause(led::Cause);
+
+impl Cause {
+    /// It is `span` from now on.
+    pub fn note(&self, span: &Span) {
+        self.0.note(span);
+    }
+
+    /// `span`, which was not entered yet, does what was left; whatever comes after it has another cause.
+    pub fn lead(&self, span: &Span) {
+        self.0.lead(span);
+    }
+}
+
+/// With the libraries of OpenTelemetry.
+#[cfg(feature = "opentelemetry")]
+mod led {
+    use super::TRACEPARENT;
+    use opentelemetry::Context;
+    use opentelemetry::propagation::TextMapPropagator as _;
+    use opentelemetry::trace::{SpanContext, TraceContextExt as _};
+    use opentelemetry_sdk::propagation::TraceContextPropagator;
+    use std::collections::HashMap;
+    use std::sync::{Mutex, PoisonError};
+    use tracing::Span;
+    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+    pub(super) fn traceparent(span: &Span) -> Option<String> {
+        if span.is_disabled() {
+            return None;
+        }
+        let mut said = HashMap::new();
+        TraceContextPropagator::new().inject_context(&span.context(), &mut said);
+        said.remove(TRACEPARENT)
+    }
+
+    pub(super) fn lead(span: &Span, traceparent: Option<&str>) {
+        let good = traceparent.filter(|text| !span.is_disabled() && super::is_well_formed(text));
+        let Some(traceparent) = good else { return };
+        let said = HashMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);
+        let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &said);
+        if context.span().span_context().is_valid() {
+            // It fails where nobody exports the span, and then nobody misses it.
+            let _ = span.set_parent(context);
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub(super) struct Cause(Mutex<Option<SpanContext>>);
+
+    impl Cause {
+        pub(super) fn note(&self, span: &Span) {
+            if !span.is_disabled() {
+                let context = span.context().span().span_context().clone();
+                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(context);
+            }
+        }
+
+        pub(super) fn lead(&self, span: &Span) {
+            if span.is_disabled() {
+                return;
+            }
+            let context = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(context) = context.filter(SpanContext::is_valid) {
+                let _ = span.set_parent(Context::new().with_remote_span_context(context));
+            }
+        }
+    }
+}
+
+/// Without them.
+#[cfg(not(feature = "opentelemetry"))]
+mod led {
+    use tracing::Span;
+
+    pub(super) fn traceparent(_: &Span) -> Option<String> {
+        None
+    }
+
+    pub(super) fn lead(_: &Span, _: Option<&str>) {}
+
+    #[derive(Debug, Default)]
+    pub(super) struct Cause;
+
+    impl Cause {
+        pub(super) fn note(&self, _: &Span) {}
+
+        pub(super) fn lead(&self, _: &Span) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_well_formed;
+
+    #[test]
+    fn only_the_form_of_the_recommendation_is_believed() {
+        let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        assert!(is_well_formed(&format!("00-{trace}-{span}-01")));
+        assert!(is_well_formed(&format!("01-{trace}-{span}-01-what-is-to-come")));
+        for wrong in [
+            String::new(),
+            format!("00-{trace}-{span}"),
+            format!("00-{trace}-{span}-01-more"),
+            format!("ff-{trace}-{span}-01"),
+            format!("0-{trace}-{span}-01"),
+            format!("00-{}-{span}-01", &trace[2..]),
+            format!("00-{trace}-{}-01", &span[1..]),
+            format!("00-{}-{span}-01", trace.to_uppercase()),
+            format!("00-{trace}-{span}-0g"),
+        ] {
+            assert!(!is_well_formed(&wrong), "{wrong}");
+        }
+    }
+}
