@@ -371,9 +371,7 @@ impl Pool {
         let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
         let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
         // Others may give back sooner: nobody waits much longer than a term to look, nor looks just before there is something.
-        let longest = term.max(poll);
-        // Longer than any lease lasts is not believed.
-        let soon = (longest + poll).min(Terms::TERM_MAX);
+        let (longest, soon) = (term.max(poll), (term.max(poll) + poll).min(Terms::TERM_MAX));
         let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(longest);
         (self.in_time(id, ready, ask_after), retry_after)
     }
