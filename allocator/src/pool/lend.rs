@@ -370,9 +370,9 @@ impl Pool {
         // What is on its way from above is here soon.
         let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
         let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
-        // Others may give back sooner: nobody waits much longer than a term to look, nor looks just before there is something.
-        let (longest, soon) = (term.max(poll), (term.max(poll) + poll).min(Terms::TERM_MAX));
-        let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(longest);
+        // Others may give back sooner: nobody waits longer than a term to look, nor swaps a root just before there is something.
+        let soon = (term.max(poll) + poll * u32::from(self.plan.is_root)).min(Terms::TERM_MAX);
+        let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(term.max(poll));
         (self.in_time(id, ready, ask_after), retry_after)
     }
 

@@ -155,7 +155,10 @@ impl Node {
     /// some sessions.
     pub fn forgets(&self, real: u64) -> bool {
         let is_quiet = self.line.is_empty() && self.unneeded.is_empty() && !self.refill.is_paced();
-        self.session % 4 == 1 && is_quiet && self.refill.is_forgettable(self.now(real))
+        self.session % 4 == 1
+            && is_quiet
+            && self.refill.is_known()
+            && self.refill.is_forgettable(self.now(real))
     }
 
     /// Forgets it: the next call finds a new one.
