@@ -85,11 +85,6 @@ impl Pool {
         if is_blurred { self.ledgers.lease_end() } else { self.ledgers.lease_end_ahead() }
     }
 
-    /// It may be later than it was told last, by `span`: what began then may have begun so much later.
-    pub fn doubt(&mut self, span: Duration) {
-        self.ledgers.doubt(span);
-    }
-
     /// It, to be put away at `now`. `None` of one that cannot be, see [`Plan::is_freezable`].
     pub fn freeze(&mut self, now: Moment) -> Option<Frozen> {
         if !self.plan.is_freezable() {

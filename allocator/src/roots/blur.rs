@@ -1,11 +1,12 @@
-//! Rules that hold by the time of the store when they are kept by allocators that are up to [`BLUR`] behind it: windows let a
-//! permit go that much later. A bucket needs no more than to begin to refill late enough, each time that it was full.
+//! Rules that hold by the time of the store when they are kept by allocators that are up to [`BLUR`] behind it: a permit is let
+//! go that much later, and a bucket holds less, by what it refills in that time, or refills more slowly.
 
 use super::BLUR;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{RefillStyle, SlidingLog, SlidingWindow};
+use lessor_protocol::rule::{RefillStyle, SlidingLog, SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Grant, Rule};
+use std::time::Duration;
 
 /// `rule`, as a root keeps it.
 ///
@@ -27,13 +28,52 @@ pub fn stricter(rule: &Rule) -> Result<Rule, String> {
             stricter.map(Rule::SlidingLog).map_err(|error| wrong(&error))
         }
         Rule::FixedWindow(_) => Ok(*rule),
-        // It begins to refill when that has begun for sure, see `Ledger::doubt`.
-        Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Greedy => Ok(Rule::TokenBucket(*rule)),
-        Rule::TokenBucket(_) => Err(format!("refill_style is \"interval\": none is kept {of_store}")),
+        Rule::TokenBucket(rule) => bucket(rule),
         Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
             Err(format!("kind is {:?}: none is kept {of_store}", rule.kind()))
         }
     }
+}
+
+fn bucket(rule: &TokenBucket) -> Result<Rule, String> {
+    if rule.refill_style() != RefillStyle::Greedy {
+        return Err("refill_style is \"interval\": no store keeps that for several allocators".to_owned());
+    }
+    let (capacity, per) = later(rule)?;
+    let debt = rule.debt();
+    let made = TokenBucket::try_new(capacity, rule.refill(), per, rule.initial().min(capacity));
+    let made = made.and_then(|made| if debt > 0 { made.with_debt(debt) } else { Ok(made) });
+    let made = made.and_then(|made| match rule.warm_up() {
+        Some(warm_up) => made.with_warm_up(warm_up),
+        None => Ok(made),
+    });
+    made.map(Rule::TokenBucket).map_err(|error| format!("capacity: {error}"))
+}
+
+/// The capacity and the period of a bucket that holds by the time of the store: it holds less, by what it refills in a blur, or
+/// each permit takes longer by a blur, whichever costs less of it.
+fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
+    let (capacity, refill, per) = (u128::from(rule.capacity()), u128::from(rule.refill()), rule.per());
+    // All permits of a period later, by a blur each.
+    let behind = refill * BLUR.as_nanos();
+    if behind == 0 || capacity == 0 {
+        return Ok((rule.capacity(), per));
+    }
+    let refills = behind.div_ceil(per.as_nanos());
+    let longer = per.as_nanos() + behind;
+    // Shares of the whole that are lost: refills of capacity, or behind of longer.
+    let is_less_held = refills * longer <= behind * capacity;
+    if is_less_held && refills * 2 <= capacity {
+        return Ok((rule.capacity() - u64::try_from(refills).unwrap_or(u64::MAX), per));
+    }
+    if !is_less_held && behind * 2 <= longer {
+        return Ok((rule.capacity(), Duration::from_nanos(u64::try_from(longer).unwrap_or(u64::MAX))));
+    }
+    Err(format!(
+        "capacity is {capacity}, of which a bucket that refills {refill} every {per:?} loses more than half in a store that \
+         several allocators share: use at least {}",
+        refills * 2
+    ))
 }
 
 /// What a root that goes by an early time tells whoever asked: its lease ends that much sooner than the root takes it to.
@@ -43,5 +83,69 @@ pub(super) fn shorter(answer: Answer) -> Answer {
             Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(BLUR)), ..grant })
         }
         answer @ (Answer::Grant(_) | Answer::Refusal(_)) => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stricter_bucket(capacity: u64, refill: u64, per: Duration) -> Result<(u64, u64, Duration), String> {
+        let bucket = TokenBucket::try_new(capacity, refill, per, capacity).expect("a bucket");
+        let made = stricter(&Rule::TokenBucket(bucket))?;
+        let Rule::TokenBucket(made) = made else { panic!("a bucket became {made:?}") };
+        Ok((made.capacity(), made.refill(), made.per()))
+    }
+
+    #[test]
+    fn a_bucket_loses_what_costs_it_least() {
+        let second = Duration::from_secs(1);
+        let cases = [
+            // Ten are refilled in a blur.
+            ((100, 1_000, second), (90, 1_000, second)),
+            ((1_000, 1_000, second), (990, 1_000, second)),
+            ((20, 1_000, second), (10, 1_000, second)),
+            // One of two is half of it, and 10 ms of a second is little.
+            ((2, 1, second), (2, 1, second + BLUR)),
+            ((5, 10, second), (5, 10, second + BLUR * 10)),
+            ((1, 100, second), (1, 100, second * 2)),
+            ((100, 0, second), (100, 0, second)),
+            ((0, 10, second), (0, 10, second)),
+        ];
+        for ((capacity, refill, per), made) in cases {
+            assert_eq!(
+                stricter_bucket(capacity, refill, per),
+                Ok(made),
+                "{capacity}, {refill} every {per:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bucket_that_would_lose_most_of_itself_is_refused() {
+        let refused = stricter_bucket(19, 1_000, Duration::from_secs(1));
+        let refused = refused.expect_err("ten of 19 is more than half");
+        assert!(refused.starts_with("capacity is 19") && refused.ends_with("use at least 20"), "{refused}");
+        assert!(stricter_bucket(1, 1_000_000, Duration::from_secs(1)).is_err());
+    }
+
+    #[test]
+    fn no_bucket_lets_more_through_in_any_span_of_the_store_than_its_rule_says() {
+        for capacity in [1_u64, 2, 5, 20, 100, 1_000] {
+            for refill in [1_u64, 3, 10, 99, 101, 1_000] {
+                let per = Duration::from_secs(1);
+                let Ok((less, refill_made, longer)) = stricter_bucket(capacity, refill, per) else {
+                    continue;
+                };
+                assert_eq!(refill_made, refill);
+                for millis in [1_u64, 9, 10, 11, 50, 333, 1_000, 1_010, 2_020, 60_000] {
+                    let (nanos, blur) = (u128::from(millis) * 1_000_000, BLUR.as_nanos());
+                    // Two allocators may take a span of the store for one that is longer by a blur.
+                    let through = u128::from(less) + u128::from(refill) * (nanos + blur) / longer.as_nanos();
+                    let allowed = u128::from(capacity) + u128::from(refill) * nanos / per.as_nanos();
+                    assert!(through <= allowed, "{through} of {allowed}: {capacity}, {refill}, {millis} ms");
+                }
+            }
+        }
     }
 }

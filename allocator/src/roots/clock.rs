@@ -62,15 +62,9 @@ impl RootClock {
 
     /// The time at `local` on the own clock, or a little before it; `None` if nobody can tell well enough.
     pub fn now(&self, local: Moment) -> Option<Moment> {
-        self.span(local).map(|(early, _)| early)
-    }
-
-    /// The same, and how much later it may be: by [`BLUR`] at most.
-    pub fn span(&self, local: Moment) -> Option<(Moment, Duration)> {
         let known = self.known?;
         let (early, late) = (self.early(known, local), self.late(known, local));
-        let doubt = late.since(early);
-        (doubt <= BLUR).then_some((early, doubt))
+        (late.since(early) <= BLUR).then_some(early)
     }
 
     fn early(&self, known: Known, local: Moment) -> Moment {

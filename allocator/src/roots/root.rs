@@ -8,12 +8,10 @@ use crate::cells::VALUE_MAX;
 use crate::config;
 use crate::pool::{AskError, Frozen, Holder, Plan, Pool};
 use crate::rules::Gap;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Carry, Moment};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What cells of another version say is not guessed at.
 const FORMAT: u32 = 1;
@@ -137,7 +135,7 @@ impl Root {
     }
 }
 
-/// Asks the root in `value`, when it is `now` or later by as much as there is `doubt`.
+/// Asks the root in `value`.
 ///
 /// # Errors
 /// As [`read`].
@@ -145,14 +143,11 @@ pub(super) fn ask(
     origin: &Origin,
     head: &Head,
     value: Option<&[u8]>,
-    (now, doubt): (Moment, Duration),
+    now: Moment,
     (holder, seq, ask): (Holder, u64, Ask),
 ) -> Result<Asked, RootError> {
     let Read { mut pool, version, now, is_contested } = read(origin, head, value, now)?;
     let answer = pool.renew(now, holder, seq, ask).map(blur::shorter);
-    if !mutant::is(Mutant::BlurIgnored) {
-        pool.doubt(doubt);
-    }
     let version = version.max(origin.version);
     Ok(Asked { value: write(version, head, &mut pool, now), answer, is_contested })
 }

@@ -104,9 +104,6 @@ pub trait Ledger: Debug {
         true
     }
 
-    /// It may be later than this was advanced to, by `span`: what has begun just now may have begun so much later.
-    fn doubt(&mut self, _span: Duration) {}
-
     /// Whether it cannot be told from a new one.
     fn is_fresh(&self) -> bool;
 

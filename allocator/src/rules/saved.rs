@@ -49,9 +49,6 @@ pub enum Saved {
         surplus: u64,
         /// How far it was with the next permit.
         refill: SavedRefill,
-        /// It refills from so much later on, see [`Ledger::doubt`](super::Ledger::doubt).
-        #[serde(default, skip_serializing_if = "Duration::is_zero")]
-        late: Duration,
     },
 }
 

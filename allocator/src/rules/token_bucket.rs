@@ -31,10 +31,6 @@ pub struct BucketLedger {
     outstanding: u64,
     /// By how much level and outstanding may exceed the capacity, since it was topped up.
     surplus: u64,
-    /// Whether it was full until this instant, and has begun to refill.
-    begins: bool,
-    /// How far `now` is ahead, see [`Ledger::doubt`].
-    late: Duration,
 }
 
 impl BucketLedger {
@@ -49,8 +45,6 @@ impl BucketLedger {
             refill: Refill::new(rule, terms, now),
             outstanding: 0,
             surplus: 0,
-            begins: false,
-            late: Duration::ZERO,
         }
     }
 
@@ -71,7 +65,6 @@ impl BucketLedger {
 
     /// `permits` are out no more, and gone: that makes room, but not for what the bucket was topped up with.
     fn gone(&mut self, permits: u64) {
-        self.begins |= permits > 0 && self.room() == 0;
         self.outstanding -= permits;
         let sum = self.level + self.outstanding.cast_signed();
         let surplus = u64::try_from(sum - self.capacity.cast_signed()).unwrap_or(0);
@@ -94,9 +87,7 @@ impl BucketLedger {
 impl Ledger for BucketLedger {
     fn advance(&mut self, now: Moment) {
         let elapsed = now.since(self.now);
-        self.begins &= elapsed.is_zero();
         self.now = self.now.max(now);
-        self.late = self.now.since(now);
         let minted = self.refill.advance(elapsed, self.now, self.room(), self.outstanding == 0);
         self.level += minted.cast_signed();
     }
@@ -177,14 +168,6 @@ impl Ledger for BucketLedger {
         None
     }
 
-    /// What it gains is counted from when it was full last.
-    fn doubt(&mut self, span: Duration) {
-        if std::mem::take(&mut self.begins) {
-            self.now = self.now + span;
-            self.late += span;
-        }
-    }
-
     fn is_fresh(&self) -> bool {
         let is_full = self.level == self.capacity.cast_signed() && self.initial == self.capacity;
         self.outstanding == 0 && is_full && self.refill.is_fresh()
@@ -217,7 +200,6 @@ impl Ledger for BucketLedger {
             return false;
         }
         let (from, to) = (self.capacity, rule.capacity());
-        self.begins |= to > from;
         match carry {
             // What is owed is owed.
             Carry::Proportional if from > 0 && self.level > 0 => {
@@ -268,22 +250,16 @@ impl Ledger for BucketLedger {
     }
 
     fn save(&self) -> Option<Saved> {
-        Some(Saved::Bucket {
-            level: self.level,
-            surplus: self.surplus,
-            refill: self.refill.save(),
-            late: self.late,
-        })
+        Some(Saved::Bucket { level: self.level, surplus: self.surplus, refill: self.refill.save() })
     }
 
     fn restore(&mut self, saved: &Saved, since: Since, (out, _): (u64, Moment)) -> bool {
-        let Saved::Bucket { level, surplus, refill, late } = saved else { return false };
+        let Saved::Bucket { level, surplus, refill } = saved else { return false };
         let most = PERMITS_MAX.cast_signed();
         if *surplus > PERMITS_MAX || !(-most..=most).contains(level) {
             return false;
         }
         (self.level, self.surplus, self.outstanding) = (*level, *surplus, out);
-        (self.now, self.late) = (self.now + *late, *late);
         self.refill.restore(refill, since) && self.is_sound()
     }
 }

@@ -253,39 +253,3 @@ fn a_bucket_that_is_made_smaller_than_what_is_out_waits_for_it() {
     bucket.advance(millis(1_200));
     assert_eq!(bucket.available(), 2);
 }
-
-/// Whoever tells that a permit is gone may do so later than the clock says that it goes by.
-#[test]
-fn what_has_just_begun_to_refill_may_have_begun_later() {
-    let doubt = Duration::from_millis(8);
-    let mut bucket = bucket(2, 1, 1_000, 2);
-    bucket.charge(2);
-    bucket.advance(millis(100));
-    bucket.settle(1, millis(100));
-    bucket.doubt(doubt);
-    bucket.advance(millis(1_107));
-    assert_eq!(bucket.available(), 0);
-    // It was not full: what it has gained since counts.
-    bucket.settle(1, millis(1_107));
-    bucket.doubt(doubt);
-    assert_eq!(bucket.ready_at(1, &mut std::iter::empty()), Some(millis(1_108)));
-    // Full again, and lent from: it begins when it is told.
-    bucket.advance(millis(9_000));
-    bucket.charge(1);
-    bucket.settle(1, millis(9_000));
-    bucket.doubt(doubt);
-    let saved = bucket.save().expect("it can be");
-    let since = Since {
-        gap: crate::rules::Gap::Counted,
-        written: millis(9_000).into(),
-        now: millis(9_003),
-        terms: Terms::default(),
-    };
-    let rule = TokenBucket::try_new(2, 1, Duration::from_millis(1_000), 2).expect("valid");
-    let mut again = BucketLedger::new(&rule, Terms::try_new(0).expect("no drift"), millis(9_000));
-    assert!(again.restore(&saved, since, (0, millis(9_000))));
-    for bucket in [&mut bucket, &mut again] {
-        bucket.advance(millis(9_003));
-        assert_eq!(bucket.ready_at(2, &mut std::iter::empty()), Some(millis(10_008)), "put away or not");
-    }
-}
