@@ -67,6 +67,9 @@ async fn a_replica_that_takes_over_is_on_another_timeline() {
         |error| matches!(error, CellsError::Unfit(text) if text.starts_with("role is \"slave\"")),
     );
     early.await;
+    // With its first replica a master gets another id.
+    let info = async || Some(replica.tell("INFO replication"));
+    wait_for(info, |info| info.contains("master_link_status:up")).await;
     let timeline = master.timeline().await;
     master.swap(swap("a", None, Some(cell(1, "one")))).await;
     wait_for(async || Some(replica.tell(&format!("EXISTS {}:{{a}}", config.prefix))), |there| there == ":1")
