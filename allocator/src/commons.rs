@@ -1,8 +1,9 @@
-//! What an allocator knows of the store that it shares with others: whether it answers, by which configuration all go, and who
-//! else is there.
+//! What an allocator knows of the store that it shares with others: whether it answers, by which configuration all go, what
+//! operators have decided, and who else is there.
 
+use crate::roots::Gates;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Names that are kept of those who share a store.
 const NAMES_MAX: usize = 100;
@@ -13,6 +14,7 @@ pub(crate) struct Commons {
     is_silent: AtomicBool,
     version: AtomicU64,
     here: Mutex<Vec<String>>,
+    gates: Mutex<Gates>,
 }
 
 impl Commons {
@@ -22,6 +24,7 @@ impl Commons {
             is_silent: AtomicBool::new(false),
             version: AtomicU64::new(version),
             here: Mutex::default(),
+            gates: Mutex::default(),
         }
     }
 
@@ -43,6 +46,12 @@ impl Commons {
     /// The configuration is this one by now.
     pub(crate) fn version_is(&self, version: u64) {
         self.version.store(version, Ordering::Relaxed);
+    }
+
+    /// The newest of what operators have decided, as far as is known. Whoever follows it keeps this until that is done.
+    pub(crate) fn gates(&self) -> MutexGuard<'_, Gates> {
+        // Replaced as a whole: no panic can have left it half changed.
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The names of those who lend by it, this one among them; the first hundred.

@@ -231,9 +231,16 @@ impl Shared {
         self.commons.is_silent() || self.journal.get().is_some_and(|journal| journal.is_failing())
     }
 
-    /// Limits of the store that several allocators share are closed so, when it is `there` on its clock.
+    /// Limits of the store that several allocators share are closed so, when it is `there` on its clock: unless something newer is
+    /// known, for who decides and who reads the store come here in any order.
     pub(crate) fn follow(&self, gates: &Gates, there: Moment) {
+        let mut known = self.commons.gates();
+        if known.is_newer(gates) {
+            return;
+        }
+        known.clone_from(gates);
         let news = self.with(|allocator, now| allocator.follow(gates, there, now));
+        drop(known);
         news.iter().for_each(|event| self.tell(event));
     }
 
@@ -296,6 +303,7 @@ fn epoch(now: Moment) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roots::Decision;
     use lessor_protocol::push::Kind;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -315,6 +323,30 @@ mod tests {
                 assert_ne!(allocator.epoch(), epoch);
             });
         }
+    }
+
+    /// The head that a task has just read may be older than what somebody has decided meanwhile.
+    #[test]
+    fn what_was_decided_is_not_undone_by_who_has_read_the_store_before() {
+        let text = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n\
+                    [[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+        let shared = Shared::new(Config::parse(text).expect("valid"), true);
+        let (there, before) = (Moment::from_nanos(1_000), Gates::default());
+        let mut after = before.clone();
+        after.decide("a", &Decision::Pause(None), there).expect("there is room");
+        let is_paused = || {
+            shared.with(|allocator, now| {
+                allocator.limit("a").is_some_and(|limit| limit.gate().pause(now).is_some())
+            })
+        };
+        shared.follow(&before, there);
+        assert!(!is_paused());
+        shared.follow(&after, there);
+        shared.follow(&before, there);
+        assert!(is_paused());
+        after.decide("a", &Decision::Resume, there).expect("there is room");
+        shared.follow(&after, there);
+        assert!(!is_paused());
     }
 
     /// The store goes on where the books broke: what comes after is durable, and says that all was lost.

@@ -243,6 +243,7 @@ mod tests {
         assert_eq!((weak.strong_count(), shared.pools().len()), (0, 3));
         assert!(Arc::ptr_eq(&kept, &shared.pool("user", Some("kept"))));
     }
+
     #[test]
     fn a_process_that_makes_up_names_of_limits_makes_no_more_series_for_it() {
         let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));

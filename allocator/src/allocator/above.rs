@@ -4,7 +4,7 @@ use super::Allocator;
 use crate::config::Upstream;
 use crate::limits::{Due, News, PoolId};
 use crate::pool::HeardAbove;
-use crate::roots::{Gates, Origin};
+use crate::roots::{Closed, Gates, Origin};
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
 use lessor_protocol::{Answer, Moment, PERMITS_MAX};
@@ -54,13 +54,12 @@ impl Allocator {
 
     /// Limits of a shared store are closed as `gates` says, when it is `there` on the clock of the store. What is new by that.
     pub(crate) fn follow(&mut self, gates: &Gates, there: Moment, now: Moment) -> Vec<Event> {
-        let mut events = vec![];
+        let (mut events, open) = (vec![], Closed::default());
         for (name, limit) in &mut self.limits {
             if limit.upstream() != Some(&Upstream::Store) {
                 continue;
             }
-            let closed = gates.of(name).cloned().unwrap_or_default();
-            for news in limit.gate().follow(&closed, there, now) {
+            for news in limit.gate().follow(gates.of(name).unwrap_or(&open), there, now) {
                 let event = |kind| Event::of(kind, name);
                 events.push(match news {
                     News::Paused => event(Kind::Paused),

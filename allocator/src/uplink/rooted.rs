@@ -10,8 +10,8 @@ use crate::cells::{BATCH_MAX, Cell, Cells, Swap, Swapped, Timeline, batches};
 use crate::config::StoreConfig;
 use crate::pool::{Holder, LesseeId};
 use crate::roots::{
-    Exchange, Gates, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer,
-    cell_of, is_forgettable,
+    Exchange, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, cell_of,
+    is_forgettable,
 };
 use crate::share::Share;
 use crate::shared::Shared;
@@ -52,8 +52,6 @@ pub(super) struct Rooted {
     /// Roots that may be of no use to anybody by and by.
     idle: Idle,
     contested: Contested,
-    /// What operators have decided, as far as is known.
-    gates: Gates,
 }
 
 impl Rooted {
@@ -74,7 +72,6 @@ impl Rooted {
             signed: Moment::ORIGIN,
             idle: Idle::default(),
             contested: Contested::default(),
-            gates: Gates::default(),
         })
     }
 
@@ -147,7 +144,7 @@ impl Rooted {
         };
         head.leave(self.signer.session, now);
         let timeline = head.timeline();
-        if let Err(error) = self.swap_head(&timeline, Some(cell), head).await {
+        if let Err(error) = self.swap_head(shared, &timeline, Some(cell), head).await {
             tracing::debug!(%error, "the store's head still says that this allocator is there");
         }
     }
@@ -191,7 +188,7 @@ impl Rooted {
                 head.lose(&timeline, now);
             }
             head.sign(&self.signer, now);
-            if self.swap_head(&timeline, found, head).await? {
+            if self.swap_head(shared, &timeline, found, head).await? {
                 self.follow(shared);
                 return Ok(());
             }
@@ -209,7 +206,7 @@ impl Rooted {
             let now = self.go_by(shared, &head, now).await?;
             head.sign(&self.signer, now);
             let timeline = head.timeline();
-            if self.swap_head(&timeline, Some(cell), head).await? {
+            if self.swap_head(shared, &timeline, Some(cell), head).await? {
                 self.follow(shared);
                 return Ok(());
             }
@@ -237,11 +234,12 @@ impl Rooted {
     /// Writes `head` in the place of `before`; `false` if it is another one by now, which is known then.
     async fn swap_head(
         &mut self,
+        shared: &Shared,
         timeline: &Timeline,
         before: Option<Cell>,
         mut head: Head,
     ) -> Result<bool, TransportError> {
-        head.keep_gates(&self.gates);
+        head.keep_gates(&shared.commons().gates());
         let next = Cell { version: dice(), value: head.write() };
         let expected = before.map(|cell| cell.version);
         let swap = Swap { name: HEAD.to_owned(), expected, next: Some(next.clone()) };
@@ -249,7 +247,6 @@ impl Rooted {
         match swapped.into_iter().next() {
             Some(Swapped::Done) => {
                 (self.era, self.has_stepped) = (Some(head.era()), false);
-                self.gates.clone_from(head.gates());
                 self.head = Some((next, head));
                 Ok(true)
             }

@@ -102,6 +102,7 @@ mod tests {
         (0..3).for_each(|_| way.leave(u64::MAX));
         assert!(way.is_free());
     }
+
     #[test]
     fn one_call_is_timed_whatever_else_there_is() {
         let way = Way::default();
