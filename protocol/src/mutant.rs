@@ -224,6 +224,10 @@ mutants! {
     LateSwapBelieved,
     /// Roots are kept as if all allocators knew exactly what time it is.
     BlurIgnored,
+    /// A bucket in a store refills from when whoever told it of a permit took that to be, at the earliest.
+    DoubtIgnored,
+    /// A bucket that is put away before it begins to refill, begins then.
+    PutAwayRefills,
     /// A store whose clock was set is believed as before.
     StepNotSeen,
     /// What was written before another time began is read as if that time had gone on.

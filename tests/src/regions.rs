@@ -150,6 +150,8 @@ struct World {
     nodes: Vec<Node>,
     sessions: u64,
     spends: Vec<Spend>,
+    /// What the vendor has left, if it counts by a bucket.
+    left: Option<Left>,
     figures: Figures,
 }
 
@@ -188,6 +190,32 @@ pub fn run_stored(seed: u64) -> Result<Figures, String> {
 /// As [`run`].
 pub fn run_fated(seed: u64, fates: &'static [Fate]) -> Result<Figures, String> {
     World::draw(seed, 50..300, 1_000..4_000).stored().in_full_use(fates, 2 * SECOND).run_on(TROUBLE)
+}
+
+/// The same in full use, while processes die, and the store is emptied as one of them asks for the first time.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_emptied(seed: u64) -> Result<Figures, String> {
+    let world = World::draw(seed, 50..300, 1_000..4_000).stored();
+    world.in_full_use(&[Fate::EmptiedUnderway], 2 * SECOND).of_mortals().run_on(TROUBLE)
+}
+
+/// The same by a small bucket, which has to be on time: either everybody wants a permit all the time, and nothing comes over the
+/// store, or hardly anybody does, and it is emptied.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_small(seed: u64) -> Result<Figures, String> {
+    let mut world = World::draw(seed, 1..4, 150..500);
+    let (permits, per) = (world.dice.u64(1..4), Duration::from_millis(world.dice.u64(150..500)));
+    world.lends_by(Rule::TokenBucket(TokenBucket::try_new(permits, 1, per, permits).expect("valid")));
+    let world = world.stored();
+    match seed % 2 {
+        0 => world.in_full_use(&[], u64::MAX / 4).of_few_permits(10.0),
+        _ => world.in_full_use(&[Fate::Emptied], 3 * SECOND).of_few_permits(0.1),
+    }
+    .run_on(TROUBLE)
 }
 
 /// The same by a short rule, where a few milliseconds make a difference, and nothing comes over the store.
@@ -316,14 +344,23 @@ impl World {
         Ok(())
     }
 
-    /// What nodes can spend the centre knows to be out, unless its books were lost.
+    /// What nodes can spend the centre knows to be out, unless its books were lost; and the vendor would take that at once, and
+    /// all that the centre would lend.
     fn in_hand_is_known(&mut self) -> Result<(), String> {
         let live = |node: &&Node| shown(self.real, node.ppm) < node.slot.deadline();
         let in_hand: u64 = self.nodes.iter().filter(live).map(|node| node.slot.balance().total()).sum();
-        let out = match &self.store {
-            None => self.centre.view(shown(self.real, self.centre_ppm)).books.outstanding,
-            Some(_) => self.root_outstanding().unwrap_or(u64::MAX),
+        let now = self.store_clock();
+        let view = match &self.store {
+            None => Some(self.centre.view(now)),
+            Some(_) => self.root_view(),
         };
+        let (out, available) = view.map_or((u64::MAX, 0), |view| (view.books.outstanding, view.available));
+        let is_set = self.store.as_ref().is_some_and(|store| store.set != 0);
+        if let Some(left) = self.left.as_mut().filter(|_| !is_set).map(|left| left.at(now))
+            && in_hand + available > left
+        {
+            return Err(format!("nodes can spend {in_hand}, {available} would be lent, and {left} are left"));
+        }
         match in_hand <= out || self.centre_died {
             true => Ok(()),
             false => Err(format!("nodes can spend {in_hand}, the centre knows of {out}")),
@@ -336,6 +373,7 @@ impl World {
         let is_spent = at.slot.take(1, shown(self.real, at.ppm)).is_ok();
         match is_spent {
             true => {
+                self.left.iter_mut().for_each(|left| left.spend(allocator));
                 let allocator = allocator.as_nanos();
                 self.spends.push(Spend { real: self.real, allocator, permits: 1 });
             }
@@ -415,9 +453,11 @@ impl World {
 
 mod draw;
 mod exchange;
+mod left;
 mod store;
 mod stored;
 
+use left::Left;
 pub use store::Fate;
 use store::Store;
 use stored::Member;

@@ -7,7 +7,9 @@ use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::Allocator;
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
-use scenarios::regions::{Fate, Figures, run, run_close, run_fated, run_stored, used, used_stored};
+use scenarios::regions::{
+    Fate, Figures, run, run_close, run_emptied, run_fated, run_small, run_stored, used, used_stored,
+};
 use scenarios::vendor::Vendor;
 use std::time::Duration;
 
@@ -57,6 +59,8 @@ fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
         set.unwrap_or_else(|wrong| panic!("clock set, seed {seed}: {wrong}"));
         run_fated(seed, LOST).unwrap_or_else(|wrong| panic!("lost, seed {seed}: {wrong}"));
         run_close(seed).unwrap_or_else(|wrong| panic!("close, seed {seed}: {wrong}"));
+        run_emptied(seed).unwrap_or_else(|wrong| panic!("emptied, seed {seed}: {wrong}"));
+        run_small(seed).unwrap_or_else(|wrong| panic!("small, seed {seed}: {wrong}"));
     }
 }
 

@@ -85,6 +85,11 @@ impl Pool {
         if is_blurred { self.ledgers.lease_end() } else { self.ledgers.lease_end_ahead() }
     }
 
+    /// Whoever tells it something does not know the time well: it may be as late as `latest`.
+    pub(crate) fn doubt(&mut self, latest: Moment) {
+        self.ledgers.doubt(latest);
+    }
+
     /// It, to be put away at `now`. `None` of one that cannot be, see [`Plan::is_freezable`].
     pub fn freeze(&mut self, now: Moment) -> Option<Frozen> {
         if !self.plan.is_freezable() {

@@ -254,6 +254,11 @@ impl Ledgers {
         self.all().map(|ledger| ledger.excess()).max().unwrap_or(0)
     }
 
+    /// It may be as late as `latest`, see [`Ledger::doubt`].
+    pub(super) fn doubt(&mut self, latest: Moment) {
+        self.all_mut().for_each(|ledger| ledger.doubt(latest));
+    }
+
     /// What is written down of them; `None` if that is not done of one of them.
     pub(super) fn save(&self) -> Option<Vec<Saved>> {
         self.all().map(|ledger| ledger.save()).collect()

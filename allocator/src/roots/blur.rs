@@ -1,10 +1,10 @@
-//! Rules that hold by the time of the store when they are kept by allocators that are up to [`BLUR`] behind it: a permit is let
-//! go that much later, and a bucket holds less, by what it refills in that time, or refills more slowly.
+//! Rules that hold by the time of the store when they are kept by allocators that are up to [`BLUR`] behind it: windows let a
+//! permit go that much later. A bucket waits for itself, see [`Ledger::doubt`](crate::rules::Ledger::doubt), but for how warm it is.
 
 use super::BLUR;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{RefillStyle, SlidingLog, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{RefillStyle, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
 use lessor_protocol::{Answer, Grant, Rule};
 use std::time::Duration;
 
@@ -28,29 +28,28 @@ pub fn stricter(rule: &Rule) -> Result<Rule, String> {
             stricter.map(Rule::SlidingLog).map_err(|error| wrong(&error))
         }
         Rule::FixedWindow(_) => Ok(*rule),
-        Rule::TokenBucket(rule) => bucket(rule),
+        Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
+            Err(format!("refill_style is \"interval\": none is kept {of_store}"))
+        }
+        Rule::TokenBucket(rule) => match rule.warm_up() {
+            Some(warm_up) => warming(rule, warm_up),
+            None => Ok(Rule::TokenBucket(*rule)),
+        },
         Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
             Err(format!("kind is {:?}: none is kept {of_store}", rule.kind()))
         }
     }
 }
 
-fn bucket(rule: &TokenBucket) -> Result<Rule, String> {
-    if rule.refill_style() != RefillStyle::Greedy {
-        return Err("refill_style is \"interval\": no store keeps that for several allocators".to_owned());
-    }
+/// How fast one that warms up refills depends on how long it was idle, which nobody knows to the millisecond.
+fn warming(rule: &TokenBucket, warm_up: WarmUp) -> Result<Rule, String> {
     let (capacity, per) = later(rule)?;
-    let debt = rule.debt();
     let made = TokenBucket::try_new(capacity, rule.refill(), per, rule.initial().min(capacity));
-    let made = made.and_then(|made| if debt > 0 { made.with_debt(debt) } else { Ok(made) });
-    let made = made.and_then(|made| match rule.warm_up() {
-        Some(warm_up) => made.with_warm_up(warm_up),
-        None => Ok(made),
-    });
+    let made = made.and_then(|made| made.with_warm_up(warm_up));
     made.map(Rule::TokenBucket).map_err(|error| format!("capacity: {error}"))
 }
 
-/// The capacity and the period of a bucket that holds by the time of the store: it holds less, by what it refills in a blur, or
+/// The capacity and the period of one that holds by the time of the store: it holds less, by what it refills in a blur, or
 /// each permit takes longer by a blur, whichever costs less of it.
 fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
     let (capacity, refill, per) = (u128::from(rule.capacity()), u128::from(rule.refill()), rule.per());
@@ -70,7 +69,7 @@ fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
         return Ok((rule.capacity(), Duration::from_nanos(u64::try_from(longer).unwrap_or(u64::MAX))));
     }
     Err(format!(
-        "capacity is {capacity}, of which a bucket that refills {refill} every {per:?} loses more than half in a store that \
+        "capacity is {capacity}, of which a bucket with warm_up that refills {refill} every {per:?} loses more than half in a store that \
          several allocators share: use at least {}",
         refills * 2
     ))
@@ -91,14 +90,16 @@ mod tests {
     use super::*;
 
     fn stricter_bucket(capacity: u64, refill: u64, per: Duration) -> Result<(u64, u64, Duration), String> {
+        let warm_up = WarmUp::try_new(Duration::from_secs(10), 3).expect("a curve");
         let bucket = TokenBucket::try_new(capacity, refill, per, capacity).expect("a bucket");
+        let bucket = bucket.with_warm_up(warm_up).expect("it can");
         let made = stricter(&Rule::TokenBucket(bucket))?;
         let Rule::TokenBucket(made) = made else { panic!("a bucket became {made:?}") };
         Ok((made.capacity(), made.refill(), made.per()))
     }
 
     #[test]
-    fn a_bucket_loses_what_costs_it_least() {
+    fn one_that_warms_up_loses_what_costs_it_least() {
         let second = Duration::from_secs(1);
         let cases = [
             // Ten are refilled in a blur.
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_would_lose_most_of_itself_is_refused() {
+    fn one_that_would_lose_most_of_itself_is_refused() {
         let refused = stricter_bucket(19, 1_000, Duration::from_secs(1));
         let refused = refused.expect_err("ten of 19 is more than half");
         assert!(refused.starts_with("capacity is 19") && refused.ends_with("use at least 20"), "{refused}");
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bucket_lets_more_through_in_any_span_of_the_store_than_its_rule_says() {
+    fn none_lets_more_through_in_any_span_of_the_store_than_its_rule_says() {
         for capacity in [1_u64, 2, 5, 20, 100, 1_000] {
             for refill in [1_u64, 3, 10, 99, 101, 1_000] {
                 let per = Duration::from_secs(1);

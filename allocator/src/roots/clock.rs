@@ -67,6 +67,11 @@ impl RootClock {
         (late.since(early) <= BLUR).then_some(early)
     }
 
+    /// The time at `local` on the own clock, or a little after it, if [`RootClock::now`] can tell.
+    pub fn latest(&self, local: Moment) -> Option<Moment> {
+        self.known.map(|known| self.late(known, local))
+    }
+
     fn early(&self, known: Known, local: Moment) -> Moment {
         let (said, at) = known.early;
         let passed = u128::from(nanos(local.since(at)));

@@ -79,7 +79,7 @@ impl Exchange {
     ) -> Vec<Swap> {
         let mut swaps = vec![];
         for asking in self.asks.iter_mut().filter(|asking| asking.answer.is_none()) {
-            let Some(now) = clock.now(local) else {
+            let Some(now) = clock.now(local).zip(clock.latest(local)) else {
                 asking.answer = Some(Err(RootError::NoTime));
                 continue;
             };

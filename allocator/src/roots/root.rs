@@ -135,7 +135,7 @@ impl Root {
     }
 }
 
-/// Asks the root in `value`.
+/// Asks the root in `value` at `now`, or later, but no later than `latest`.
 ///
 /// # Errors
 /// As [`read`].
@@ -143,10 +143,11 @@ pub(super) fn ask(
     origin: &Origin,
     head: &Head,
     value: Option<&[u8]>,
-    now: Moment,
+    (now, latest): (Moment, Moment),
     (holder, seq, ask): (Holder, u64, Ask),
 ) -> Result<Asked, RootError> {
     let Read { mut pool, version, now, is_contested } = read(origin, head, value, now)?;
+    pool.doubt(latest);
     let answer = pool.renew(now, holder, seq, ask).map(blur::shorter);
     let version = version.max(origin.version);
     Ok(Asked { value: write(version, head, &mut pool, now), answer, is_contested })

@@ -4,7 +4,7 @@ use super::*;
 use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
 use crate::pool::{Holder, LesseeId, Plan, Pool};
 use crate::share::{Share, Sharing};
-use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::rule::{SlidingWindow, TokenBucket};
 use lessor_protocol::{Ask, Grant, Moment, Rule, Terms};
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +128,27 @@ fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
     let told = u64::try_from(told.as_millis()).expect("a moment");
     assert!(out(told) == 10 && out(told + 9) == 10, "somebody may be that much behind");
     assert_eq!(out(told + 15), 0);
+}
+
+#[test]
+fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
+    let rule = TokenBucket::try_new(1, 1, SECOND, 1).expect("valid");
+    let rules = vec![stricter(&Rule::TokenBucket(rule)).expect("it can be kept")];
+    let terms = Terms::try_new(0).expect("no drift");
+    let plan = Plan { rules, terms, ..(*origin(1, 1).plan).clone() };
+    let origin = Origin { plan: Arc::new(plan), version: 1 };
+    let mut world = World::new(true);
+    assert_eq!(world.lent(1, 1, 0, &origin, wants(1)).permits, 1);
+    // At the next look it took the store 8 ms to answer, and nobody knows when it looked at its clock.
+    world.clock = RootClock::new(0);
+    world.clock.hear(millis(12), millis(12), millis(20)).expect("the first");
+    let spent = Ask { spent_total: 1, ..wants(1) };
+    assert_eq!(world.lent(1, 2, 20, &origin, spent).permits, 0);
+    // It was 12 to 20, so that is over at 1,020: by the clock of somebody who knows the time there.
+    world.clock = RootClock::new(0);
+    world.clock.hear(millis(1_019), millis(1_019), millis(1_019)).expect("the first");
+    assert_eq!(world.lent(1, 3, 1_019, &origin, spent).permits, 0);
+    assert_eq!(world.lent(1, 4, 1_020, &origin, spent).permits, 1);
 }
 
 #[test]

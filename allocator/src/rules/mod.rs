@@ -104,6 +104,9 @@ pub trait Ledger: Debug {
         true
     }
 
+    /// It may be as late as `latest`, and what is settled now was spent by then.
+    fn doubt(&mut self, _latest: Moment) {}
+
     /// Whether it cannot be told from a new one.
     fn is_fresh(&self) -> bool;
 

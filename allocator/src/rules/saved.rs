@@ -49,6 +49,9 @@ pub enum Saved {
         surplus: u64,
         /// How far it was with the next permit.
         refill: SavedRefill,
+        /// When it was so far. Books that were written before this was, do not say so.
+        #[serde(default)]
+        at: Option<At>,
     },
 }
 

@@ -31,6 +31,8 @@ pub struct BucketLedger {
     outstanding: u64,
     /// By how much level and outstanding may exceed the capacity, since it was topped up.
     surplus: u64,
+    /// When it is at the latest, see [`Ledger::doubt`].
+    latest: Moment,
 }
 
 impl BucketLedger {
@@ -45,6 +47,7 @@ impl BucketLedger {
             refill: Refill::new(rule, terms, now),
             outstanding: 0,
             surplus: 0,
+            latest: now,
         }
     }
 
@@ -61,6 +64,19 @@ impl BucketLedger {
         if self.room() == 0 {
             self.refill.begin_permit();
         }
+    }
+
+    /// A permit leaves it, perhaps as late as it may be now: what a full bucket would not have gained until then, it does not
+    /// gain.
+    fn lag(&mut self) {
+        if self.latest <= self.now || mutant::is(Mutant::DoubtIgnored) {
+            return;
+        }
+        let full = match self.room() {
+            0 => self.now,
+            room => self.refill.minted_at(self.now, room).unwrap_or(Moment::NEVER),
+        };
+        self.now = self.now + self.latest.since(full);
     }
 
     /// `permits` are out no more, and gone: that makes room, but not for what the bucket was topped up with.
@@ -105,6 +121,7 @@ impl Ledger for BucketLedger {
     }
 
     fn settle(&mut self, permits: u64, _at: Moment) {
+        self.lag();
         self.gone(permits);
         self.refill.spent(permits);
     }
@@ -168,6 +185,10 @@ impl Ledger for BucketLedger {
         None
     }
 
+    fn doubt(&mut self, latest: Moment) {
+        self.latest = latest;
+    }
+
     fn is_fresh(&self) -> bool {
         let is_full = self.level == self.capacity.cast_signed() && self.initial == self.capacity;
         self.outstanding == 0 && is_full && self.refill.is_fresh()
@@ -199,6 +220,7 @@ impl Ledger for BucketLedger {
         if !self.refill.goes_on_by(Refill::new(rule, terms, self.now)) {
             return false;
         }
+        self.lag();
         let (from, to) = (self.capacity, rule.capacity());
         match carry {
             // What is owed is owed.
@@ -250,16 +272,19 @@ impl Ledger for BucketLedger {
     }
 
     fn save(&self) -> Option<Saved> {
-        Some(Saved::Bucket { level: self.level, surplus: self.surplus, refill: self.refill.save() })
+        let (level, surplus, at) = (self.level, self.surplus, Some(self.now.into()));
+        Some(Saved::Bucket { level, surplus, refill: self.refill.save(), at })
     }
 
     fn restore(&mut self, saved: &Saved, since: Since, (out, _): (u64, Moment)) -> bool {
-        let Saved::Bucket { level, surplus, refill } = saved else { return false };
+        let Saved::Bucket { level, surplus, refill, at } = saved else { return false };
         let most = PERMITS_MAX.cast_signed();
         if *surplus > PERMITS_MAX || !(-most..=most).contains(level) {
             return false;
         }
         (self.level, self.surplus, self.outstanding) = (*level, *surplus, out);
+        let at = at.filter(|_| !mutant::is(Mutant::PutAwayRefills));
+        self.now = at.map_or(self.now, |at| since.moment(at).max(self.now));
         self.refill.restore(refill, since) && self.is_sound()
     }
 }

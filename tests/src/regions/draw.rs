@@ -56,6 +56,7 @@ impl World {
             nodes: vec![],
             sessions: 0,
             spends: vec![],
+            left: None,
             figures: Figures::default(),
             dice,
         };
@@ -70,7 +71,24 @@ impl World {
             }
         }
         world.rate /= world.nodes.len() as f64;
+        world.lends_by(rule);
         world
+    }
+
+    /// This must hold.
+    pub(super) fn lends_by(&mut self, rule: Rule) {
+        let now = shown(self.real, self.centre_ppm);
+        self.left = match &rule {
+            Rule::TokenBucket(rule) => Some(Left::new(rule, now)),
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::FixedWindow(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => None,
+        };
+        self.rule = rule;
+        self.plan = Arc::new(Plan { rules: vec![rule], ..(*self.plan).clone() });
+        self.centre = Pool::new(self.plan.clone(), now);
     }
 
     pub(super) fn new_line(&mut self) -> Line {

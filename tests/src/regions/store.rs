@@ -2,6 +2,7 @@
 
 use super::*;
 use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
+use lessor_allocator::pool::PoolView;
 use lessor_allocator::roots::{self, HEAD, Head, Origin, SIGN_EVERY, cell_of};
 
 /// What becomes of a store.
@@ -13,6 +14,8 @@ pub enum Fate {
     Set,
     /// Somebody empties it, on the same timeline.
     Emptied,
+    /// The same, while somebody who knew a root asks it for the first time: whoever holds nothing is not asked what that is.
+    EmptiedUnderway,
     /// It goes on with what the replica has, on another timeline.
     Behind,
     /// It goes on with all that it had, on another timeline.
@@ -34,6 +37,8 @@ pub(super) struct Store {
     pub(super) every: u64,
     /// Whether nobody has written to it yet.
     pub(super) is_new: bool,
+    /// Whether it is emptied as soon as somebody asks for the first time.
+    pub(super) is_doomed: bool,
     /// By how much its clock was set, in all.
     pub(super) set: i64,
     pub(super) origin: Origin,
@@ -56,7 +61,9 @@ impl Store {
     pub(super) fn read_root(&mut self, real: u64, clock: Moment) {
         let mut cells = self.table.load(&[HEAD.to_owned(), cell_of("a", None)]);
         let (root, head) = (cells.pop().flatten(), cells.pop().flatten());
+        // By that of another timeline nobody lends.
         let head = head.and_then(|head| Head::read(&head.value).ok());
+        let head = head.filter(|head| head.timeline() == *self.table.timeline());
         // Where the clock was set, allocators go by it only once they have noticed.
         let now = if self.set == 0 { clock } else { Moment::ORIGIN };
         let read =
@@ -79,6 +86,12 @@ impl World {
         self
     }
 
+    /// The same where processes die and links are cut, too.
+    pub(super) fn of_mortals(mut self) -> World {
+        self.trouble.every = 2 * SECOND;
+        self
+    }
+
     /// The same where the ways to the store and back are not alike, and so nobody can tell the time well; many letters get lost,
     /// so that leases end while there is something left of them.
     pub(super) fn on_crooked_ways(mut self) -> World {
@@ -88,6 +101,18 @@ impl World {
         for region in &mut self.regions {
             let (long, short) = (self.dice.u64(6..=8) * MILLI, MILLI / 20);
             region.member.ways = Some(if self.dice.bool() { (long, short) } else { (short, long) });
+        }
+        self
+    }
+
+    /// The same, where so many times as much is wanted, by some who know what time it is, and by some who take it to be earlier, and are
+    /// as quick.
+    pub(super) fn of_few_permits(mut self, times: f64) -> World {
+        self.near = MILLI / 20;
+        self.rate *= times;
+        for region in &mut self.regions {
+            let back = if self.dice.bool() { self.dice.u64(4..=7) * MILLI } else { MILLI / 20 };
+            region.member.ways = Some((MILLI / 20, back));
         }
         self
     }
@@ -121,10 +146,8 @@ impl World {
             // Where windows are of the calendar, another clock has others.
             Fate::Set if is_watched && !is_fixed => store.set += step,
             Fate::Set => {}
-            Fate::Emptied => {
-                store.table = Table::new(store.table.timeline().clone());
-                self.centre_died = true;
-            }
+            Fate::Emptied => self.empty_store(),
+            Fate::EmptiedUnderway => store.is_doomed = true,
             Fate::Behind | Fate::Started => {
                 // Whether anything is lost nobody knows who sees another timeline.
                 self.centre_died = true;
@@ -137,12 +160,33 @@ impl World {
         }
     }
 
-    /// What the root knows to be out, by whoever is never behind the time; `None` if nobody knows that.
-    pub(super) fn root_outstanding(&mut self) -> Option<u64> {
+    fn empty_store(&mut self) {
+        let Some(store) = &mut self.store else { return };
+        store.table = Table::new(store.table.timeline().clone());
+        (store.root, store.is_doomed, self.centre_died) = (None, false, true);
+    }
+
+    /// `letter` of a region arrives: now, if that is its fate, it is emptied.
+    pub(super) fn is_doomed_by(&mut self, region: usize, letter: u64) {
+        let is_first = self.regions[region].line.seq <= 1;
+        let Some(store) = &self.store else { return };
+        let asks_known =
+            |swaps: &Vec<Swap>| swaps.iter().any(|swap| swap.name != HEAD && swap.expected.is_some());
+        if let Some(Letter::Swap(_, swaps)) = store.letters.get(&letter)
+            && store.is_doomed
+            && is_first
+            && asks_known(swaps)
+        {
+            self.empty_store();
+        }
+    }
+
+    /// The root, by whoever is never behind the time; `None` if nobody knows it.
+    pub(super) fn root_view(&mut self) -> Option<PoolView> {
         let clock = self.store_clock();
         let store = self.store.as_mut()?;
         let (root, then, at) = store.root.as_mut()?;
         let now = if store.set == 0 { clock } else { *then + Duration::from_nanos(self.real - *at) };
-        Some(root.view(now).books.outstanding)
+        Some(root.view(now))
     }
 }

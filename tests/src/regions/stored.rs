@@ -74,6 +74,7 @@ impl World {
             fates: &FATES,
             every: self.trouble.every,
             is_new: true,
+            is_doomed: false,
             set: 0,
             origin: Origin { plan, version: 1 },
             letters: BTreeMap::new(),
@@ -162,6 +163,7 @@ impl World {
 
     pub(super) fn at_store(&mut self, region: usize, id: u64) {
         let said = self.store_clock();
+        self.is_doomed_by(region, id);
         let Some(store) = &mut self.store else { return };
         let answer = match store.letters.remove(&id) {
             Some(Letter::Load) => Letter::Loaded {

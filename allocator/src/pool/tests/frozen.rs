@@ -60,10 +60,15 @@ fn put_away(pool: &mut Pool, plan: &Arc<Plan>, now: Moment) -> Pool {
 
 proptest! {
     #[test]
-    fn it_lends_what_it_would_have_lent(rules in rules(), ease_off: bool, steps in steps()) {
+    fn it_lends_what_it_would_have_lent(rules in rules(), ease_off: bool, is_new: bool, steps in steps()) {
         let plan = Arc::new(Plan { ease_off, ..(*plan(rules)).clone() });
         let mut now = millis(5);
-        let (mut kept, mut thawed) = (Pool::new(plan.clone(), now), Pool::new(plan.clone(), now));
+        let first = || match is_new {
+            true => Pool::new(plan.clone(), now),
+            // In quarantine, which may be longer than it takes a bucket to refill.
+            false => Pool::after_loss(plan.clone(), now, now),
+        };
+        let (mut kept, mut thawed) = (first(), first());
         let mut nodes = [Node::default(); 4];
         let (mut sessions, mut seq) = (0, 0);
         for step in steps {
@@ -95,6 +100,23 @@ proptest! {
             prop_assert_eq!(thawed.view(now), kept.view(now));
             prop_assert_eq!(thawed.is_forgettable(now), kept.is_forgettable(now));
         }
+    }
+}
+
+/// The bug: a bucket that was put away, or written down, while it waited for what an earlier life had lent began to refill then,
+/// and not when all of that was over.
+#[test]
+fn a_bucket_that_is_put_away_in_quarantine_is_empty_at_its_end() {
+    let plan = plan(vec![bucket(1_000, 1_000, SECOND)]);
+    let mut pool = Pool::after_loss(plan.clone(), millis(0), millis(0));
+    let end = millis(0) + pool.view(millis(0)).quarantine;
+    let then = millis(100);
+    let (record, _) = pool.write_down(then, SECOND).expect("it is kept");
+    let thawed = put_away(&mut pool, &plan, then);
+    let restored = Pool::restored(plan.clone(), &record, Gap::Counted, then).expect("there was such a pool");
+    for mut again in [thawed, restored] {
+        assert_eq!(again.view(end).available, 0);
+        assert!((990..=1_000).contains(&again.view(end + SECOND).available));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Buckets of every kind, one instant after another, worked out by hand.
 
 use super::*;
+use crate::rules::Gap;
 use lessor_protocol::rule::{RefillStyle, RuleError, WarmUp};
 
 fn bucket(capacity: u64, refill: u64, per_ms: u64, initial: u64) -> BucketLedger {
@@ -252,4 +253,48 @@ fn a_bucket_that_is_made_smaller_than_what_is_out_waits_for_it() {
     assert_eq!((bucket.available(), bucket.excess()), (0, 0));
     bucket.advance(millis(1_200));
     assert_eq!(bucket.available(), 2);
+}
+
+/// Whoever tells that a permit is gone may do so later than the clock says that it goes by.
+#[test]
+fn what_a_full_bucket_has_not_gained_until_it_was_told_it_does_not_gain() {
+    let ready = |bucket: &BucketLedger, permits| bucket.ready_at(permits, &mut std::iter::empty());
+    let mut bucket = bucket(2, 1, 1_000, 2);
+    bucket.charge(2);
+    bucket.advance(millis(100));
+    bucket.doubt(millis(108));
+    bucket.settle(1, millis(100));
+    assert_eq!(ready(&bucket, 1), Some(millis(1_108)), "both were out: it begins as late as that may be");
+    // It was not full, and would not have been: what it has gained since counts.
+    bucket.advance(millis(1_090));
+    bucket.doubt(millis(1_098));
+    bucket.settle(1, millis(1_090));
+    assert_eq!(ready(&bucket, 1), Some(millis(1_108)));
+    // Full but for 2 ms of a permit: of those 8 it would have gained nothing in 6.
+    bucket.advance(millis(1_108));
+    bucket.charge(1);
+    bucket.advance(millis(2_106));
+    bucket.doubt(millis(2_114));
+    bucket.settle(1, millis(2_106));
+    assert_eq!(ready(&bucket, 1), Some(millis(2_114)));
+}
+
+/// Where it was when it was written down may be ahead.
+#[test]
+fn one_that_began_late_goes_on_so() {
+    let mut first = bucket(1, 1, 1_000, 1);
+    first.charge(1);
+    first.advance(millis(100));
+    first.doubt(millis(108));
+    first.settle(1, millis(100));
+    let saved = first.save().expect("it can be");
+    for (gap, now, ready) in [(Gap::Counted, 103, 1_108), (Gap::Unknown, 9_000, 10_008)] {
+        let terms = Terms::try_new(0).expect("no drift");
+        let since = Since { gap, written: millis(100).into(), now: millis(now), terms };
+        let mut again = bucket(1, 1, 1_000, 1);
+        again.advance(since.moment(millis(100).into()));
+        assert!(again.restore(&saved, since, (0, millis(100))));
+        again.advance(millis(now));
+        assert_eq!(again.ready_at(1, &mut std::iter::empty()), Some(millis(ready)), "{gap:?}");
+    }
 }

@@ -97,15 +97,19 @@ pub enum Ground {
     Stored,
     /// The same in full use, while that store loses things, or its clock is set.
     StoreLoses,
+    /// The same, while processes die, and the store is emptied as one of them asks for the first time.
+    StoreEmptied,
     /// See `StoreLoses`.
     StoreSet,
     /// The same in full use of a short window.
     StoreClose,
+    /// The same in full use of a bucket of a few permits.
+    StoreSmall,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 34] = [
+    pub const ALL: [Ground; 36] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -138,8 +142,10 @@ impl Ground {
         Ground::Regions,
         Ground::Stored,
         Ground::StoreLoses,
+        Ground::StoreEmptied,
         Ground::StoreSet,
         Ground::StoreClose,
+        Ground::StoreSmall,
     ];
 
     /// The fleet that `seed` stands for here.
@@ -152,8 +158,10 @@ impl Ground {
             | Ground::Regions
             | Ground::Stored
             | Ground::StoreLoses
+            | Ground::StoreEmptied
             | Ground::StoreSet
-            | Ground::StoreClose => setup,
+            | Ground::StoreClose
+            | Ground::StoreSmall => setup,
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),

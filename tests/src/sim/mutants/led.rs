@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 71] = [
+        const LED: [(Mutant, Ground); 73] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -74,10 +74,12 @@ impl Ground {
             (Mutant::StaleSwapped, Ground::Stored),
             (Mutant::LateSwapBelieved, Ground::Stored),
             (Mutant::BlurIgnored, Ground::StoreClose),
+            (Mutant::DoubtIgnored, Ground::StoreSmall),
+            (Mutant::PutAwayRefills, Ground::StoreSmall),
             (Mutant::StepNotSeen, Ground::StoreSet),
             (Mutant::EraIgnored, Ground::StoreSet),
             (Mutant::RootLossIgnored, Ground::StoreLoses),
-            (Mutant::GoneIsNew, Ground::StoreLoses),
+            (Mutant::GoneIsNew, Ground::StoreEmptied),
         ];
         LED.iter().find(|(led, _)| *led == mutant).map_or(Ground::Any, |&(_, ground)| ground)
     }
