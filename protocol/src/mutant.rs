@@ -230,6 +230,8 @@ mutants! {
     PutAwayRefills,
     /// A store whose clock was set is believed as before.
     StepNotSeen,
+    /// A store whose clock was set is believed by who had heard nothing of it since.
+    SetTwiceIgnored,
     /// What was written before another time began is read as if that time had gone on.
     EraIgnored,
     /// What a store has lost is taken for never lent.

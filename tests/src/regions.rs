@@ -85,6 +85,8 @@ enum Event {
     AtStore(usize, u64),
     FromStore(usize, u64),
     StoreSilent(usize, u64),
+    /// The clock of the store is set again.
+    SetAgain,
 }
 
 /// What somebody who asks remembers of that.
@@ -340,6 +342,7 @@ impl World {
             Event::AtStore(region, letter) => self.at_store(region, letter),
             Event::FromStore(region, letter) => self.hear_store(region, letter)?,
             Event::StoreSilent(region, letter) => self.store_silent(region, letter),
+            Event::SetAgain => self.set_again(),
         }
         Ok(())
     }

@@ -186,9 +186,18 @@ impl Head {
     /// Whether the clock of the store may have been set while nobody watched: it is `now` by that, and `calendar` by that of a
     /// machine.
     pub fn may_have_stepped(&self, now: Moment, calendar: Moment) -> bool {
+        !self.was_just_signed(now) || now.since(calendar).max(calendar.since(now)) > STEP_MAX
+    }
+
+    /// Whether who knew nothing of this era yet can go by its time, when it is `now` by the clock of the store: that may have been set
+    /// once more since the era began, and only whoever heard it before can tell.
+    pub fn is_watched(&self, now: Moment) -> bool {
+        self.was_just_signed(now) || mutant::is(Mutant::SetTwiceIgnored)
+    }
+
+    fn was_just_signed(&self, now: Moment) -> bool {
         let signed = self.now.as_calendar();
-        let is_watched = signed <= now + BLUR && now.since(signed) < WATCHED;
-        !is_watched || now.since(calendar).max(calendar.since(now)) > STEP_MAX
+        signed <= now + BLUR && now.since(signed) < WATCHED
     }
 
     /// Another time begins, at `now`: of what was written before nobody knows how long ago it was.

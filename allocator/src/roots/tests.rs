@@ -151,6 +151,19 @@ fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     assert_eq!(world.lent(1, 4, 1_020, &origin, spent).permits, 1);
 }
 
+/// Whoever heard its clock before knows if it was set; whoever did not goes by who signed last.
+#[test]
+fn an_era_is_gone_by_at_first_only_if_somebody_has_just_signed_it() {
+    let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);
+    head.sign(&Signer { session: 1, node: "one".to_owned() }, millis(10_000));
+    for at in [9_991, 10_000, 10_400, 10_999] {
+        assert!(head.is_watched(millis(at)), "{at}");
+    }
+    for at in [0, 9_989, 11_000, 53_000] {
+        assert!(!head.is_watched(millis(at)), "{at}");
+    }
+}
+
 #[test]
 fn what_is_gone_is_not_made_anew_without_another_look() {
     let (mut world, origin) = (World::new(true), origin(100, 1));

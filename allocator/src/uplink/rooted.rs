@@ -227,8 +227,9 @@ impl Rooted {
             return Ok(now);
         }
         self.clock = RootClock::new(shared.config().terms.drift_ppm());
-        (self.era, self.has_stepped) = (Some(head.era()), false);
-        self.look_at_clock(shared).await
+        let now = self.look_at_clock(shared).await?;
+        (self.era, self.has_stepped) = (Some(head.era()), !head.is_watched(now));
+        Ok(now)
     }
 
     /// Writes `head` in the place of `before`; `false` if it is another one by now, which is known then.

@@ -12,6 +12,8 @@ pub enum Fate {
     Copied,
     /// Its clock is set.
     Set,
+    /// Its clock is set, and set again before all have heard of it: by more than a second, for less nobody could tell.
+    SetTwice,
     /// Somebody empties it, on the same timeline.
     Emptied,
     /// The same, while somebody who knew a root asks it for the first time: whoever holds nothing is not asked what that is.
@@ -145,7 +147,12 @@ impl World {
             Fate::Copied => store.behind = store.table.clone(),
             // Where windows are of the calendar, another clock has others.
             Fate::Set if is_watched && !is_fixed => store.set += step,
-            Fate::Set => {}
+            Fate::SetTwice if is_watched && !is_fixed => {
+                store.set += step;
+                let soon = self.dice.u64(10..250) * MILLI;
+                self.after(soon, Event::SetAgain);
+            }
+            Fate::Set | Fate::SetTwice => {}
             Fate::Emptied => self.empty_store(),
             Fate::EmptiedUnderway => store.is_doomed = true,
             Fate::Behind | Fate::Started => {
@@ -158,6 +165,13 @@ impl World {
                 store.table.move_to(Timeline::new(store.timelines.to_string()));
             }
         }
+    }
+
+    /// Its clock is set once more.
+    pub(super) fn set_again(&mut self) {
+        let step = self.dice.i64(1_100..100_000) * MILLI.cast_signed();
+        let step = if self.dice.bool() { step } else { -step };
+        self.store.iter_mut().for_each(|store| store.set += step);
     }
 
     fn empty_store(&mut self) {

@@ -241,11 +241,14 @@ impl World {
             && era != head.era()
         {
             // What was known of its time is over.
-            (member.clock, member.era, has_stepped) = (RootClock::new(drift), Some(head.era()), false);
+            member.clock = RootClock::new(drift);
             member
                 .clock
                 .hear(said, asked, local)
                 .map_err(|_| "a clock that is new knows more than it heard")?;
+            if let Some(now) = member.clock.now(local) {
+                (member.era, has_stepped) = (Some(head.era()), !head.is_watched(now));
+            }
         }
         member.has_stepped = has_stepped;
         let Some(now) = member.clock.now(local) else {

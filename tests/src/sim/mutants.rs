@@ -58,6 +58,7 @@ impl Ground {
             }
             Ground::StoreSet => regions::run_fated(seed, &[Fate::Set]).map(|_| ()),
             Ground::StoreClose => regions::run_close(seed).map(|_| ()),
+            Ground::StoreSetTwice => regions::run_fated(seed, &[Fate::SetTwice]).map(|_| ()),
             Ground::StoreEmptied => regions::run_emptied(seed).map(|_| ()),
             Ground::StoreSmall => regions::run_small(seed).map(|_| ()),
             ground => soak::run(ground.draw(seed)).map(|_| ()).map_err(|failure| failure.what),

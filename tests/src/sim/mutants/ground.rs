@@ -101,6 +101,8 @@ pub enum Ground {
     StoreEmptied,
     /// See `StoreLoses`.
     StoreSet,
+    /// The same, and set again before all have heard of it.
+    StoreSetTwice,
     /// The same in full use of a short window.
     StoreClose,
     /// The same in full use of a bucket of a few permits.
@@ -109,7 +111,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 36] = [
+    pub const ALL: [Ground; 37] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -144,6 +146,7 @@ impl Ground {
         Ground::StoreLoses,
         Ground::StoreEmptied,
         Ground::StoreSet,
+        Ground::StoreSetTwice,
         Ground::StoreClose,
         Ground::StoreSmall,
     ];
@@ -160,6 +163,7 @@ impl Ground {
             | Ground::StoreLoses
             | Ground::StoreEmptied
             | Ground::StoreSet
+            | Ground::StoreSetTwice
             | Ground::StoreClose
             | Ground::StoreSmall => setup,
             Ground::FullWindow => full_window(setup, &mut dice),

@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 73] = [
+        const LED: [(Mutant, Ground); 74] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -77,6 +77,7 @@ impl Ground {
             (Mutant::DoubtIgnored, Ground::StoreSmall),
             (Mutant::PutAwayRefills, Ground::StoreSmall),
             (Mutant::StepNotSeen, Ground::StoreSet),
+            (Mutant::SetTwiceIgnored, Ground::StoreSetTwice),
             (Mutant::EraIgnored, Ground::StoreSet),
             (Mutant::RootLossIgnored, Ground::StoreLoses),
             (Mutant::GoneIsNew, Ground::StoreEmptied),
