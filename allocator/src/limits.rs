@@ -88,7 +88,7 @@ impl Limit {
         let memories = overrides.values().map(|plan| past.pool(plan, now).memory());
         let mut limit = Limit {
             opens: now + probe.view(now).quarantine,
-            ceiling: probe.call_max(),
+            ceiling: leased::ceiling(&config, probe.call_max()),
             memory: memories.max().unwrap_or_default().max(probe.memory()),
             overrides,
             past,

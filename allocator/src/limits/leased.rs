@@ -2,11 +2,11 @@
 //! that somebody uses are looked at.
 
 use super::{Limit, PoolId};
-use crate::config::Upstream;
+use crate::config::{LimitConfig, Upstream};
 use crate::pool::{HeardAbove, Plan, Pool};
 use crate::roots::{BLUR, Origin, stricter};
 use crate::share::Sharing;
-use lessor_protocol::{Answer, Ask, Grant, Moment};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Rule};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,15 @@ pub(crate) struct Due {
     pub next: Option<Moment>,
     /// How far away to say that they are, at most.
     pub distance: Duration,
+}
+
+/// The most that one call can ever take of a limit by `config`, of which an `own` pool lends so much: whoever leases it is told that
+/// with the first lease, and knows before only what its rules say there, if it has any.
+pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
+    match config.upstream {
+        None => own,
+        Some(_) => config.rules.iter().map(Rule::ceiling).min().unwrap_or(0),
+    }
 }
 
 impl Limit {
@@ -121,6 +130,9 @@ impl Limit {
         answer: Answer,
     ) -> HeardAbove {
         let hear = |pool: &mut Pool, grant: &Grant| pool.hear_above(now, first_sent, grant);
+        if let Answer::Grant(grant) = &answer {
+            self.ceiling = grant.ceiling;
+        }
         let heard = self.with_pool(now, id, |pool| match answer {
             Answer::Grant(grant) => hear(pool, &grant),
             Answer::Refusal(refusal) => {

@@ -276,3 +276,29 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
         assert_eq!(lent > 0, lends, "version {version}");
     }
 }
+
+/// The bug: what had not been told was taken for all the permits there can be, and dashboards showed that as the level to go by.
+#[test]
+fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
+    let config = |text: &str| Config::parse(text).expect("valid");
+    let of = |config: Config| Limit::new(config.limits[0].clone(), config.terms, Past::None, millis(0));
+    let mut leased = of(config("[[limit]]\nname = \"a\"\nupstream = \"http://centre:7400\""));
+    assert_eq!(leased.figures(millis(0)).ceiling, 0, "nobody knows");
+    let grant = lessor_protocol::Grant {
+        kept: 0,
+        permits: 3,
+        term: Duration::from_secs(1),
+        horizon: Duration::from_secs(1),
+        ceiling: 70,
+        ask_after: Duration::ZERO,
+        retry_after: None,
+        rate: lessor_protocol::Rate::Free,
+        in_flight: None,
+    };
+    leased.hear_above(millis(0), &PoolId::default(), millis(0), Answer::Grant(grant));
+    assert_eq!(leased.figures(millis(0)).ceiling, 70);
+    let rule = "{ kind = \"sliding_window\", limit = 30, per = \"1s\" }";
+    let store = "[store]\nkind = \"redis\"\nurl = \"redis://h\"\n";
+    let mut shared = of(config(&format!("{store}[[limit]]\nname = \"a\"\nrules = [{rule}]")));
+    assert_eq!(shared.figures(millis(0)).ceiling, 30, "its rules say so");
+}
