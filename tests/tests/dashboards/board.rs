@@ -12,6 +12,8 @@ pub(super) struct Board {
     pub(super) panels: Vec<Panel>,
     /// Of rows too.
     pub(super) places: Vec<Place>,
+    /// What is over them, and where.
+    pub(super) rows: Vec<(String, Place)>,
     /// What fills its variables.
     pub(super) variables: Vec<String>,
 }
@@ -21,6 +23,9 @@ pub(super) struct Panel {
     pub(super) title: String,
     pub(super) question: String,
     pub(super) unit: String,
+    /// What Grafana makes of it.
+    pub(super) kind: String,
+    pub(super) place: Place,
     pub(super) targets: Vec<Target>,
 }
 
@@ -28,9 +33,11 @@ pub(super) struct Panel {
 pub(super) struct Target {
     pub(super) datasource: String,
     pub(super) expr: String,
+    /// What a line of it is called, with labels in braces.
+    pub(super) legend: String,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
     pub(super) id: u64,
     pub(super) x: u64,
@@ -70,31 +77,37 @@ fn each(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+fn place(panel: &Value) -> Place {
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let grid = &panel["gridPos"];
+    let [id, x, y, w, h] = [&panel["id"], &grid["x"], &grid["y"], &grid["w"], &grid["h"]].map(number);
+    Place { id, x, y, w, h }
+}
+
 fn board(board: &Value) -> Board {
     let panels = each(&board["panels"]).filter(|panel| panel["type"] != "row").map(|panel| Panel {
         title: text(&panel["title"]),
         question: text(&panel["description"]),
         unit: text(&panel["fieldConfig"]["defaults"]["unit"]),
+        kind: text(&panel["type"]),
+        place: place(panel),
         targets: each(&panel["targets"])
             .map(|target| Target {
                 datasource: text(&target["datasource"]["uid"]),
                 expr: text(&target["expr"]),
+                legend: text(&target["legendFormat"]),
             })
             .collect(),
     });
-    let number = |value: &Value| value.as_u64().expect("a number");
-    let places = each(&board["panels"]).map(|panel| {
-        let grid = &panel["gridPos"];
-        let [id, x, y, w, h] = [&panel["id"], &grid["x"], &grid["y"], &grid["w"], &grid["h"]].map(number);
-        Place { id, x, y, w, h }
-    });
+    let rows = each(&board["panels"]).filter(|panel| panel["type"] == "row");
     let variables = each(&board["templating"]["list"]).filter(|it| it["type"] == "query");
     Board {
         name: text(&board["title"]),
         uid: text(&board["uid"]),
         links: each(&board["links"]).map(|link| text(&link["url"])).collect(),
         panels: panels.collect(),
-        places: places.collect(),
+        places: each(&board["panels"]).map(place).collect(),
+        rows: rows.map(|row| (text(&row["title"]), place(row))).collect(),
         variables: variables.map(|it| text(&it["definition"])).collect(),
     }
 }

@@ -2,6 +2,7 @@
 //! store, and callers that want more than there is of each. Every expression has an answer, and every rule is in order.
 
 use super::board::boards;
+use super::drawn::draw;
 use super::prometheus::{Prometheus, export};
 use super::{ALERTS, read};
 use lessor::Client;
@@ -19,6 +20,9 @@ const CLOCK: Clock = Clock::since_boot();
 
 /// How long a Prometheus may take to start and to look a few times, on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Seconds that pictures of boards show, unless `BOARD_SECONDS` says otherwise.
+const SHOWN: u64 = 10;
 
 pub(super) const CONFIG: &str = r#"
 [[limit]]
@@ -101,7 +105,8 @@ async fn every_expression_has_an_answer() {
     let allocators = [&allocator, &region, &one, &other];
     let (clients, callers) = work(&allocators).await;
     let prometheus = Prometheus::start(&read(ALERTS), &allocators.map(Allocator::address), &process);
-    let end = CLOCK.now() + PATIENCE;
+    let begin = CLOCK.now();
+    let end = begin + PATIENCE;
     let mut asked = 0;
     for board in boards() {
         let exprs = board.panels.iter().flat_map(|panel| {
@@ -135,6 +140,11 @@ async fn every_expression_has_an_answer() {
     assert!(rules.len() >= 8, "{rules:?}");
     for rule in rules {
         assert_eq!((&rule["health"], &rule["lastError"]), (&Value::from("ok"), &Value::Null), "{rule}");
+    }
+    let seconds = std::env::var("BOARD_SECONDS").map_or(SHOWN, |text| text.parse().expect("a number"));
+    sleep((begin + Duration::from_secs(seconds)).since(CLOCK.now())).await;
+    for board in boards() {
+        println!("{}", draw(&prometheus, &board, seconds, filled).await.display());
     }
     drop(callers);
     for client in clients {

@@ -2,6 +2,7 @@
 //! when it should, and that a real Prometheus has an answer to every expression of any of them.
 
 mod board;
+mod drawn;
 mod expressions;
 mod fires;
 #[expect(dead_code, reason = "an example has a main of its own")]
