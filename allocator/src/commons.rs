@@ -1,8 +1,10 @@
-//! What an allocator knows of the store that it shares with others: whether it answers, by which configuration all go, what
-//! operators have decided, and who else is there.
+//! What an allocator knows of the store that it shares with others: whether it answers, which limits there are, what operators
+//! have decided, and who else is there.
 
+use crate::config::Config;
+use crate::overlay::Overlay;
 use crate::roots::Gates;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Names that are kept of those who share a store.
@@ -12,17 +14,19 @@ const NAMES_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Commons {
     is_silent: AtomicBool,
-    version: AtomicU64,
+    overlay: Mutex<Overlay>,
+    has_limits: AtomicBool,
     here: Mutex<Vec<String>>,
     gates: Mutex<Gates>,
 }
 
 impl Commons {
-    /// One that nobody asked yet, with a configuration of this version.
-    pub(crate) fn new(version: u64) -> Self {
+    /// One that nobody asked yet, where the file says `config`.
+    pub(crate) fn new(config: &Config) -> Self {
         Commons {
             is_silent: AtomicBool::new(false),
-            version: AtomicU64::new(version),
+            overlay: Mutex::new(Overlay::new(config)),
+            has_limits: AtomicBool::new(false),
             here: Mutex::default(),
             gates: Mutex::default(),
         }
@@ -38,20 +42,27 @@ impl Commons {
         self.is_silent.store(is_silent, Ordering::Relaxed);
     }
 
-    /// The version of the configuration.
-    pub(crate) fn version(&self) -> u64 {
-        self.version.load(Ordering::Relaxed)
-    }
-
-    /// The configuration is this one by now.
-    pub(crate) fn version_is(&self, version: u64) {
-        self.version.store(version, Ordering::Relaxed);
+    /// Which limits there are, as far as is known. Whoever changes them by it keeps this until that is done, so that each goes by
+    /// the version that is said here. Nobody waits for it who has the allocator.
+    pub(crate) fn overlay(&self) -> MutexGuard<'_, Overlay> {
+        // Replaced as a whole: no panic can have left it half changed.
+        self.overlay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The newest of what operators have decided, as far as is known. Whoever follows it keeps this until that is done.
     pub(crate) fn gates(&self) -> MutexGuard<'_, Gates> {
         // Replaced as a whole: no panic can have left it half changed.
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the store has said which limits there are beside those of the file.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.has_limits.load(Ordering::Relaxed)
+    }
+
+    /// It has.
+    pub(crate) fn limits_are_known(&self) {
+        self.has_limits.store(true, Ordering::Relaxed);
     }
 
     /// The names of those who lend by it, this one among them; the first hundred.

@@ -36,6 +36,7 @@ mod http;
 mod journal;
 pub mod limits;
 mod metrics;
+mod overlay;
 pub mod pacing;
 pub mod pool;
 pub mod reload;

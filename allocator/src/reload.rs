@@ -1,11 +1,11 @@
 //! A file that changed while the server runs. Whoever watches it hands over what it says now; only limits whose entry
-//! is another than before are touched, so that what was decided over the API since stays.
+//! is another than before are touched, so that what was decided over the API since stays. Where allocators share a store, which
+//! of both holds is up to the version of the file.
 
 use crate::allocator::Unfit;
-use crate::config::{Config, LimitConfig, ServerConfig};
+use crate::config::{Config, LimitConfig, ServerConfig, StoreConfig};
+use crate::overlay::Changes;
 use crate::shared::Shared;
-use lessor_protocol::Carry;
-use lessor_protocol::push::{Event, Kind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,48 +34,46 @@ impl Reloads {
         Reloads { shared, last }
     }
 
-    /// The file says `config` now. Limits whose entry changed go on as they are, see [`Carry::AsIs`].
+    /// The file says `config` now. Limits whose entry changed go on as they are, see
+    /// [`Carry::AsIs`](lessor_protocol::Carry::AsIs). All of them wait for a restart if they are to be shared from then on, or no longer.
     ///
     /// # Errors
     /// If it does not fit what was put over the API since. Nothing changes then.
     pub fn reload(&self, config: &Config) -> Result<Reloaded, Unfit> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_name = |config: &Config| -> BTreeMap<String, LimitConfig> {
-            config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
+        let is_sharing = matches!(config.server.store, StoreConfig::Shared(_));
+        let changes = match (self.shared.is_sharing(), is_sharing) {
+            (true, true) => self.shared.file_is(config)?,
+            (false, false) => self.changes(&last, config)?,
+            // There is no such store before a restart, and they are not to be lent twice.
+            (true, false) | (false, true) => Changes::default(),
         };
-        let (before, now) = (by_name(&last), by_name(config));
-        let gone: Vec<&str> =
-            before.keys().filter(|name| !now.contains_key(*name)).map(String::as_str).collect();
-        let is_other = |limit: &&LimitConfig| before.get(limit.name.as_str()) != Some(*limit);
-        let put: Vec<&LimitConfig> = now.values().filter(is_other).collect();
-        self.shared.with(|allocator, now| {
-            allocator.check(&gone, &put)?;
-            for name in &gone {
-                allocator.remove(name);
-            }
-            for limit in &put {
-                allocator.put(now, limit, Carry::AsIs, false)?;
-            }
-            Ok::<(), Unfit>(())
-        })?;
-        gone.iter().for_each(|name| self.shared.limit_was_removed(name));
-        put.iter().for_each(|limit| self.shared.limit_was_put(limit));
-        let names = |limits: &[&LimitConfig]| limits.iter().map(|limit| limit.name.to_string()).collect();
-        // Limits of a shared store go by the newest configuration that any allocator has.
-        self.shared.commons().version_is(config.server.store.version());
         let store = last.server.store.as_of(&config.server.store);
         let server = ServerConfig { store, ..last.server.clone() };
         let done = Reloaded {
             needs_restart: (&server, last.terms) != (&config.server, config.terms),
-            removed: gone.iter().map(|name| (*name).to_owned()).collect(),
-            put: names(&put),
+            put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
+            removed: changes.gone,
         };
-        for name in done.removed.iter().chain(&done.put) {
-            self.shared.tell(&Event::of(Kind::Changed, name));
-        }
         *last = config.clone();
         self.shared.metrics().reloaded(true);
         Ok(done)
+    }
+
+    /// Does what is another in `config` than it was.
+    fn changes(&self, last: &Config, config: &Config) -> Result<Changes, Unfit> {
+        let by_name = |config: &Config| -> BTreeMap<String, LimitConfig> {
+            config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect()
+        };
+        let (before, now) = (by_name(last), by_name(config));
+        let gone = before.keys().filter(|name| !now.contains_key(*name)).cloned().collect();
+        let is_other = |limit: &&LimitConfig| before.get(limit.name.as_str()) != Some(*limit);
+        let put = now.values().filter(is_other).cloned().collect();
+        let changes = Changes { gone, put };
+        self.shared.apply(&changes)?;
+        self.shared.have_changed(&changes);
+        self.shared.tell_of(&changes);
+        Ok(changes)
     }
 
     /// The file cannot be read, or is wrong: everything stays as it is.
@@ -87,6 +85,7 @@ impl Reloads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::Carry;
 
     fn config(limits: &[(&str, u64)]) -> Config {
         let entry = |(name, limit): &(&str, u64)| {

@@ -1,6 +1,8 @@
 //! The one allocator of a server, behind a lock, with the clock that it goes by and its metrics. Handlers call [`Shared::with`];
 //! the lock is let go before anything waits.
 
+mod overlaid;
+
 use crate::allocator::Allocator;
 use crate::commons::Commons;
 use crate::config::{Config, LimitConfig};
@@ -102,7 +104,7 @@ impl Shared {
         let now = clock.now();
         Shared {
             journal: OnceLock::new(),
-            commons: Commons::new(config.server.store.version()),
+            commons: Commons::new(&config),
             allocator: Mutex::new(allocator),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max),

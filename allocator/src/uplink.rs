@@ -1,17 +1,20 @@
 //! The task that leases from an upstream: it looks what is due there, asks for all of it in one exchange, and hands what comes
 //! back to the allocator. One for each upstream, and one exchange at a time. It decides nothing about permits.
 
+mod change;
 mod contested;
 mod decide;
 mod idle;
 mod rooted;
 mod transport;
 
+pub(crate) use change::change;
 pub(crate) use decide::{Undecided, decide};
 
 use crate::allocator::{Asker, DueAbove};
 use crate::config::Upstream;
 use crate::metrics::UpstreamMetrics;
+use crate::roots::SIGN_EVERY;
 use crate::shared::Shared;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, trace};
@@ -57,7 +60,12 @@ pub(crate) struct Uplinks {
 impl Uplinks {
     /// Starts what a limit needs that was added since the last call.
     pub(crate) fn keep_up(&mut self, shared: &Arc<Shared>) {
-        for upstream in shared.with(|allocator, _| allocator.upstreams()) {
+        let mut upstreams = shared.with(|allocator, _| allocator.upstreams());
+        if shared.is_sharing() {
+            // Whatever is leased from there now: others may put a limit that is.
+            upstreams.insert(Upstream::Store);
+        }
+        for upstream in upstreams {
             if self.known.contains(&upstream) {
                 continue;
             }
@@ -162,7 +170,12 @@ impl Uplink {
                 rooted.sign(&self.shared, due.session).await;
             }
             if due.asks.is_empty() {
-                let wait = due.next.map_or(LOOK_AGAIN, |next| next.since(self.shared.now())).min(LOOK_AGAIN);
+                let again = match self.way {
+                    Way::Http(_) => LOOK_AGAIN,
+                    // What others decide is heard of when it signs.
+                    Way::Store(_) => SIGN_EVERY,
+                };
+                let wait = due.next.map_or(again, |next| next.since(self.shared.now())).min(again);
                 // An error says that nobody asked meanwhile.
                 let _ = timeout(wait, self.asked.changed()).await;
                 sleep(LOOK_EVERY.max(took * LOOKS_REST)).await;

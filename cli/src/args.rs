@@ -108,7 +108,8 @@ Examples:
   lessor limits top-up vendor/rest 500 --id ticket-1234
   lessor limits pause vendor/rest --for 10m
 
-What is changed here lasts until the allocator restarts, or the entry of the limit in its file changes.
+What is changed here lasts until the allocator restarts, or the entry of the limit in its file changes. Where allocators share a
+store it holds for all of them, until their file says a higher store.version.
 Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line, or the allocator refuses.";
 
 const DEMO_EXAMPLE: &str = "\

@@ -4,7 +4,7 @@ use super::Allocator;
 use crate::config::Upstream;
 use crate::limits::{Due, News, PoolId};
 use crate::pool::HeardAbove;
-use crate::roots::{Closed, Gates, Origin};
+use crate::roots::{Closed, Gates, Origin, Version};
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
 use lessor_protocol::{Answer, Moment, PERMITS_MAX};
@@ -46,9 +46,13 @@ pub(crate) struct ToldAbove {
 }
 
 impl Allocator {
-    /// What the roots of `askers` in the store are made of, by the configuration `version`; of a limit that went, nothing.
-    pub(crate) fn origins(&self, askers: &[Asker], version: u64) -> Vec<Option<Origin>> {
-        let origin = |asker: &Asker| Some(self.limits.get(&asker.limit)?.origin(&asker.pool, version));
+    /// What the roots of `askers` in the store are made of, where each limit goes by the configuration that `version` says; of a
+    /// limit that went, nothing.
+    pub(crate) fn origins(&self, askers: &[Asker], version: impl Fn(&str) -> Version) -> Vec<Option<Origin>> {
+        let origin = |asker: &Asker| {
+            let limit = self.limits.get(&asker.limit)?;
+            Some(limit.origin(&asker.pool, version(&asker.limit)))
+        };
         askers.iter().map(origin).collect()
     }
 

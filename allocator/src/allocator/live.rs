@@ -107,11 +107,6 @@ impl Allocator {
         self.limits.values().find(is_below).map(|limit| limit.config().name.as_str())
     }
 
-    /// What would be wrong with who is above whom, if `config` were put.
-    pub fn wrong_parent(&self, config: &LimitConfig) -> Option<String> {
-        self.wrong_family(&[], &[config])
-    }
-
     /// Whether those called `removed` may go and all of `put` may come, in this order.
     ///
     /// # Errors

@@ -57,9 +57,13 @@ rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
             "rules": [{ "kind": "sliding_window", "limit": 9000, "per": "30s" }] });
         let limits = Config::parse(text).expect("valid").limits;
         assert_eq!(LimitConfig::from_json("vendor/rest", &body), Ok(limits[0].clone()));
-        // What is shown can be sent back.
-        let shown = serde_json::to_value(limits[0].raw()).expect("plain data");
-        assert_eq!(LimitConfig::from_json("vendor/rest", &shown), Ok(limits[0].clone()));
+        // What is shown can be sent back, and is in a store so.
+        let leased =
+            Config::parse("[[limit]]\nname = \"vendor/*\"\nkeyed = true\nupstream = \"http://centre:7400\"");
+        for limit in limits.iter().chain(&leased.expect("valid").limits) {
+            let shown = serde_json::to_value(limit.raw()).expect("plain data");
+            assert_eq!(LimitConfig::from_json(limit.name.as_str(), &shown), Ok(limit.clone()));
+        }
     }
 
     #[test]

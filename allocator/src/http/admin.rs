@@ -1,87 +1,32 @@
-//! What operators do to limits while they are in use: put, take away, top up, pause, resume, block. Each is decoded,
-//! handed to the allocator, told to those who listen, and answered.
+//! What operators do to limits while they are in use: top up, pause, resume, block, and with [`put`] put and take away. Each is
+//! decoded, handed to the allocator, told to those who listen, and answered.
 //!
 //! There is no authentication yet: whoever reaches the server may do all of it.
 
 use super::problem::Problem;
-use super::show::{self, Page};
-use super::{body, json};
-use crate::allocator::{Allocator, Put};
-use crate::config::{Keyed, LimitConfig, Upstream};
-use crate::limits::{BLOCKED_MAX, Limit, Preview};
+use super::{body, json, put, show};
+use crate::config::Upstream;
+use crate::limits::{BLOCKED_MAX, Limit};
 use crate::roots::Decision;
 use crate::shared::Shared;
 use crate::uplink::decide;
 use crate::wrong::quoted;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::header::{ETAG, IF_MATCH};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::{Carry, Moment, NodeName, PERMITS_MAX};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-type Parameters = Result<Query<BTreeMap<String, String>>, QueryRejection>;
-type Rest = Result<Path<String>, PathRejection>;
+pub(super) type Parameters = Result<Query<BTreeMap<String, String>>, QueryRejection>;
+pub(super) type Rest = Result<Path<String>, PathRejection>;
 
 /// Longest name of a top-up.
 const TOP_UP_NAME_MAX: usize = 128;
-
-/// `PUT /v1/limits/{name}`: makes the limit, or changes it. `?carry=` says what becomes of its balances, `?dry_run=true`
-/// what would happen, `?fresh=true` that no earlier life of this allocator can have lent from it.
-pub(super) async fn put(
-    State(shared): State<Arc<Shared>>,
-    path: Rest,
-    query: Parameters,
-    request: Request,
-) -> Result<Response, Problem> {
-    let name = name(path)?;
-    let query = parameters(query, &["carry", "dry_run", "fresh", "after", "after_limit", "count"])?;
-    let (carry, dry_run, fresh) = (carry(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
-    let condition = condition(request.headers())?;
-    let config = config(&shared, &name, &body::read(request).await?)?;
-    if dry_run {
-        let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
-        let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
-        let preview = shared.with(|allocator, now| {
-            check_condition(allocator, &name, condition.as_deref())?;
-            check_parent(allocator, &config)?;
-            check_root(allocator, &config)?;
-            let limit = allocator.limit(&name);
-            Ok::<_, Problem>(limit.map(|limit| limit.preview(&config, carry, now, page.from(), page.count())))
-        })?;
-        return Ok(json(shown_preview(&config, preview).to_string()));
-    }
-    let put = shared.with(|allocator, now| {
-        check_condition(allocator, &name, condition.as_deref())?;
-        check_parent(allocator, &config)?;
-        check_root(allocator, &config)?;
-        let put = allocator.put(now, &config, carry, fresh);
-        put.map_err(|full| Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string()))
-    })?;
-    shared.limit_was_put(&config);
-    shared.tell(&Event::of(Kind::Changed, &name));
-    decided(&shared).await?;
-    tracing::info!(limit = %name, ?put, carry = carry.name(), "a limit was put");
-    let status = if put == Put::Changed { StatusCode::OK } else { StatusCode::CREATED };
-    let body = shared.with(|allocator, now| show::one(allocator, now, &name));
-    Ok((status, tagged(&config), json(body.unwrap_or_default().to_string())).into_response())
-}
-
-/// `GET /v1/limits/{name}`, with its etag.
-pub(super) fn one(shared: &Shared, name: &str) -> Result<Response, Problem> {
-    let shown = shared.with(|allocator, now| {
-        let body = show::one(allocator, now, name)?;
-        Some((tagged(allocator.limit(name)?.config()), body))
-    });
-    let (tag, body) = shown.ok_or_else(|| show::limit_unknown(name))?;
-    Ok((tag, json(body.to_string())).into_response())
-}
 
 /// `DELETE /v1/limits/{name}`, and `DELETE /v1/limits/{name}/nodes/{node}/block`.
 pub(super) async fn delete(
@@ -106,22 +51,7 @@ pub(super) async fn delete(
             json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
         ));
     }
-    let condition = condition(request.headers())?;
-    shared.with(|allocator, _| {
-        allocator.limit(&rest).ok_or_else(|| show::limit_unknown(&rest))?;
-        check_condition(allocator, &rest, condition.as_deref())?;
-        if let Some(below) = allocator.below(&rest) {
-            let detail = format!("{} is below it: take that away first, or put it elsewhere", quoted(below));
-            return Err(Problem::new(StatusCode::CONFLICT, "has_children", detail));
-        }
-        allocator.remove(&rest);
-        Ok::<_, Problem>(())
-    })?;
-    shared.limit_was_removed(&rest);
-    shared.tell(&Event::of(Kind::Changed, &rest));
-    decided(&shared).await?;
-    tracing::info!(limit = %rest, "a limit was removed; what is out ends by itself");
-    Ok(StatusCode::NO_CONTENT.into_response())
+    put::remove(&shared, &rest, request.headers()).await
 }
 
 /// `POST /v1/limits/{name}/top-up`, `/pause`, `/resume` and `/nodes/{node}/block`.
@@ -243,7 +173,7 @@ fn block_here(shared: &Shared, name: &str, node: &NodeName) -> Result<(), Proble
 }
 
 /// Waits until what was decided is durable.
-async fn decided(shared: &Shared) -> Result<(), Problem> {
+pub(super) async fn decided(shared: &Shared) -> Result<(), Problem> {
     let batch = shared.with(|allocator, _| allocator.next_batch());
     Ok(shared.durable(batch).await?)
 }
@@ -265,7 +195,7 @@ fn blocking(rest: &str) -> Option<(&str, &str)> {
     rest.strip_suffix("/block")?.split_once("/nodes/")
 }
 
-fn name(path: Rest) -> Result<String, Problem> {
+pub(super) fn name(path: Rest) -> Result<String, Problem> {
     path.map(|Path(rest)| rest).map_err(|_| Problem::malformed("the path cannot be read"))
 }
 
@@ -273,7 +203,7 @@ fn node_name(node: &str) -> Result<NodeName, Problem> {
     NodeName::try_new(node).map_err(|error| Problem::invalid("node", format!("node {error}")))
 }
 
-fn parameters(query: Parameters, known: &[&str]) -> Result<BTreeMap<String, String>, Problem> {
+pub(super) fn parameters(query: Parameters, known: &[&str]) -> Result<BTreeMap<String, String>, Problem> {
     let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
     match query.keys().find(|name| !known.contains(&name.as_str())) {
         None => Ok(query),
@@ -288,7 +218,7 @@ fn parameters(query: Parameters, known: &[&str]) -> Result<BTreeMap<String, Stri
     }
 }
 
-fn flag(query: &BTreeMap<String, String>, name: &str) -> Result<bool, Problem> {
+pub(super) fn flag(query: &BTreeMap<String, String>, name: &str) -> Result<bool, Problem> {
     match query.get(name).map(String::as_str) {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
@@ -296,7 +226,7 @@ fn flag(query: &BTreeMap<String, String>, name: &str) -> Result<bool, Problem> {
     }
 }
 
-fn carry(query: &BTreeMap<String, String>) -> Result<Carry, Problem> {
+pub(super) fn carry(query: &BTreeMap<String, String>) -> Result<Carry, Problem> {
     let Some(text) = query.get("carry") else { return Ok(Carry::default()) };
     Carry::named(text).ok_or_else(|| {
         let names = Carry::ALL.map(Carry::name).join(", ");
@@ -304,38 +234,7 @@ fn carry(query: &BTreeMap<String, String>) -> Result<Carry, Problem> {
     })
 }
 
-fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Problem> {
-    let body = object(body)?;
-    let mut limit = LimitConfig::from_json(name, &body).map_err(|error| {
-        let key = error.key().unwrap_or("body").to_owned();
-        Problem::invalid(&key, error.problem())
-    })?;
-    // Where allocators share a store, it is leased from there, as those in the file are.
-    let leased = shared.config().server.store.lends(&mut limit);
-    leased.map_err(|problem| {
-        let key = problem.split([' ', ':']).next().unwrap_or("body").to_owned();
-        Problem::invalid(&key, problem)
-    })?;
-    Ok(limit)
-}
-
-/// The rules of a limit that several allocators share are those of the newest file: of what one of them is told the others
-/// would know nothing.
-fn check_root(allocator: &mut Allocator, config: &LimitConfig) -> Result<(), Problem> {
-    let Some(limit) = allocator.limit(config.name.as_str()) else { return Ok(()) };
-    let known = limit.config();
-    let is_shared = known.upstream == Some(Upstream::Store) && config.upstream == known.upstream;
-    if !is_shared || (&known.rules, &known.overrides) == (&config.rules, &config.overrides) {
-        return Ok(());
-    }
-    let name = quoted(config.name.as_str());
-    let detail = format!(
-        "rules: those of {name} are in a store that several allocators share: change them in the file, with a higher store.version"
-    );
-    Err(Problem::new(StatusCode::CONFLICT, "rules_shared", detail))
-}
-
-fn object(body: &[u8]) -> Result<Value, Problem> {
+pub(super) fn object(body: &[u8]) -> Result<Value, Problem> {
     if body.is_empty() {
         return Ok(json!({}));
     }
@@ -364,78 +263,4 @@ fn text<'a>(body: &'a Value, field: &str) -> Result<Option<&'a str>, Problem> {
             Err(Problem::invalid(field, detail))
         }
     }
-}
-
-/// What the header `if-match` says, if it is there.
-fn condition(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
-    let text = value.to_str().map_err(|_| Problem::malformed("if-match is no text"))?;
-    Ok(Some(text.trim().to_owned()))
-}
-
-/// A limit that is there is changed only by somebody who has seen it as it is: `if-match` has its etag, or is `*`.
-fn check_condition(allocator: &mut Allocator, name: &str, condition: Option<&str>) -> Result<(), Problem> {
-    match (allocator.limit(name), condition) {
-        (None, None) => Ok(()),
-        (None, Some(_)) => {
-            let detail = format!("there is no limit {}, so if-match cannot hold", quoted(name));
-            Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", detail))
-        }
-        (Some(_), None) => {
-            let detail =
-                "the limit is there: say if-match with the etag that you saw, or with * to change it anyhow";
-            Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, "if_match_missing", detail))
-        }
-        (Some(limit), Some(condition)) => {
-            let etag = etag(limit.config());
-            if condition == "*" || condition == etag {
-                return Ok(());
-            }
-            let detail = format!("the limit is not what you saw: its etag is {etag}");
-            Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", detail))
-        }
-    }
-}
-
-fn check_parent(allocator: &Allocator, config: &LimitConfig) -> Result<(), Problem> {
-    allocator.wrong_parent(config).map_or(Ok(()), |detail| Err(Problem::invalid("parent", detail)))
-}
-
-/// Of what was configured: the same before and after a restart, and for whoever puts back what was there.
-fn etag(config: &LimitConfig) -> String {
-    let mut hasher = DefaultHasher::new();
-    serde_json::to_string(&config.raw()).expect("a configuration is plain data").hash(&mut hasher);
-    format!("\"{:016x}\"", hasher.finish())
-}
-
-fn tagged(config: &LimitConfig) -> [(axum::http::HeaderName, HeaderValue); 1] {
-    [(ETAG, HeaderValue::from_str(&etag(config)).expect("hexadecimal digits"))]
-}
-
-fn shown_preview(config: &LimitConfig, preview: Option<Preview>) -> Value {
-    let Some(preview) = preview else {
-        return json!({ "limit": config.name.as_str(), "is_new": true, "keyed": config.keyed != Keyed::No });
-    };
-    let pools = preview.effects.iter().map(|effect| {
-        let mut body = json!({
-            "available_before": effect.before.available,
-            "available_after": effect.after.available,
-            "over": effect.after.over,
-            "outstanding": effect.before.books.outstanding,
-            "lessees": effect.before.lessees,
-        });
-        if let Some(key) = &effect.pool.key {
-            body["key"] = json!(key.as_str());
-        }
-        if let Some(name) = &effect.pool.name {
-            body["limit"] = json!(name.as_str());
-        }
-        body
-    });
-    json!({
-        "limit": config.name.as_str(),
-        "is_new": false,
-        "begins_anew_ms": preview.begins_anew.map(millis_up),
-        "pools": pools.collect::<Vec<Value>>(),
-    })
 }

@@ -8,10 +8,15 @@ use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use lessor_protocol::trace;
-use lessor_protocol::wire::LeasesResponse;
+use lessor_protocol::wire::{GrantBody, LeasesResponse, code};
+use lessor_protocol::{Answer, Refusal, RefusalReason};
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
+
+/// When to ask again for a limit of which nobody knows yet whether it is there: the store says so within a few round trips.
+const UNSURE_RETRY: Duration = Duration::from_millis(50);
 
 /// `POST /v1/leases`
 pub(super) async fn leases(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, Problem> {
@@ -44,7 +49,8 @@ async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
     let exchange = decode::leases(body)?;
     let span = Span::current();
     span.record("node", exchange.caller.node.as_str()).record("asks", exchange.asks.len());
-    let (response, events, batch) = shared.with(|allocator, now| {
+    let knows_limits = shared.knows_limits();
+    let (mut response, events, batch) = shared.with(|allocator, now| {
         let response = LeasesResponse {
             epoch: allocator.epoch(),
             session: exchange.caller.session,
@@ -53,6 +59,9 @@ async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
         };
         (response, allocator.take_events(), allocator.take_uncovered())
     });
+    if !knows_limits {
+        response.grants.iter_mut().for_each(|grant| _ = unsure(grant));
+    }
     shared.cause().note(&span);
     shared.was_asked();
     for event in &events {
@@ -65,6 +74,15 @@ async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
     let span = shared.now().since(began);
     shared.metrics().answered(exchange.asks.len(), span);
     Ok(response)
+}
+
+/// Right after a start nobody knows whether there is no such limit, or it was put over the API of another allocator: who is told
+/// that there is none takes his time before he asks again.
+fn unsure(grant: &mut GrantBody) -> Option<()> {
+    grant.error.as_ref().filter(|error| error.code == code::LIMIT_UNKNOWN)?;
+    let refusal = Refusal { reason: RefusalReason::Other, retry_after: UNSURE_RETRY };
+    *grant = GrantBody::of(&grant.limit, grant.key.as_deref(), Answer::Refusal(refusal));
+    Some(())
 }
 
 /// `POST /v1/nodes/{node}/leave`

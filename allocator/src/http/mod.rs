@@ -11,6 +11,7 @@ mod guard;
 mod health;
 mod page;
 mod problem;
+mod put;
 mod show;
 mod status;
 #[cfg(test)]
@@ -36,10 +37,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/page/{file}", get(page::file))
         .route("/v1/status", get(status::status))
         .route("/v1/limits", get(show::limits))
-        .route(
-            "/v1/limits/{*rest}",
-            get(show::of_limit).put(admin::put).post(admin::act).delete(admin::delete),
-        )
+        .route("/v1/limits/{*rest}", get(show::of_limit).put(put::put).post(admin::act).delete(admin::delete))
         .route(EVENTS_PATH, get(events::listen))
         .route("/v1/events/recent", get(status::recent))
         .layer(from_fn(guard::private));

@@ -1,6 +1,7 @@
 //! What goes wrong with a whole request, as RFC 9457 `application/problem+json`. Handlers return it; here, in one
 //! place, it becomes a response.
 
+use crate::allocator::Unfit;
 use crate::journal::NotDurable;
 use crate::uplink::Undecided;
 use crate::wrong::{Reason, Wrong};
@@ -88,10 +89,22 @@ impl From<NotDurable> for Problem {
     }
 }
 
+impl From<Unfit> for Problem {
+    fn from(unfit: Unfit) -> Self {
+        match unfit {
+            Unfit::Full(full) => Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string()),
+            Unfit::Parent(detail) => Problem::invalid("parent", detail),
+        }
+    }
+}
+
 impl From<Undecided> for Problem {
     fn from(undecided: Undecided) -> Self {
         match undecided {
             Undecided::Full(full) => Problem::new(StatusCode::CONFLICT, "blocked_full", full.to_string()),
+            Undecided::LimitsFull(full) => {
+                Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string())
+            }
             Undecided::Unreachable(_) => Problem::unavailable("store_failing", undecided.to_string()),
         }
     }

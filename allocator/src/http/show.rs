@@ -1,7 +1,7 @@
 //! What operators look at: limits and their pools. It changes nothing.
 
 use super::problem::Problem;
-use super::{admin, json, top};
+use super::{json, put, top};
 use crate::allocator::Allocator;
 use crate::config::{LimitConfig, Names};
 use crate::limits::{Figures, PoolId};
@@ -51,7 +51,7 @@ pub(super) async fn of_limit(
         Some(name) if !shared.with(|allocator, _| allocator.limit(&rest).is_some()) => {
             top::of_limit(&shared, name, &query).await
         }
-        Some(_) | None => admin::one(&shared, &rest),
+        Some(_) | None => put::one(&shared, &rest),
     }
 }
 

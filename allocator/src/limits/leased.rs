@@ -4,7 +4,7 @@
 use super::{Limit, PoolId};
 use crate::config::{LimitConfig, Upstream};
 use crate::pool::{HeardAbove, Plan, Pool};
-use crate::roots::{BLUR, Origin, stricter};
+use crate::roots::{BLUR, Origin, Version, stricter};
 use crate::share::Sharing;
 use lessor_protocol::{Answer, Ask, Grant, Moment, Rule};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Limit {
     }
 
     /// What the root of a pool in the store is made of, by the configuration `version`.
-    pub(crate) fn origin(&self, id: &PoolId, version: u64) -> Origin {
+    pub(crate) fn origin(&self, id: &PoolId, version: Version) -> Origin {
         let rules =
             id.key.as_ref().and_then(|key| self.config.overrides.get(key)).unwrap_or(&self.config.rules);
         let own = &self.config.sharing;

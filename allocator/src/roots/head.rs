@@ -1,7 +1,7 @@
 //! What all allocators of a store know together: which time its roots are on, whether anything of it was lost, and who is
 //! there. It is one cell, which each of them looks at and signs a few times a second.
 
-use super::{BLUR, Gates};
+use super::{BLUR, Gates, Version};
 use crate::cells::Timeline;
 use crate::rules::{At, Gap};
 use lessor_protocol::Moment;
@@ -54,6 +54,19 @@ pub struct Head {
     /// What operators have decided.
     #[serde(default, skip_serializing_if = "Gates::is_new")]
     gates: Gates,
+    /// The newest file, and the newest of what was put over the API, that anybody who signed knew. Heads that were written before
+    /// this was, do not say so.
+    #[serde(default = "first_file", skip_serializing_if = "is_first_file")]
+    newest: Version,
+}
+
+/// What files are that say no version.
+const fn first_file() -> Version {
+    Version::of_file(1)
+}
+
+fn is_first_file(version: &Version) -> bool {
+    *version == first_file()
 }
 
 /// That an allocator is there.
@@ -88,6 +101,7 @@ impl Head {
             timeline: timeline.as_str().to_owned(),
             signed: BTreeMap::new(),
             gates: Gates::default(),
+            newest: Version::default(),
         }
     }
 
@@ -110,7 +124,12 @@ impl Head {
 
     /// Whether what is known by `other` goes on by this one.
     pub fn goes_on_from(&self, other: &Head) -> bool {
-        (self.id, self.era) == (other.id, other.era)
+        self.life() == other.life()
+    }
+
+    /// While it is the same, the store has lost nothing.
+    pub fn life(&self) -> (u64, u64) {
+        (self.id, self.era)
     }
 
     /// What operators have decided.
@@ -128,6 +147,16 @@ impl Head {
         if known.is_newer(&self.gates) {
             self.gates = known.clone();
         }
+    }
+
+    /// The newest file and decision that are known.
+    pub fn newest(&self) -> Version {
+        self.newest
+    }
+
+    /// Somebody knows these.
+    pub fn keep_newest(&mut self, known: Version) {
+        self.newest = self.newest.or_newer(known);
     }
 
     /// The time that it is of.

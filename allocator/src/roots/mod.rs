@@ -3,22 +3,29 @@
 
 mod blur;
 mod clock;
+mod decided;
 mod exchange;
 mod gates;
 mod head;
 mod root;
 #[cfg(test)]
 mod tests;
+mod version;
 
 pub use blur::stricter;
 pub use clock::{BLUR, RootClock, Stepped};
+pub use decided::{Decided, DecidedFull, Entry};
 pub use exchange::{Exchange, RootAnswer, RootAsk};
 pub use gates::{CLOSED_MAX, Closed, Decision, Gates, GatesFull};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
 pub use root::{Origin, Read, RootError, is_forgettable, read};
+pub use version::Version;
 
 /// The cell of the head.
 pub const HEAD: &str = "head";
+
+/// The cell of what operators have put and removed. No root is called so, nor is the head.
+pub const DECIDED: &str = "limits";
 
 /// The cell of the root of a limit, and of a key of it. No two are alike: names of limits have no space.
 pub fn cell_of(limit: &str, key: Option<&str>) -> String {

@@ -1,9 +1,9 @@
 //! The root pool of one limit and key, as it is in a cell: read, asked once, and written anew. Whether what is written takes
 //! the place of what was read, the store decides.
 
-use super::Head;
 use super::blur;
 use super::head::Age;
+use super::{Head, Version};
 use crate::cells::VALUE_MAX;
 use crate::config;
 use crate::pool::{AskError, Frozen, Holder, Plan, Pool};
@@ -13,8 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What cells of another version say is not guessed at.
+/// Of a root that goes by a file.
 const FORMAT: u32 = 1;
+
+/// Of one that goes by what was put over the API: who knows only files leaves it alone. What cells of yet another version say
+/// is not guessed at.
+const FORMAT_DECIDED: u32 = 2;
 
 /// What a root is made of, by the configuration of whoever asks it.
 #[derive(Clone, Debug)]
@@ -22,7 +26,7 @@ pub struct Origin {
     /// What must hold, and how it is shared.
     pub plan: Arc<Plan>,
     /// Which configuration says so. The highest that ever asked a root is the one that it goes by.
-    pub version: u64,
+    pub version: Version,
 }
 
 /// The cell of a root.
@@ -33,7 +37,7 @@ struct Root {
     /// On the time of which era.
     era: u64,
     /// By which configuration it goes, and what that says: all others follow.
-    version: u64,
+    version: Version,
     rules: Value,
     pool: Frozen,
 }
@@ -78,7 +82,7 @@ pub struct Read {
     /// Its pool.
     pub pool: Pool,
     /// By which configuration it goes.
-    pub version: u64,
+    pub version: Version,
     /// The time that it is at.
     pub now: Moment,
     /// Whether the configuration of whoever reads it says otherwise under the same version: nobody can tell which is newer.
@@ -97,12 +101,11 @@ pub fn read(origin: &Origin, head: &Head, value: Option<&[u8]>, now: Moment) -> 
         None => new(Pool::new(plan(), now)),
     };
     let Some(value) = value else { return Ok(begin()) };
-    let Ok(root) = serde_json::from_slice::<Root>(value) else {
-        return match is_newer(value) {
-            true => Err(RootError::Format),
-            // Nobody knows what it was.
-            false => Ok(new(Pool::after_loss(plan(), now, now))),
-        };
+    let root = match serde_json::from_slice::<Root>(value) {
+        Ok(root) if root.format <= FORMAT_DECIDED => root,
+        // Nobody knows what it was.
+        Err(_) if !is_newer(value) => return Ok(new(Pool::after_loss(plan(), now, now))),
+        Ok(_) | Err(_) => return Err(RootError::Format),
     };
     match head.age(root.era) {
         Age::Newer => Err(RootError::HeadIsOld),
@@ -154,12 +157,13 @@ pub(super) fn ask(
 }
 
 /// The cell of `pool`, which goes by the configuration `version`; `None` if it need not be there.
-pub(super) fn write(version: u64, head: &Head, pool: &mut Pool, now: Moment) -> Option<Vec<u8>> {
+pub(super) fn write(version: Version, head: &Head, pool: &mut Pool, now: Moment) -> Option<Vec<u8>> {
     if pool.is_forgettable(now) {
         return None;
     }
     let rules = config::rules_written(pool.rules());
-    let root = Root { format: FORMAT, era: head.era(), version, rules, pool: pool.freeze(now)? };
+    let format = if version.is_of_file() { FORMAT } else { FORMAT_DECIDED };
+    let root = Root { format, era: head.era(), version, rules, pool: pool.freeze(now)? };
     Some(serde_json::to_vec(&root).expect("numbers and text"))
 }
 
@@ -175,5 +179,5 @@ fn is_newer(value: &[u8]) -> bool {
     struct Versioned {
         format: u32,
     }
-    serde_json::from_slice::<Versioned>(value).is_ok_and(|versioned| versioned.format > FORMAT)
+    serde_json::from_slice::<Versioned>(value).is_ok_and(|versioned| versioned.format > FORMAT_DECIDED)
 }

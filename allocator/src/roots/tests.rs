@@ -30,7 +30,7 @@ fn crowded(limit: u64, version: u64, lessees_max: usize) -> Origin {
         lessees_max,
         sharing: Sharing::default(),
     };
-    Origin { plan: Arc::new(plan), version }
+    Origin { plan: Arc::new(plan), version: Version::of_file(version) }
 }
 
 fn holder(who: u64) -> Holder {
@@ -136,7 +136,7 @@ fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     let rules = vec![stricter(&Rule::TokenBucket(rule)).expect("it can be kept")];
     let terms = Terms::try_new(0).expect("no drift");
     let plan = Plan { rules, terms, ..(*origin(1, 1).plan).clone() };
-    let origin = Origin { plan: Arc::new(plan), version: 1 };
+    let origin = Origin { plan: Arc::new(plan), version: Version::of_file(1) };
     let mut world = World::new(true);
     assert_eq!(world.lent(1, 1, 0, &origin, wants(1)).permits, 1);
     // At the next look it took the store 8 ms to answer, and nobody knows when it looked at its clock.
@@ -229,6 +229,42 @@ fn other_rules_under_the_same_version_are_not_gone_by_and_are_told_of() {
     assert!(!world.ask(1, 2, 5, &old, wants(1)).is_contested, "and a lower one follows");
 }
 
+/// Two files of one version, and in between an operator: whoever has not heard of that follows all the same.
+#[test]
+fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
+    let (mut world, file) = (World::new(true), origin(100, 1));
+    let put = |limit, file, serial| Origin { version: Version { file, serial }, ..origin(limit, file) };
+    let spent = |seq| Ask { spent_total: seq - 1, ..wants(1) };
+    world.lent(1, 1, 0, &file, wants(1));
+    let mut ceiling = |who, seq, at, origin: &Origin| {
+        let told = world.ask(who, seq, at, origin, spent(seq));
+        (told.answer.expect("answered").expect("good").grant().expect("lent").ceiling, told.is_contested)
+    };
+    assert_eq!(ceiling(2, 1, 0, &put(10, 1, 1)), (10, false));
+    assert_eq!(ceiling(1, 2, 5, &file), (10, false), "it has not heard of that");
+    assert_eq!(ceiling(2, 2, 10, &put(20, 1, 2)), (20, false));
+    assert_eq!(ceiling(1, 3, 15, &put(10, 1, 1)), (20, false), "it has heard of the first only");
+    assert_eq!(ceiling(1, 4, 20, &origin(30, 2)), (30, false), "its file is newer");
+    assert_eq!(ceiling(2, 3, 25, &put(20, 1, 2)), (30, false));
+    assert_eq!(ceiling(2, 4, 30, &put(40, 2, 3)), (40, false), "that was put after it");
+    assert_eq!(ceiling(1, 5, 35, &put(50, 2, 3)), (40, true), "nobody can tell which of these is newer");
+}
+
+/// Allocators that know only files wrote a number, and leave alone what they cannot read.
+#[test]
+fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
+    let mut world = World::new(true);
+    let text = |world: &World| String::from_utf8(world.cell().expect("it is written").value).expect("text");
+    world.lent(1, 1, 0, &origin(100, 1), wants(1));
+    assert!(text(&world).starts_with(r#"{"format":1,"era":1,"version":1,"rules""#), "{}", text(&world));
+    let put = Origin { version: Version { file: 1, serial: 4 }, ..origin(10, 1) };
+    world.lent(2, 1, 0, &put, wants(1));
+    assert!(text(&world).starts_with(r#"{"format":2,"era":1,"version":[1,4],"rules""#), "{}", text(&world));
+    let value = text(&world).replace("\"format\":2", "\"format\":3");
+    let read = read(&put, &world.head, Some(value.as_bytes()), millis(0));
+    assert!(matches!(read, Err(RootError::Format)), "{read:?}");
+}
+
 #[test]
 fn a_root_that_no_store_would_keep_lends_nothing() {
     let (mut world, origin) = (World::new(true), crowded(1_000_000, 1, 10_000));
@@ -237,7 +273,8 @@ fn a_root_that_no_store_would_keep_lends_nothing() {
         let asked = pool.renew(millis(0), holder(who), 1, wants(1));
         assert!(asked.is_ok());
     }
-    let value = super::root::write(1, &world.head, &mut pool, millis(0)).expect("it is in use");
+    let value =
+        super::root::write(Version::of_file(1), &world.head, &mut pool, millis(0)).expect("it is in use");
     assert!(value.len() > VALUE_MAX, "{} bytes", value.len());
     let cell = Some(Cell { version: 1, value });
     let mut exchange = world.exchange(9_001, 1, &origin, wants(1), cell);
@@ -255,7 +292,7 @@ fn what_nobody_can_read_is_waited_out_and_what_is_newer_is_left_alone() {
         world.table.swap(&Timeline::new("a"), &[swap]).expect("the timeline is right");
         world.ask(1, 1, 0, &origin, wants(1)).answer.expect("answered")
     };
-    assert_eq!(put("{\"format\":2,\"what\":1}"), Err(RootError::Format));
+    assert_eq!(put("{\"format\":3,\"what\":1}"), Err(RootError::Format));
     let answer = put("no JSON").expect("an answer");
     assert!(answer.grant().is_none_or(|grant| grant.permits == 0), "{answer:?}");
 }
@@ -268,6 +305,15 @@ fn a_head_is_read_as_it_was_written_and_nothing_else_is() {
     assert!(Head::read(b"{}").is_err());
     let newer = String::from_utf8(head.write()).expect("text").replace("\"format\":1", "\"format\":2");
     assert!(Head::read(newer.as_bytes()).is_err_and(|why| why.contains("format 2")));
+    // What knew neither of both, knew of the first file at most.
+    head.keep_newest(Version::of_file(1));
+    let before = String::from_utf8(head.write()).expect("text");
+    assert!(!before.contains("newest"), "{before}");
+    assert_eq!(Head::read(before.as_bytes()).map(|head| head.newest()), Ok(Version::of_file(1)));
+    head.keep_newest(Version { file: 0, serial: 4 });
+    head.keep_newest(Version { file: 2, serial: 3 });
+    assert_eq!(head.newest(), Version { file: 2, serial: 4 });
+    assert_eq!(Head::read(&head.write()), Ok(head.clone()));
     head.sign(&Signer { session: 4, node: "west".to_owned() }, millis(120_000));
     assert_eq!(
         head.signed().map(|signed| signed.node.as_str()).collect::<Vec<_>>(),

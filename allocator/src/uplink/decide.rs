@@ -3,16 +3,16 @@
 use super::transport::TransportError;
 use crate::cells::{Cell, Cells, CellsError, Swap, Swapped};
 use crate::config::StoreConfig;
-use crate::roots::{Decision, GatesFull, HEAD, Head};
+use crate::roots::{DecidedFull, Decision, GatesFull, HEAD, Head};
 use crate::shared::Shared;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 /// Longest that an operator waits.
-const DECIDE_MAX: Duration = Duration::from_secs(3);
+pub(super) const DECIDE_MAX: Duration = Duration::from_secs(3);
 
 /// Pause after somebody else was faster: each allocator signs the head four times a second.
-const LOST_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const LOST_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why nothing was decided.
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +20,19 @@ pub(crate) enum Undecided {
     /// There is no room.
     #[error(transparent)]
     Full(#[from] GatesFull),
+    /// There is no room for another limit.
+    #[error(transparent)]
+    LimitsFull(#[from] DecidedFull),
     /// The store does not answer, or not well. Whether it holds what was decided is not known.
     #[error("the store that allocators share: {0}")]
     Unreachable(String),
+}
+
+impl Undecided {
+    /// The operator has waited for long enough.
+    pub(super) fn late() -> Self {
+        Undecided::Unreachable(TransportError::TimedOut.to_string())
+    }
 }
 
 impl From<CellsError> for Undecided {
@@ -34,7 +44,7 @@ impl From<CellsError> for Undecided {
 /// Decides about `limit` for all allocators, and follows that here at once: whether it was so before, see
 /// [`Gates::decide`](crate::roots::Gates::decide). Once dropped nobody knows whether it was decided.
 pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Undecided> {
-    let late = |_| Undecided::Unreachable(TransportError::TimedOut.to_string());
+    let late = |_| Undecided::late();
     timeout(DECIDE_MAX, decide_at_last(shared, limit, decision)).await.map_err(late)?
 }
 

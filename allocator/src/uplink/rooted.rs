@@ -1,6 +1,8 @@
 //! The way to roots in a store that several allocators share: what [`crate::roots`] decides, carried to the store and back. It
 //! answers as an allocator above would.
 
+mod follow;
+
 use super::contested::Contested;
 use super::dice;
 use super::idle::Idle;
@@ -49,6 +51,8 @@ pub(super) struct Rooted {
     known: BTreeMap<String, Cell>,
     /// When the head was signed last, on the own clock.
     signed: Moment,
+    /// When it was looked last what operators have put and removed, and in which life of the head.
+    looked: Option<(Moment, (u64, u64))>,
     /// Roots that may be of no use to anybody by and by.
     idle: Idle,
     contested: Contested,
@@ -70,6 +74,7 @@ impl Rooted {
             head: None,
             known: BTreeMap::new(),
             signed: Moment::ORIGIN,
+            looked: None,
             idle: Idle::default(),
             contested: Contested::default(),
         })
@@ -86,7 +91,10 @@ impl Rooted {
         if self.head.is_none() {
             self.open(shared).await?;
         }
-        let origins = shared.with(|allocator, _| allocator.origins(&due.askers, shared.commons().version()));
+        let origins = {
+            let overlay = shared.commons().overlay();
+            shared.with(|allocator, _| allocator.origins(&due.askers, |name| overlay.version_of(name)))
+        };
         let answers = self.ask(shared, due, request, origins).await;
         if answers.is_err() {
             // Whatever was on its way may be there, or another store.
@@ -189,8 +197,7 @@ impl Rooted {
             }
             head.sign(&self.signer, now);
             if self.swap_head(shared, &timeline, found, head).await? {
-                self.follow(shared);
-                return Ok(());
+                return self.follow(shared).await;
             }
         }
         Err(broken(&"its head changes all the time"))
@@ -207,18 +214,10 @@ impl Rooted {
             head.sign(&self.signer, now);
             let timeline = head.timeline();
             if self.swap_head(shared, &timeline, Some(cell), head).await? {
-                self.follow(shared);
-                return Ok(());
+                return self.follow(shared).await;
             }
         }
         Ok(())
-    }
-
-    /// Goes by what operators have decided: before anything is lent by the head that is known.
-    fn follow(&self, shared: &Shared) {
-        if let (Some((_, head)), Some(now)) = (&self.head, self.clock.now(shared.now())) {
-            shared.follow(head.gates(), now);
-        }
     }
 
     /// It is `now`, unless `head` is of another era than the one that was known: what was known of the time is over then.
@@ -241,6 +240,7 @@ impl Rooted {
         mut head: Head,
     ) -> Result<bool, TransportError> {
         head.keep_gates(&shared.commons().gates());
+        head.keep_newest(shared.commons().overlay().newest());
         let next = Cell { version: dice(), value: head.write() };
         let expected = before.map(|cell| cell.version);
         let swap = Swap { name: HEAD.to_owned(), expected, next: Some(next.clone()) };
@@ -396,7 +396,7 @@ impl Rooted {
         let mut answers = vec![];
         for RootAnswer { name, cell, answer, is_contested } in exchange.finish(shared.now()) {
             if is_contested {
-                self.contested.tell(&name, shared.commons().version());
+                self.contested.tell(&name, shared.commons().overlay().file());
             }
             if let Some(cell) = cell
                 && self.known.len() < REMEMBERED_MAX

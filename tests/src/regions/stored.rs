@@ -6,7 +6,7 @@ use super::*;
 use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use lessor_allocator::roots::{
     self, Exchange, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer,
-    cell_of,
+    Version, cell_of,
 };
 
 /// How often somebody else may be faster.
@@ -76,7 +76,7 @@ impl World {
             is_new: true,
             is_doomed: false,
             set: 0,
-            origin: Origin { plan, version: 1 },
+            origin: Origin { plan, version: Version::of_file(1) },
             letters: BTreeMap::new(),
             written: 0,
             root: None,

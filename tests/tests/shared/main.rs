@@ -39,6 +39,7 @@ macro_rules! on_each_store {
     };
 }
 
+mod config;
 mod trouble;
 
 /// A store for one test, in a server that others may use too.

@@ -227,40 +227,42 @@ async fn a_limit_that_is_leased_is_topped_up_where_it_is_leased_from() {
     assert_eq!(shown["upstream"], json!("http://127.0.0.1:9"), "{shown}");
 }
 
-/// The bug: a limit that was put over the API was one of this allocator alone, with all of the contract once more.
+/// What cannot be done for all allocators of a store is done at none of them.
 #[tokio::test]
-async fn a_limit_of_a_shared_store_stays_there_and_keeps_the_rules_of_the_file() {
+async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
     let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
-    let rules = |limit: u64| format!(r#""rules":[{{"kind":"sliding_window","limit":{limit},"per":"30s"}}]"#);
-    let app = App::of(
-        &format!(
-            "{store}[[limit]]\nname = \"a\"\nrules = [{{ kind = \"sliding_window\", limit = 9, per = \"30s\" }}]"
-        ),
-        true,
-    );
-    let put = async |path: &str, body: String| {
-        let condition = path.ends_with('a').then_some("*");
-        app.request("PUT", path, condition, &format!("{{{body}}}")).await
-    };
-    let leased = || {
-        app.shared.with(|allocator, _| {
-            let is_leased = |name: &str, allocator: &mut crate::Allocator| {
-                allocator
-                    .limit(name)
-                    .is_some_and(|limit| limit.config().upstream == Some(crate::config::Upstream::Store))
-            };
-            (is_leased("a", allocator), is_leased("b", allocator))
-        })
-    };
-    let other = put("/v1/limits/a", rules(10)).await;
-    assert_eq!(other.problem(409).0, "rules_shared");
-    let same = put("/v1/limits/a", format!(r#"{},"fallback":"open""#, rules(9))).await;
-    assert_eq!(same.status, StatusCode::OK, "{}", same.text);
-    assert_eq!(put("/v1/limits/b", rules(5)).await.status, StatusCode::CREATED);
-    assert_eq!(leased(), (true, true));
-    let capped = r#""rules":[{"kind":"concurrency","limit":5,"longest":"1s"}]"#.to_owned();
-    let (_, field, detail) = put("/v1/limits/c", capped).await.problem(422);
-    assert!(field == "rules" && detail.contains("concurrency"), "{field}: {detail}");
+    let rules = "[{ kind = \"sliding_window\", limit = 9, per = \"30s\" }]";
+    let app = App::of(&format!("{store}[[limit]]\nname = \"a\"\nrules = {rules}"), true);
+    let known = async || app.get("/v1/limits").await.json()["limits"].as_array().expect("a list").len();
+    let path = "/v1/limits/a";
+    for (method, path, condition, body) in [
+        ("PUT", path, Some("*"), limit(10)),
+        ("PUT", "/v1/limits/b", None, limit(10)),
+        ("DELETE", path, Some("*"), String::new()),
+    ] {
+        let reply = app.request(method, path, condition, &body).await;
+        assert_eq!(reply.problem(503).0, "store_failing", "{}", reply.text);
+        assert_eq!((app.get(path).await.status == StatusCode::OK, known().await), (path.ends_with('a'), 1));
+    }
+    let tried = app.request("PUT", "/v1/limits/a?dry_run=true", Some("*"), &limit(10)).await;
+    assert_eq!(tried.json()["is_new"], json!(false), "{}", tried.text);
+    for (query, body, wrong) in [
+        ("?carry=reset", limit(10), "carry"),
+        ("?carry=proportional&dry_run=true", limit(10), "carry"),
+        ("?fresh=true", limit(10), "fresh"),
+        ("?dry_run=true", limit(10).replacen('{', "{\"keyed\":true,", 1), "keyed"),
+        ("", r#"{"rules":[{"kind":"concurrency","limit":5,"longest":"1s"}]}"#.to_owned(), "rules"),
+    ] {
+        let (_, field, detail) =
+            app.request("PUT", &format!("{path}{query}"), Some("*"), &body).await.problem(422);
+        assert_eq!(field, wrong, "{detail}");
+    }
     let topped = app.request("POST", "/v1/limits/a/top-up", None, r#"{"permits":5}"#).await;
     assert!(topped.problem(422).2.contains("several allocators share"));
+    // It may have been put elsewhere: nobody says that there is none before the store has said what there is.
+    let unknown =
+        |session| app.lease(session, 1, json!([{ "limit": "b", "spent_total": 0, "held": 0, "want": 1 }]));
+    assert_eq!(unknown(1).await[0]["refused"], json!("other"));
+    app.shared.follow_decided(&crate::roots::Decided::default());
+    assert_eq!(unknown(2).await[0]["error"]["code"], json!("limit_unknown"));
 }

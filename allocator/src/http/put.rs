@@ -1,0 +1,254 @@
+//! Limits are put and removed, each only by somebody who has seen it as it is: here, or where allocators share a store for all of
+//! them. Handlers of [`super::admin`] and of what is shown call it.
+
+use super::admin::{Parameters, Rest, carry, decided, flag, name, object, parameters};
+use super::problem::Problem;
+use super::show::{self, Page};
+use super::{body, json};
+use crate::allocator::{Allocator, Put, Unfit};
+use crate::config::{Keyed, LimitConfig};
+use crate::limits::Preview;
+use crate::shared::Shared;
+use crate::uplink::change;
+use crate::wrong::quoted;
+use axum::extract::{Request, State};
+use axum::http::header::{ETAG, IF_MATCH};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use lessor_protocol::Carry;
+use lessor_protocol::lease::millis_up;
+use lessor_protocol::push::{Event, Kind};
+use serde_json::{Value, json};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// `PUT /v1/limits/{name}`: makes the limit, or changes it. `?carry=` says what becomes of its balances, `?dry_run=true`
+/// what would happen, `?fresh=true` that no earlier life of this allocator can have lent from it.
+pub(super) async fn put(
+    State(shared): State<Arc<Shared>>,
+    path: Rest,
+    query: Parameters,
+    request: Request,
+) -> Result<Response, Problem> {
+    let name = name(path)?;
+    let query = parameters(query, &["carry", "dry_run", "fresh", "after", "after_limit", "count"])?;
+    let (carry, dry_run, fresh) = (carry(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
+    let condition = condition(request.headers())?;
+    let config = config(&shared, &name, &body::read(request).await?)?;
+    check_shared(&shared, carry, fresh)?;
+    if dry_run {
+        let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
+        let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
+        let preview = shared.with(|allocator, now| {
+            check_keys(&shared, allocator, &config)?;
+            check(allocator, &config, condition.as_deref())?;
+            let limit = allocator.limit(&name);
+            Ok::<_, Problem>(limit.map(|limit| limit.preview(&config, carry, now, page.from(), page.count())))
+        })?;
+        return Ok(json(shown_preview(&config, preview).to_string()));
+    }
+    let is_new = match shared.is_sharing() {
+        true => put_for_all(&shared, &config, condition.as_deref()).await?,
+        false => put_here(&shared, &config, condition.as_deref(), carry, fresh).await?,
+    };
+    tracing::info!(limit = %name, is_new, carry = carry.name(), "a limit was put");
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let body = shared.with(|allocator, now| show::one(allocator, now, &name));
+    Ok((status, tagged(&config), json(body.unwrap_or_default().to_string())).into_response())
+}
+
+/// Whether it is new.
+async fn put_here(
+    shared: &Shared,
+    config: &LimitConfig,
+    condition: Option<&str>,
+    carry: Carry,
+    fresh: bool,
+) -> Result<bool, Problem> {
+    let put = shared.with(|allocator, now| {
+        check(allocator, config, condition)?;
+        allocator.put(now, config, carry, fresh).map_err(|full| Problem::from(Unfit::from(full)))
+    })?;
+    shared.limit_was_put(config);
+    shared.tell(&Event::of(Kind::Changed, config.name.as_str()));
+    decided(shared).await?;
+    Ok(put != Put::Changed)
+}
+
+/// Whether it is new.
+async fn put_for_all(
+    shared: &Shared,
+    config: &LimitConfig,
+    condition: Option<&str>,
+) -> Result<bool, Problem> {
+    let (name, mut is_new) = (config.name.as_str(), false);
+    let written = serde_json::to_value(config.raw()).expect("a configuration is plain data");
+    let check = || {
+        shared.with(|allocator, _| {
+            is_new = allocator.limit(name).is_none();
+            check_keys(shared, allocator, config)?;
+            check(allocator, config, condition)
+        })
+    };
+    change(shared, name, Some(written), check).await?;
+    Ok(is_new)
+}
+
+/// `DELETE /v1/limits/{name}`
+pub(super) async fn remove(shared: &Shared, name: &str, headers: &HeaderMap) -> Result<Response, Problem> {
+    let condition = condition(headers)?;
+    let check = |allocator: &mut Allocator| {
+        allocator.limit(name).ok_or_else(|| show::limit_unknown(name))?;
+        check_condition(allocator, name, condition.as_deref())?;
+        if let Some(below) = allocator.below(name) {
+            let detail = format!("{} is below it: take that away first, or put it elsewhere", quoted(below));
+            return Err(Problem::new(StatusCode::CONFLICT, "has_children", detail));
+        }
+        Ok(())
+    };
+    if shared.is_sharing() {
+        change(shared, name, None, || shared.with(|allocator, _| check(allocator))).await?;
+    } else {
+        shared.with(|allocator, _| check(allocator).map(|()| allocator.remove(name)))?;
+        shared.limit_was_removed(name);
+        shared.tell(&Event::of(Kind::Changed, name));
+        decided(shared).await?;
+    }
+    tracing::info!(limit = %name, "a limit was removed; what is out ends by itself");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `GET /v1/limits/{name}`, with its etag.
+pub(super) fn one(shared: &Shared, name: &str) -> Result<Response, Problem> {
+    let shown = shared.with(|allocator, now| {
+        let body = show::one(allocator, now, name)?;
+        Some((tagged(allocator.limit(name)?.config()), body))
+    });
+    let (tag, body) = shown.ok_or_else(|| show::limit_unknown(name))?;
+    Ok((tag, json(body.to_string())).into_response())
+}
+
+fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Problem> {
+    let body = object(body)?;
+    let mut limit = LimitConfig::from_json(name, &body).map_err(|error| {
+        let key = error.key().unwrap_or("body").to_owned();
+        Problem::invalid(&key, error.problem())
+    })?;
+    // Where allocators share a store, it is leased from there, as those in the file are.
+    let leased = shared.config().server.store.lends(&mut limit);
+    leased.map_err(|problem| {
+        let key = problem.split([' ', ':']).next().unwrap_or("body").to_owned();
+        Problem::invalid(&key, problem)
+    })?;
+    Ok(limit)
+}
+
+/// What only one allocator could do of what a limit of all of them becomes.
+fn check_shared(shared: &Shared, carry: Carry, fresh: bool) -> Result<(), Problem> {
+    if !shared.is_sharing() {
+        return Ok(());
+    }
+    if carry != Carry::AsIs {
+        let detail = format!(
+            "carry is {:?}: limits of a store that several allocators share go on as_is, leave it out",
+            carry.name()
+        );
+        return Err(Problem::invalid("carry", detail));
+    }
+    if fresh {
+        let detail = "fresh is true: a store that several allocators share knows what was lent, leave it out";
+        return Err(Problem::invalid("fresh", detail));
+    }
+    Ok(())
+}
+
+/// What was lent before keys come or go is not known by key, and the allocators that share a store do not wait for it together.
+fn check_keys(shared: &Shared, allocator: &mut Allocator, config: &LimitConfig) -> Result<(), Problem> {
+    let is_keyed = |config: &LimitConfig| config.keyed != Keyed::No;
+    match allocator.limit(config.name.as_str()) {
+        Some(limit) if shared.is_sharing() && is_keyed(limit.config()) != is_keyed(config) => {
+            let detail = format!(
+                "keyed is {}, which a limit of a store that several allocators share cannot become: put it under another name",
+                is_keyed(config)
+            );
+            Err(Problem::invalid("keyed", detail))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether `config` may be put by whoever has seen what `condition` says.
+fn check(allocator: &mut Allocator, config: &LimitConfig, condition: Option<&str>) -> Result<(), Problem> {
+    check_condition(allocator, config.name.as_str(), condition)?;
+    Ok(allocator.check(&[], &[config])?)
+}
+
+/// What the header `if-match` says, if it is there.
+fn condition(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| Problem::malformed("if-match is no text"))?;
+    Ok(Some(text.trim().to_owned()))
+}
+
+/// A limit that is there is changed only by somebody who has seen it as it is: `if-match` has its etag, or is `*`.
+fn check_condition(allocator: &mut Allocator, name: &str, condition: Option<&str>) -> Result<(), Problem> {
+    match (allocator.limit(name), condition) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => {
+            let detail = format!("there is no limit {}, so if-match cannot hold", quoted(name));
+            Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", detail))
+        }
+        (Some(_), None) => {
+            let detail =
+                "the limit is there: say if-match with the etag that you saw, or with * to change it anyhow";
+            Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, "if_match_missing", detail))
+        }
+        (Some(limit), Some(condition)) => {
+            let etag = etag(limit.config());
+            if condition == "*" || condition == etag {
+                return Ok(());
+            }
+            let detail = format!("the limit is not what you saw: its etag is {etag}");
+            Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", detail))
+        }
+    }
+}
+
+/// Of what was configured: the same before and after a restart, and for whoever puts back what was there.
+fn etag(config: &LimitConfig) -> String {
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_string(&config.raw()).expect("a configuration is plain data").hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+fn tagged(config: &LimitConfig) -> [(HeaderName, HeaderValue); 1] {
+    [(ETAG, HeaderValue::from_str(&etag(config)).expect("hexadecimal digits"))]
+}
+
+fn shown_preview(config: &LimitConfig, preview: Option<Preview>) -> Value {
+    let Some(preview) = preview else {
+        return json!({ "limit": config.name.as_str(), "is_new": true, "keyed": config.keyed != Keyed::No });
+    };
+    let pools = preview.effects.iter().map(|effect| {
+        let mut body = json!({
+            "available_before": effect.before.available,
+            "available_after": effect.after.available,
+            "over": effect.after.over,
+            "outstanding": effect.before.books.outstanding,
+            "lessees": effect.before.lessees,
+        });
+        if let Some(key) = &effect.pool.key {
+            body["key"] = json!(key.as_str());
+        }
+        if let Some(name) = &effect.pool.name {
+            body["limit"] = json!(name.as_str());
+        }
+        body
+    });
+    json!({
+        "limit": config.name.as_str(),
+        "is_new": false,
+        "begins_anew_ms": preview.begins_anew.map(millis_up),
+        "pools": pools.collect::<Vec<Value>>(),
+    })
+}

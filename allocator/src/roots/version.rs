@@ -1,0 +1,81 @@
+//! By which configuration a root goes. Those of files are counted by whoever writes them (`store.version`), and what operators
+//! put over the API in between is counted by the store: a newer file wins over that, and is won over by what is put after it.
+
+use serde::{Deserialize, Serialize};
+
+/// Which configuration it is: of two, the higher is right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
+pub struct Version {
+    /// That of the newest file that was known when it was decided.
+    pub file: u64,
+    /// Counts what was decided over the API in this store; 0 is what the file itself says.
+    pub serial: u64,
+}
+
+/// A file's own is a number, as it was before anything else could be decided.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    File(u64),
+    Decided(u64, u64),
+}
+
+impl Version {
+    /// What the file of this version says.
+    pub const fn of_file(file: u64) -> Self {
+        Version { file, serial: 0 }
+    }
+
+    /// Whether it is what a file says.
+    pub fn is_of_file(self) -> bool {
+        self.serial == 0
+    }
+
+    /// The newest file and the newest decision that either knows.
+    pub fn or_newer(self, other: Version) -> Version {
+        Version { file: self.file.max(other.file), serial: self.serial.max(other.serial) }
+    }
+}
+
+impl From<Written> for Version {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::File(file) => Version::of_file(file),
+            Written::Decided(file, serial) => Version { file, serial },
+        }
+    }
+}
+
+impl From<Version> for Written {
+    fn from(version: Version) -> Self {
+        match version.is_of_file() {
+            true => Written::File(version.file),
+            false => Written::Decided(version.file, version.serial),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_file_wins_and_what_is_put_after_it_wins_over_that() {
+        let decided = |file, serial| Version { file, serial };
+        let order = [Version::of_file(1), decided(1, 1), decided(1, 7), Version::of_file(2), decided(2, 8)];
+        assert!(order.is_sorted() && order.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(decided(1, 7).or_newer(decided(2, 3)), decided(2, 7));
+    }
+
+    #[test]
+    fn that_of_a_file_is_written_as_it_always_was() {
+        let written = |version: Version| serde_json::to_string(&version).expect("plain data");
+        let read = |text: &str| serde_json::from_str::<Version>(text).ok();
+        assert_eq!(written(Version::of_file(3)), "3");
+        for version in [Version::of_file(0), Version::of_file(3), Version { file: 3, serial: 4 }] {
+            assert_eq!(read(&written(version)), Some(version));
+        }
+        assert_eq!((read("-1"), read("[1]"), read("\"1\"")), (None, None, None));
+    }
+}

@@ -1,0 +1,150 @@
+//! Limits change here by what the file says, and by what operators have decided at any allocator of the store: whoever reads
+//! either comes here, in any order.
+
+use super::Shared;
+use crate::allocator::Unfit;
+use crate::config::{Config, StoreConfig};
+use crate::overlay::Changes;
+use crate::roots::Decided;
+use lessor_protocol::Carry;
+use lessor_protocol::push::{Event, Kind};
+
+impl Shared {
+    /// Whether limits are those of a store that several allocators share.
+    pub(crate) fn is_sharing(&self) -> bool {
+        matches!(self.config.server.store, StoreConfig::Shared(_))
+    }
+
+    /// Whether it is known which limits there are.
+    pub(crate) fn knows_limits(&self) -> bool {
+        !self.is_sharing() || self.commons.has_limits()
+    }
+
+    /// Limits are from now on what was `decided`, where no newer file says otherwise: unless something newer is known.
+    pub(crate) fn follow_decided(&self, decided: &Decided) {
+        let mut overlay = self.commons.overlay();
+        let unusable = overlay.follow(decided);
+        let Some(unusable) = unusable else { return self.commons.limits_are_known() };
+        for unusable in unusable {
+            let (limit, problem) = (unusable.limit, unusable.problem);
+            tracing::warn!(%limit, %problem, "it was put at another allocator, and cannot be had here: it stays what it was");
+        }
+        let changes = overlay.changes(&self.limits());
+        let full = self.with(|allocator, now| {
+            changes.gone.iter().for_each(|name| _ = allocator.remove(name));
+            let put = changes.put.iter().map(|limit| allocator.put(now, limit, Carry::AsIs, false));
+            put.filter_map(Result::err).last()
+        });
+        if let Some(error) = full {
+            tracing::warn!(%error, "not all limits that were put at other allocators can be had here");
+        }
+        self.have_changed(&changes);
+        self.commons.limits_are_known();
+        drop(overlay);
+        self.tell_of(&changes);
+    }
+
+    /// The file says `config` by now. What was decided holds on, unless its version is higher than it was then.
+    ///
+    /// # Errors
+    /// If both do not fit together. Nothing changes then.
+    pub(crate) fn file_is(&self, config: &Config) -> Result<Changes, Unfit> {
+        let mut overlay = self.commons.overlay();
+        let mut next = overlay.clone();
+        next.file_is(config);
+        let changes = next.changes(&self.limits());
+        self.apply(&changes)?;
+        self.have_changed(&changes);
+        *overlay = next;
+        drop(overlay);
+        self.tell_of(&changes);
+        Ok(changes)
+    }
+
+    /// All of these happen in one step, or none.
+    ///
+    /// # Errors
+    /// If they do not fit what there is.
+    pub(crate) fn apply(&self, changes: &Changes) -> Result<(), Unfit> {
+        let gone: Vec<&str> = changes.gone.iter().map(String::as_str).collect();
+        let put: Vec<_> = changes.put.iter().collect();
+        self.with(|allocator, now| {
+            allocator.check(&gone, &put)?;
+            gone.iter().for_each(|name| _ = allocator.remove(name));
+            put.iter().try_for_each(|limit| allocator.put(now, limit, Carry::AsIs, false).map(drop))?;
+            Ok(())
+        })
+    }
+
+    /// They are what a new life begins with.
+    pub(crate) fn have_changed(&self, changes: &Changes) {
+        changes.gone.iter().for_each(|name| self.limit_was_removed(name));
+        changes.put.iter().for_each(|limit| self.limit_was_put(limit));
+    }
+
+    /// Those who listen hear of each.
+    pub(crate) fn tell_of(&self, changes: &Changes) {
+        let put = changes.put.iter().map(|limit| limit.name.as_str());
+        for name in changes.gone.iter().map(String::as_str).chain(put) {
+            self.tell(&Event::of(Kind::Changed, name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reload::Reloads;
+    use crate::roots::Version;
+    use serde_json::json;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+
+    const STORE: &str = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
+
+    fn config(store: &str, limits: &[(&str, u64)]) -> Config {
+        let limit = |(name, limit): &(&str, u64)| {
+            let rule = format!("{{ kind = \"fixed_window\", limit = {limit}, per = \"1s\" }}");
+            format!("[[limit]]\nname = {name:?}\nrules = [{rule}]\n")
+        };
+        Config::parse(&format!("{store}{}", limits.iter().map(limit).collect::<String>())).expect("valid")
+    }
+
+    fn names(shared: &Shared) -> Vec<String> {
+        shared.with(|allocator, now| {
+            allocator.limits(now).iter().map(|(limit, _)| limit.name.to_string()).collect()
+        })
+    }
+
+    #[tokio::test]
+    async fn what_was_decided_elsewhere_holds_here_and_in_a_new_life() {
+        let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1)]), true);
+        let mut listener = shared.events().listen().expect("there is room");
+        let mut decided = Decided::default();
+        let put = json!({ "rules": [{ "kind": "fixed_window", "limit": 2, "per": "1s" }] });
+        decided.decide("b", Version::of_file(1), None).expect("room");
+        let before = decided.clone();
+        decided.decide("c", Version::of_file(1), Some(put)).expect("room");
+        shared.follow_decided(&decided);
+        for name in ["b", "c"] {
+            assert_eq!(listener.next().await, Some(Event::of(Kind::Changed, name)));
+        }
+        // Who has read the store before comes late.
+        shared.follow_decided(&before);
+        assert_eq!(names(&shared), ["a", "c"]);
+        let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
+        assert!(bug.is_err());
+        assert_eq!(names(&shared), ["a", "c"]);
+        let version = |name| shared.commons().overlay().version_of(name);
+        assert_eq!((version("a"), version("c")), (Version::of_file(1), Version { file: 1, serial: 2 }));
+    }
+
+    /// A limit of the store that became one of this allocator alone would be lent twice.
+    #[test]
+    fn a_file_that_names_no_shared_store_any_more_changes_no_limit() {
+        let shared = Arc::new(Shared::new(config(STORE, &[("a", 1)]), true));
+        let done = Reloads::new(shared.clone()).reload(&config("", &[("a", 1), ("b", 1)])).expect("it fits");
+        assert!(done.needs_restart && done.put.is_empty());
+        assert_eq!(names(&shared), ["a"]);
+    }
+}

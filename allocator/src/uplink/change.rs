@@ -1,0 +1,103 @@
+//! The way of a limit that an operator puts or removes to the store that several allocators share: all of them follow it from
+//! there. What it says is in one cell, and the head says that it is new.
+
+use super::decide::{DECIDE_MAX, LOST_PAUSE, Undecided};
+use super::dice;
+use crate::cells::{Cell, Cells, CellsError, Swap, Swapped};
+use crate::config::StoreConfig;
+use crate::roots::{DECIDED, Decided, HEAD, Head, Version};
+use crate::shared::Shared;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// Longest that the operator waits for the head to say it: all look for it themselves now and then.
+const SAY_MAX: Duration = Duration::from_millis(500);
+
+/// For all allocators the limit called `name` is `put` from now on, or is no more, if `check` does not object: it is asked once the
+/// newest is followed here, and again whenever somebody else was faster. That is followed here at once. Once dropped nobody
+/// knows whether it is so.
+pub(crate) async fn change<E: From<Undecided>>(
+    shared: &Shared,
+    name: &str,
+    put: Option<Value>,
+    check: impl FnMut() -> Result<(), E>,
+) -> Result<(), E> {
+    let late = |_| Undecided::late();
+    let (mut cells, newest) =
+        timeout(DECIDE_MAX, change_at_last(shared, name, put, check)).await.map_err(late)??;
+    // It is in the store, whatever becomes of this.
+    if let Ok(Err(error)) = timeout(SAY_MAX, say(&mut cells, newest)).await {
+        tracing::debug!(limit = name, %error, "the store's head does not say yet that a limit was put or removed");
+    }
+    Ok(())
+}
+
+async fn change_at_last<E: From<Undecided>>(
+    shared: &Shared,
+    name: &str,
+    put: Option<Value>,
+    mut check: impl FnMut() -> Result<(), E>,
+) -> Result<(Cells, Version), E> {
+    let StoreConfig::Shared(store) = &shared.config().server.store else {
+        return Err(Undecided::Unreachable("there is none".to_owned()).into());
+    };
+    let broken = |error: CellsError| Undecided::from(error);
+    let mut cells = Cells::new(&store.cells).map_err(broken)?;
+    loop {
+        let there = cells.time().await.map_err(broken)?;
+        let (timeline, found) = cells.load(&[HEAD.to_owned(), DECIDED.to_owned()]).await.map_err(broken)?;
+        let mut found = found.into_iter();
+        let (head, cell) = (found.next().flatten(), found.next().flatten());
+        let Some(head) = head else {
+            // It is about to be made.
+            sleep(LOST_PAUSE).await;
+            continue;
+        };
+        let mut head = Head::read(&head.value).map_err(Undecided::Unreachable)?;
+        let known = match &cell {
+            Some(cell) => Decided::read(&cell.value).map_err(Undecided::Unreachable)?,
+            None => Decided::default(),
+        };
+        shared.follow_decided(&known);
+        let (mut decided, newest) = {
+            let overlay = shared.commons().overlay();
+            (overlay.decided().clone(), overlay.newest().or_newer(head.newest()))
+        };
+        check()?;
+        decided.decide(name, newest, put.clone()).map_err(Undecided::from)?;
+        let next = Cell { version: dice(), value: decided.write() };
+        let expected = cell.map(|cell| cell.version);
+        let swap = Swap { name: DECIDED.to_owned(), expected, next: Some(next) };
+        match cells.swap(&timeline, &[swap]).await.map_err(broken)?.into_iter().next() {
+            Some(Swapped::Done) => {
+                shared.follow_decided(&decided);
+                // A limit that is new may have been closed before there was one.
+                head.keep_gates(&shared.commons().gates());
+                shared.follow(head.gates(), there);
+                let newest = shared.commons().overlay().newest().or_newer(newest);
+                return Ok((cells, newest));
+            }
+            Some(Swapped::Other(_)) | None => sleep(LOST_PAUSE).await,
+        }
+    }
+}
+
+/// The head says that this is known.
+async fn say(cells: &mut Cells, newest: Version) -> Result<(), CellsError> {
+    loop {
+        let (timeline, found) = cells.load(&[HEAD.to_owned()]).await?;
+        let Some(cell) = found.into_iter().next().flatten() else { return Ok(()) };
+        let Ok(mut head) = Head::read(&cell.value) else { return Ok(()) };
+        if head.newest() == head.newest().or_newer(newest) {
+            return Ok(());
+        }
+        head.keep_newest(newest);
+        let next = Cell { version: dice(), value: head.write() };
+        let swap = Swap { name: HEAD.to_owned(), expected: Some(cell.version), next: Some(next) };
+        if cells.swap(&timeline, &[swap]).await?.first() == Some(&Swapped::Done) {
+            return Ok(());
+        }
+        sleep(LOST_PAUSE).await;
+    }
+}

@@ -1,0 +1,253 @@
+//! What operators put and remove over the API of one of several allocators holds for all of them, also for those that are started
+//! later, and after somebody emptied the store.
+
+use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for};
+use lessor::Client;
+use lessor_allocator::cells::{Cell, Cells, StoreKind, Swap, Swapped};
+use lessor_allocator::roots::{DECIDED, Decided, Version};
+use rustix::process::Signal;
+use scenarios::fleet::eventually;
+use scenarios::process::Allocator;
+use scenarios::vendor::Vendor;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Longest until all go by what one was told, on a machine that does something else meanwhile: they look four times a second.
+const SOON: Duration = Duration::from_secs(2);
+
+/// The rules of the vendor's limit, with so many calls in any second.
+fn rules(limit: u64) -> Value {
+    json!({ "rules": [{ "kind": "sliding_window", "limit": limit, "per": "1s", "margin": "50ms" }] })
+}
+
+/// What is used at least of `limit` in so many seconds that begin in between: each window is used up at its beginning, and so
+/// one of them may have been before, and the next is yet to begin.
+fn least(limit: u64, seconds: u64) -> u64 {
+    (seconds - 1) * limit * USED_PERCENT / 100
+}
+
+/// The status of an answer about a limit, and its etag, if it has one.
+async fn tell(method: &str, url: &str, name: &str, seen: Option<&str>, body: Option<Value>) -> (u16, String) {
+    let method = method.parse().expect("a method");
+    let mut request = reqwest::Client::new().request(method, format!("{url}/v1/limits/{name}"));
+    if let Some(seen) = seen {
+        request = request.header("if-match", seen);
+    }
+    if let Some(body) = body {
+        request = request.header("content-type", "application/json").body(body.to_string());
+    }
+    let answer = request.send().await.expect("it answers");
+    let etag = answer.headers().get("etag").map(|etag| etag.to_str().expect("text").to_owned());
+    (answer.status().as_u16(), etag.unwrap_or_default())
+}
+
+async fn put(url: &str, name: &str, limit: u64) -> (u16, String) {
+    let seen = (tell("GET", url, name, None, None).await.0 == 200).then_some("*");
+    tell("PUT", url, name, seen, Some(rules(limit))).await
+}
+
+/// Waits until the allocator at `url` answers so about a limit, and says how long that took.
+async fn comes(url: &str, name: &str, answer: &(u16, String)) -> Duration {
+    let began = CLOCK.now();
+    eventually("it follows", async || (tell("GET", url, name, None, None).await == *answer).then_some(()))
+        .await;
+    CLOCK.now().since(began)
+}
+
+fn unknown() -> (u16, String) {
+    (404, String::new())
+}
+
+fn shown(answer: &(u16, String)) -> (u16, String) {
+    (200, answer.1.clone())
+}
+
+async fn empty(store: &Store, kind: StoreKind) {
+    match kind {
+        StoreKind::Redis => _ = store.server.tell("FLUSHALL"),
+        StoreKind::Memory | StoreKind::Postgres => _ = store.server.tell("DELETE FROM lessor_cells"),
+    }
+}
+
+async fn what_is_put_and_removed_at_one_is_so_at_all(kind: StoreKind) {
+    let store = Store::shared(kind, "put").await;
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let client = west.client("b").await;
+    let made = put(&east.url, "new", LIMIT).await;
+    assert_eq!(made.0, 201);
+    let took = comes(&west.url, "new", &shown(&made)).await;
+    client.limit("new").acquire_within(1, Duration::from_secs(5)).await.expect("it is lent");
+    // Whoever has seen it at one can change it at the other.
+    let changed = tell("PUT", &west.url, "new", Some(&made.1), Some(rules(LIMIT / 2))).await;
+    assert_eq!(changed.0, 200);
+    let again = comes(&east.url, "new", &shown(&changed)).await;
+    let removed = tell("DELETE", &east.url, "brief", Some("*"), None).await;
+    assert_eq!(removed.0, 204);
+    let gone = comes(&west.url, "brief", &unknown()).await;
+    println!("{kind:?}: followed {took:?}, {again:?} and {gone:?} after the answer");
+    assert!(took.max(again).max(gone) < SOON);
+    let north = store.allocator("north").await;
+    comes(&north.url, "new", &shown(&changed)).await;
+    comes(&north.url, "brief", &unknown()).await;
+    for allocator in [east, west, north] {
+        allocator.stop().await;
+    }
+}
+
+/// While both are in full use.
+async fn changed_rules_hold_at_all_and_none_too_many_are_admitted(kind: StoreKind) {
+    let store = Store::shared(kind, "changed").await;
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let before = Vendor::new(LIMIT, PER);
+    call_for(&before, &limits, PER).await.expect("it lends");
+    let (lowered, _) = tokio::join!(put(&east.url, "vendor", LIMIT / 4), call_for(&before, &limits, 3 * PER));
+    assert_eq!(lowered.0, 200);
+    // All that was lent by the old rules has ended and left its window.
+    let after = Vendor::new(LIMIT / 4, PER);
+    call_for(&after, &limits, 4 * PER).await.expect("it lends");
+    assert_eq!((before.breach(), after.breach()), (None, None));
+    assert!(after.count() >= least(LIMIT / 4, 4), "{} of {LIMIT}", after.count());
+    assert_eq!(put(&west.url, "vendor", LIMIT).await.0, 200);
+    sleep(SOON).await;
+    let raised = Vendor::new(LIMIT, PER);
+    call_for(&raised, &limits, 3 * PER).await.expect("it lends");
+    println!("{kind:?}: {} of {LIMIT} in 4 s by a quarter, {} in 3 s by all", after.count(), raised.count());
+    assert_eq!(raised.breach(), None);
+    assert!(raised.count() >= least(LIMIT, 3), "{} of {}", raised.count(), 3 * LIMIT);
+    east.stop().await;
+    west.stop().await;
+}
+
+async fn a_store_that_is_emptied_is_told_again(kind: StoreKind) {
+    let store = Store::own(kind).await;
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let made = put(&east.url, "new", LIMIT).await;
+    assert_eq!(tell("DELETE", &west.url, "brief", Some("*"), None).await.0, 204);
+    comes(&east.url, "brief", &unknown()).await;
+    empty(&store, kind).await;
+    sleep(SOON).await;
+    let north = store.allocator("north").await;
+    let took =
+        comes(&north.url, "new", &shown(&made)).await.max(comes(&north.url, "brief", &unknown()).await);
+    assert!(took < SOON, "whoever knew has not waited until it looked again: {took:?}");
+    for allocator in [east, west, north] {
+        allocator.stop().await;
+    }
+}
+
+/// All who know are away when it is emptied, and others decide something else meanwhile.
+async fn what_one_knows_and_what_others_decided_since_both_hold(kind: StoreKind) {
+    let store = Store::own(kind).await;
+    let east = Allocator::start(&store.config("east", LIMIT, 1), "127.0.0.1:0", true);
+    let made = put(&east.url, "made", LIMIT).await;
+    let both = put(&east.url, "both", LIMIT).await;
+    let changed = put(&east.url, "both", LIMIT / 2).await;
+    assert_eq!((made.0, both.0, changed.0), (201, 201, 200));
+    east.running.signal(Signal::STOP);
+    empty(&store, kind).await;
+    let west = store.allocator("west").await;
+    let since = put(&west.url, "since", LIMIT).await;
+    assert_eq!((since.0, put(&west.url, "both", LIMIT).await.0), (201, 201));
+    east.running.signal(Signal::CONT);
+    for url in [&east.url, &west.url] {
+        for (name, answer) in [("made", &made), ("both", &changed), ("since", &since)] {
+            assert!(comes(url, name, &shown(answer)).await < 6 * SOON, "{name}");
+        }
+    }
+    west.stop().await;
+}
+
+/// Also where the root is in use meanwhile, and whoever uses it has the older file.
+async fn a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that(kind: StoreKind) {
+    let store = Store::shared(kind, "files").await;
+    let old = store.allocator("old").await;
+    let mut new = Allocator::start(&store.config("new", LIMIT, 1), "127.0.0.1:0", true);
+    let newer = Client::builder(&new.url).node("a").connect().await.expect("it is up");
+    let clients = [old.client("b").await, newer];
+    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    // Over the time that a change takes, and then by it alone.
+    let goes_by = async |limit: u64| {
+        let (during, vendor) = (Vendor::new(LIMIT, PER), Vendor::new(limit, PER));
+        call_for(&during, &limits, 3 * PER).await.expect("it lends");
+        call_for(&vendor, &limits, 3 * PER).await.expect("it lends");
+        assert_eq!((during.breach(), vendor.breach()), (None, None));
+        assert!(vendor.count() >= least(limit, 3), "{} of {}", vendor.count(), 3 * limit);
+    };
+    let of_file = tell("GET", &new.url, "vendor", None, None).await;
+    let made = put(&old.url, "made", LIMIT).await;
+    let first = put(&old.url, "vendor", LIMIT / 4).await;
+    comes(&new.url, "vendor", &shown(&first)).await;
+    goes_by(LIMIT / 4).await;
+    // The file says of this limit what it said before, and of the other one nothing.
+    new.rewrite(&store.config("new", LIMIT, 2));
+    comes(&new.url, "vendor", &of_file).await;
+    comes(&new.url, "made", &unknown()).await;
+    goes_by(LIMIT).await;
+    assert_eq!(tell("GET", &old.url, "made", None, None).await, shown(&made), "its file is not newer");
+    let second = put(&old.url, "vendor", LIMIT / 2).await;
+    comes(&new.url, "vendor", &shown(&second)).await;
+    goes_by(LIMIT / 2).await;
+    new = new.restart();
+    comes(&new.url, "vendor", &shown(&second)).await;
+    goes_by(LIMIT / 2).await;
+    for client in clients {
+        client.shutdown().await;
+    }
+    old.stop().await;
+}
+
+async fn of_two_operators_who_saw_the_same_one_is_told_so(kind: StoreKind) {
+    let store = Store::shared(kind, "operators").await;
+    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
+    let mut seen = put(&east.url, "new", LIMIT).await.1;
+    for round in 1..=8 {
+        comes(&west.url, "new", &(200, seen.clone())).await;
+        comes(&east.url, "new", &(200, seen.clone())).await;
+        let change = |url, limit| tell("PUT", url, "new", Some(seen.as_str()), Some(rules(limit)));
+        let (one, other) =
+            tokio::join!(change(&east.url, LIMIT + round), change(&west.url, 2 * LIMIT + round));
+        let mut statuses = [one.0, other.0];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 412], "round {round}");
+        seen = if one.0 == 200 { one.1 } else { other.1 };
+    }
+    east.stop().await;
+    west.stop().await;
+}
+
+async fn who_was_told_is_killed_at_once_and_the_other_one_knows(kind: StoreKind) {
+    let store = Store::shared(kind, "told").await;
+    let west = store.allocator("west").await;
+    for round in 0..5 {
+        let east = Allocator::start(&store.config("east", LIMIT, 1), "127.0.0.1:0", true);
+        let name = format!("new-{round}");
+        let made = put(&east.url, &name, LIMIT).await;
+        assert_eq!(made.0, 201);
+        east.running.kill();
+        assert!(comes(&west.url, &name, &shown(&made)).await < SOON, "round {round}");
+    }
+    // Killed between its two swaps, it would have left this.
+    let mut cells = Cells::new(&store.server.config(&store.prefix)).expect("a good configuration");
+    let (timeline, found) = cells.load(&[DECIDED.to_owned()]).await.expect("it is there");
+    let cell = found.into_iter().next().flatten().expect("something was put");
+    let mut decided = Decided::read(&cell.value).expect("ours");
+    decided.decide("new-0", Version::of_file(1), None).expect("there is room");
+    let next = Some(Cell { version: cell.version + 1, value: decided.write() });
+    let swap = Swap { name: DECIDED.to_owned(), expected: Some(cell.version), next };
+    assert_eq!(cells.swap(&timeline, &[swap]).await, Ok(vec![Swapped::Done]));
+    comes(&west.url, "new-0", &unknown()).await;
+    west.stop().await;
+}
+
+on_each_store!(
+    what_is_put_and_removed_at_one_is_so_at_all,
+    changed_rules_hold_at_all_and_none_too_many_are_admitted,
+    a_store_that_is_emptied_is_told_again,
+    what_one_knows_and_what_others_decided_since_both_hold,
+    a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that,
+    of_two_operators_who_saw_the_same_one_is_told_so,
+    who_was_told_is_killed_at_once_and_the_other_one_knows,
+);
