@@ -40,6 +40,7 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response
 /// `GET /metrics`. Prometheus refuses text whose type it is not told.
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     shared.with(|allocator, now| shared.metrics().publish(allocator, now));
+    shared.metrics().roots().config_is(shared.commons().overlay().newest());
     shared.metrics().events(shared.events().listeners(), shared.events().told());
     let media = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (media, shared.metrics().render()).into_response()

@@ -1,6 +1,7 @@
 //! What Prometheus sees of a store that several allocators share: how often it is asked to swap, how often somebody else was
 //! faster, and how long it takes.
 
+use crate::roots::Version;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ pub(crate) struct RootMetrics {
     failed: Counter,
     seconds: Histogram,
     allocators: Gauge,
+    config_version: Gauge,
+    config_serial: Gauge,
 }
 
 impl RootMetrics {
@@ -23,6 +26,8 @@ impl RootMetrics {
             failed: swaps("failed"),
             seconds: histogram!("lessor_store_swap_seconds"),
             allocators: gauge!("lessor_store_allocators"),
+            config_version: gauge!("lessor_config_version"),
+            config_serial: gauge!("lessor_config_serial"),
         }
     }
 
@@ -36,6 +41,12 @@ impl RootMetrics {
     /// So many allocators have signed lately, this one among them.
     pub(crate) fn allocators(&self, allocators: usize) {
         self.allocators.set(allocators as f64);
+    }
+
+    /// It goes by this configuration.
+    pub(crate) fn config_is(&self, version: Version) {
+        self.config_version.set(version.file as f64);
+        self.config_serial.set(version.serial as f64);
     }
 
     /// Of so many swaps nobody knows whether they were done.
@@ -54,6 +65,11 @@ pub(super) fn describe() {
     describe_gauge!(
         "lessor_store_allocators",
         "Allocators that lend by the same shared store now, this one among them"
+    );
+    describe_gauge!("lessor_config_version", "The store.version of the configuration that is gone by");
+    describe_gauge!(
+        "lessor_config_serial",
+        "The newest limit that was put or removed over the API of any allocator of a shared store, as far as is known here"
     );
     describe_histogram!("lessor_store_swap_seconds", "How long a shared store took for a batch of swaps");
 }
