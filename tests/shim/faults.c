@@ -6,6 +6,7 @@
  *   shift_s N        the wall clock shows N seconds more
  *   sync_ms N        each sync takes N milliseconds longer
  *   sync_errno N     each sync fails with this error, and nothing is synced
+ *   read_only 1      nothing is written, made or renamed: each of it fails with EROFS
  *   fail_at N        the sync with this number, from when this is set, fails with EIO, once; calls count anew from there
  *   only TEXT        only what is done to files with this in their path counts
  *   die_at N         it dies with SIGKILL at the N-th call that counts
@@ -20,6 +21,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +33,7 @@
 #define REAL(name) ((__typeof__(&name))real(#name))
 
 struct settings {
-    long shift_s, sync_ms, sync_errno, fail_at, die_at, die_how, cut;
+    long shift_s, sync_ms, sync_errno, read_only, fail_at, die_at, die_how, cut;
     char only[256];
 };
 
@@ -70,6 +72,7 @@ static struct settings settings(void) {
         if (!strcmp(word, "shift_s")) now.shift_s = number;
         if (!strcmp(word, "sync_ms")) now.sync_ms = number;
         if (!strcmp(word, "sync_errno")) now.sync_errno = number;
+        if (!strcmp(word, "read_only")) now.read_only = number;
         if (!strcmp(word, "fail_at")) now.fail_at = number;
         if (!strcmp(word, "die_at")) now.die_at = number;
         if (!strcmp(word, "die_how")) now.die_how = number;
@@ -77,6 +80,13 @@ static struct settings settings(void) {
         if (!strcmp(word, "only")) strcpy(now.only, value);
     }
     return now;
+}
+
+/* Whether the disk is one that nobody can write to. */
+static int is_read_only(void) {
+    if (!settings().read_only) return 0;
+    errno = EROFS;
+    return 1;
 }
 
 static void path_of(int fd, char *path, size_t size) {
@@ -182,6 +192,7 @@ int fdatasync(int fd) { return syncs_so(fd, "fdatasync", REAL(fdatasync)); }
 ssize_t pwrite(int fd, const void *from, size_t length, off_t at) {
     char path[512];
     struct settings now = settings();
+    if (is_read_only()) return -1;
     path_of(fd, path, sizeof path);
     pthread_mutex_lock(&lock);
     int dies = is_the_one(&now, "pwrite", path);
@@ -197,6 +208,7 @@ ssize_t pwrite64(int fd, const void *from, size_t length, off64_t at) { return p
 int ftruncate(int fd, off_t size) {
     char path[512];
     struct settings now = settings();
+    if (is_read_only()) return -1;
     path_of(fd, path, sizeof path);
     pthread_mutex_lock(&lock);
     int dies = is_the_one(&now, "ftruncate", path);
@@ -213,12 +225,31 @@ int ftruncate64(int fd, off64_t size) { return ftruncate(fd, size); }
 
 int rename(const char *from, const char *to) {
     struct settings now = settings();
+    if (is_read_only()) return -1;
     pthread_mutex_lock(&lock);
     int dies = is_the_one(&now, "rename", from);
     int done = REAL(rename)(from, to);
     if (dies) die(&now, "rename", from);
     pthread_mutex_unlock(&lock);
     return done;
+}
+
+int open(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    /* Settings are read only, too: that does not come here again. */
+    if (flags & (O_WRONLY | O_RDWR | O_CREAT) && is_read_only()) return -1;
+    return REAL(open)(path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return open(path, flags | O_LARGEFILE, mode);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {

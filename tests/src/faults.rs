@@ -86,6 +86,11 @@ impl Faulty {
         let _ = std::fs::remove_file(self.shim.died());
     }
 
+    /// The exit code of one that ends by itself.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.running.take()?.wait().code()
+    }
+
     /// The process.
     ///
     /// # Panics

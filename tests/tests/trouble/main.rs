@@ -197,6 +197,22 @@ fn after_a_failed_sync_nothing_is_lent_until_there_is_a_new_file() {
     assert!(!allocator.file("lessor.redb.lost").exists());
 }
 
+#[test]
+fn on_a_disk_that_cannot_be_written_any_more_nothing_is_lent_that_is_not_durable() {
+    let mut allocator = Faulty::start(CONFIG);
+    let outage =
+        Outage::of(&mut allocator, |allocator| allocator.set("read_only 1"), |allocator| allocator.set(""));
+    assert!(outage.judge("a disk that is read-only") < SOON);
+    allocator.set("read_only 1");
+    assert!(!allocator.live(), "it does not start where it could not write down what it lends");
+    assert_eq!(allocator.ended(), Some(2));
+    allocator.set("");
+    assert!(allocator.live(), "it goes on where it was");
+    let crowd = Crowd::of(1, &allocator.url());
+    pause(TWO_WINDOWS);
+    assert!(!crowd.end().is_empty());
+}
+
 /// The origin of the clock that what is written down is on.
 fn origin(allocator: &Faulty) -> i128 {
     let mut command = std::process::Command::new(scenarios::process::lessor());
