@@ -186,8 +186,13 @@ impl Rooted {
             };
             let now = self.go_by(shared, &head, now).await?;
             let is_first = self.era.is_none();
-            if self.has_stepped || (is_first && head.may_have_stepped(now, Clock::since_epoch().now())) {
+            if self.has_stepped {
                 tracing::error!("the clock of the store was set: what was lent counts as if that were now");
+                head.begin_era(now);
+            } else if is_first && head.may_have_stepped(now, Clock::since_epoch().now()) {
+                tracing::warn!(
+                    "nobody has watched the clock of the store: what was lent counts as if that were now"
+                );
                 head.begin_era(now);
             }
             if head.timeline() != timeline {
