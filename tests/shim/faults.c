@@ -83,8 +83,8 @@ static struct settings settings(void) {
 }
 
 /* Whether the disk is one that nobody can write to. */
-static int is_read_only(void) {
-    if (!settings().read_only) return 0;
+static int is_read_only(const struct settings *now) {
+    if (!now->read_only) return 0;
     errno = EROFS;
     return 1;
 }
@@ -192,7 +192,7 @@ int fdatasync(int fd) { return syncs_so(fd, "fdatasync", REAL(fdatasync)); }
 ssize_t pwrite(int fd, const void *from, size_t length, off_t at) {
     char path[512];
     struct settings now = settings();
-    if (is_read_only()) return -1;
+    if (is_read_only(&now)) return -1;
     path_of(fd, path, sizeof path);
     pthread_mutex_lock(&lock);
     int dies = is_the_one(&now, "pwrite", path);
@@ -208,7 +208,7 @@ ssize_t pwrite64(int fd, const void *from, size_t length, off64_t at) { return p
 int ftruncate(int fd, off_t size) {
     char path[512];
     struct settings now = settings();
-    if (is_read_only()) return -1;
+    if (is_read_only(&now)) return -1;
     path_of(fd, path, sizeof path);
     pthread_mutex_lock(&lock);
     int dies = is_the_one(&now, "ftruncate", path);
@@ -225,7 +225,7 @@ int ftruncate64(int fd, off64_t size) { return ftruncate(fd, size); }
 
 int rename(const char *from, const char *to) {
     struct settings now = settings();
-    if (is_read_only()) return -1;
+    if (is_read_only(&now)) return -1;
     pthread_mutex_lock(&lock);
     int dies = is_the_one(&now, "rename", from);
     int done = REAL(rename)(from, to);
@@ -240,7 +240,10 @@ int open(const char *path, int flags, ...) {
     mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
     va_end(rest);
     /* Settings are read only, too: that does not come here again. */
-    if (flags & (O_WRONLY | O_RDWR | O_CREAT) && is_read_only()) return -1;
+    if (flags & (O_WRONLY | O_RDWR | O_CREAT)) {
+        struct settings now = settings();
+        if (is_read_only(&now)) return -1;
+    }
     return REAL(open)(path, flags, mode);
 }
 

@@ -27,12 +27,16 @@ pub(crate) struct Due {
     pub distance: Duration,
 }
 
-/// The most that one call can ever take of a limit by `config`, of which an `own` pool lends so much: whoever leases it is told that
-/// with the first lease, and knows before only what its rules say there, if it has any.
+/// The most that one call can ever take of a limit by `config`, of which an `own` pool lends so much. Of one in a store its rules say
+/// so; that of another allocator nobody knows before the first lease from there.
 pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
     match config.upstream {
         None => own,
-        Some(_) => config.rules.iter().map(Rule::ceiling).min().unwrap_or(0),
+        Some(Upstream::Store) => {
+            let least = config.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+            least.saturating_sub(config.sharing.reserve)
+        }
+        Some(Upstream::Address(_)) => 0,
     }
 }
 
@@ -130,7 +134,7 @@ impl Limit {
         answer: Answer,
     ) -> HeardAbove {
         let hear = |pool: &mut Pool, grant: &Grant| pool.hear_above(now, first_sent, grant);
-        if let Answer::Grant(grant) = &answer {
+        if let (Some(Upstream::Address(_)), Answer::Grant(grant)) = (&self.config.upstream, &answer) {
             self.ceiling = grant.ceiling;
         }
         let heard = self.with_pool(now, id, |pool| match answer {

@@ -180,8 +180,8 @@ impl World {
         (store.root, store.is_doomed, self.centre_died) = (None, false, true);
     }
 
-    /// `letter` of a region arrives: now, if that is its fate, it is emptied.
-    pub(super) fn is_doomed_by(&mut self, region: usize, letter: u64) {
+    /// `letter` of a region arrives: if that is its fate, it is emptied just before.
+    pub(super) fn empty_if_doomed(&mut self, region: usize, letter: u64) {
         let is_first = self.regions[region].line.seq <= 1;
         let Some(store) = &self.store else { return };
         let asks_known =

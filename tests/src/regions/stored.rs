@@ -163,7 +163,7 @@ impl World {
 
     pub(super) fn at_store(&mut self, region: usize, id: u64) {
         let said = self.store_clock();
-        self.is_doomed_by(region, id);
+        self.empty_if_doomed(region, id);
         let Some(store) = &mut self.store else { return };
         let answer = match store.letters.remove(&id) {
             Some(Letter::Load) => Letter::Loaded {

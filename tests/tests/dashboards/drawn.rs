@@ -61,6 +61,12 @@ pub(super) async fn draw(
     let name = board.name.rsplit(' ').next().unwrap_or_default().to_lowercase();
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("board-{name}.svg"));
     let text = picture(board, &panels, seconds).expect("a string can be drawn to");
+    let lines: usize =
+        panels.iter().map(|(panel, lines)| if panel.kind == "timeseries" { lines.len() } else { 0 }).sum();
+    assert!(text.matches("<polyline").count() >= lines, "{}: not all {lines} lines are drawn", board.name);
+    for (panel, _) in &panels {
+        assert!(text.contains(&panel.title), "{}: {} is not drawn", board.name, panel.title);
+    }
     std::fs::write(&path, text).expect("tests may leave something there");
     path
 }
