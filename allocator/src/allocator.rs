@@ -2,6 +2,7 @@
 //! with the time as an argument; it does no IO, reads no clock and rolls no dice.
 
 mod above;
+mod beside;
 mod family;
 mod live;
 mod observe;
@@ -10,6 +11,7 @@ mod tests;
 mod written;
 
 pub(crate) use above::{Asker, DueAbove};
+pub use beside::{BlockedFull, Dropped, limits_beside};
 pub use live::{LIMITS_MAX, LimitsFull, Put, Unfit};
 
 use crate::config::{Config, LimitConfig, named_for};
@@ -17,6 +19,7 @@ use crate::limits::{Figures, Limit, Past, PoolId};
 use crate::pool::{Holder, LesseeId};
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use crate::wrong::{Reason, Wrong, quoted};
+use beside::Beside;
 use family::Family;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::push::Event;
@@ -71,6 +74,7 @@ pub struct Allocator {
     events: Vec<Event>,
     /// What is written down.
     journaled: Journaled,
+    beside: Beside,
 }
 
 /// Asks that were wrong, by reason.
@@ -96,6 +100,7 @@ impl Allocator {
             is_stopping: false,
             events: vec![],
             journaled: Journaled::default(),
+            beside: Beside::new(&config.limits),
             wrong: Reason::ALL.into_iter().map(|reason| (reason, 0)).collect(),
         }
     }

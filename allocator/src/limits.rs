@@ -12,7 +12,7 @@ mod tests;
 mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
-pub use gate::{BLOCKED_MAX, Gate, News};
+pub use gate::{BLOCKED_MAX, Gate, News, SavedGate};
 pub(crate) use leased::Due;
 pub use live::{Effect, Fixtures, Preview};
 pub use past::Past;

@@ -71,6 +71,7 @@ impl Reloads {
         let put = now.values().filter(is_other).cloned().collect();
         let changes = Changes { gone, put };
         self.shared.apply(&changes)?;
+        self.shared.with(|allocator, _| allocator.file_says(&config.limits));
         self.shared.have_changed(&changes);
         self.shared.tell_of(&changes);
         Ok(changes)

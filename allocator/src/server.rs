@@ -43,7 +43,7 @@ impl Server {
     }
 
     /// A life of the allocator that writes down what it lends to the store of `config`, if that names one, and goes on with
-    /// what an earlier life has written there. `fresh` as for [`Server::new`]: then nothing is read.
+    /// what an earlier life has written there. `fresh` as for [`Server::new`]: then of that only what operators have decided.
     ///
     /// # Errors
     /// If the store cannot be used.

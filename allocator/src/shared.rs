@@ -3,7 +3,7 @@
 
 mod overlaid;
 
-use crate::allocator::Allocator;
+use crate::allocator::{Allocator, Dropped, limits_beside};
 use crate::commons::Commons;
 use crate::config::{Config, LimitConfig};
 use crate::events::Events;
@@ -11,7 +11,7 @@ use crate::journal::{Journal, NotDurable};
 use crate::limits::Past;
 use crate::metrics::Metrics;
 use crate::roots::Gates;
-use crate::store::{Embedded, Found, StoreError};
+use crate::store::{Embedded, Found, StoreError, Written};
 use lessor_protocol::push::Event;
 use lessor_protocol::trace::Cause;
 use lessor_protocol::{Clock, Moment, PERMITS_MAX};
@@ -56,7 +56,7 @@ impl Shared {
     }
 
     /// A life of the allocator that writes down what it lends to the store at `path`, and goes on with what is written
-    /// there; unless it is `fresh`, what is lost is waited for.
+    /// there; unless it is `fresh`, what is lost is waited for. What operators have decided holds in any case.
     ///
     /// # Errors
     /// If the store cannot be used.
@@ -64,16 +64,19 @@ impl Shared {
         let (mut store, found) = Embedded::open(path)?;
         let path = path.display();
         let (clock, mut allocator, restored) = match found {
-            Ok(found) if !fresh => {
-                let now = found.clock.now();
-                let pools = found.written.pools.len();
-                let gap = found.gap;
-                tracing::info!(%path, pools, ?gap, "going on with what the store knows");
-                (found.clock, Allocator::restored(&config, &found.written, gap, now, epoch(now)), pools)
-            }
-            Ok(Found { clock, .. }) => {
+            Ok(Found { written, gap, clock }) => {
                 let now = clock.now();
-                (clock, Allocator::new(&config, Past::None, now, epoch(now)), 0)
+                let known = beside(&config, &written);
+                let (mut allocator, pools) = match fresh {
+                    true => (Allocator::new(&known, Past::None, now, epoch(now)), 0),
+                    false => {
+                        let pools = written.pools.len();
+                        tracing::info!(%path, pools, ?gap, "going on with what the store knows");
+                        (Allocator::restored(&known, &written, gap, now, epoch(now)), pools)
+                    }
+                };
+                allocator.take_decisions(&config.limits, &written, gap, now);
+                (clock, allocator, pools)
             }
             Err(lost) => {
                 let clock = store.clock();
@@ -100,8 +103,10 @@ impl Shared {
         Ok(shared)
     }
 
-    fn of(config: Config, is_fresh: bool, clock: Clock, allocator: Allocator) -> Self {
+    fn of(config: Config, is_fresh: bool, clock: Clock, mut allocator: Allocator) -> Self {
         let now = clock.now();
+        let limits = allocator.limits(now).into_iter();
+        let limits = limits.map(|(limit, _)| (limit.name.to_string(), limit.clone())).collect();
         Shared {
             journal: OnceLock::new(),
             commons: Commons::new(&config),
@@ -112,9 +117,7 @@ impl Shared {
             began: now,
             asked: watch::Sender::new(0),
             cause: Cause::default(),
-            limits: Mutex::new(
-                config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
-            ),
+            limits: Mutex::new(limits),
             clock,
             is_fresh,
             config,
@@ -284,7 +287,9 @@ impl Shared {
         let (was_stopping, batches) = (allocator.is_stopping(), allocator.batches());
         let limits = self.limits().values().cloned().collect();
         let config = Config { limits, ..self.config.clone() };
-        *allocator = Allocator::new(&config, Past::Lost(now), now, epoch(now));
+        let new = Allocator::new(&config, Past::Lost(now), now, epoch(now));
+        let mut broken = std::mem::replace(&mut *allocator, new);
+        allocator.decided_by(&mut broken);
         if was_stopping {
             allocator.stop();
         }
@@ -295,6 +300,15 @@ impl Shared {
         tracing::error!("a bug broke the books: all limits are in quarantine, as after a crash");
         allocator
     }
+}
+
+/// What `config` says, but for limits that operators have put and removed beside it.
+fn beside(config: &Config, written: &Written) -> Config {
+    let (limits, dropped) = limits_beside(&config.limits, &written.decisions);
+    for Dropped { limit, problem } in dropped {
+        tracing::warn!(%limit, %problem, "what it was put as over the API is dropped: it is what the file says");
+    }
+    Config { limits, ..config.clone() }
 }
 
 /// A number that no other life of an allocator has, as far as 53 bits of hash can tell.
@@ -359,18 +373,26 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.redb");
         let shared = Shared::open(config.clone(), true, &path).expect("it can be made");
+        let is_paused = |shared: &Shared| {
+            shared.with(|allocator, now| {
+                allocator.limit("a").is_some_and(|limit| limit.gate().pause(now).is_some())
+            })
+        };
+        let paused = shared.with(|allocator, now| allocator.decide(now, "a", &Decision::Pause(None)));
+        assert_eq!(paused, Some(Ok(false)));
         let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
         assert!(bug.is_err());
         let next = shared.with(|allocator, now| {
             assert_eq!(allocator.quarantined(now).len(), 1);
             allocator.next_batch()
         });
-        assert!(next.is_some());
+        assert!(next.is_some() && is_paused(&shared), "that is no part of the books");
         assert_eq!(shared.durable(next).await, Ok(()));
         shared.close_store();
         drop(shared);
         let after = Shared::open(config, false, &path).expect("it is there");
         assert_eq!(after.with(|allocator, now| allocator.quarantined(now).len()), 1, "it goes on waiting");
+        assert!(is_paused(&after));
         after.close_store();
     }
 

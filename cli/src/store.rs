@@ -71,8 +71,7 @@ Exit codes: 0 done, 1 the store is gone, old or damaged: an allocator would wait
 pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
     match &args.command {
         StoreCommand::Check { file } => {
-            let (limits, pools) = read(file)?.counts();
-            print(&format!("{}: whole, {limits} limits and {pools} pools", file.display()))
+            print(&format!("{}: whole, {}", file.display(), counted(&read(file)?)))
         }
         StoreCommand::Export { file } => {
             let text = serde_json::to_string_pretty(&read(file)?);
@@ -84,10 +83,18 @@ pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
                 .map_err(|error| Failure::Input(format!("cannot read {name}: {error}")))?;
             let dump = Dump::parse(&text).map_err(|problem| Failure::Input(format!("{name}: {problem}")))?;
             Embedded::import(file, &dump).map_err(|error| failed(&error))?;
-            let (limits, pools) = dump.counts();
-            print(&format!("{}: {limits} limits and {pools} pools", file.display()))
+            print(&format!("{}: {}", file.display(), counted(&dump)))
         }
         StoreCommand::Migrate { store_url, store_prefix } => migrate(store_url, store_prefix),
+    }
+}
+
+fn counted(dump: &Dump) -> String {
+    match dump.counts() {
+        [limits, pools, 0] => format!("{limits} limits and {pools} pools"),
+        [limits, pools, decided] => {
+            format!("{limits} limits and {pools} pools; of {decided} something was decided over the API")
+        }
     }
 }
 

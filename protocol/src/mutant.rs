@@ -158,6 +158,8 @@ mutants! {
     OldCallsForgotten,
     /// A paused pool still lends.
     PausedLends,
+    /// An allocator that goes on with what it wrote down has forgotten that the limit is paused.
+    PauseForgotten,
     /// An allocator that lost its books lends as soon as one node has told what it holds.
     ClaimsEndQuarantine,
     /// What a silent session had in flight is free as soon as its lease has ended.

@@ -184,3 +184,79 @@ fn a_full_disk_lends_nothing_new_and_recovers_when_there_is_room() {
     // And what it wrote then can be read.
     drop(allocator.restart());
 }
+
+/// Three limits, the first of so many calls.
+fn three(first: u64) -> String {
+    let limit = |name: &str, limit: u64, per: &str| {
+        format!(
+            "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = {limit}, per = {per:?} }}]\n"
+        )
+    };
+    limit("a", first, "1d") + &limit("b", 20, "1d") + &limit("c", 30, "1s")
+}
+
+/// What operators do to the limit with this name and what is said after it, and the status of the answer.
+fn operate(allocator: &Allocator, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    let method = method.parse().expect("a method");
+    let mut request = reqwest::Client::new().request(method, format!("{}/v1/limits/{path}", allocator.url));
+    request = request.header("if-match", "*");
+    if let Some(body) = body {
+        request = request.json(&body);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let answer = request.send().await.expect("it answers");
+        let status = answer.status().as_u16();
+        let text = answer.text().await.expect("text");
+        (status, serde_json::from_str(&text).unwrap_or_default())
+    })
+}
+
+/// The bug: a limit that somebody had paused or lowered over the API was open, and what the file said, after a crash; and a
+/// top-up that was sent again was made twice.
+#[test]
+fn what_operators_have_decided_holds_after_a_kill() {
+    let allocator = Allocator::start(&three(10), "127.0.0.1:0", true);
+    let of = |limit: u64| json!({ "rules": [{ "kind": "fixed_window", "limit": limit, "per": "1d" }] });
+    let top_up = json!({ "permits": 5, "id": "march" });
+    assert_eq!(operate(&allocator, "PUT", "a", Some(of(4))).0, 200);
+    let new = reqwest::Client::new().put(format!("{}/v1/limits/new?fresh=true", allocator.url));
+    assert_eq!(asked(new.json(&of(3)))["name"], "new");
+    assert_eq!(operate(&allocator, "DELETE", "c", None).0, 204);
+    assert_eq!(operate(&allocator, "POST", "b/top-up", Some(top_up.clone())).1["topped_up"], 5);
+    assert_eq!(operate(&allocator, "POST", "b/pause", Some(json!({ "for": "10m" }))).0, 200);
+    assert_eq!(operate(&allocator, "POST", "a/nodes/x/block", None).0, 200);
+    let lent = |allocator: &Allocator, node: &str, session: u64, limits: &[&str]| {
+        let ask =
+            |limit: &&str| json!({ "limit": limit, "spent_total": 0, "held": 0, "want": 1, "waiting": 1 });
+        let asks: Vec<Value> = limits.iter().map(ask).collect();
+        let body = json!({ "node": node, "session": session, "seq": 1, "asks": asks });
+        let answer = asked(reqwest::Client::new().post(format!("{}/v1/leases", allocator.url)).json(&body));
+        let said = |grant: &Value| {
+            let why = [&grant["refused"], &grant["error"]["code"]];
+            let why = why.into_iter().find_map(Value::as_str).map(str::to_owned);
+            why.unwrap_or_else(|| grant["permits"].to_string())
+        };
+        answer["grants"].as_array().expect("a list").iter().map(said).collect::<Vec<String>>()
+    };
+    let all = ["a", "b", "c", "new"];
+    let before = lent(&allocator, "y", 1, &all);
+    assert_eq!(before, ["1", "paused", "limit_unknown", "1"]);
+    let mut allocator = allocator.restart();
+    assert_eq!(lent(&allocator, "y", 2, &all), before);
+    assert_eq!(lent(&allocator, "x", 1, &["a"]), ["blocked"]);
+    let again = operate(&allocator, "POST", "b/top-up", Some(top_up));
+    assert_eq!((again.0, &again.1["topped_up"], &again.1["available"]), (200, &json!(0), &json!(25)));
+    // The file says something new of one of them, and `y` keeps what it is lent.
+    allocator = allocator.restart_after(|folder| {
+        std::fs::write(folder.join("lessor.toml"), three(11)).expect("it is ours");
+    });
+    let rule = |limit: &str| operate(&allocator, "GET", limit, None).1["rules"][0]["limit"].clone();
+    assert_eq!((rule("a"), rule("new")), (json!(11), json!(3)));
+    assert_eq!(lent(&allocator, "y", 3, &["b", "c"]), ["paused", "limit_unknown"]);
+    assert_eq!(operate(&allocator, "POST", "b/resume", None).1["was_paused"], true);
+    assert_eq!(operate(&allocator, "DELETE", "a/nodes/x/block", None).1["was_blocked"], true);
+    let allocator = allocator.restart();
+    assert_eq!(lent(&allocator, "y", 4, &["b"]), ["1"]);
+    assert_ne!(lent(&allocator, "x", 2, &["a"]), ["blocked"]);
+}

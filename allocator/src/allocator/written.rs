@@ -29,6 +29,16 @@ pub(super) struct Journaled {
 }
 
 impl Journaled {
+    /// Whether anything is written.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// There is something to write.
+    pub(super) fn has_more(&mut self) {
+        self.is_unwritten = true;
+    }
+
     /// `limit` was used.
     pub(super) fn sees(&mut self, limit: &mut Limit) {
         self.is_uncovered |= limit.take_uncovered();
@@ -78,6 +88,7 @@ impl Allocator {
         self.limits.values_mut().for_each(Limit::begin_writing);
         let journaled = Journaled { is_on: true, is_first: true, is_unwritten: true, ..Journaled::default() };
         self.journaled = Journaled { batches: before, versions: self.journaled.versions, ..journaled };
+        self.write_decisions();
     }
 
     /// Batches that were made.
@@ -103,14 +114,19 @@ impl Allocator {
 
     /// What is to be durable next.
     pub fn write_down(&mut self, now: Moment) -> Batch {
+        let decisions = self.decision_rows(now);
         let journaled = &mut self.journaled;
         journaled.batches += 1;
         journaled.is_unwritten = false;
         let mut batch = Batch {
             number: journaled.batches,
             is_first: std::mem::take(&mut journaled.is_first),
+            decisions,
             ..Batch::default()
         };
+        if batch.is_first {
+            batch.decisions.retain(|_, row| row.is_some());
+        }
         for name in std::mem::take(&mut journaled.gone) {
             batch.limits.insert(name, None);
         }
@@ -138,6 +154,7 @@ impl Allocator {
     /// All that is to be durable, for a store that has nothing yet.
     pub fn write_all(&mut self, now: Moment) -> Batch {
         self.limits.values_mut().for_each(Limit::write_all);
+        self.write_decisions();
         self.journaled.is_first = true;
         self.write_down(now)
     }
@@ -168,6 +185,7 @@ impl Allocator {
 
     /// The limit called `name` is another one, or new.
     pub(super) fn note_put(&mut self, name: &str) {
+        self.note_decided(name);
         if !self.journaled.is_on {
             return;
         }
@@ -183,6 +201,7 @@ impl Allocator {
 
     /// The limit called `name` is no more.
     pub(super) fn note_removed(&mut self, name: &str) {
+        self.note_decided(name);
         if self.journaled.is_on {
             self.journaled.gone.push(name.to_owned());
             self.journaled.is_unwritten = true;

@@ -6,10 +6,9 @@
 use super::problem::Problem;
 use super::{body, json, put, show};
 use crate::config::Upstream;
-use crate::limits::{BLOCKED_MAX, Limit};
 use crate::roots::Decision;
 use crate::shared::Shared;
-use crate::uplink::decide;
+use crate::uplink::decide as decide_for_all;
 use crate::wrong::quoted;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -17,7 +16,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
-use lessor_protocol::{Carry, Moment, NodeName, PERMITS_MAX};
+use lessor_protocol::{Carry, NodeName, PERMITS_MAX};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,14 +38,7 @@ pub(super) async fn delete(
     parameters(query, &[])?;
     if let Some((name, node)) = blocking(&rest) {
         let node = node_name(node)?;
-        let was_blocked = match is_shared(&shared, name)? {
-            true => decide(&shared, name, &Decision::Unblock(node.clone())).await?,
-            false => {
-                let was_blocked = act_on(&shared, name, |limit, _| Ok(limit.gate().unblock(&node)))?;
-                shared.tell(&Event::of(Kind::Resumed, name));
-                was_blocked
-            }
-        };
+        let was_blocked = decide(&shared, name, &Decision::Unblock(node.clone())).await?;
         return Ok(json(
             json!({ "limit": name, "node": node.as_str(), "was_blocked": was_blocked }).to_string(),
         ));
@@ -67,14 +59,7 @@ pub(super) async fn act(
         return block(&shared, name, &node_name(node)?).await;
     }
     if let Some(name) = rest.strip_suffix("/resume") {
-        let was_paused = match is_shared(&shared, name)? {
-            true => decide(&shared, name, &Decision::Resume).await?,
-            false => {
-                let was_paused = act_on(&shared, name, |limit, now| Ok(limit.gate().open(now)))?;
-                shared.tell(&Event::of(Kind::Resumed, name));
-                was_paused
-            }
-        };
+        let was_paused = decide(&shared, name, &Decision::Resume).await?;
         return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
     }
     if let Some(name) = rest.strip_suffix("/pause") {
@@ -115,7 +100,10 @@ async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, P
         }
         let pool = limit.pool_id(name, key)?;
         let was_made = limit.top_up(now, pool.clone(), permits, id)?;
-        Ok::<_, Problem>((was_made, limit.view(now, &pool).map_or(0, |view| view.available)))
+        let available = limit.view(now, &pool).map_or(0, |view| view.available);
+        let configured = limit.config().name.to_string();
+        allocator.note_decided(&configured);
+        Ok::<_, Problem>((was_made, available))
     })?;
     shared.tell(&Event::of(Kind::ToppedUp, name));
     decided(shared).await?;
@@ -133,61 +121,42 @@ async fn pause(shared: &Shared, name: &str, body: &Value) -> Result<Response, Pr
         })
     });
     let span = span.transpose()?;
-    if is_shared(shared, name)? {
-        decide(shared, name, &Decision::Pause(span)).await?;
-    } else {
-        act_on(shared, name, |limit, now| {
-            limit.gate().close(span.map_or(Moment::NEVER, |span| now + span));
-            Ok(())
-        })?;
-        shared.tell(&Event::of(Kind::Paused, name));
-    }
+    decide(shared, name, &Decision::Pause(span)).await?;
     tracing::info!(limit = %name, ?span, "a limit was paused");
     Ok(json(json!({ "limit": name, "paused_ms": span.map(millis_up) }).to_string()))
 }
 
 async fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response, Problem> {
-    match is_shared(shared, name)? {
-        true => _ = decide(shared, name, &Decision::Block(node.clone())).await?,
-        false => block_here(shared, name, node)?,
-    }
+    decide(shared, name, &Decision::Block(node.clone())).await?;
     tracing::info!(limit = %name, %node, "a node was blocked");
     Ok(json(json!({ "limit": name, "blocked": node.as_str() }).to_string()))
 }
 
-/// What is decided about a limit that several allocators lend holds for all of them.
-fn is_shared(shared: &Shared, name: &str) -> Result<bool, Problem> {
-    act_on(shared, name, |limit, _| Ok(limit.upstream() == Some(&Upstream::Store)))
-}
-
-fn block_here(shared: &Shared, name: &str, node: &NodeName) -> Result<(), Problem> {
-    act_on(shared, name, |limit, _| match limit.gate().block(node.clone()) {
-        true => Ok(()),
-        false => {
-            let detail = format!("{BLOCKED_MAX} nodes are blocked, as many as may be: lift one first");
-            Err(Problem::new(StatusCode::CONFLICT, "blocked_full", detail))
-        }
-    })?;
-    shared.tell(&Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) });
-    Ok(())
+/// Decides about a limit, and waits until that is durable: here or, where several allocators lend it, for all of them. Whether it
+/// was so before.
+async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool, Problem> {
+    let unknown = || show::limit_unknown(name);
+    let upstream = shared.with(|allocator, _| Some(allocator.limit(name)?.upstream().cloned()));
+    if upstream.ok_or_else(unknown)? == Some(Upstream::Store) {
+        return Ok(decide_for_all(shared, name, decision).await?);
+    }
+    let was_so = shared.with(|allocator, now| allocator.decide(now, name, decision)).ok_or_else(unknown)?;
+    let was_so =
+        was_so.map_err(|full| Problem::new(StatusCode::CONFLICT, "blocked_full", full.to_string()))?;
+    let event = match decision {
+        Decision::Pause(_) => Event::of(Kind::Paused, name),
+        Decision::Resume | Decision::Unblock(_) => Event::of(Kind::Resumed, name),
+        Decision::Block(node) => Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) },
+    };
+    shared.tell(&event);
+    decided(shared).await?;
+    Ok(was_so)
 }
 
 /// Waits until what was decided is durable.
 pub(super) async fn decided(shared: &Shared) -> Result<(), Problem> {
     let batch = shared.with(|allocator, _| allocator.next_batch());
     Ok(shared.durable(batch).await?)
-}
-
-/// Does something to the limit called `name`, now.
-fn act_on<T>(
-    shared: &Shared,
-    name: &str,
-    act: impl FnOnce(&mut Limit, Moment) -> Result<T, Problem>,
-) -> Result<T, Problem> {
-    shared.with(|allocator, now| {
-        let limit = allocator.limit(name).ok_or_else(|| show::limit_unknown(name))?;
-        act(limit, now)
-    })
 }
 
 /// The limit and the node in `{name}/nodes/{node}/block`.

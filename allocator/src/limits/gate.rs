@@ -2,8 +2,10 @@
 //! blocked. Operators decide it; the allocator asks before it asks a pool.
 
 use crate::roots::Closed;
+use crate::rules::{At, Gap, Since};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Moment, NodeName, Refusal, RefusalReason};
+use lessor_protocol::{Moment, NodeName, Refusal, RefusalReason, Terms};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -22,6 +24,36 @@ pub struct Gate {
     blocked: BTreeSet<NodeName>,
     /// What was followed last of what all allocators of a store know.
     followed: Closed,
+}
+
+/// A gate as it is written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedGate {
+    /// When it was, and until when it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pause: Option<(At, At)>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    blocked: BTreeSet<String>,
+}
+
+impl SavedGate {
+    /// Whether it keeps out nobody.
+    pub fn is_open(&self) -> bool {
+        *self == SavedGate::default()
+    }
+
+    /// The gate that it is `now`. After a gap that nobody counted a pause lasts as long from now on as it had to when it was
+    /// written down.
+    pub fn read(&self, gap: Gap, now: Moment, terms: Terms) -> Gate {
+        let pause = self.pause.filter(|_| !mutant::is(Mutant::PauseForgotten));
+        let until = |(written, until): (At, At)| match until == Moment::NEVER.into() {
+            true => Moment::NEVER,
+            false => Since { gap, written, now, terms }.moment(until),
+        };
+        let blocked = self.blocked.iter().filter_map(|node| NodeName::try_new(node).ok());
+        Gate { paused_until: pause.map(until), blocked: blocked.collect(), followed: Closed::default() }
+    }
 }
 
 /// What is new of a gate.
@@ -88,6 +120,12 @@ impl Gate {
         self.blocked.remove(node)
     }
 
+    /// As it is written down `now`.
+    pub fn save(&self, now: Moment) -> SavedGate {
+        let pause = self.pause(now).map(|until| (now.into(), until.into()));
+        SavedGate { pause, blocked: self.blocked.iter().map(NodeName::to_string).collect() }
+    }
+
     /// Nodes that are blocked.
     pub fn blocked(&self) -> &BTreeSet<NodeName> {
         &self.blocked
@@ -127,6 +165,38 @@ mod tests {
         );
         assert!(gate.unblock(&node("a")) && !gate.unblock(&node("a")));
         assert_eq!(gate.refusal(later, &node("a")), None);
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_nobody_is_let_in_sooner() {
+        let terms = Terms::try_new(1_000).expect("valid");
+        let [decided, written, until] = [0, 4_000_000, 10_000_000].map(Moment::from_nanos);
+        let now = Moment::from_nanos(1_000_000_000);
+        let node = NodeName::try_new("a").expect("valid");
+        let mut gate = Gate::default();
+        assert!(gate.save(decided).is_open());
+        gate.close(until);
+        assert!(gate.block(node.clone()));
+        let saved = gate.save(written);
+        assert!(!saved.is_open());
+        let text = serde_json::to_string(&saved).expect("plain data");
+        assert_eq!(serde_json::from_str::<SavedGate>(&text).expect("as written"), saved);
+        assert_eq!(saved.read(Gap::Counted, Moment::from_nanos(5_000_000), terms), gate);
+        let after = saved.read(Gap::Unknown, now, terms);
+        assert_eq!(
+            after.pause(now),
+            Some(now + terms.stretched(until.since(written))),
+            "what was left of it"
+        );
+        assert!(after.blocked().contains(&node));
+        gate.close(Moment::NEVER);
+        assert_eq!(
+            gate.save(written).read(Gap::Unknown, now, terms).pause(now),
+            Some(Moment::NEVER),
+            "until somebody resumes it"
+        );
+        gate.close(until);
+        assert_eq!(gate.save(until).pause, None, "it is over");
     }
 
     #[test]

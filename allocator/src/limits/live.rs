@@ -128,6 +128,16 @@ impl Limit {
         Ok(true)
     }
 
+    /// The names of the last top-ups, the oldest first.
+    pub(crate) fn topped_up(&self) -> impl Iterator<Item = &str> {
+        self.top_ups.names.iter().map(String::as_str)
+    }
+
+    /// An earlier life was topped up under these `names`.
+    pub(crate) fn was_topped_up(&mut self, names: &[String]) {
+        self.top_ups.names = names.iter().take(NAMES_MAX).cloned().collect();
+    }
+
     /// To whom it lends nothing.
     pub fn gate(&mut self) -> &mut Gate {
         &mut self.gate

@@ -1,6 +1,6 @@
 //! A store as text, for people and for another machine: JSON that says all that the file does.
 
-use super::rows::{Batch, LimitRow, PoolPlace, PoolRow, Written};
+use super::rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -16,6 +16,9 @@ pub struct Dump {
     pub origin: u64,
     limits: BTreeMap<String, LimitRow>,
     pools: Vec<Pool>,
+    /// What operators have decided. Text of before it was written down does not say.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    decisions: BTreeMap<String, DecisionRow>,
 }
 
 /// A pool, with its place.
@@ -31,7 +34,8 @@ impl Dump {
     /// What was `written`, on a clock of that `origin`.
     pub(super) fn of(written: Written, origin: u64) -> Self {
         let pools = written.pools.into_iter().map(|(place, row)| Pool { place: place.text(), row });
-        Dump { format: FORMAT, origin, limits: written.limits, pools: pools.collect() }
+        let (limits, decisions) = (written.limits, written.decisions);
+        Dump { format: FORMAT, origin, limits, pools: pools.collect(), decisions }
     }
 
     /// Reads what was printed as JSON.
@@ -46,15 +50,17 @@ impl Dump {
         dump.batch().map(|_| dump.clone())
     }
 
-    /// How many limits and pools are in it.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.limits.len(), self.pools.len())
+    /// How many limits, pools, and limits about which something was decided are in it.
+    pub fn counts(&self) -> [usize; 3] {
+        [self.limits.len(), self.pools.len(), self.decisions.len()]
     }
 
     /// All of it, as the first batch of a store.
     pub(super) fn batch(&self) -> Result<Batch, String> {
         let mut batch = Batch { number: 1, is_first: true, ..Batch::default() };
         batch.limits = self.limits.iter().map(|(name, row)| (name.clone(), Some(row.clone()))).collect();
+        batch.decisions =
+            self.decisions.iter().map(|(name, row)| (name.clone(), Some(row.clone()))).collect();
         for Pool { place, row } in &self.pools {
             let at =
                 PoolPlace::parse(place).ok_or_else(|| format!("place is {place:?}, which is no pool"))?;

@@ -2,12 +2,14 @@
 //! read for certain is set aside, and counts as lost.
 
 use super::dump::Dump;
-use super::rows::{Batch, LimitRow, PoolPlace, PoolRow, Written};
+use super::rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use super::seal::{self, Seal, with_more};
 use super::{StoreError, boot};
 use crate::rules::Gap;
 use lessor_protocol::Clock;
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError, TableHandle,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, RandomState};
@@ -17,6 +19,9 @@ use std::path::{Path, PathBuf};
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const LIMITS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("limits");
 const POOLS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("pools");
+
+/// Stores of before it was written down have none.
+const DECISIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("decisions");
 
 /// The one row of `META`.
 const HEAD: &str = "head";
@@ -247,6 +252,7 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
         if batch.is_first {
             transaction.delete_table(LIMITS)?;
             transaction.delete_table(POOLS)?;
+            transaction.delete_table(DECISIONS)?;
             head.sum = 0;
         }
         let mut limits = transaction.open_table(LIMITS)?;
@@ -282,6 +288,19 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
             head.sum ^= old.map_or(0, |old| row_sum(&name, old.value()));
             head.sum ^= packed.map_or(0, |packed| row_sum(&name, &packed));
         }
+        // Most batches hold none.
+        if !batch.decisions.is_empty() {
+            let mut decisions = transaction.open_table(DECISIONS)?;
+            for (name, row) in &batch.decisions {
+                let packed = row.as_ref().map(packed);
+                let old = match &packed {
+                    Some(packed) => decisions.insert(name.as_str(), packed.as_slice())?,
+                    None => decisions.remove(name.as_str())?,
+                };
+                head.sum ^= old.map_or(0, |old| row_sum(name, old.value()));
+                head.sum ^= packed.map_or(0, |packed| row_sum(name, &packed));
+            }
+        }
         transaction.open_table(META)?.insert(HEAD, packed(&head).as_slice())?;
     }
     // Durable when it returns: that is what redb does unless it is told otherwise.
@@ -302,25 +321,31 @@ fn clock(head: &Head) -> (Clock, Gap) {
 /// All rows of `database`, each of them checked, and all together.
 fn rows(database: &Database) -> Result<(Head, Written), String> {
     let error = |error: redb::Error| error.to_string();
-    let read = || -> Result<(Option<Vec<u8>>, Rows, Rows), redb::Error> {
+    let read = || -> Result<(Option<Vec<u8>>, [Rows; 3]), redb::Error> {
         let transaction = database.begin_read()?;
         let head = transaction.open_table(META)?.get(HEAD)?.map(|head| head.value().to_owned());
         let all = |table: TableDefinition<'_, &str, &[u8]>| -> Result<Rows, redb::Error> {
-            let table = transaction.open_table(table)?;
+            let table = match transaction.open_table(table) {
+                // Of before there were any.
+                Err(TableError::TableDoesNotExist(_)) if table.name() == DECISIONS.name() => {
+                    return Ok(vec![]);
+                }
+                opened => opened?,
+            };
             let rows = table.iter()?.map(|row| {
                 let (name, row) = row?;
                 Ok((name.value().to_owned(), row.value().to_owned()))
             });
             rows.collect()
         };
-        Ok((head, all(LIMITS)?, all(POOLS)?))
+        Ok((head, [all(LIMITS)?, all(POOLS)?, all(DECISIONS)?]))
     };
-    let (head, limits, pools) = read().map_err(error)?;
+    let (head, [limits, pools, decisions]) = read().map_err(error)?;
     let head: Head = unpacked(HEAD, &head.ok_or("it has no head")?)?;
     if head.format != FORMAT {
         return Err(format!("its format is {}, this is for {FORMAT}", head.format));
     }
-    let all = limits.iter().chain(&pools);
+    let all = limits.iter().chain(&pools).chain(&decisions);
     if all.fold(0, |sum, (name, row)| sum ^ row_sum(name, row)) != head.sum {
         return Err("rows are missing, or too many".to_owned());
     }
@@ -331,6 +356,9 @@ fn rows(database: &Database) -> Result<(Head, Written), String> {
     for (name, row) in &pools {
         let place = PoolPlace::parse(name).ok_or_else(|| format!("{name} is no pool"))?;
         written.pools.insert(place, unpacked::<PoolRow>(name, row)?);
+    }
+    for (name, row) in &decisions {
+        written.decisions.insert(name.clone(), unpacked::<DecisionRow>(name, row)?);
     }
     Ok((head, written))
 }

@@ -11,7 +11,7 @@ mod tests;
 
 pub use dump::Dump;
 pub use embedded::{Embedded, Found, Lost};
-pub use rows::{Batch, LimitRow, PoolPlace, PoolRow, Written};
+pub use rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, PutRow, Written};
 
 use std::path::PathBuf;
 

@@ -1,9 +1,11 @@
-//! What is written down: of each limit by which rules its pools are, of each pool a record. One batch holds what changed.
+//! What is written down: of each limit by which rules its pools are and what operators have decided about it, of each pool a
+//! record. One batch holds what changed.
 
-use crate::limits::{PoolId, SavedPast};
+use crate::limits::{PoolId, SavedGate, SavedPast};
 use crate::pool::{Block, Record};
 use lessor_protocol::{Key, LimitName};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Which pool of which limit.
@@ -64,6 +66,31 @@ pub struct PoolRow {
     pub record: Record,
 }
 
+/// What operators have decided about a limit beside what the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecisionRow {
+    /// To whom it is closed.
+    #[serde(default, skip_serializing_if = "SavedGate::is_open")]
+    pub gate: SavedGate,
+    /// The names of the last top-ups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topped_up: Vec<String>,
+    /// What it is, if that is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put: Option<PutRow>,
+}
+
+/// A limit that was put or removed over the API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PutRow {
+    /// What it is, as in a file; `None` if there is none.
+    pub limit: Option<Value>,
+    /// What the file said of it then; `None` if nothing.
+    pub file: Option<Value>,
+}
+
 /// What is to be durable together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -76,6 +103,8 @@ pub struct Batch {
     pub limits: BTreeMap<String, Option<LimitRow>>,
     /// Pools; with `None` one is dropped.
     pub pools: BTreeMap<PoolPlace, Option<PoolRow>>,
+    /// What was decided, by the limit; with `None` nothing.
+    pub decisions: BTreeMap<String, Option<DecisionRow>>,
     /// What may be lent as soon as it is.
     pub blocks: Vec<(PoolPlace, Block)>,
 }
@@ -83,7 +112,7 @@ pub struct Batch {
 impl Batch {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        !self.is_first && self.limits.is_empty() && self.pools.is_empty()
+        !self.is_first && self.limits.is_empty() && self.pools.is_empty() && self.decisions.is_empty()
     }
 }
 
@@ -94,4 +123,6 @@ pub struct Written {
     pub limits: BTreeMap<String, LimitRow>,
     /// Pools.
     pub pools: BTreeMap<PoolPlace, PoolRow>,
+    /// What was decided, by the limit.
+    pub decisions: BTreeMap<String, DecisionRow>,
 }

@@ -213,7 +213,7 @@ fn what_is_exported_can_be_imported_and_is_of_another_boot_then() {
     let dump = Embedded::check(&path).expect("it is ours").expect("it is whole");
     let text = serde_json::to_string_pretty(&dump).expect("plain data");
     let read = Dump::parse(&text).expect("it was written so");
-    assert_eq!((&read, read.counts()), (&dump, (2, 3)));
+    assert_eq!((&read, read.counts()), (&dump, [2, 3, 0]));
     Embedded::import(&other, &read).expect("there is room");
     let again = Embedded::import(&other, &read).expect_err("there is one now");
     assert!(again.to_string().contains("there is a file already"), "{again}");
@@ -229,4 +229,38 @@ fn what_is_exported_can_be_imported_and_is_of_another_boot_then() {
         let wrong = Dump::parse(&text).expect_err(says);
         assert!(wrong.contains(says), "{wrong} {says}");
     }
+}
+
+fn decision_row(name: &str) -> DecisionRow {
+    DecisionRow { topped_up: vec![name.to_owned()], ..DecisionRow::default() }
+}
+
+#[test]
+fn what_was_decided_is_found_and_a_store_of_before_there_was_such_a_thing_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let store = filled(&path);
+    drop(store);
+    assert_eq!(reopened(&path).expect("it is whole").written.decisions, [].into());
+    let (mut store, _) = Embedded::open(&path).expect("it can be opened");
+    for (number, decisions) in [
+        (2, [("a", Some(decision_row("x"))), ("b", Some(decision_row("y")))]),
+        (3, [("a", None), ("c", Some(decision_row("z")))]),
+    ] {
+        let decisions = decisions.map(|(name, row)| (name.to_owned(), row)).into();
+        store.commit(&Batch { decisions, ..batch(number) }).expect("there is room");
+    }
+    drop(store);
+    let left = [("b".to_owned(), decision_row("y")), ("c".to_owned(), decision_row("z"))].into();
+    assert_eq!(reopened(&path).expect("it is whole").written.decisions, left);
+    // Printed and read again, it says the same.
+    let dump = Embedded::check(&path).expect("it can be opened").expect("it is whole");
+    let text = serde_json::to_string(&dump).expect("plain data");
+    let copy = folder.path().join("b.redb");
+    Embedded::import(&copy, &Dump::parse(&text).expect("as printed")).expect("it can be made");
+    assert_eq!(reopened(&copy).expect("it is whole").written.decisions, left);
+    let (mut store, _) = Embedded::open(&path).expect("it can be opened");
+    store.commit(&Batch { is_first: true, ..batch(4) }).expect("there is room");
+    drop(store);
+    assert_eq!(reopened(&path).expect("it is whole").written, Written::default());
 }

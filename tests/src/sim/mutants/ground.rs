@@ -21,7 +21,7 @@ use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
 use lessor_protocol::{Rule, Terms};
-use live::{capped, lowered, new_windows, paused};
+use live::{capped, lowered, new_windows, paused, paused_restarts};
 use restarts::{restarts, written};
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub enum Ground {
     Capped,
     /// A limit in full use that is paused and resumed.
     Paused,
+    /// The same under an allocator that dies every second, and writes down that it is.
+    PausedRestarts,
     /// As `LateAsks`, with windows of first use: no lease reaches beyond those.
     LateReports,
     /// Sliding windows in full use whose vendor is as far away as their margin allows.
@@ -111,7 +113,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 37] = [
+    pub const ALL: [Ground; 38] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -123,6 +125,7 @@ impl Ground {
         Ground::NewWindows,
         Ground::Capped,
         Ground::Paused,
+        Ground::PausedRestarts,
         Ground::LateReports,
         Ground::FarVendor,
         Ground::FixedRestarts,
@@ -179,6 +182,7 @@ impl Ground {
             Ground::NewWindows => new_windows(setup, &mut dice),
             Ground::Capped => capped(setup, &mut dice),
             Ground::Paused => paused(setup, &mut dice),
+            Ground::PausedRestarts => paused_restarts(setup, &mut dice),
             Ground::LateReports => late_reports(setup, &mut dice),
             Ground::FarVendor => far_vendor(setup, &mut dice),
             Ground::FixedRestarts => {

@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 74] = [
+        const LED: [(Mutant, Ground); 75] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -19,6 +19,7 @@ impl Ground {
             (Mutant::CapBeginsEmpty, Ground::Capped),
             (Mutant::OldCallsForgotten, Ground::Capped),
             (Mutant::PausedLends, Ground::Paused),
+            (Mutant::PauseForgotten, Ground::PausedRestarts),
             (Mutant::ChangeForgetsOut, Ground::NewWindows),
             (Mutant::ForgottenOnRestart, Ground::Restarts),
             (Mutant::NoTermOnRestart, Ground::Restarts),

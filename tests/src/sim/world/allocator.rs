@@ -261,7 +261,7 @@ impl World {
             return;
         }
         let now = self.centre.clock.show(self.real);
-        // What was decided over the API is gone with the process.
+        // What was decided over the API is gone with the process, unless it is written down.
         (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
         self.judges.shut(Moment::ORIGIN);
         self.centre.up = true;

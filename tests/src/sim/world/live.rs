@@ -72,6 +72,7 @@ impl World {
         }
         let now = self.centre.clock.show(self.real);
         self.judges.shut(self.centre.gate.pause(now).unwrap_or(Moment::ORIGIN));
+        self.decided();
         Ok(())
     }
 

@@ -4,13 +4,29 @@
 use super::World;
 use super::event::{Event, Reply};
 use crate::sim::MILLI;
-use lessor_allocator::limits::BLOCK;
+use lessor_allocator::limits::{BLOCK, SavedGate};
 use lessor_allocator::pool::{Block, Record};
 use lessor_allocator::rules::Gap;
 use lessor_protocol::{Moment, Rule};
+use std::time::Duration;
 
 /// Records with their places, and what may be lent by each.
 type Records = Vec<(usize, Record, Block)>;
+
+/// To whom the limit is closed, as it is written down; and until when it is paused, and for how long that still was then.
+#[derive(Clone, Debug, Default)]
+struct Closed {
+    gate: SavedGate,
+    pause: Option<(Moment, Duration)>,
+}
+
+/// What is written in one step.
+#[derive(Debug)]
+struct Writing {
+    rules: Vec<Rule>,
+    records: Records,
+    closed: Closed,
+}
 
 /// What is written down, and what waits for it.
 #[derive(Debug, Default)]
@@ -19,8 +35,10 @@ pub(super) struct Store {
     durable: Vec<Option<Record>>,
     /// The rules by which they are.
     rules: Vec<Rule>,
-    /// What is being written: the rules, and place, record, and what may be lent by that.
-    writing: Option<(Vec<Rule>, Records)>,
+    closed: Closed,
+    writing: Option<Writing>,
+    /// Whether an operator has decided something since.
+    is_decided: bool,
     /// Answers that wait for that, and for what is written after that.
     waiting: Vec<Reply>,
     late: Vec<Reply>,
@@ -34,7 +52,8 @@ impl Store {
 
     /// What was being written is durable, all of it.
     fn keep(&mut self) -> Vec<(usize, Block)> {
-        let Some((rules, records)) = self.writing.take() else { return vec![] };
+        let Some(Writing { rules, records, closed }) = self.writing.take() else { return vec![] };
+        self.closed = closed;
         if self.rules != rules {
             // What is of other rules is of no use beside these.
             self.durable.fill(None);
@@ -65,18 +84,27 @@ impl World {
         self.write_down();
     }
 
+    /// An operator has decided something.
+    pub(super) fn decided(&mut self) {
+        self.centre.store.is_decided = true;
+        self.write_down();
+    }
+
     /// Writes down what has to be, unless that is going on.
     pub(super) fn write_down(&mut self) {
         let store = &mut self.centre.store;
         if self.setup.store == 0 || self.rival.is_some() || store.writing.is_some() {
             return;
         }
-        if store.late.is_empty() && !self.centre.pool.wants_record() {
+        if store.late.is_empty() && !store.is_decided && !self.centre.pool.wants_record() {
             return;
         }
+        store.is_decided = false;
         let now = self.centre.clock.show(self.real);
-        let records = self.centre.pool.write_down(now, BLOCK);
-        store.writing = Some((self.centre.plan.rules.clone(), records));
+        let pause = self.centre.gate.pause(now).map(|until| (until, until.since(now)));
+        let closed = Closed { gate: self.centre.gate.save(now), pause };
+        let (rules, records) = (self.centre.plan.rules.clone(), self.centre.pool.write_down(now, BLOCK));
+        store.writing = Some(Writing { rules, records, closed });
         store.waiting = std::mem::take(&mut store.late);
         let takes = self.dice.u64(1..=2 * self.setup.store);
         // Once in a while a disk is busy with other things.
@@ -109,17 +137,26 @@ impl World {
     }
 
     /// Whether the allocator goes on with what is written down: not if there is nothing, if it is of other rules, or if
-    /// it is lost.
+    /// it is lost. What operators have decided holds unless it is lost.
     pub(super) fn goes_on(&mut self) -> bool {
-        if !self.writes() || !self.centre.plan.is_kept() {
+        if !self.writes() {
             return false;
         }
-        let is_lost = self.dice.u32(..8) == 0 || self.centre.store.rules != self.centre.plan.rules;
+        let is_lost = self.dice.u32(..8) == 0;
         if is_lost {
             self.centre.store = Store::new(self.centre.store.durable.len());
             return false;
         }
         let gap = if self.dice.bool() { Gap::Counted } else { Gap::Unknown };
+        self.close_again(gap);
+        if !self.centre.plan.is_kept() {
+            return false;
+        }
+        if self.centre.store.rules != self.centre.plan.rules {
+            let closed = std::mem::take(&mut self.centre.store.closed);
+            self.centre.store = Store { closed, ..Store::new(self.centre.store.durable.len()) };
+            return false;
+        }
         self.log.note(
             self.real,
             "the allocator is back with what it wrote down (#)",
@@ -134,5 +171,19 @@ impl World {
         }
         self.books_are_others(&self.all_new());
         true
+    }
+
+    /// It is closed as it was when that was written down.
+    fn close_again(&mut self, gap: Gap) {
+        let now = self.centre.clock.show(self.real);
+        let Closed { gate, pause } = &self.centre.store.closed;
+        self.centre.gate = gate.read(gap, now, self.setup.plan.terms);
+        let until = pause.map(|(until, left)| match gap {
+            Gap::Counted => until,
+            // A pause that nobody ends has no end.
+            Gap::Unknown if until == Moment::NEVER => until,
+            Gap::Unknown => now + left,
+        });
+        self.judges.shut(until.unwrap_or(Moment::ORIGIN));
     }
 }

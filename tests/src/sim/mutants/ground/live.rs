@@ -1,5 +1,6 @@
 //! Fleets on limits that operators change or pause. The grounds of mutants draw them.
 
+use super::restarts::written;
 use super::{alone, sliding};
 use crate::sim::foe::Lie;
 use crate::sim::live::{Act, Live};
@@ -18,6 +19,12 @@ pub(super) fn paused(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let acts = (1..5).flat_map(|n| pause(n * 4 * SECOND - dice.u64(..SECOND)));
     setup.live = acts.map(|(at, act)| Live { at, act }).collect();
     setup
+}
+
+pub(super) fn paused_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let live = paused(setup.clone(), dice).live;
+    let setup = Setup { live, ..written(setup, dice) };
+    Setup { lasts: 20 * SECOND, ..setup }
 }
 
 pub(super) fn lowered(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
