@@ -15,7 +15,7 @@ use crate::store::{Embedded, Found, StoreError, Written};
 use lessor_protocol::push::Event;
 use lessor_protocol::trace::Cause;
 use lessor_protocol::{Clock, Moment, PERMITS_MAX};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -147,8 +147,12 @@ impl Shared {
     pub(crate) fn tell(&self, event: &Event) {
         let now = self.now();
         self.events.tell(now, event);
-        let mut about = self.below(event.limit.as_deref());
+        let (mut told, mut about) = (BTreeSet::new(), self.below(event.limit.as_deref()));
         while let Some(limit) = about.pop() {
+            // What was decided at several allocators may not fit, and lead in a circle.
+            if !told.insert(limit.clone()) {
+                continue;
+            }
             about.extend(self.below(Some(&limit)));
             // Keys there are others.
             self.events.tell(now, &Event { limit: Some(limit), key: None, ..event.clone() });
@@ -202,6 +206,13 @@ impl Shared {
     fn limits(&self) -> MutexGuard<'_, BTreeMap<String, LimitConfig>> {
         // A map of what was configured: no panic elsewhere can have left it half changed.
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The limits that are below others, each with the one above.
+    pub(crate) fn parents(&self) -> BTreeMap<String, String> {
+        let limits = self.limits();
+        let parents = limits.iter().filter_map(|(name, limit)| Some((name.clone(), limit.parent.clone()?)));
+        parents.collect()
     }
 
     /// When this life began.

@@ -224,6 +224,8 @@ mutants! {
     StaleSwapped,
     /// What a root would have answered is believed, though somebody else was faster.
     LateSwapBelieved,
+    /// Whoever does not know that a limit in a store is below another one is lent it all the same, and does not charge that.
+    ParentForgotten,
     /// Roots are kept as if all allocators knew exactly what time it is.
     BlurIgnored,
     /// A bucket in a store refills from when whoever told it of a permit took that to be, at the earliest.

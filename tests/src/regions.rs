@@ -8,7 +8,8 @@ use crate::reference::{Spend, breach};
 use lessor::dispute::{Remedy, disown, remedy, start_over};
 use lessor::refill::{Belief, Refill, Seen};
 use lessor::slot::Slot;
-use lessor_allocator::pool::{AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
+use lessor_allocator::central::{Limiter, Verdict};
+use lessor_allocator::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::wire::code;
@@ -42,6 +43,8 @@ pub struct Figures {
     pub exchanges: u64,
     /// Processes that died.
     pub crashes: u64,
+    /// Calls that one limiter would have admitted that is asked about each of them, where that is known.
+    pub exact: u64,
 }
 
 impl Figures {
@@ -54,6 +57,7 @@ impl Figures {
             refused: self.refused + other.refused,
             exchanges: self.exchanges + other.exchanges,
             crashes: self.crashes + other.crashes,
+            exact: self.exact + other.exact,
         }
     }
 }
@@ -114,6 +118,8 @@ struct Node {
 struct Region {
     ppm: i64,
     pool: Pool,
+    /// The one above, where all that is lent is charged to two limits, and this region knows that.
+    above: Option<Pool>,
     line: Line,
     /// What it knows of the store, if there is one.
     member: Member,
@@ -138,6 +144,8 @@ struct World {
     plan: Arc<Plan>,
     borrowed: Arc<Plan>,
     rule: Rule,
+    /// That of the limit above, if there is one.
+    above: Option<Rule>,
     /// Calls a second, of each node.
     rate: f64,
     far: u64,
@@ -152,8 +160,10 @@ struct World {
     nodes: Vec<Node>,
     sessions: u64,
     spends: Vec<Spend>,
-    /// What the vendor has left, if it counts by a bucket.
-    left: Option<Left>,
+    /// What the vendor has left by each rule, if it counts by a bucket.
+    left: [Option<Left>; 2],
+    /// One limiter that is asked about each call.
+    exact: Option<Limiter>,
     figures: Figures,
 }
 
@@ -192,12 +202,23 @@ fn per_second(rule: &Rule) -> f64 {
 
 impl World {
     /// With `demand` times what its rule allows, and no trouble at all: the part of it that was used.
-    fn used(mut self, demand: f64) -> Result<f64, String> {
+    fn used(self, demand: f64) -> Result<f64, String> {
+        let most = self.most_per_second() * ((TROUBLE + CALM) as f64 / SECOND as f64);
+        self.in_use(demand).map(|figures| figures.admitted as f64 / most)
+    }
+
+    /// The same beside one limiter that is asked about each call: the part of what that admits.
+    fn used_beside_exact(mut self, demand: f64) -> Result<f64, String> {
+        let rules: Vec<Rule> = self.rules().copied().collect();
+        self.exact = Some(Limiter::new(&rules, self.store_clock()));
+        self.in_use(demand).map(|figures| figures.admitted as f64 / figures.exact as f64)
+    }
+
+    fn in_use(mut self, demand: f64) -> Result<Figures, String> {
         self.trouble = Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: u64::MAX, centre_dies: false };
         self.near = MILLI / 2;
-        self.rate = demand * per_second(&self.rule) / self.nodes.len() as f64;
-        let most = per_second(&self.rule) * ((TROUBLE + CALM) as f64 / SECOND as f64);
-        self.run_on(TROUBLE + CALM).map(|figures| figures.admitted as f64 / most)
+        self.rate = demand * self.most_per_second() / self.nodes.len() as f64;
+        self.run_on(TROUBLE + CALM)
     }
 
     /// With trouble for so long, at most; and then, if that is not the end, calm.
@@ -213,7 +234,8 @@ impl World {
             self.next_trouble(Who::Centre);
         }
         // A window that is not much longer than the way to the centre and back is used up by the way.
-        let is_judged = per(&self.rule) >= Duration::from_secs(1) && self.rate.min(self.calm_rate()) >= 20.0;
+        let is_long = self.rules().all(|rule| per(rule) >= Duration::from_secs(1));
+        let is_judged = is_long && self.rate.min(self.calm_rate()) >= 20.0;
         while let Some(((real, _), event)) = self.queue.pop_first().filter(|((real, _), _)| *real < ends) {
             self.real = real;
             if real > begin + trouble && self.is_troubled() {
@@ -224,7 +246,7 @@ impl World {
             self.does(event, real + JUDGED > ends && is_judged)?;
             self.in_hand_is_known()?;
         }
-        if let Some(breach) = breach(&self.rule, &self.spends) {
+        if let Some(breach) = self.rules().find_map(|rule| breach(rule, &self.spends)) {
             return Err(format!("the vendor saw too much: {breach}"));
         }
         self.figures.admitted = self.spends.len() as u64;
@@ -234,7 +256,13 @@ impl World {
     fn does(&mut self, event: Event, is_judged: bool) -> Result<(), String> {
         match event {
             Event::Call(node) => {
+                let now = self.store_clock();
+                let exact = self.exact.iter_mut().map(|exact| exact.try_acquire(now, 1).verdict);
+                self.figures.exact +=
+                    exact.filter(|verdict| *verdict == Verdict::Served(Duration::ZERO)).count() as u64;
                 let is_admitted = self.spend(node);
+                // Whoever has yet to hear of something is lent nothing.
+                let is_judged = is_judged && !self.is_old(self.nodes[node].region);
                 self.figures.calls += u64::from(is_judged);
                 self.figures.refused += u64::from(is_judged && !is_admitted);
                 self.next_call(node);
@@ -276,21 +304,26 @@ impl World {
         let live = |node: &&Node| shown(self.real, node.ppm) < node.slot.deadline();
         let in_hand: u64 = self.nodes.iter().filter(live).map(|node| node.slot.balance().total()).sum();
         let now = self.store_clock();
-        let view = match &self.store {
-            None => Some(self.centre.view(now)),
-            Some(_) => self.root_view(),
+        let views = match &self.store {
+            None => [Some(self.centre.view(now)), None],
+            Some(_) => self.root_views(),
         };
-        let (out, available) = view.map_or((u64::MAX, 0), |view| (view.books.outstanding, view.available));
         let is_set = self.store.as_ref().is_some_and(|store| store.set != 0);
-        if let Some(left) = self.left.as_mut().filter(|_| !is_set).map(|left| left.at(now))
-            && in_hand + available > left
-        {
-            return Err(format!("nodes can spend {in_hand}, {available} would be lent, and {left} are left"));
+        for (place, view) in views.into_iter().enumerate() {
+            let (out, available) =
+                view.map_or((u64::MAX, 0), |view| (view.books.outstanding, view.available));
+            if let Some(left) = self.left[place].as_mut().filter(|_| !is_set).map(|left| left.at(now))
+                && in_hand + available > left
+            {
+                return Err(format!(
+                    "nodes can spend {in_hand}, {available} would be lent, and {left} are left"
+                ));
+            }
+            if in_hand > out && !self.centre_died {
+                return Err(format!("nodes can spend {in_hand}, the centre knows of {out}"));
+            }
         }
-        match in_hand <= out || self.centre_died {
-            true => Ok(()),
-            false => Err(format!("nodes can spend {in_hand}, the centre knows of {out}")),
-        }
+        Ok(())
     }
 
     fn spend(&mut self, node: usize) -> bool {
@@ -299,7 +332,7 @@ impl World {
         let is_spent = at.slot.take(1, shown(self.real, at.ppm)).is_ok();
         match is_spent {
             true => {
-                self.left.iter_mut().for_each(|left| left.spend(allocator));
+                self.left.iter_mut().flatten().for_each(|left| left.spend(allocator));
                 let allocator = allocator.as_nanos();
                 self.spends.push(Spend { real: self.real, allocator, permits: 1 });
             }
@@ -333,9 +366,19 @@ impl World {
         self.after(wait, event);
     }
 
+    /// All that must hold for each call.
+    fn rules(&self) -> impl Iterator<Item = &Rule> {
+        std::iter::once(&self.rule).chain(&self.above)
+    }
+
+    /// What they allow in a second on average.
+    fn most_per_second(&self) -> f64 {
+        self.rules().map(per_second).fold(f64::INFINITY, f64::min)
+    }
+
     /// Less than there is, for each node.
     fn calm_rate(&self) -> f64 {
-        0.4 * per_second(&self.rule) / self.nodes.len() as f64
+        0.4 * self.most_per_second() / self.nodes.len() as f64
     }
 
     fn is_troubled(&self) -> bool {
@@ -356,7 +399,11 @@ impl World {
                 if self.dice.bool() {
                     self.leaves(region);
                 }
-                self.regions[region] = self.new_region(self.regions[region].ppm);
+                let above = self.regions[region]
+                    .above
+                    .as_ref()
+                    .map(|_| Pool::new(self.borrowed.clone(), shown(self.real, self.regions[region].ppm)));
+                self.regions[region] = Region { above, ..self.new_region(self.regions[region].ppm) };
             }
             Who::Centre if self.store.is_some() => self.store_in_trouble(),
             Who::Centre => {
@@ -379,13 +426,16 @@ impl World {
 
 mod draw;
 mod exchange;
+mod family;
 mod left;
 mod runs;
 mod store;
 mod stored;
 
 use left::Left;
-pub use runs::{run, run_close, run_emptied, run_fated, run_small, run_stored, used, used_stored};
+pub use runs::{
+    run, run_close, run_emptied, run_family, run_fated, run_small, run_stored, used, used_family, used_stored,
+};
 pub use store::Fate;
 use store::Store;
 use stored::Member;

@@ -8,7 +8,8 @@ use scenarios::process::Allocator;
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
 use scenarios::regions::{
-    Fate, Figures, run, run_close, run_emptied, run_fated, run_small, run_stored, used, used_stored,
+    Fate, Figures, run, run_close, run_emptied, run_family, run_fated, run_small, run_stored, used,
+    used_family, used_stored,
 };
 use scenarios::vendor::Vendor;
 use std::time::Duration;
@@ -50,6 +51,19 @@ fn allocators_that_share_a_store_hold_the_cap_and_strand_nothing() {
     assert!(sum.refused * 50 <= sum.calls, "when all is well again: {sum:?}");
 }
 
+#[test]
+fn a_limit_below_another_one_in_a_store_is_charged_to_both() {
+    let mut sum = Figures::default();
+    for seed in 0..seeds() {
+        let figures = run_family(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        assert!(figures.refused * 10 <= figures.calls, "seed {seed}, when all is well again: {figures:?}");
+        sum = sum.plus(figures);
+    }
+    println!("{sum:?}");
+    assert!(sum.crashes > seeds() && sum.calls > 10 * seeds(), "{sum:?}");
+    assert!(sum.refused * 50 <= sum.calls, "when all is well again: {sum:?}");
+}
+
 /// In full use, where each permit too many shows: its clock is set, it loses what it had, or nobody can tell the time well.
 #[test]
 fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
@@ -73,6 +87,15 @@ fn what_is_wanted_of_a_limit_is_used_through_a_store() {
     used.sort_by(f64::total_cmp);
     println!("used: worst {:.3}, median {:.3}", used[0], used[30]);
     assert!(used[0] >= 0.88 && used[30] >= 0.97, "{used:?}");
+}
+
+#[test]
+fn what_is_wanted_of_limits_that_are_below_each_other_is_used_through_a_store() {
+    let used = |seed| used_family(seed, 2.0).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    let mut used: Vec<f64> = (0..60).map(used).collect();
+    used.sort_by(f64::total_cmp);
+    println!("used: worst {:.3}, median {:.3}", used[0], used[30]);
+    assert!(used[0] >= 0.85 && used[30] >= 0.95, "{used:?}");
 }
 
 #[test]

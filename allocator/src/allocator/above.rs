@@ -46,12 +46,17 @@ pub(crate) struct ToldAbove {
 }
 
 impl Allocator {
-    /// What the roots of `askers` in the store are made of, where each limit goes by the configuration that `version` says; of a
-    /// limit that went, nothing.
-    pub(crate) fn origins(&self, askers: &[Asker], version: impl Fn(&str) -> Version) -> Vec<Option<Origin>> {
+    /// What the roots of `askers` in the store are made of, where each limit goes by the configuration that `version` says, and the
+    /// newest is `known`; of a limit that went, nothing.
+    pub(crate) fn origins(
+        &self,
+        askers: &[Asker],
+        version: impl Fn(&str) -> Version,
+        known: Version,
+    ) -> Vec<Option<Origin>> {
         let origin = |asker: &Asker| {
             let limit = self.limits.get(&asker.limit)?;
-            Some(limit.origin(&asker.pool, version(&asker.limit)))
+            Some(limit.origin(&asker.pool, version(&asker.limit), known))
         };
         askers.iter().map(origin).collect()
     }

@@ -2,7 +2,7 @@
 //! The allocator calls it for limits with a parent; what is charged where, the pools decide.
 
 use super::Caller;
-use crate::config::key_above;
+use crate::config::{DEPTH_MAX, key_above};
 use crate::limits::{Kept, Limit, PoolId};
 use crate::pool::Above;
 use crate::wrong::{Reason, Wrong};
@@ -69,6 +69,13 @@ impl Family {
     ) -> Result<(), Wrong> {
         let mut next = Some((name.to_owned(), id));
         while let Some((name, id)) = next {
+            // What was decided by allocators that did not know of each other may not fit.
+            if self.members.len() > DEPTH_MAX || self.members.iter().any(|(other, ..)| *other == name) {
+                let detail = format!(
+                    "limits are above each other in a circle, or more than {DEPTH_MAX}, from {name:?} on"
+                );
+                return Err(Wrong::new(Reason::Invalid, "limit", detail));
+            }
             next = parent(limits, &name, &id)?;
             let limit = limits.get_mut(&name).expect("it was found a moment ago");
             let kept = limit.open(now, &id)?;

@@ -2,7 +2,7 @@
 //! is never taken back, and a limit that goes is remembered for as long as what it lent matters.
 
 use super::{Allocator, Caller, keep};
-use crate::config::{LimitConfig, named_for};
+use crate::config::{DEPTH_MAX, LimitConfig, named_for};
 use crate::limits::{Limit, Past};
 use lessor_protocol::{Carry, Moment, Refusal};
 use std::collections::BTreeMap;
@@ -92,13 +92,14 @@ impl Allocator {
     /// closed to it or one above.
     pub(super) fn refusal(&mut self, now: Moment, name: &str, caller: &Caller) -> Option<Refusal> {
         let mut limit = self.limit_for(name)?;
-        loop {
+        for _ in 0..=DEPTH_MAX {
             if let Some(refusal) = limit.gate().refusal(now, &caller.node) {
                 return Some(refusal);
             }
             let parent = limit.config().parent.clone()?;
             limit = self.limits.get_mut(&parent)?;
         }
+        None
     }
 
     /// A limit that is below the one called `name`.

@@ -2,7 +2,8 @@
 //! keys. The check of a configuration calls it once all limits are known.
 
 use super::check::too_short_for_flow;
-use super::{Keyed, LimitConfig, Names};
+use super::{Keyed, LimitConfig, Names, Upstream};
+use crate::roots::BELOW_MAX;
 use lessor_protocol::{Key, Rule};
 use std::time::Duration;
 
@@ -29,6 +30,14 @@ pub fn key_above(limit: &str, key: Option<&Key>, parent: &str) -> Result<Key, St
 
 /// What is wrong with the parents of `limits`: with which limit, and in words.
 pub(super) fn check(limits: &[LimitConfig]) -> Result<(), (usize, String)> {
+    let in_store = |limit: &&LimitConfig| limit.parent.is_some() && limit.upstream == Some(Upstream::Store);
+    if limits.iter().filter(in_store).count() > BELOW_MAX {
+        let last = limits.iter().rposition(|limit| in_store(&limit)).unwrap_or_default();
+        let problem = format!(
+            "parent is said, as of more than {BELOW_MAX} limits: a store that several allocators share keeps no more of them, use keyed = true"
+        );
+        return Err((last, problem));
+    }
     for (index, limit) in limits.iter().enumerate() {
         check_parent(limits, limit).map_err(|problem| (index, problem))?;
     }
@@ -43,7 +52,8 @@ fn check_parent(limits: &[LimitConfig], limit: &LimitConfig) -> Result<(), Strin
     if parent.name.names() != Names::One {
         return Err(format!("parent is {name:?}, which stands for many: use the name of a single limit"));
     }
-    if let Some(upstream) = &parent.upstream {
+    // In a shared store both are leased from there, each from a root of its own.
+    if let Some(upstream @ Upstream::Address(_)) = &parent.upstream {
         return Err(format!(
             "parent is {name:?}, which is leased from {upstream}: put this limit below it there, and lease it too"
         ));

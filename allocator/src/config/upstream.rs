@@ -69,11 +69,7 @@ pub(super) fn upstream(raw: &RawLimit) -> Result<Option<Upstream>, String> {
 pub(super) fn unshared(limit: &LimitConfig) -> Option<String> {
     let of_all = || limit.overrides.values().flatten().chain(&limit.rules);
     let unkept = of_all().find_map(|rule| stricter(rule).err());
-    let said = [
-        ("parent", limit.parent.is_some()),
-        ("guaranteed", !limit.sharing.guaranteed.is_empty()),
-        ("safe", limit.sharing.safe.is_some()),
-    ];
+    let said = [("guaranteed", !limit.sharing.guaranteed.is_empty()), ("safe", limit.sharing.safe.is_some())];
     let said = said.into_iter().find(|(_, is_said)| *is_said);
     let said =
         said.map(|(key, _)| format!("{key} is said: none is kept in a store that several allocators share"));
@@ -82,7 +78,9 @@ pub(super) fn unshared(limit: &LimitConfig) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::config::Config;
+    use crate::roots::BELOW_MAX;
 
     const UPSTREAM: &str = "[[limit]]\nname = \"vendor/rest\"\nupstream = \"http://centre:7400/\"\n";
 
@@ -113,6 +111,25 @@ mod tests {
         }
         let below = "[[limit]]\nname = \"below\"\nparent = \"vendor/rest\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
         assert!(problem(below).contains("which is leased from http://centre:7400"), "{}", problem(below));
+    }
+
+    #[test]
+    fn in_a_shared_store_limits_are_below_others_and_not_too_many() {
+        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+        let below = |n: usize| format!("[[limit]]\nname = \"a{n}\"\nparent = \"all\"\n{rules}\n");
+        let config = |more: &str, count| {
+            let limits: String = (0..count).map(below).collect();
+            let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
+            Config::parse(&format!("{store}[[limit]]\nname = \"all\"\n{more}\n{limits}"))
+        };
+        let all = config(rules, BELOW_MAX).expect("valid");
+        assert!(all.limits.iter().all(|limit| limit.upstream == Some(Upstream::Store)));
+        let error = config(rules, BELOW_MAX + 1).expect_err("too many");
+        let words = format!("limit \"a{BELOW_MAX}\": parent is said, as of more than {BELOW_MAX} limits");
+        assert!(error.problem().contains(&words), "{}", error.problem());
+        // What is leased from elsewhere is no parent there either.
+        let error = config("upstream = \"http://centre:7400\"", 1).expect_err("it is not here");
+        assert!(error.problem().contains("is leased from http://centre:7400"), "{}", error.problem());
     }
 
     #[test]

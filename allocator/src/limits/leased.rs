@@ -4,7 +4,7 @@
 use super::{Limit, PoolId};
 use crate::config::{LimitConfig, Upstream};
 use crate::pool::{HeardAbove, Plan, Pool};
-use crate::roots::{BLUR, Origin, Version, stricter};
+use crate::roots::{BLUR, Kin, Origin, Version, stricter};
 use crate::share::Sharing;
 use lessor_protocol::{Answer, Ask, Grant, Moment, Rule};
 use std::sync::Arc;
@@ -46,8 +46,8 @@ impl Limit {
         self.config.upstream.as_ref()
     }
 
-    /// What the root of a pool in the store is made of, by the configuration `version`.
-    pub(crate) fn origin(&self, id: &PoolId, version: Version) -> Origin {
+    /// What the root of a pool in the store is made of, by the configuration `version`; the newest that is known is `known`.
+    pub(crate) fn origin(&self, id: &PoolId, version: Version, known: Version) -> Origin {
         let rules =
             id.key.as_ref().and_then(|key| self.config.overrides.get(key)).unwrap_or(&self.config.rules);
         let own = &self.config.sharing;
@@ -68,7 +68,12 @@ impl Limit {
             lessees_max: ALLOCATORS_MAX,
             sharing,
         };
-        Origin { plan: Arc::new(plan), version }
+        Origin { plan: Arc::new(plan), version, kin: self.kin(known) }
+    }
+
+    /// What is known of what is above it, where the newest configuration is `known`.
+    fn kin(&self, known: Version) -> Kin {
+        Kin { limit: self.config.name.to_string(), parent: self.config.parent.clone(), known }
     }
 
     /// Whether pools went since the last question that had been lent something, and nobody was told.

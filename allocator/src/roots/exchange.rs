@@ -4,7 +4,7 @@
 //! It does no IO: a shell carries cells and swaps to the store and back.
 
 use super::root::{self, Origin, RootError};
-use super::{Head, RootClock};
+use super::{Head, RootClock, limit_of};
 use crate::cells::{Cell, Swap, Swapped, VALUE_MAX};
 use crate::pool::{AskError, Holder};
 use lessor_protocol::mutant::{self, Mutant};
@@ -84,6 +84,11 @@ impl Exchange {
                 continue;
             };
             let RootAsk { name, origin, ask } = &asking.ask;
+            let told = limit_of(name).unwrap_or_default();
+            if let Some(above) = head.families().unknown_to(&origin.kin, told) {
+                asking.answer = Some(Err(RootError::Below(above.to_owned())));
+                continue;
+            }
             let value = asking.cell.as_ref().map(|cell| cell.value.as_slice());
             match root::ask(origin, head, value, now, (self.holder, self.seq, *ask)) {
                 Ok(asked) if asked.value.as_ref().is_some_and(|value| value.len() > VALUE_MAX) => {

@@ -1,7 +1,7 @@
 //! What all allocators of a store know together: which time its roots are on, whether anything of it was lost, and who is
 //! there. It is one cell, which each of them looks at and signs a few times a second.
 
-use super::{BLUR, Gates, Version};
+use super::{BLUR, Families, Gates, Version};
 use crate::cells::Timeline;
 use crate::rules::{At, Gap};
 use lessor_protocol::Moment;
@@ -58,6 +58,9 @@ pub struct Head {
     /// this was, do not say so.
     #[serde(default = "first_file", skip_serializing_if = "is_first_file")]
     newest: Version,
+    /// Which limits are below which.
+    #[serde(default, skip_serializing_if = "Families::is_empty")]
+    families: Families,
 }
 
 /// What files are that say no version.
@@ -102,6 +105,7 @@ impl Head {
             signed: BTreeMap::new(),
             gates: Gates::default(),
             newest: Version::default(),
+            families: Families::default(),
         }
     }
 
@@ -157,6 +161,16 @@ impl Head {
     /// Somebody knows these.
     pub fn keep_newest(&mut self, known: Version) {
         self.newest = self.newest.or_newer(known);
+    }
+
+    /// Which limits are below which.
+    pub fn families(&self) -> &Families {
+        &self.families
+    }
+
+    /// Somebody knows of these.
+    pub fn keep_families(&mut self, known: &Families) {
+        self.families.keep(known);
     }
 
     /// The time that it is of.

@@ -3,7 +3,7 @@
 
 use super::blur;
 use super::head::Age;
-use super::{Head, Version};
+use super::{Head, Kin, Version};
 use crate::cells::VALUE_MAX;
 use crate::config;
 use crate::pool::{AskError, Frozen, Holder, Plan, Pool};
@@ -27,6 +27,8 @@ pub struct Origin {
     pub plan: Arc<Plan>,
     /// Which configuration says so. The highest that ever asked a root is the one that it goes by.
     pub version: Version,
+    /// What is known of what is above it: whoever lends of this one charges that one too.
+    pub kin: Kin,
 }
 
 /// The cell of a root.
@@ -60,6 +62,9 @@ pub enum RootError {
     /// Another version wrote it.
     #[error("another version wrote it, in a format or by rules that this one does not know")]
     Format,
+    /// Whoever asks would not charge the one above.
+    #[error("it is below {0:?} by a newer configuration, which this allocator does not have yet")]
+    Below(String),
     /// It has become more than a store keeps.
     #[error("it has {0} bytes, of at most {VALUE_MAX}")]
     TooLarge(usize),

@@ -30,7 +30,7 @@ fn crowded(limit: u64, version: u64, lessees_max: usize) -> Origin {
         lessees_max,
         sharing: Sharing::default(),
     };
-    Origin { plan: Arc::new(plan), version: Version::of_file(version) }
+    Origin { plan: Arc::new(plan), version: Version::of_file(version), kin: Kin::default() }
 }
 
 fn holder(who: u64) -> Holder {
@@ -136,7 +136,7 @@ fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     let rules = vec![stricter(&Rule::TokenBucket(rule)).expect("it can be kept")];
     let terms = Terms::try_new(0).expect("no drift");
     let plan = Plan { rules, terms, ..(*origin(1, 1).plan).clone() };
-    let origin = Origin { plan: Arc::new(plan), version: Version::of_file(1) };
+    let origin = Origin { plan: Arc::new(plan), version: Version::of_file(1), kin: Kin::default() };
     let mut world = World::new(true);
     assert_eq!(world.lent(1, 1, 0, &origin, wants(1)).permits, 1);
     // At the next look it took the store 8 ms to answer, and nobody knows when it looked at its clock.
@@ -320,4 +320,23 @@ fn a_head_is_read_as_it_was_written_and_nothing_else_is() {
         ["west"],
         "east is gone"
     );
+}
+
+#[test]
+fn who_does_not_know_what_is_above_is_answered_nothing() {
+    let (mut world, old) = (World::new(true), origin(10, 1));
+    let kin = |parent: Option<&str>, file| Kin {
+        limit: "a".to_owned(),
+        parent: parent.map(str::to_owned),
+        known: Version::of_file(file),
+    };
+    let old = Origin { kin: kin(None, 1), ..old };
+    assert!(world.lent(1, 1, 0, &old, wants(1)).permits > 0);
+    let above = [("a".to_owned(), "all".to_owned())].into();
+    world.head.keep_families(&Families::new(Version::of_file(2), above));
+    let answer = world.ask(1, 2, 10, &old, wants(1)).answer;
+    assert_eq!(answer, Some(Err(RootError::Below("all".to_owned()))));
+    let new = Origin { kin: kin(Some("all"), 2), ..origin(10, 2) };
+    assert!(world.lent(2, 1, 20, &new, wants(1)).permits > 0);
+    assert_eq!(Head::read(&world.head.write()), Ok(world.head));
 }

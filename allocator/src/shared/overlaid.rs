@@ -30,6 +30,14 @@ impl Shared {
             tracing::warn!(%limit, %problem, "it was put at another allocator, and cannot be had here: it stays what it was");
         }
         let changes = overlay.changes(&self.limits());
+        let unfit = self.with(|allocator, _| {
+            let (gone, put): (Vec<_>, Vec<_>) =
+                (changes.gone.iter().map(String::as_str).collect(), changes.put.iter().collect());
+            allocator.check(&gone, &put).err()
+        });
+        if let Some(Unfit::Parent(problem)) = unfit {
+            tracing::warn!(%problem, "what was put at other allocators does not fit this file: nothing is lent of what has no parent");
+        }
         let full = self.with(|allocator, now| {
             changes.gone.iter().for_each(|name| _ = allocator.remove(name));
             let put = changes.put.iter().map(|limit| allocator.put(now, limit, Carry::AsIs, false));
@@ -94,11 +102,15 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocator::{Caller, Entry};
     use crate::reload::Reloads;
     use crate::roots::Version;
+    use lessor_protocol::wire::AskBody;
+    use lessor_protocol::{Ask, NodeName};
     use serde_json::json;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
+    use std::time::Duration;
 
     const STORE: &str = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
 
@@ -137,6 +149,34 @@ mod tests {
         assert_eq!(names(&shared), ["a", "c"]);
         let version = |name| shared.commons().overlay().version_of(name);
         assert_eq!((version("a"), version("c")), (Version::of_file(1), Version { file: 1, serial: 2 }));
+    }
+
+    /// Two operators, neither of whom could know of the other: the store had lost what the first one had put.
+    #[tokio::test]
+    async fn what_leads_in_a_circle_lends_nothing_and_keeps_nobody_waiting() {
+        let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1), ("c", 1)]), true);
+        let mut decided = Decided::default();
+        for (name, parent) in [("a", "b"), ("b", "a"), ("c", "b")] {
+            let rules = json!([{ "kind": "fixed_window", "limit": 2, "per": "1s" }]);
+            let put = json!({ "parent": parent, "rules": rules });
+            decided.decide(name, Version::of_file(1), Some(put)).expect("room");
+        }
+        shared.follow_decided(&decided);
+        let asks = ["a", "b", "c"].map(|limit| Entry::Ask(AskBody { want: 1, ..ask(limit) }));
+        let node = NodeName::try_new("n").expect("valid");
+        let caller = Caller { node, session: 1, seq: 1, rtt: Duration::ZERO };
+        let grants = shared.with(|allocator, now| allocator.leases(now, &caller, &asks));
+        for grant in grants {
+            let error = grant.error.expect("nothing is lent");
+            assert_eq!(error.code, "invalid");
+            assert!(error.detail.contains("in a circle"), "{}", error.detail);
+        }
+        shared.tell(&Event::of(Kind::Paused, "a"));
+        assert_eq!(shared.parents().len(), 3);
+    }
+
+    fn ask(limit: &str) -> AskBody {
+        AskBody::of(limit, None, Ask::default())
     }
 
     /// A limit of the store that became one of this allocator alone would be lent twice.

@@ -12,8 +12,8 @@ use crate::cells::{BATCH_MAX, Cell, Cells, Swap, Swapped, Timeline, batches};
 use crate::config::StoreConfig;
 use crate::pool::{Holder, LesseeId};
 use crate::roots::{
-    Exchange, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, cell_of,
-    is_forgettable,
+    Exchange, Families, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer,
+    cell_of, is_forgettable,
 };
 use crate::share::Share;
 use crate::shared::Shared;
@@ -93,7 +93,8 @@ impl Rooted {
         }
         let origins = {
             let overlay = shared.commons().overlay();
-            shared.with(|allocator, _| allocator.origins(&due.askers, |name| overlay.version_of(name)))
+            let (version, known) = (|name: &str| overlay.version_of(name), overlay.newest());
+            shared.with(|allocator, _| allocator.origins(&due.askers, version, known))
         };
         let answers = self.ask(shared, due, request, origins).await;
         if answers.is_err() {
@@ -111,7 +112,7 @@ impl Rooted {
                 Some(Err(RootError::HeadIsOld | RootError::Gone | RootError::NoTime)) | None => {
                     GrantBody::of(limit, key, LOST)
                 }
-                Some(Err(error @ (RootError::Format | RootError::TooLarge(_)))) => {
+                Some(Err(error @ (RootError::Format | RootError::Below(_) | RootError::TooLarge(_)))) => {
                     tracing::warn!(limit, %error, "nothing is leased from the store");
                     GrantBody::of(limit, key, REFUSED)
                 }
@@ -245,7 +246,12 @@ impl Rooted {
         mut head: Head,
     ) -> Result<bool, TransportError> {
         head.keep_gates(&shared.commons().gates());
-        head.keep_newest(shared.commons().overlay().newest());
+        let (newest, above) = {
+            let overlay = shared.commons().overlay();
+            (overlay.newest(), shared.parents())
+        };
+        head.keep_newest(newest);
+        head.keep_families(&Families::new(newest, above));
         let next = Cell { version: dice(), value: head.write() };
         let expected = before.map(|cell| cell.version);
         let swap = Swap { name: HEAD.to_owned(), expected, next: Some(next.clone()) };

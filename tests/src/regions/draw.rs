@@ -2,17 +2,22 @@
 
 use super::*;
 
+/// One of three kinds.
+pub(super) fn rule(limit: u64, per: Duration, dice: &mut fastrand::Rng) -> Rule {
+    match dice.u32(..3) {
+        0 => Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid")),
+        1 => Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid")),
+        _ => Rule::TokenBucket(TokenBucket::try_new(limit, limit, per, limit).expect("valid")),
+    }
+}
+
 impl World {
     /// With a rule for so many permits in so many milliseconds.
     pub(super) fn draw(seed: u64, permits: Range<u64>, millis: Range<u64>) -> World {
         let mut dice = fastrand::Rng::with_seed(seed);
         let real = dice.u64(1_000..2_000) * SECOND;
         let (limit, per) = (dice.u64(permits), Duration::from_millis(dice.u64(millis)));
-        let rule = match dice.u32(..3) {
-            0 => Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid")),
-            1 => Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid")),
-            _ => Rule::TokenBucket(TokenBucket::try_new(limit, limit, per, limit).expect("valid")),
-        };
+        let rule = rule(limit, per, &mut dice);
         let terms = Terms::default();
         let plan = |rules: Vec<Rule>| {
             let is_borrowed = rules.is_empty();
@@ -37,6 +42,7 @@ impl World {
             queue: BTreeMap::new(),
             rate: dice.f64() * 3.0 * per_second(&rule),
             rule,
+            above: None,
             far: dice.u64(MILLI..40 * MILLI),
             near: dice.u64(MILLI / 10..3 * MILLI),
             trouble: Trouble {
@@ -56,7 +62,8 @@ impl World {
             nodes: vec![],
             sessions: 0,
             spends: vec![],
-            left: None,
+            left: [None, None],
+            exact: None,
             figures: Figures::default(),
             dice,
         };
@@ -78,14 +85,7 @@ impl World {
     /// This must hold.
     pub(super) fn lends_by(&mut self, rule: Rule) {
         let now = shown(self.real, self.centre_ppm);
-        self.left = match &rule {
-            Rule::TokenBucket(rule) => Some(Left::new(rule, now)),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::FixedWindow(_)
-            | Rule::LeakyBucket(_)
-            | Rule::Concurrency(_) => None,
-        };
+        self.left[0] = Left::of(&rule, now);
         self.rule = rule;
         self.plan = Arc::new(Plan { rules: vec![rule], ..(*self.plan).clone() });
         self.centre = Pool::new(self.plan.clone(), now);
@@ -99,7 +99,7 @@ impl World {
     pub(super) fn new_region(&mut self, ppm: i64) -> Region {
         let member = Member::new(self.plan.terms);
         let pool = Pool::new(self.borrowed.clone(), shown(self.real, ppm));
-        Region { ppm, pool, line: self.new_line(), member }
+        Region { ppm, pool, above: None, line: self.new_line(), member }
     }
 
     pub(super) fn new_node(&mut self, ppm: i64, region: usize) -> Node {

@@ -1,5 +1,6 @@
 //! Who asks whom, and what becomes of it: nodes their region, regions the centre.
 
+use super::family::Asks;
 use super::*;
 
 /// An exchange takes about so long, for those who have to reckon with it.
@@ -22,8 +23,14 @@ impl World {
                 when(due, at.ppm)
             }
             Who::Region(region) => {
+                if self.is_too_early(region) {
+                    return self.after(SECOND, Event::Wake(who));
+                }
                 let at = &mut self.regions[region];
-                when(at.pool.asks_above(shown(self.real, at.ppm), rtt(self.far)), at.ppm)
+                let now = shown(self.real, at.ppm);
+                let pools = std::iter::once(&mut at.pool).chain(&mut at.above);
+                let due = pools.map(|pool| pool.asks_above(now, rtt(self.far))).min();
+                when(due.unwrap_or(Moment::NEVER), at.ppm)
             }
             Who::Centre => return,
         };
@@ -36,6 +43,7 @@ impl World {
     }
 
     fn ask(&mut self, who: Who) {
+        let mut above = None;
         let (ask, now, way) = match who {
             Who::Node(node) => {
                 let at = &mut self.nodes[node];
@@ -48,6 +56,7 @@ impl World {
                 let at = &mut self.regions[region];
                 let now = shown(self.real, at.ppm);
                 let ask = at.pool.ask_above(now, rtt(self.far)).expect("it leases from the centre");
+                above = at.above.as_mut().and_then(|pool| pool.ask_above(now, rtt(self.far)));
                 (ask, now, self.far)
             }
             Who::Centre => return,
@@ -58,7 +67,7 @@ impl World {
         let (session, seq) = (line.session, line.seq);
         self.after(TIMEOUT, Event::TimeOut(who, session, seq));
         if let (Who::Region(region), true) = (who, self.store.is_some()) {
-            return self.ask_root(region, ask);
+            return self.ask_root(region, Asks { own: ask, above });
         }
         self.send(who, way, Event::Asks(who, session, seq, ask));
     }
@@ -66,11 +75,13 @@ impl World {
     /// A region gives back what is not lent on, and is not there to hear what becomes of that.
     pub(super) fn leaves(&mut self, region: usize) {
         let at = &mut self.regions[region];
-        let Some(ask) = at.pool.leave_above(shown(self.real, at.ppm)) else { return };
+        let now = shown(self.real, at.ppm);
+        let Some(ask) = at.pool.leave_above(now) else { return };
+        let above = at.above.as_mut().and_then(|pool| pool.leave_above(now));
         at.line.seq += 1;
         let (session, seq) = (at.line.session, at.line.seq);
         match self.store.is_some() {
-            true => self.leave_root(region, ask),
+            true => self.leave_root(region, Asks { own: ask, above }),
             false => {
                 self.send(Who::Region(region), self.far, Event::Asks(Who::Region(region), session, seq, ask))
             }
@@ -96,7 +107,10 @@ impl World {
             Who::Node(node) => {
                 let region = self.nodes[node].region;
                 let at = &mut self.regions[region];
-                let answer = at.pool.renew(shown(self.real, at.ppm), holder(self.near), seq, ask);
+                let now = shown(self.real, at.ppm);
+                let mut above: Vec<Above<'_>> =
+                    at.above.iter_mut().map(|pool| Above { pool, share: Share::EVEN }).collect();
+                let answer = at.pool.renew_below(&mut above, now, holder(self.near), seq, ask);
                 self.look(Who::Region(region));
                 (answer, self.near)
             }
@@ -191,7 +205,12 @@ impl World {
             }
             Who::Region(region) => {
                 let at = &mut self.regions[region];
-                at.pool.disowned_above(shown(self.real, at.ppm));
+                let now = shown(self.real, at.ppm);
+                at.pool.disowned_above(now);
+                // Another session is one with both.
+                if remedy == Remedy::BeginSession {
+                    at.above.iter_mut().for_each(|pool| pool.disowned_above(now));
+                }
             }
             Who::Centre => {}
         }
@@ -202,7 +221,9 @@ impl World {
             Who::Node(node) => self.nodes[node].refill.unanswered(),
             Who::Region(region) => {
                 self.forget_store(region);
-                self.regions[region].pool.unanswered_above();
+                let at = &mut self.regions[region];
+                at.pool.unanswered_above();
+                at.above.iter_mut().for_each(Pool::unanswered_above);
             }
             Who::Centre => {}
         }

@@ -1,6 +1,7 @@
 //! What is left at a vendor that counts by a bucket, by the one clock that all must go by.
 
 use lessor_protocol::Moment;
+use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::TokenBucket;
 
@@ -16,8 +17,20 @@ pub(super) struct Left {
 }
 
 impl Left {
+    /// That of a vendor who goes by `rule`, if that is a bucket.
+    pub(super) fn of(rule: &Rule, now: Moment) -> Option<Self> {
+        match rule {
+            Rule::TokenBucket(rule) => Some(Left::new(rule, now)),
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::FixedWindow(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => None,
+        }
+    }
+
     /// It is full.
-    pub(super) fn new(rule: &TokenBucket, now: Moment) -> Self {
+    fn new(rule: &TokenBucket, now: Moment) -> Self {
         let (capacity, refill, per) = (rule.capacity(), rule.refill(), nanos(rule.per()));
         Left { capacity, refill, per, level: u128::from(capacity) * u128::from(per), now }
     }

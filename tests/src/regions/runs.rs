@@ -18,6 +18,22 @@ pub fn run_stored(seed: u64) -> Result<Figures, String> {
     World::draw(seed, 5..600, 100..6_000).stored().run_on(TROUBLE)
 }
 
+/// The same where the limit is below another one.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_family(seed: u64) -> Result<Figures, String> {
+    let world = World::draw(seed, 5..600, 100..6_000).stored().below_another();
+    match seed % 3 {
+        0 => world.run_on(TROUBLE),
+        1 => world.of_two_minds().run_on(TROUBLE),
+        _ => world.of_two_minds().in_full_use(FATES_OF_FAMILY, 2 * SECOND).run_on(TROUBLE),
+    }
+}
+
+/// What may become of a store of which all know who is above whom.
+const FATES_OF_FAMILY: &[Fate] = &[Fate::Copied, Fate::Set, Fate::Started];
+
 /// The same in full use of a rule of some seconds, while one of `fates` comes over the store every two seconds.
 ///
 /// # Errors
@@ -77,4 +93,13 @@ pub fn used(seed: u64, demand: f64) -> Result<f64, String> {
 /// As [`run`].
 pub fn used_stored(seed: u64, demand: f64) -> Result<f64, String> {
     World::draw(seed, 100..600, 2_000..6_000).stored().used(demand)
+}
+
+/// The same where the limit is below another one: the part of what one limiter admits that is asked about each call. Two windows that
+/// begin at different times leave less than the smaller of both.
+///
+/// # Errors
+/// As [`run`].
+pub fn used_family(seed: u64, demand: f64) -> Result<f64, String> {
+    World::draw(seed, 100..600, 2_000..6_000).stored().below_another().used_beside_exact(demand)
 }

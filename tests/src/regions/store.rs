@@ -1,5 +1,6 @@
 //! The store in the place of a centre: what is in it, what its clock shows, and what becomes of it.
 
+use super::family::NAMES;
 use super::*;
 use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use lessor_allocator::pool::PoolView;
@@ -43,11 +44,11 @@ pub(super) struct Store {
     pub(super) is_doomed: bool,
     /// By how much its clock was set, in all.
     pub(super) set: i64,
-    pub(super) origin: Origin,
+    pub(super) origins: [Origin; 2],
     pub(super) letters: BTreeMap<u64, Letter>,
     pub(super) written: u64,
-    /// What the root is as long as nobody swaps it, the time that it is then, and when that was.
-    pub(super) root: Option<(Pool, Moment, u64)>,
+    /// What each root is as long as nobody swaps it, the time that it is then, and when that was.
+    pub(super) roots: [Option<(Pool, Moment, u64)>; 2],
 }
 
 #[derive(Clone, Debug)]
@@ -59,18 +60,30 @@ pub(super) enum Letter {
 }
 
 impl Store {
-    /// What the root is, if anybody can read it.
-    pub(super) fn read_root(&mut self, real: u64, clock: Moment) {
-        let mut cells = self.table.load(&[HEAD.to_owned(), cell_of("a", None)]);
-        let (root, head) = (cells.pop().flatten(), cells.pop().flatten());
+    /// What the roots are, if anybody can read them.
+    pub(super) fn read_roots(&mut self, real: u64, clock: Moment) {
+        let names = NAMES.map(|name| cell_of(name, None));
+        let cells = self.table.load(&names);
         // By that of another timeline nobody lends.
-        let head = head.and_then(|head| Head::read(&head.value).ok());
-        let head = head.filter(|head| head.timeline() == *self.table.timeline());
+        let head = self.head().filter(|head| head.timeline() == *self.table.timeline());
         // Where the clock was set, allocators go by it only once they have noticed.
         let now = if self.set == 0 { clock } else { Moment::ORIGIN };
-        let read =
-            root.zip(head).map(|(root, head)| roots::read(&self.origin, &head, Some(&root.value), now));
-        self.root = read.and_then(|read| read.ok()).map(|root| (root.pool, root.now, real));
+        for (place, cell) in cells.into_iter().enumerate() {
+            let origin = &self.origins[place];
+            let read =
+                cell.zip(head.as_ref()).map(|(cell, head)| roots::read(origin, head, Some(&cell.value), now));
+            self.roots[place] = read.and_then(Result::ok).map(|root| (root.pool, root.now, real));
+        }
+    }
+
+    fn head(&self) -> Option<Head> {
+        let cell = self.table.load(&[HEAD.to_owned()]).pop().flatten();
+        cell.and_then(|cell| Head::read(&cell.value).ok())
+    }
+
+    /// Whether somebody has said which limit is below which.
+    pub(super) fn knows_families(&self) -> bool {
+        self.head().is_some_and(|head| !head.families().is_empty())
     }
 }
 
@@ -81,7 +94,7 @@ impl World {
         let calm =
             Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: 1_000_000 * SECOND, centre_dies: true };
         self.trouble = calm;
-        self.rate = 3.0 * per_second(&self.rule) / self.nodes.len() as f64;
+        self.rate = 3.0 * self.most_per_second() / self.nodes.len() as f64;
         if let Some(store) = &mut self.store {
             (store.fates, store.every) = (fates, every);
         }
@@ -142,7 +155,7 @@ impl World {
             real > 100 * MILLI && shown(real, region.ppm).since(region.member.signed) < SIGN_EVERY * 2
         });
         let Some(store) = &mut self.store else { return };
-        store.root = None;
+        store.roots = [None, None];
         match fate {
             Fate::Copied => store.behind = store.table.clone(),
             // Where windows are of the calendar, another clock has others.
@@ -177,7 +190,7 @@ impl World {
     fn empty_store(&mut self) {
         let Some(store) = &mut self.store else { return };
         store.table = Table::new(store.table.timeline().clone());
-        (store.root, store.is_doomed, self.centre_died) = (None, false, true);
+        (store.roots, store.is_doomed, self.centre_died) = ([None, None], false, true);
     }
 
     /// `letter` of a region arrives: if that is its fate, it is emptied just before.
@@ -195,12 +208,15 @@ impl World {
         }
     }
 
-    /// The root, by whoever is never behind the time; `None` if nobody knows it.
-    pub(super) fn root_view(&mut self) -> Option<PoolView> {
-        let clock = self.store_clock();
-        let store = self.store.as_mut()?;
-        let (root, then, at) = store.root.as_mut()?;
-        let now = if store.set == 0 { clock } else { *then + Duration::from_nanos(self.real - *at) };
-        Some(root.view(now))
+    /// The roots, by whoever is never behind the time; `None` of one that nobody knows.
+    pub(super) fn root_views(&mut self) -> [Option<PoolView>; 2] {
+        let (clock, real) = (self.store_clock(), self.real);
+        let Some(store) = &mut self.store else { return [None, None] };
+        let set = store.set;
+        store.roots.each_mut().map(|root| {
+            let (root, then, at) = root.as_mut()?;
+            let now = if set == 0 { clock } else { *then + Duration::from_nanos(real - *at) };
+            Some(root.view(now))
+        })
     }
 }

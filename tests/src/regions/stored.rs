@@ -1,11 +1,12 @@
 //! The same regions where there is no centre: the root is in a store that all of them swap. Its clock drifts and is set, calls
 //! of it get lost or come late, and it starts anew on another timeline, with all that it had or with what it had a while ago.
 
+use super::family::{Asks, NAMES};
 use super::store::{FATES, Letter};
 use super::*;
 use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use lessor_allocator::roots::{
-    self, Exchange, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer,
+    self, Exchange, HEAD, Head, Kin, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer,
     Version, cell_of,
 };
 
@@ -19,14 +20,14 @@ pub(super) struct Member {
     era: Option<u64>,
     has_stepped: bool,
     head: Option<(Cell, Head)>,
-    root: Option<Cell>,
+    roots: [Option<Cell>; 2],
     /// What it waits for, and since when.
     waits: Option<(u64, Moment)>,
     step: Step,
     tries: u32,
     pub(super) signed: Moment,
     /// An ask that waits until it has signed.
-    next: Option<Ask>,
+    next: Option<Asks>,
     /// How long the way there takes at least, and the way back, where that is not what it is for all.
     pub(super) ways: Option<(u64, u64)>,
 }
@@ -35,20 +36,24 @@ pub(super) struct Member {
 enum Step {
     Nothing,
     /// It looks what there is, for an ask or to sign.
-    Looks(Option<Ask>),
+    Looks(Option<Asks>),
     /// It writes this head.
-    Heads(Option<Ask>, Cell, Box<Head>),
+    Heads(Option<Asks>, Cell, Box<Head>),
     Asks(Box<Exchange>),
 }
 
 impl Member {
+    fn knows_roots(&self) -> bool {
+        self.roots[0].is_some()
+    }
+
     pub(super) fn new(terms: Terms) -> Self {
         Member {
             clock: RootClock::new(terms.drift_ppm()),
             era: None,
             has_stepped: false,
             head: None,
-            root: None,
+            roots: [None, None],
             waits: None,
             step: Step::Nothing,
             tries: 0,
@@ -76,10 +81,14 @@ impl World {
             is_new: true,
             is_doomed: false,
             set: 0,
-            origin: Origin { plan, version: Version::of_file(1) },
+            origins: [0, 1].map(|_| Origin {
+                plan: plan.clone(),
+                version: Version::of_file(2),
+                kin: Kin::default(),
+            }),
             letters: BTreeMap::new(),
             written: 0,
-            root: None,
+            roots: [None, None],
         });
         // So far away nobody can tell what time it is there.
         self.far = self.dice.u64(MILLI / 20..2 * MILLI);
@@ -90,12 +99,12 @@ impl World {
     }
 
     /// A region asks the root.
-    pub(super) fn ask_root(&mut self, region: usize, ask: Ask) {
+    pub(super) fn ask_root(&mut self, region: usize, ask: Asks) {
         let is_quick = self.dice.bool();
         let member = &mut self.regions[region].member;
         if member.waits.is_some() {
             member.next = Some(ask);
-        } else if member.head.is_some() && member.root.is_some() && is_quick {
+        } else if member.head.is_some() && member.knows_roots() && is_quick {
             // What it knows may be out of date: the store says so.
             self.swap_root(region, ask);
         } else {
@@ -104,9 +113,9 @@ impl World {
     }
 
     /// A region says the last that it has to say to the root, if it knows that and waits for nothing.
-    pub(super) fn leave_root(&mut self, region: usize, ask: Ask) {
+    pub(super) fn leave_root(&mut self, region: usize, ask: Asks) {
         let member = &self.regions[region].member;
-        if member.waits.is_none() && member.head.is_some() && member.root.is_some() {
+        if member.waits.is_none() && member.head.is_some() && member.knows_roots() {
             self.swap_root(region, ask);
         }
     }
@@ -124,10 +133,10 @@ impl World {
     pub(super) fn forget_store(&mut self, region: usize) {
         let member = &mut self.regions[region].member;
         (member.waits, member.step) = (None, Step::Nothing);
-        (member.head, member.root, member.next) = (None, None, None);
+        (member.head, member.roots, member.next) = (None, [None, None], None);
     }
 
-    fn look_at_store(&mut self, region: usize, ask: Option<Ask>) {
+    fn look_at_store(&mut self, region: usize, ask: Option<Asks>) {
         self.regions[region].member.step = Step::Looks(ask);
         self.write_to_store(region, Letter::Load);
     }
@@ -170,12 +179,12 @@ impl World {
                 // As exact as a store tells it.
                 said: Moment::from_nanos(said.as_nanos() / 1_000 * 1_000),
                 timeline: store.table.timeline().clone(),
-                cells: store.table.load(&[HEAD.to_owned(), cell_of("a", None)]),
+                cells: store.table.load(&[cell_of(NAMES[0], None), cell_of(NAMES[1], None), HEAD.to_owned()]),
             },
             Some(Letter::Swap(timeline, swaps)) => {
                 let swapped = store.table.swap(&timeline, &swaps);
                 store.is_new = false;
-                store.read_root(self.real, said);
+                store.read_roots(self.real, said);
                 Letter::Swapped(swapped)
             }
             Some(Letter::Loaded { .. } | Letter::Swapped(_)) | None => return,
@@ -219,7 +228,7 @@ impl World {
     fn looked(
         &mut self,
         region: usize,
-        ask: Option<Ask>,
+        ask: Option<Asks>,
         (said, asked): (Moment, Moment),
         timeline: &Timeline,
         mut cells: Vec<Option<Cell>>,
@@ -228,13 +237,15 @@ impl World {
         let (drift, calendar) = (self.plan.terms.drift_ppm(), shown(self.real, self.centre_ppm));
         let session = self.regions[region].line.session.0;
         let version = self.dice.u64(..);
+        let families = self.families(region);
         let is_first = self.store.as_ref().is_some_and(|store| store.is_new);
         let at = &mut self.regions[region];
         let (local, member) = (shown(self.real, at.ppm), &mut at.member);
         // Whatever was known goes by what was known of the time.
         member.head = None;
-        member.root = cells.pop().flatten();
         let found = cells.pop().flatten();
+        member.roots = [1, 0].map(|_| cells.pop().flatten());
+        member.roots.reverse();
         let mut has_stepped = member.has_stepped | member.clock.hear(said, asked, local).is_err();
         let head = found.as_ref().map(|cell| Head::read(&cell.value)).transpose()?;
         if let (Some(era), Some(head)) = (member.era, &head)
@@ -264,6 +275,7 @@ impl World {
         if head.timeline() != *timeline {
             head.lose(timeline, now);
         }
+        head.keep_families(&families);
         head.sign(&Signer { session, node: String::new() }, now);
         let cell = Cell { version, value: head.write() };
         let swap = Swap {
@@ -276,13 +288,15 @@ impl World {
         Ok(())
     }
 
-    fn swap_root(&mut self, region: usize, ask: Ask) {
-        let Some(store) = &self.store else { return };
-        let origin = store.origin.clone();
+    fn swap_root(&mut self, region: usize, ask: Asks) {
+        let [origin, origin_above] = self.origins(region);
         let at = &mut self.regions[region];
         let rtt = at.pool.distance_above(Duration::from_nanos(4 * self.far));
         let holder = Holder { id: at.line.session, share: Share::EVEN, rtt };
-        let asks = vec![(RootAsk { name: cell_of("a", None), origin, ask }, at.member.root.take())];
+        let root = |place: usize, origin, ask| RootAsk { name: cell_of(NAMES[place], None), origin, ask };
+        let [own, above] = at.member.roots.each_mut().map(Option::take);
+        let mut asks = vec![(root(0, origin, ask.own), own)];
+        asks.extend(ask.above.map(|ask| (root(1, origin_above, ask), above)));
         at.member.tries = 0;
         let exchange = Exchange::new(holder, at.line.seq, asks);
         self.try_root(region, exchange);
@@ -318,11 +332,21 @@ impl World {
             return Ok(());
         }
         let local = shown(self.real, self.regions[region].ppm);
-        let RootAnswer { cell, answer, .. } = exchange.finish(local).remove(0);
-        self.regions[region].member.root = cell;
-        let line = &self.regions[region].line;
-        let (session, seq) = (line.session, line.seq);
-        match answer {
+        let mut answers = exchange.finish(local).into_iter();
+        let (Some(own), above) = (answers.next(), answers.next()) else { return Ok(()) };
+        let at = &mut self.regions[region];
+        at.member.roots = [own.cell, above.as_ref().and_then(|above| above.cell.clone())];
+        let (session, seq) = (at.line.session, at.line.seq);
+        // Whether that is still waited for.
+        let first_sent = at.line.waits;
+        if let (Some(RootAnswer { answer, .. }), Some(first_sent)) = (above, first_sent) {
+            let Some(answer) = answer else {
+                self.give_up(region, true);
+                return Ok(());
+            };
+            self.hear_from_above(region, first_sent, answer)?;
+        }
+        match own.answer {
             Some(Ok(answer)) => self.hear(Who::Region(region), session, seq, Ok(answer)),
             Some(Err(RootError::Ask(error))) => {
                 if matches!(error, AskError::Totals { .. }) && !self.centre_died {

@@ -61,6 +61,7 @@ impl Ground {
             Ground::StoreSetTwice => regions::run_fated(seed, &[Fate::SetTwice]).map(|_| ()),
             Ground::StoreEmptied => regions::run_emptied(seed).map(|_| ()),
             Ground::StoreSmall => regions::run_small(seed).map(|_| ()),
+            Ground::StoreFamily => regions::run_family(seed).map(|_| ()),
             ground => soak::run(ground.draw(seed)).map(|_| ()).map_err(|failure| failure.what),
         }
     }

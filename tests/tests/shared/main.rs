@@ -40,6 +40,7 @@ macro_rules! on_each_store {
 }
 
 mod config;
+mod family;
 mod trouble;
 
 /// A store for one test, in a server that others may use too.
@@ -71,10 +72,8 @@ impl Store {
 
     /// The same of one that finds the store there.
     fn config_at(&self, url: &str, node: &str, limit: u64, version: u64) -> String {
-        let kind = if url.starts_with("redis") { "redis" } else { "postgres" };
-        format!(
-            "[server]\nnode = {node:?}\n[store]\nkind = {kind:?}\nurl = {:?}\nprefix = {:?}\ntimeout = \"2s\"\nversion = {version}\n\
-             [[limit]]\nname = \"vendor\"\n\
+        let limits = format!(
+            "[[limit]]\nname = \"vendor\"\n\
              rules = [{{ kind = \"sliding_window\", limit = {limit}, per = \"1s\", margin = \"50ms\" }}]\n\
              [[limit]]\nname = \"user\"\nkeyed = true\n\
              rules = [{{ kind = \"token_bucket\", capacity = 3, refill = 1, per = \"1h\" }}]\n\
@@ -82,7 +81,16 @@ impl Store {
              rules = [{{ kind = \"fixed_window\", limit = 60, per = \"366d\" }}]\n\
              [[limit]]\nname = \"brief\"\nkeyed = true\n\
              rules = [{{ kind = \"sliding_window\", limit = 9, per = \"1s\" }}]\n",
-            url, self.prefix,
+        );
+        self.head(url, node, version) + &limits
+    }
+
+    /// All of a configuration but its limits.
+    fn head(&self, url: &str, node: &str, version: u64) -> String {
+        let kind = if url.starts_with("redis") { "redis" } else { "postgres" };
+        format!(
+            "[server]\nnode = {node:?}\n[store]\nkind = {kind:?}\nurl = {url:?}\nprefix = {:?}\ntimeout = \"2s\"\nversion = {version}\n",
+            self.prefix,
         )
     }
 

@@ -109,11 +109,13 @@ pub enum Ground {
     StoreClose,
     /// The same in full use of a bucket of a few permits.
     StoreSmall,
+    /// The same where the limit is below another one.
+    StoreFamily,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 38] = [
+    pub const ALL: [Ground; 39] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -152,6 +154,7 @@ impl Ground {
         Ground::StoreSetTwice,
         Ground::StoreClose,
         Ground::StoreSmall,
+        Ground::StoreFamily,
     ];
 
     /// The fleet that `seed` stands for here.
@@ -168,7 +171,8 @@ impl Ground {
             | Ground::StoreSet
             | Ground::StoreSetTwice
             | Ground::StoreClose
-            | Ground::StoreSmall => setup,
+            | Ground::StoreSmall
+            | Ground::StoreFamily => setup,
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),

@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 75] = [
+        const LED: [(Mutant, Ground); 76] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -74,6 +74,7 @@ impl Ground {
             (Mutant::LoanFromReceipt, Ground::Regions),
             (Mutant::StaleSwapped, Ground::Stored),
             (Mutant::LateSwapBelieved, Ground::Stored),
+            (Mutant::ParentForgotten, Ground::StoreFamily),
             (Mutant::BlurIgnored, Ground::StoreClose),
             (Mutant::DoubtIgnored, Ground::StoreSmall),
             (Mutant::PutAwayRefills, Ground::StoreSmall),

@@ -1,0 +1,121 @@
+//! Which limits of a store are below which, by the newest configuration that anybody who signed knew. It is in the head: who knows
+//! less would lend what is below another limit without charging that, and is lent nothing of it.
+
+use super::Version;
+use crate::config::named_for;
+use lessor_protocol::mutant::{self, Mutant};
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// Limits of a store that can be below others: the head is written several times a second.
+pub const BELOW_MAX: usize = 200;
+
+/// The limits that are below others, each with the one above.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Families {
+    /// By which configuration.
+    version: Version,
+    above: BTreeMap<String, String>,
+}
+
+/// What somebody who asks a root knows of what is above it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kin {
+    /// What its limit is called, as it is configured.
+    pub limit: String,
+    /// The limit above that.
+    pub parent: Option<String>,
+    /// The newest configuration that it knows.
+    pub known: Version,
+}
+
+impl Families {
+    /// Those that whoever knows the configuration `version` knows.
+    pub fn new(version: Version, above: BTreeMap<String, String>) -> Self {
+        Families { version, above }
+    }
+
+    /// Whether no limit is below another.
+    pub fn is_empty(&self) -> bool {
+        self.above.is_empty()
+    }
+
+    /// Somebody knows these: what is newer is right, and of two of the same age all that either says.
+    pub fn keep(&mut self, known: &Families) {
+        match known.version.cmp(&self.version) {
+            Ordering::Greater => self.clone_from(known),
+            Ordering::Less => {}
+            Ordering::Equal => {
+                for (limit, parent) in &known.above {
+                    if self.above.len() < BELOW_MAX {
+                        self.above.entry(limit.clone()).or_insert_with(|| parent.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The limit above the one that is called `told` in its cell, if whoever asks it, who is `kin`, does not know of that.
+    pub fn unknown_to(&self, kin: &Kin, told: &str) -> Option<&str> {
+        let limit = match self.version.cmp(&kin.known) {
+            Ordering::Less => None,
+            Ordering::Equal => Some(kin.limit.clone()),
+            // There it may have fallen to another name.
+            Ordering::Greater => named_for(&self.above, told),
+        };
+        let above = limit.and_then(|limit| self.above.get(&limit)).map(String::as_str);
+        above.filter(|above| kin.parent.as_deref() != Some(*above) && !mutant::is(Mutant::ParentForgotten))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn families(file: u64, above: &[(&str, &str)]) -> Families {
+        let above = above.iter().map(|(limit, parent)| (limit.to_string(), parent.to_string()));
+        Families::new(Version::of_file(file), above.collect())
+    }
+
+    fn kin(limit: &str, parent: Option<&str>, file: u64) -> Kin {
+        Kin { limit: limit.to_owned(), parent: parent.map(str::to_owned), known: Version::of_file(file) }
+    }
+
+    #[test]
+    fn who_knows_less_is_told_of_a_limit_above_and_nobody_else() {
+        let known = families(2, &[("a", "all"), ("user/*", "all")]);
+        for (kin, told, above) in [
+            (kin("a", None, 1), "a", Some("all")),
+            (kin("a", None, 2), "a", Some("all")),
+            (kin("a", Some("other"), 2), "a", Some("all")),
+            (kin("a", Some("all"), 1), "a", None),
+            (kin("a", None, 3), "a", None),
+            (kin("b", Some("all"), 1), "b", None),
+            // It falls to a pattern there, and to another one here.
+            (kin("*", None, 1), "user/7", Some("all")),
+            (kin("user/*", Some("all"), 1), "user/7", None),
+            // One that the same configuration does not put below anything.
+            (kin("user/7", None, 2), "user/7", None),
+        ] {
+            assert_eq!(known.unknown_to(&kin, told), above, "{kin:?}, {told}");
+        }
+    }
+
+    #[test]
+    fn what_is_newer_is_kept_and_of_the_same_age_all_of_it() {
+        let mut known = families(1, &[("a", "x")]);
+        known.keep(&families(1, &[("a", "y"), ("b", "y")]));
+        assert_eq!(known, families(1, &[("a", "x"), ("b", "y")]));
+        known.keep(&families(3, &[("c", "z")]));
+        known.keep(&families(2, &[("a", "x")]));
+        assert_eq!(known, families(3, &[("c", "z")]));
+        known.keep(&families(4, &[]));
+        assert!(known.is_empty());
+        let names: Vec<String> = (0..2 * BELOW_MAX).map(|n| n.to_string()).collect();
+        let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "z")).collect();
+        known.keep(&families(4, &many));
+        assert_eq!(known.above.len(), BELOW_MAX);
+    }
+}

@@ -1,0 +1,108 @@
+//! Two limits in the store, one below the other: each call is charged to both. A region leases both and lends them together; one that
+//! knows an older configuration, in which there is none above, is lent nothing.
+
+use super::draw::rule;
+use super::*;
+use lessor_allocator::roots::{Families, Kin, Origin, RootError, Version};
+
+/// The limit below, and the one above.
+pub(super) const NAMES: [&str; 2] = ["a", "above"];
+
+/// What a region asks of the roots of both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asks {
+    pub(super) own: Ask,
+    pub(super) above: Option<Ask>,
+}
+
+impl World {
+    /// The same world where the limit is below another one.
+    pub(super) fn below_another(mut self) -> World {
+        let (permits, span) = permits_per(&self.rule);
+        // So that now one of both is what there is too little of, and now the other.
+        let limit = (permits as f64 * (0.3 + 1.2 * self.dice.f64())) as u64 + 1;
+        let per = span.mul_f64(0.5 + self.dice.f64()).max(Duration::from_millis(100));
+        let above = rule(limit, per, &mut self.dice);
+        let now = shown(self.real, self.centre_ppm);
+        (self.left[1], self.above) = (Left::of(&above, now), Some(above));
+        let (real, borrowed) = (self.real, self.borrowed.clone());
+        for region in &mut self.regions {
+            region.above = Some(Pool::new(borrowed.clone(), shown(real, region.ppm)));
+        }
+        if let Some(store) = &mut self.store {
+            let plan = |rule| Plan {
+                rules: vec![lessor_allocator::roots::stricter(rule).expect("it can be kept")],
+                ..(*store.origins[0].plan).clone()
+            };
+            store.origins[1] = Origin { plan: Arc::new(plan(&above)), ..store.origins[1].clone() };
+        }
+        self
+    }
+
+    /// The same where one of several regions knows an older configuration.
+    pub(super) fn of_two_minds(mut self) -> World {
+        if self.regions.len() > 1 {
+            self.regions.last_mut().iter_mut().for_each(|region| region.above = None);
+        }
+        self
+    }
+
+    /// Whether a region knows an older configuration than is right.
+    pub(super) fn is_old(&self, region: usize) -> bool {
+        self.above.is_some() && self.regions[region].above.is_none()
+    }
+
+    /// What a region that leases by them knows of what the roots are made of.
+    pub(super) fn origins(&self, region: usize) -> [Origin; 2] {
+        let store = self.store.as_ref().expect("there is one");
+        let knows = self.regions[region].above.is_some();
+        let version = Version::of_file(if self.is_old(region) { 1 } else { 2 });
+        let origin = |place: usize| {
+            let parent = (place == 0 && knows).then(|| NAMES[1].to_owned());
+            let kin = Kin { limit: NAMES[place].to_owned(), parent, known: version };
+            Origin { version, kin, ..store.origins[place].clone() }
+        };
+        [origin(0), origin(1)]
+    }
+
+    /// What a region says of that when it signs.
+    pub(super) fn families(&self, region: usize) -> Families {
+        let [own, _] = self.origins(region);
+        let above = own.kin.parent.map(|parent| (NAMES[0].to_owned(), parent));
+        Families::new(own.version, above.into_iter().collect())
+    }
+
+    /// Whether a region knows an older configuration than is right, and nobody has told the store of that yet: it is not there yet, for
+    /// nobody could know.
+    pub(super) fn is_too_early(&self, region: usize) -> bool {
+        self.is_old(region) && !self.store.as_ref().is_some_and(Store::knows_families)
+    }
+
+    /// The root of the limit above has answered.
+    pub(super) fn hear_from_above(
+        &mut self,
+        region: usize,
+        first_sent: Moment,
+        answer: Result<Answer, RootError>,
+    ) -> Result<(), String> {
+        let centre_died = self.centre_died;
+        let at = &mut self.regions[region];
+        let now = shown(self.real, at.ppm);
+        let Some(above) = &mut at.above else { return Ok(()) };
+        match answer {
+            Ok(Answer::Grant(grant)) => {
+                if above.hear_above(now, first_sent, &grant) != HeardAbove::Believed {
+                    return Err(format!("region {region} was granted what cannot be: {grant:?}"));
+                }
+            }
+            Ok(Answer::Refusal(refusal)) => above.refused_above(now, refusal),
+            Err(RootError::Ask(error @ AskError::Totals { .. })) if !centre_died => {
+                return Err(format!("an honest region was not believed above: {error}"));
+            }
+            // What it holds is nothing that is known there: it goes on until its end.
+            Err(RootError::Ask(_)) => above.disowned_above(now),
+            Err(_) => above.unanswered_above(),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! Limits of a shared store that are below others: what is lent of one is charged to both, whoever lends it, and whoever does not know
+//! of the one above is lent nothing.
+
+use super::{CLOCK, LIMIT, PER, Store, call_until};
+use lessor::{Client, Limit};
+use lessor_allocator::cells::StoreKind;
+use scenarios::fleet::{Fleet, eventually};
+use scenarios::vendor::Vendor;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::join;
+use tokio::time::sleep;
+
+/// Of each of two limits that are below the vendor's, and of a key of one that is below another by key.
+const EACH: u64 = LIMIT * 3 / 4;
+const USER: u64 = 30;
+
+/// What is used at least of what is above others: part of what is held of one of both may have to wait for the other.
+const USED_PERCENT: u64 = 65;
+
+/// The limits, with what is said of `a` beside its rules.
+fn limits(of_a: &str) -> String {
+    let limit = |name: &str, limit: u64, more: &str| {
+        format!(
+            "[[limit]]\nname = {name:?}\n{more}\n\
+             rules = [{{ kind = \"sliding_window\", limit = {limit}, per = \"1s\", margin = \"50ms\" }}]\n"
+        )
+    };
+    limit("all", LIMIT, "")
+        + &limit("a", EACH, of_a)
+        + &limit("b", EACH, "parent = \"all\"")
+        + &limit("tenant", 2 * USER, "keyed = true")
+        + &limit("user", USER, "keyed = true\nparent = \"tenant\"")
+}
+
+const BELOW: &str = "parent = \"all\"";
+
+impl Store {
+    /// An allocator called `node` by the configuration `version`, with what that says of `a`.
+    async fn family(&self, node: &str, version: u64, of_a: &str) -> Fleet {
+        Fleet::start(&(self.head(&self.server.url(), node, version) + &limits(of_a))).await
+    }
+}
+
+/// Calls of each of `clients`, until they are as many as may be in `span`: what each of `names` and of `keys` was admitted.
+async fn call(
+    clients: &[Client; 2],
+    names: [(&str, Option<&str>); 2],
+    each: u64,
+    span: Duration,
+) -> [Vendor; 2] {
+    let vendors = [Vendor::new(each, PER), Vendor::new(each, PER)];
+    let limit = |client: &Client, (name, key): (&str, Option<&str>)| -> Limit {
+        let limit = client.limit(name);
+        key.map(|key| limit.key(key)).unwrap_or(limit)
+    };
+    let limits = clients.each_ref().map(|client| names.map(|name| limit(client, name)));
+    let until = CLOCK.now() + span;
+    join!(
+        call_until(&vendors[0], &limits[0][0], until),
+        call_until(&vendors[1], &limits[0][1], until),
+        call_until(&vendors[0], &limits[1][0], until),
+        call_until(&vendors[1], &limits[1][1], until),
+    );
+    vendors
+}
+
+/// What both were admitted together, by a vendor who takes `limit` of it in any second.
+fn together(vendors: &[Vendor; 2], limit: u64) -> Vendor {
+    let both = Vendor::new(limit, PER);
+    vendors.iter().for_each(|vendor| both.merge(vendor));
+    both
+}
+
+async fn what_is_below_is_charged_above_too(kind: StoreKind) {
+    let store = Store::shared(kind, "family").await;
+    let (east, west) = (store.family("east", 1, BELOW).await, store.family("west", 1, BELOW).await);
+    let clients = [east.client("x").await, west.client("y").await];
+    let own = call(&clients, [("a", None), ("b", None)], EACH, 6 * PER).await;
+    let all = together(&own, LIMIT);
+    println!("{kind:?}: {} and {} of {} below {}", own[0].count(), own[1].count(), 6 * EACH, 6 * LIMIT);
+    assert_eq!((own[0].breach(), own[1].breach(), all.breach()), (None, None, None));
+    assert!(all.count() >= 6 * LIMIT * USED_PERCENT / 100, "{} of {}", all.count(), 6 * LIMIT);
+    let users = [("user", Some("acme/ann")), ("user", Some("acme/bob"))];
+    let own = call(&clients, users, USER, 4 * PER).await;
+    let all = together(&own, 2 * USER);
+    println!("{kind:?}: {} and {} of {} by key", own[0].count(), own[1].count(), 4 * USER);
+    assert_eq!((own[0].breach(), own[1].breach(), all.breach()), (None, None, None));
+    assert!(all.count() >= 4 * 2 * USER * USED_PERCENT / 100, "{} of {}", all.count(), 4 * 2 * USER);
+    for client in clients {
+        client.shutdown().await;
+    }
+    east.stop().await;
+    west.stop().await;
+}
+
+/// A configuration comes in which a limit is below another one: allocators that do not have it yet would charge only one of both.
+async fn who_does_not_know_of_a_limit_above_is_lent_nothing(kind: StoreKind) {
+    let store = Store::shared(kind, "unknown").await;
+    let old = store.family("old", 1, "").await;
+    let (client, patience) = (old.client("x").await, Duration::from_millis(100));
+    let a = client.limit("a");
+    eventually("it is lent", async || a.acquire_within(1, patience).await.ok()).await;
+    let new = store.family("new", 2, BELOW).await;
+    let knows = new.client("y").await;
+    eventually("it is lent by who knows", async || knows.limit("a").acquire_within(1, patience).await.ok())
+        .await;
+    // What was lent before has ended.
+    sleep(Duration::from_secs(3)).await;
+    let vendor = Vendor::new(0, PER);
+    call_until(&vendor, &a, CLOCK.now() + 3 * PER).await;
+    assert_eq!(vendor.count(), 0, "it is lent nothing more of it");
+    let all = client.limit("all");
+    eventually("others it is", async || all.acquire_within(1, patience).await.ok()).await;
+    let both = [knows, client];
+    let own = call(&both, [("a", None), ("b", None)], EACH, 3 * PER).await;
+    assert_eq!(together(&own, LIMIT).breach(), None);
+    assert!(own[0].count() > 0);
+    for client in both {
+        client.shutdown().await;
+    }
+    old.stop().await;
+    new.stop().await;
+}
+
+/// The status of what is put, and what is said of it.
+async fn put(url: &str, name: &str, parent: Option<&str>) -> (u16, Value) {
+    let mut body =
+        json!({ "rules": [{ "kind": "sliding_window", "limit": EACH, "per": "1s", "margin": "50ms" }] });
+    body["parent"] = parent.map_or(Value::Null, |parent| json!(parent));
+    if parent.is_none() {
+        body.as_object_mut().expect("it is one").remove("parent");
+    }
+    let request = reqwest::Client::new().put(format!("{url}/v1/limits/{name}")).header("if-match", "*");
+    let request = request.header("content-type", "application/json").body(body.to_string());
+    let answer = request.send().await.expect("it answers");
+    let status = answer.status().as_u16();
+    (status, serde_json::from_str(&answer.text().await.expect("text")).expect("JSON"))
+}
+
+async fn a_family_that_is_put_at_one_is_one_at_all(kind: StoreKind) {
+    let store = Store::shared(kind, "kin").await;
+    let (east, west) = (store.family("east", 1, "").await, store.family("west", 1, "").await);
+    assert_eq!(put(&east.url, "a", Some("all")).await.0, 200);
+    eventually("the other follows", async || {
+        let shown = reqwest::get(format!("{}/v1/limits/a", west.url)).await.ok()?.text().await.ok()?;
+        let shown: Value = serde_json::from_str(&shown).ok()?;
+        (shown["parent"] == "all").then_some(())
+    })
+    .await;
+    // Whoever is asked: it leads in a circle, or there is no such limit.
+    for (name, parent) in [("all", "a"), ("b", "nobody")] {
+        let (status, problem) = put(&west.url, name, Some(parent)).await;
+        assert_eq!((status, &problem["field"]), (422, &json!("parent")), "{problem}");
+    }
+    let gone = reqwest::Client::new().delete(format!("{}/v1/limits/all", west.url)).header("if-match", "*");
+    let gone = gone.send().await.expect("it answers");
+    assert_eq!(gone.status().as_u16(), 409, "others are below it");
+    let clients = [east.client("x").await, west.client("y").await];
+    sleep(Duration::from_secs(3)).await;
+    let own = call(&clients, [("a", None), ("b", None)], EACH, 3 * PER).await;
+    assert_eq!(together(&own, LIMIT).breach(), None);
+    assert!(own[0].count() > 0 && own[1].count() > 0);
+    for client in clients {
+        client.shutdown().await;
+    }
+    east.stop().await;
+    west.stop().await;
+}
+
+on_each_store! {
+    what_is_below_is_charged_above_too,
+    who_does_not_know_of_a_limit_above_is_lent_nothing,
+    a_family_that_is_put_at_one_is_one_at_all,
+}
