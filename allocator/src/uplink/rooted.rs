@@ -2,6 +2,7 @@
 //! answers as an allocator above would.
 
 mod follow;
+mod presence;
 
 use super::contested::Contested;
 use super::dice;
@@ -12,8 +13,8 @@ use crate::cells::{BATCH_MAX, Cell, Cells, Swap, Swapped, Timeline, batches};
 use crate::config::StoreConfig;
 use crate::pool::{Holder, LesseeId};
 use crate::roots::{
-    Exchange, Families, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer,
-    cell_of, is_forgettable,
+    Exchange, Families, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, Signer, cell_of,
+    is_forgettable,
 };
 use crate::share::Share;
 use crate::shared::Shared;
@@ -49,8 +50,9 @@ pub(super) struct Rooted {
     head: Option<(Cell, Head)>,
     /// What is in cells, as far as anybody here knows.
     known: BTreeMap<String, Cell>,
-    /// When the head was signed last, on the own clock.
+    /// When the head was signed last, on the own clock, and how often in a row that has failed.
     signed: Moment,
+    failed: u32,
     /// When it was looked last what operators have put and removed, and in which life of the head.
     looked: Option<(Moment, (u64, u64))>,
     /// Roots that may be of no use to anybody by and by.
@@ -74,6 +76,7 @@ impl Rooted {
             head: None,
             known: BTreeMap::new(),
             signed: Moment::ORIGIN,
+            failed: 0,
             looked: None,
             idle: Idle::default(),
             contested: Contested::default(),
@@ -120,42 +123,6 @@ impl Rooted {
         });
         let (session, seq) = (request.session, request.seq);
         Ok(LeasesResponse { epoch: 0, session, seq, grants: grants.collect() })
-    }
-
-    /// Says that this allocator is there, if it is time to. Nothing follows if that fails: the next exchange will show.
-    pub(super) async fn sign(&mut self, shared: &Shared, session: u64) {
-        if shared.now().since(self.signed) < SIGN_EVERY {
-            return;
-        }
-        self.signer.session = session;
-        let signed = match self.head {
-            None => self.open(shared).await,
-            Some(_) => self.sign_head(shared).await,
-        };
-        if let (Some((_, head)), Some(now)) = (&self.head, self.clock.now(shared.now())) {
-            shared.metrics().roots().allocators(shared.commons().are_here(head.here(now)));
-        }
-        let swept = match signed {
-            Ok(()) => self.sweep(shared).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = swept {
-            tracing::debug!(%error, "the store's head is not signed, or no root is taken away");
-            self.head = None;
-        }
-        self.signed = shared.now();
-    }
-
-    /// Says that this allocator is not there any more, if that is easily said: whoever does not hear of it sees that it does not sign.
-    pub(super) async fn leave(&mut self, shared: &Shared) {
-        let Some(((cell, mut head), now)) = self.head.take().zip(self.clock.now(shared.now())) else {
-            return;
-        };
-        head.leave(self.signer.session, now);
-        let timeline = head.timeline();
-        if let Err(error) = self.swap_head(shared, &timeline, Some(cell), head).await {
-            tracing::debug!(%error, "the store's head still says that this allocator is there");
-        }
     }
 
     /// Asks the store for the time.

@@ -3,6 +3,7 @@
 
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, call_until};
 use lessor_allocator::cells::StoreKind;
+use scenarios::fleet::{Fleet, eventually};
 use scenarios::servers::Server;
 use scenarios::shim::Shim;
 use scenarios::vendor::Vendor;
@@ -43,6 +44,35 @@ async fn who_is_cut_off_from_the_store_lends_nothing_and_the_other_all(kind: Sto
     assert_eq!(vendor.breach(), None);
     east.stop().await;
     west.stop().await;
+}
+
+/// What the allocator at `url` says of its health, once that has `status` in it.
+async fn health(url: &str, status: &str) -> String {
+    let said = eventually("its health changes", async || {
+        let answer = reqwest::get(format!("{url}/readyz")).await.ok()?.text().await.ok()?;
+        answer.contains(status).then_some(answer)
+    });
+    said.await
+}
+
+/// The bug: as long as nobody asked it for anything, an allocator said that it was ready whatever became of its store.
+async fn who_has_no_store_is_not_ready_though_nobody_asks(kind: StoreKind) {
+    let store = Store::shared(kind, "idle").await;
+    let wire = Wire::to(store.server.address()).await;
+    let east = store.allocator_through(&wire, "east").await;
+    health(&east.url, "\"ready\"").await;
+    wire.cut();
+    health(&east.url, "store_failing").await;
+    wire.mend();
+    health(&east.url, "\"ready\"").await;
+    east.stop().await;
+    if kind == StoreKind::Redis {
+        // It takes what is written, and has no replica that could have it too.
+        let config = store.config("west", LIMIT, 1).replace("timeout = ", "replicas = 1\ntimeout = ");
+        let west = Fleet::start(&config).await;
+        health(&west.url, "store_failing").await;
+        west.stop().await;
+    }
 }
 
 /// Whether the swap was done nobody knows: nothing is lent twice, and nothing is lost for long.
@@ -181,6 +211,7 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
 }
 
 on_each_store!(
+    who_has_no_store_is_not_ready_though_nobody_asks,
     who_is_cut_off_from_the_store_lends_nothing_and_the_other_all,
     answers_of_the_store_that_are_lost_cost_nothing_twice,
     a_store_that_is_slow_lends_nothing_and_goes_on,
