@@ -13,7 +13,7 @@ const NAMES_MAX: usize = 100;
 /// What is known of it. Each part is for people and for the next exchange: none waits for another.
 #[derive(Debug)]
 pub(crate) struct Commons {
-    is_silent: AtomicBool,
+    silence: Mutex<Option<String>>,
     overlay: Mutex<Overlay>,
     has_limits: AtomicBool,
     here: Mutex<Vec<String>>,
@@ -24,7 +24,7 @@ impl Commons {
     /// One that nobody asked yet, where the file says `config`.
     pub(crate) fn new(config: &Config) -> Self {
         Commons {
-            is_silent: AtomicBool::new(false),
+            silence: Mutex::default(),
             overlay: Mutex::new(Overlay::new(config)),
             has_limits: AtomicBool::new(false),
             here: Mutex::default(),
@@ -32,14 +32,14 @@ impl Commons {
         }
     }
 
-    /// Whether it does not answer.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.is_silent.load(Ordering::Relaxed)
+    /// Why it is of no use, if it does not answer, or not well.
+    pub(crate) fn silence(&self) -> Option<String> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It does not answer, or does again.
-    pub(crate) fn silent(&self, is_silent: bool) {
-        self.is_silent.store(is_silent, Ordering::Relaxed);
+    /// It does not answer, or not well, and why; or does again.
+    pub(crate) fn is_silent(&self, why: Option<String>) {
+        *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     /// Which limits there are, as far as is known. Whoever changes them by it keeps this until that is done, so that each goes by

@@ -17,12 +17,12 @@ use tokio::sync::watch;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What is durable.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Done {
     /// All batches up to this.
     batch: u64,
-    /// Whether the store fails.
-    is_failing: bool,
+    /// Why the store fails, if it does.
+    failing: Option<Arc<str>>,
     /// Whether nothing is written any more.
     is_over: bool,
 }
@@ -51,7 +51,7 @@ impl Journal {
         match thread {
             Ok(thread) => *journal.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread),
             Err(error) => {
-                journal.done.send_modify(|done| done.is_failing = true);
+                journal.done.send_modify(|done| done.failing = Some(error.to_string().into()));
                 tracing::error!(%error, "there is no thread for the store: nothing is lent");
             }
         }
@@ -71,16 +71,16 @@ impl Journal {
     pub(crate) async fn durable(&self, batch: u64) -> Result<(), NotDurable> {
         self.wake();
         let mut done = self.done.subscribe();
-        let settled = |done: &Done| done.batch >= batch || done.is_failing || done.is_over;
+        let settled = |done: &Done| done.batch >= batch || done.failing.is_some() || done.is_over;
         match done.wait_for(settled).await {
             Ok(done) if done.batch >= batch => Ok(()),
             Ok(_) | Err(_) => Err(NotDurable),
         }
     }
 
-    /// Whether the store fails.
-    pub(crate) fn is_failing(&self) -> bool {
-        self.done.borrow().is_failing
+    /// Why the store fails, if it does.
+    pub(crate) fn failing(&self) -> Option<String> {
+        self.done.borrow().failing.as_deref().map(str::to_owned)
     }
 
     /// Writes what is left, and ends. Blocks for as long as that takes.
@@ -150,7 +150,7 @@ impl Writer {
 
     /// Writes what there is, and says whether that failed.
     fn write(&mut self, shared: &Shared) -> bool {
-        let is_failing = self.done.borrow().is_failing;
+        let is_failing = self.done.borrow().failing.is_some();
         let batch = shared.with(|allocator, now| match is_failing {
             true => allocator.write_all(now),
             false => allocator.write_down(now),
@@ -168,7 +168,7 @@ impl Writer {
                 if is_failing {
                     tracing::info!("the store is written again");
                 }
-                self.done.send_modify(|done| (done.batch, done.is_failing) = (batch.number, false));
+                self.done.send_modify(|done| (done.batch, done.failing) = (batch.number, None));
                 false
             }
             Err(error) => {
@@ -180,8 +180,8 @@ impl Writer {
 
     /// First who waits, and then the log: whoever reads that finds it so.
     fn failed(&self, error: &dyn Display) {
-        let mut again = false;
-        self.done.send_modify(|done| again = std::mem::replace(&mut done.is_failing, true));
+        let (mut again, why) = (false, error.to_string());
+        self.done.send_modify(|done| again = done.failing.replace(why.into()).is_some());
         if !again {
             tracing::error!(%error, "nothing new is lent until the store can be written again");
         }

@@ -9,6 +9,9 @@ use crate::shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Characters of what is wrong with a file that are shown to whoever asks for the health of a server.
+const PROBLEM_MAX: usize = 500;
+
 /// The way to a server that runs, for whoever watches its file.
 #[derive(Clone, Debug)]
 pub struct Reloads {
@@ -57,6 +60,7 @@ impl Reloads {
         };
         *last = config.clone();
         self.shared.metrics().reloaded(true);
+        self.shared.file_was_read(None);
         Ok(done)
     }
 
@@ -77,9 +81,11 @@ impl Reloads {
         Ok(changes)
     }
 
-    /// The file cannot be read, or is wrong: everything stays as it is.
-    pub fn refused(&self) {
+    /// The file cannot be read, or is wrong, for that reason: everything stays as it is.
+    pub fn refused(&self, problem: &str) {
         self.shared.metrics().reloaded(false);
+        let shown: String = problem.chars().take(PROBLEM_MAX).collect();
+        self.shared.file_was_read(Some(shown));
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     /// Where there is a store of its own.
     journal: OnceLock<Arc<Journal>>,
     commons: Commons,
+    /// What is wrong with the file.
+    file_problem: Mutex<Option<String>>,
     /// The limits as they are configured now, for a new life after a panic.
     limits: Mutex<BTreeMap<String, LimitConfig>>,
     allocator: Mutex<Allocator>,
@@ -110,6 +112,7 @@ impl Shared {
         Shared {
             journal: OnceLock::new(),
             commons: Commons::new(&config),
+            file_problem: Mutex::default(),
             allocator: Mutex::new(allocator),
             metrics: Metrics::new(&config, now),
             events: Events::new(config.server.connections_max),
@@ -242,9 +245,19 @@ impl Shared {
         self.journal.get().is_some()
     }
 
-    /// Whether the store fails.
-    pub(crate) fn is_store_failing(&self) -> bool {
-        self.commons.is_silent() || self.journal.get().is_some_and(|journal| journal.is_failing())
+    /// Why the store is of no use, if it is.
+    pub(crate) fn store_fails(&self) -> Option<String> {
+        self.commons.silence().or_else(|| self.journal.get()?.failing())
+    }
+
+    /// Why the file is of no use as it was read last, if it is: what it said before holds.
+    pub(crate) fn file_fails(&self) -> Option<String> {
+        self.file_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The file was read, and is of no use for that reason, or it is.
+    pub(crate) fn file_was_read(&self, problem: Option<String>) {
+        *self.file_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
     /// Limits of the store that several allocators share are closed so, when it is `there` on its clock: unless something newer is

@@ -79,6 +79,11 @@ fn head(address: &str, status: &Value) -> String {
         let store = format!("store {}", table::text(&status["store"]));
         rows.push([store, "shared".to_owned(), format!("{} allocators: {}", here.len(), here.join(", "))]);
     }
+    for (check, what) in [("store", "store"), ("config", "configuration")] {
+        if let Some(reason) = status["checks"][check]["reason"].as_str() {
+            rows.push([what.to_owned(), "not well".to_owned(), reason.to_owned()]);
+        }
+    }
     for upstream in status["upstreams"].as_array().into_iter().flatten() {
         let stands = match upstream["is"].as_str() {
             Some("up") => "answers",
@@ -115,6 +120,7 @@ mod tests {
             "reasons": ["store_failing", "quarantine"],
             "quarantine": { "limits": 2, "longest_ms": 1_500 },
             "upstreams": [{ "url": "http://centre:7400", "is": "down" }],
+            "checks": { "store": { "ok": false, "reason": "cannot write: no space" }, "config": { "ok": true } },
         });
         let shown = head("http://here:7400", &status);
         let lines: Vec<&str> = shown.lines().collect();
@@ -123,7 +129,9 @@ mod tests {
             lines[0],
             format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 nodes, store embedded")
         );
-        assert!(lines[1].starts_with("http://centre:7400  does not answer "), "{shown}");
+        assert!(lines[1].contains("not well") && lines[1].ends_with("cannot write: no space"), "{shown}");
+        assert!(lines[2].starts_with("http://centre:7400  does not answer "), "{shown}");
+        assert_eq!(lines.len(), 3);
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Watch {
                 }
             }
             Err(problem) => {
-                self.reloads.refused();
+                self.reloads.refused(&problem);
                 tracing::error!(%problem, "the configuration is refused: everything stays as it was");
             }
         }

@@ -17,24 +17,42 @@ pub(super) async fn livez() -> Response {
 }
 
 /// `GET /readyz`: every limit lends. In quarantine nodes may and should go on asking: they are told how long to
-/// wait; but whoever moves traffic here should not yet take the old place away.
+/// wait; but whoever moves traffic here should not yet take the old place away. In any case it says how each of
+/// the [`checks`] stands.
 pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     let (is_stopping, waits) = shared.with(|allocator, now| {
         let waits = allocator.quarantined(now).into_iter();
         let waits = waits.map(|(name, wait)| json!({ "limit": name, "quarantine_ms": millis_up(wait) }));
         (allocator.is_stopping(), waits.collect::<Vec<Value>>())
     });
-    if is_stopping {
-        return Err(Problem::unavailable("stopping", "the allocator is stopping"));
-    }
-    if shared.is_store_failing() {
-        return Err(NotDurable.into());
-    }
-    if !waits.is_empty() {
+    let checks = checks(&shared, waits.len());
+    let problem = if is_stopping {
+        Problem::unavailable("stopping", "the allocator is stopping")
+    } else if shared.store_fails().is_some() {
+        NotDurable.into()
+    } else if !waits.is_empty() {
         let detail = "an earlier life may have lent permits that are still being spent: these limits wait";
-        return Err(Problem::unavailable("quarantine", detail).with("limits", Value::Array(waits)));
-    }
-    Ok(json(r#"{"status":"ready"}"#.to_owned()))
+        Problem::unavailable("quarantine", detail).with("limits", Value::Array(waits))
+    } else {
+        return Ok(json(json!({ "status": "ready", "checks": checks }).to_string()));
+    };
+    Err(problem.with("checks", checks))
+}
+
+/// How the store, the configuration and the quarantine stand, each with the reason if it is not well. A file that is refused keeps
+/// nobody from being ready: what it said before holds.
+pub(super) fn checks(shared: &Shared, quarantined: usize) -> Value {
+    let check = |problem: Option<String>| match problem {
+        None => json!({ "ok": true }),
+        Some(problem) => json!({ "ok": false, "reason": problem }),
+    };
+    let waits = (quarantined > 0)
+        .then(|| format!("{quarantined} limits wait until what an earlier life may have lent is over"));
+    json!({
+        "store": check(shared.store_fails()),
+        "config": check(shared.file_fails()),
+        "quarantine": check(waits),
+    })
 }
 
 /// `GET /metrics`. Prometheus refuses text whose type it is not told.

@@ -1,6 +1,7 @@
 //! How the allocator itself stands, in one look, and what happened lately: for people, where [`super::health`] is for
 //! machines that want a yes or a no. It changes nothing.
 
+use super::health::checks;
 use super::json;
 use crate::metrics::Stands;
 use crate::shared::Shared;
@@ -27,12 +28,12 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
             "sessions": allocator.sessions(),
             "quarantine": { "limits": waits.len(), "longest_ms": millis_up(longest), "first": names },
         });
-        (body, allocator.is_stopping(), !waits.is_empty())
+        (body, allocator.is_stopping(), waits.len())
     });
-    let is_store_failing = shared.is_store_failing();
+    let is_store_failing = shared.store_fails().is_some();
     let mut reasons = vec![];
     for (holds, reason) in
-        [(is_stopping, "stopping"), (is_store_failing, "store_failing"), (quarantined, "quarantine")]
+        [(is_stopping, "stopping"), (is_store_failing, "store_failing"), (quarantined > 0, "quarantine")]
     {
         if holds {
             reasons.push(reason);
@@ -40,6 +41,7 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
     }
     body["status"] = json!(if reasons.is_empty() { "ready" } else { "not_ready" });
     body["reasons"] = json!(reasons);
+    body["checks"] = checks(&shared, quarantined);
     body["node"] = json!(shared.config().server.node.as_ref().map(|node| node.as_str()));
     let kind = shared.config().server.store.kind();
     // One that is asked not to use its file keeps books in memory all the same.

@@ -26,10 +26,15 @@ pub(crate) async fn change<E: From<Undecided>>(
     let late = |_| Undecided::late();
     let (mut cells, newest) =
         timeout(DECIDE_MAX, change_at_last(shared, name, put, check)).await.map_err(late)??;
-    // It is in the store, whatever becomes of this.
-    if let Ok(Err(error)) = timeout(SAY_MAX, say(&mut cells, newest)).await {
-        tracing::debug!(limit = name, %error, "the store's head does not say yet that a limit was put or removed");
-    }
+    // It is in the store, and is said whether or not the operator still waits for it.
+    let limit = name.to_owned();
+    let saying = tokio::spawn(async move {
+        if let Ok(Err(error)) = timeout(SAY_MAX, say(&mut cells, newest)).await {
+            tracing::debug!(limit, %error, "the store's head does not say yet that a limit was put or removed");
+        }
+    });
+    // All look for it themselves, should that have broken.
+    let _ = saying.await;
     Ok(())
 }
 

@@ -146,7 +146,7 @@ impl World {
 
     /// Something becomes of it.
     pub(super) fn store_in_trouble(&mut self) {
-        let is_fixed = matches!(self.rule, Rule::FixedWindow(_));
+        let is_fixed = self.rules().any(|rule| matches!(rule, Rule::FixedWindow(_)));
         let (fates, real) = (self.store.as_ref().map_or(&FATES[..], |store| store.fates), self.real);
         let fate = fates[self.dice.usize(..fates.len())];
         let step = self.dice.i64(20..100_000) * MILLI.cast_signed() * if self.dice.bool() { 1 } else { -1 };

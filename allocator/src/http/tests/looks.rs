@@ -80,7 +80,23 @@ async fn pools_of_a_pattern_are_shown_by_name() {
 #[tokio::test]
 async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     let app = App::new(true);
-    assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
+    let ready = app.get("/readyz").await;
+    let well = json!({ "ok": true });
+    let checks = json!({ "store": well, "config": well, "quarantine": well });
+    assert_eq!((ready.status, &ready.json()["checks"]), (StatusCode::OK, &checks));
+    // A file that is refused says why, and what it said before holds.
+    let reloads = crate::reload::Reloads::new(app.shared.clone());
+    reloads.refused(&format!("line 3: limit is 0{}", " ".repeat(10_000)));
+    let ready = app.get("/readyz").await;
+    let config = &ready.json()["checks"]["config"];
+    assert_eq!((ready.status, &config["ok"]), (StatusCode::OK, &json!(false)));
+    assert!(config["reason"].as_str().is_some_and(|why| why.starts_with("line 3") && why.len() == 500));
+    app.shared.commons().is_silent(Some("it is on 0 replicas, of 1".to_owned()));
+    let reply = app.get("/readyz").await;
+    assert_eq!(reply.problem(503).0, "store_failing");
+    assert_eq!(reply.json()["checks"]["store"]["reason"], "it is on 0 replicas, of 1");
+    assert_eq!(app.get("/v1/status").await.json()["checks"], reply.json()["checks"]);
+    app.shared.commons().is_silent(None);
     app.shared.with(|allocator, _| allocator.stop());
     assert_eq!(app.get("/readyz").await.problem(503).0, "stopping");
     let app = App::new(false);
@@ -89,6 +105,7 @@ async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     let limits = &reply.json()["limits"];
     assert_eq!((&limits[0]["limit"], &limits[2]["limit"]), (&json!("export"), &json!("vendor/rest")));
     assert!(limits[2]["quarantine_ms"].as_u64().expect("a number") > 30_000);
+    assert_eq!(reply.json()["checks"]["quarantine"]["ok"], false);
     for path in ["/livez", "/healthz"] {
         assert_eq!(app.get(path).await.status, StatusCode::OK);
     }

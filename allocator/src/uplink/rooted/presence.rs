@@ -24,11 +24,15 @@ impl Rooted {
             shared.metrics().roots().allocators(shared.commons().are_here(head.here(now)));
         }
         self.failed = if signed.is_ok() { 0 } else { self.failed.saturating_add(1) };
-        if self.failed == 0 || self.failed >= SILENT_AFTER {
-            shared.commons().silent(self.failed > 0);
-        }
-        if let (Err(error), SILENT_AFTER) = (&signed, self.failed) {
-            tracing::warn!(%error, "the store does not answer, or not well: this allocator is not ready");
+        match &signed {
+            Ok(()) => shared.commons().is_silent(None),
+            Err(error) if self.failed >= SILENT_AFTER => {
+                if self.failed == SILENT_AFTER {
+                    tracing::warn!(%error, "the store does not answer, or not well: this allocator is not ready");
+                }
+                shared.commons().is_silent(Some(error.to_string()));
+            }
+            Err(_) => {}
         }
         let swept = match signed {
             Ok(()) => self.sweep(shared).await,
