@@ -6,12 +6,11 @@ use super::family::{self, Above, Place};
 use super::lessee::Lessee;
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::Pace;
-use crate::share::{self, Share};
 use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::sizing::{PERMIT, mean, need};
+use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Rule, Terms};
 use std::time::Duration;
 
@@ -23,9 +22,6 @@ pub const LEASE_MAX: u64 = u32::MAX as u64;
 /// all nodes ask equally often, so that shares do not depend on who asks more.
 const POLLS_PER_TERM: u32 = 4;
 
-/// Permits that somebody may want beyond what demand and queue explain: a first lease, and a spare permit.
-const UNEXPLAINED: u64 = 8;
-
 /// Of a sliding window, whoever wants more than its share of what the window gives on average holds permits for this
 /// part of a term only, even while there are plenty: each counts for a window after it was *spent*, and so was held
 /// at the cost of the next one.
@@ -33,9 +29,6 @@ const GREEDY_PART: u32 = 16;
 
 /// But not for less than this: what a short window loses, it loses to the way there and back.
 const GREEDY_MIN: Duration = Duration::from_millis(60);
-
-/// When permits are scarce, what somebody holds should last until it can ask this often.
-const BARE_POLLS: u32 = 8;
 
 /// Who cannot be here before a window begins is to ask at once. Zero would say that permits are not scarce.
 const AT_ONCE: Duration = Duration::from_millis(1);
@@ -109,7 +102,7 @@ impl Pool {
     fn offer(&mut self, id: Place, ask: &Ask, newcomer: bool, is_reusable: bool) -> Offer {
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
-        let (others, supply, owed) = self.standing(asker.claim.share, self.other_claims(id), supply);
+        let (others, supply, owed) = self.peers(asker.claim.share, self.other_claims(id), supply);
         if newcomer {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
@@ -194,23 +187,6 @@ impl Pool {
         }
     }
 
-    fn asker(&self, id: Place, ask: &Ask) -> Asker {
-        let lessee = &self.lessees[&id];
-        let kept = lessee.outstanding;
-        // What demand and queue do not explain is a need all the same: nobody gets more by saying less.
-        let explained =
-            need(ask.demand_milli, lessee.term).saturating_add(ask.waiting).saturating_add(UNEXPLAINED);
-        let unexplained = ask.want.saturating_add(kept).saturating_sub(explained);
-        // What is in hand is too little for whoever waits in spite of it.
-        let holds = if ask.waiting > 0 { 0 } else { kept };
-        let claim = self.claim(ask.demand_milli, ask.waiting.saturating_add(unexplained));
-        Asker {
-            want: ask.want.min(self.plan.sharing.lease_max.saturating_sub(kept)),
-            claim: Claim { share: lessee.share, holds, ..claim },
-            since: self.now.since(lessee.lent).min(self.term),
-        }
-    }
-
     fn charge(&mut self, id: Place, permits: u64, term: Duration) {
         let lessee = self.lessees.get_mut(&id).expect("it was admitted");
         self.ledgers.release_ahead(lessee.outstanding, lessee.end);
@@ -284,49 +260,10 @@ impl Pool {
         outlives && !mutant::is(Mutant::NewRuleOutlived)
     }
 
-    /// With whom somebody with `share` shares what, and what is owed to it in any case.
-    fn standing(&self, share: Share, others: Vec<Claim>, supply: Supply) -> (Vec<Claim>, Supply, u64) {
-        let group = share.group;
-        let kept = self.guarantees.kept_from(group);
-        let left = supply.left.saturating_sub(kept);
-        let supply = Supply { left, within_term: supply.within_term.saturating_sub(kept), ..supply };
-        let members = others.iter().filter(|claim| claim.share.group == group).count() as u64 + 1;
-        let owed = self.guarantees.owed(group).div_ceil(members).min(left);
-        let (others, supply) = share::below(share.priority, others, supply);
-        (others, supply, owed)
-    }
-
     /// Permits that must be there beyond what the lessee wants: the reserve, and what is kept for others.
     fn kept_back(&self, id: Place) -> u64 {
         let kept = self.guarantees.kept_at_most(self.lessees[&id].share.group);
         kept.min(self.ceiling().saturating_sub(1)) + self.reserve()
-    }
-
-    fn other_claims(&self, id: Place) -> Vec<Claim> {
-        let active = self.active();
-        let others = self
-            .lessees
-            .iter()
-            .filter(|&(&other, lessee)| other != id && self.now.since(lessee.answered) <= active);
-        others.map(|(_, lessee)| self.likely_claim(lessee)).filter(|claim| claim.need > 0).collect()
-    }
-
-    /// The claim of a lessee that said its demand a while ago: it has spent since.
-    fn likely_claim(&self, lessee: &Lessee) -> Claim {
-        let spent = need(lessee.demand_milli, self.now.since(lessee.answered));
-        let holds = lessee.outstanding.saturating_sub(spent);
-        Claim { share: lessee.share, holds, ..self.claim(lessee.demand_milli, lessee.waiting) }
-    }
-
-    /// The claim of somebody with that demand, and a queue on top, who holds nothing.
-    fn claim(&self, demand_milli: u64, queue: u64) -> Claim {
-        Claim {
-            mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),
-            need: need(demand_milli, self.term).saturating_add(queue),
-            bare: need(demand_milli, BARE_POLLS * poll(self.term)).saturating_add(queue),
-            share: Share::EVEN,
-            holds: 0,
-        }
     }
 
     /// What can be shared out now, and the pace at which if the pool eases off.
@@ -445,6 +382,6 @@ fn millis_above(span: Duration) -> Duration {
 }
 
 /// Time between two asks of somebody who found too little, where leases last for `term`.
-fn poll(term: Duration) -> Duration {
+pub(super) fn poll(term: Duration) -> Duration {
     (term / POLLS_PER_TERM).max(POLL_MIN)
 }

@@ -8,9 +8,11 @@ mod anew;
 mod books;
 mod borrow;
 mod change;
+mod claims;
 mod family;
 mod feedback;
 mod flights;
+mod forget;
 mod frozen;
 mod ledgers;
 mod lend;
@@ -61,10 +63,6 @@ const ACTIVE_TERMS: u32 = 3;
 /// A lease lasts at least this many round trips of its holder: one is gone when it arrives, and the renewal must be
 /// answered before the end. It bounds what distance can do; more would burn more when a node far away dies.
 const RTTS_PER_TERM: u32 = 4;
-
-/// A session is remembered at least this long. One that is forgotten must start again from zero, which costs its
-/// node an exchange: not each time that a user pauses for a few seconds. Longer would keep more pools of keys.
-const REMEMBERED_MIN: Duration = Duration::from_secs(10);
 
 /// The books of one limit and key.
 #[derive(Debug)]
@@ -216,19 +214,6 @@ impl Pool {
         }
     }
 
-    /// Forgets sessions that can make no difference any more, and tells whether the whole pool can be told from
-    /// a new one: if not, it may be dropped.
-    pub fn is_forgettable(&mut self, now: Moment) -> bool {
-        self.advance(now);
-        self.forget_idle(self.memory());
-        if mutant::is(Mutant::ForgottenWhileCharged) {
-            return self.now >= self.opens && self.ends.is_empty();
-        }
-        // A session gets its last grant again for its last ask, and waits for what an earlier life told: of a new pool not.
-        let is_quiet = self.now >= self.opens.max(self.records.earlier()) && self.lessees.is_empty();
-        is_quiet && self.seats.are_free() && self.is_fresh()
-    }
-
     /// The most that can ever be lent at once.
     pub fn ceiling(&self) -> u64 {
         let told = self.ledgers.loan().map_or(u64::MAX, Loan::ceiling);
@@ -244,11 +229,6 @@ impl Pool {
     fn left(&self) -> u64 {
         let kept_back = self.reserve().saturating_add(self.withheld());
         self.ledgers.available().saturating_sub(kept_back).min(self.eased())
-    }
-
-    fn is_fresh(&self) -> bool {
-        let are_fresh = self.ledgers.is_fresh() && self.flow.as_ref().is_none_or(Flow::is_fresh);
-        are_fresh && self.vendor_is_content() && self.rests_above()
     }
 
     /// Permits that could be lent and spent now.
@@ -428,21 +408,5 @@ impl Pool {
     /// How long after its last ask a lessee counts among those who share.
     fn active(&self) -> Duration {
         self.term * ACTIVE_TERMS
-    }
-
-    /// How long a session is worth remembering: until no rule counts its burned permits any more.
-    pub fn memory(&self) -> Duration {
-        self.ledgers.memory().max(self.active()).max(REMEMBERED_MIN)
-    }
-
-    /// Forgets sessions with nothing live that have said nothing for `memory`. A late copy of an old ask is then
-    /// a stranger's: it starts at zero or is refused, and what it is lent is charged.
-    fn forget_idle(&mut self, memory: Duration) {
-        let now = self.now;
-        self.lessees.retain(|_, lessee| {
-            lessee.is_live()
-                || lessee.flights.lands().is_some()
-                || lessee.end.max(lessee.answered) + memory > now
-        });
     }
 }
