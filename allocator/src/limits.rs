@@ -5,6 +5,7 @@ mod figures;
 mod gate;
 mod leased;
 mod live;
+mod outlooks;
 mod past;
 mod pool_id;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub use figures::{Answered, Disagreed, Figures};
 pub use gate::{BLOCKED_MAX, Gate, News, SavedGate};
 pub(crate) use leased::Due;
 pub use live::{Effect, Fixtures, Preview};
+pub use outlooks::Forecast;
 pub use past::Past;
 pub use pool_id::PoolId;
 pub use written::{BLOCK, SavedPast};
@@ -24,7 +26,7 @@ use crate::pool::{AskError, Heard, Holder, Holding, LesseeId, Plan, Pool, PoolVi
 use crate::share::Sharing;
 use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
-use figures::Sums;
+use figures::Tally;
 use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Observed, Rule, SafeShare, Terms};
 use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +57,7 @@ pub struct Limit {
     /// Names that have a pool, of a pattern.
     names: usize,
     sweep: Sweep<PoolId>,
-    sums: Sums,
+    tally: Tally,
     /// To whom nothing is lent, whatever is left.
     gate: Gate,
     /// What it was topped up with.
@@ -96,7 +98,7 @@ impl Limit {
             pools: BTreeMap::new(),
             names: 0,
             sweep: Sweep::default(),
-            sums: Sums::default(),
+            tally: Tally::default(),
             gate: Gate::default(),
             top_ups: TopUps::default(),
             leasing: BTreeSet::new(),
@@ -185,14 +187,14 @@ impl Limit {
         }
         let asked = self.with_pool(now, &id, |pool| pool.renew(now, holder, seq, ask));
         let answer = asked.expect("it was there or has been made")?;
-        self.sums.answered.count(&ask, &answer);
+        self.tally.sums.answered.count(&ask, &answer);
         Ok(answer)
     }
 
     /// The session `id` heard something of the vendor, about `pool`, if there is one.
     pub fn observe(&mut self, now: Moment, pool: &PoolId, id: LesseeId, observed: &Observed) -> Heard {
         let heard = self.with_pool(now, pool, |pool| pool.observe(now, id, observed)).unwrap_or_default();
-        self.sums.disagreed.count(heard);
+        self.tally.sums.disagreed.count(heard);
         heard
     }
 
@@ -214,13 +216,13 @@ impl Limit {
             self.make(now, id.clone());
         }
         let mut kept = self.pools.remove(id).expect("it was there or has been made");
-        self.sums.count(&mut kept.counted, kept.pool.view(now));
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
         Ok(kept)
     }
 
     /// Puts a pool back.
     pub(crate) fn close(&mut self, now: Moment, id: PoolId, mut kept: Kept) {
-        self.sums.count(&mut kept.counted, kept.pool.view(now));
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.pools.insert(id.clone(), kept);
         self.note(&id);
     }
@@ -232,12 +234,12 @@ impl Limit {
 
     /// A pool of a family gave `answer` to `ask`.
     pub(crate) fn count_answer(&mut self, ask: &Ask, answer: &Answer) {
-        self.sums.answered.count(ask, answer);
+        self.tally.sums.answered.count(ask, answer);
     }
 
     /// An ask that got no answer from a pool, because the allocator is stopping.
     pub fn count_stopping(&mut self) {
-        self.sums.answered.stopping += 1;
+        self.tally.sums.answered.stopping += 1;
     }
 
     /// The session `id` ends with a total of `spent_total`, and with calls for `running` in flight. Returns what came
@@ -261,17 +263,17 @@ impl Limit {
     /// the pools of keys that cannot be told from new ones.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         let makes_pools = self.makes_pools();
-        let (sums, mut changed) = (&mut self.sums, vec![]);
+        let (tally, mut changed) = (&mut self.tally, vec![]);
         let gone = self.sweep.run(&mut self.pools, steps, |id, kept| {
             let forgettable = kept.pool.is_forgettable(now);
-            sums.count(&mut kept.counted, kept.pool.view(now));
+            tally.count(&mut kept.counted, kept.pool.view(now));
             if kept.pool.wants_record() && !kept.is_queued {
                 changed.push(id.clone());
             }
             makes_pools && forgettable
         });
         for (_, kept) in &gone {
-            self.sums.drop(kept.counted);
+            self.tally.drop(kept.counted);
         }
         changed.iter().for_each(|id| self.note(id));
         self.drop_written(gone.iter().filter(|(_, kept)| kept.pool.is_recorded()).map(|(id, _)| id.clone()));
@@ -283,6 +285,11 @@ impl Limit {
     /// of their last ask or sweep.
     pub fn figures(&mut self, now: Moment) -> Figures {
         self.with_pool(now, &PoolId::default(), |_| ());
+        let mut forecast = self.tally.forecast(now);
+        if self.gate.pause(now).is_some() {
+            // What nobody is lent does not become less.
+            forecast.time_to_empty = None;
+        }
         Figures {
             ceiling: self.ceiling,
             pools: self.pools.len() as u64,
@@ -296,7 +303,8 @@ impl Limit {
                 .map(|until| until.since(now)),
             blocked: self.gate.blocked().len() as u64,
             topped_up: self.top_ups.permits,
-            sums: self.sums,
+            forecast,
+            sums: self.tally.sums,
         }
     }
 
@@ -329,9 +337,9 @@ impl Limit {
     /// before `act`, reports settle in it: counted apart, so that what was burned is a count that never falls.
     fn with_pool<T>(&mut self, now: Moment, id: &PoolId, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
         let kept = self.pools.get_mut(id)?;
-        self.sums.count(&mut kept.counted, kept.pool.view(now));
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
         let result = act(&mut kept.pool);
-        self.sums.count(&mut kept.counted, kept.pool.view(now));
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.note(id);
         Some(result)
     }
@@ -363,7 +371,7 @@ impl Limit {
             pool.forget_seats(restored);
         }
         let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default(), is_queued: false };
-        self.sums.count(&mut kept.counted, kept.pool.view(now));
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
         self.pools.insert(id, kept);
     }

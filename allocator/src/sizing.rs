@@ -81,13 +81,13 @@ pub fn grant(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
     let needs =
         others.iter().map(|claim| u128::from(claim.need)).sum::<u128>() + u128::from(asker.claim.need);
     let half = (supply.left / 2).max(1);
-    let (state, share) = if needs <= u128::from(supply.within_term) {
-        (State::Rich, half)
-    } else if supply.left > supply.soon {
-        let (lasts, share) = drain_share(asker, others, supply);
-        (State::Drain { lasts }, share.min(half))
-    } else {
-        (State::Trickle, trickle_share(asker, others, supply))
+    let (state, share) = match Standing::of(needs, supply) {
+        Standing::Rich => (State::Rich, half),
+        Standing::Drain => {
+            let (lasts, share) = drain_share(asker, others, supply);
+            (State::Drain { lasts }, share.min(half))
+        }
+        Standing::Trickle => (State::Trickle, trickle_share(asker, others, supply)),
     };
     Sized { permits: asker.want.min(share).min(supply.left), state }
 }
@@ -113,6 +113,53 @@ pub enum State {
     },
     /// What comes back is all there is.
     Trickle,
+}
+
+/// The same in a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// See [`State::Rich`].
+    #[default]
+    Rich,
+    /// See [`State::Drain`].
+    Drain,
+    /// See [`State::Trickle`].
+    Trickle,
+}
+
+impl Standing {
+    /// All there are.
+    pub const ALL: [Standing; 3] = [Standing::Rich, Standing::Drain, Standing::Trickle];
+
+    /// That of a pool of which all that share in it need `needs` for a term.
+    pub fn of(needs: u128, supply: Supply) -> Self {
+        if needs <= u128::from(supply.within_term) {
+            Standing::Rich
+        } else if supply.left > supply.soon {
+            Standing::Drain
+        } else {
+            Standing::Trickle
+        }
+    }
+
+    /// Its stable word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Standing::Rich => "rich",
+            Standing::Drain => "drain",
+            Standing::Trickle => "trickle",
+        }
+    }
+}
+
+impl From<State> for Standing {
+    fn from(state: State) -> Self {
+        match state {
+            State::Rich => Standing::Rich,
+            State::Drain { .. } => Standing::Drain,
+            State::Trickle => Standing::Trickle,
+        }
+    }
 }
 
 /// How long what is left lasts, halved, and what brings `asker` to that. Whoever says that it needs more than there is

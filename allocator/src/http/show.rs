@@ -194,6 +194,12 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     body["topped_up"] = json!(figures.topped_up);
     // A sum over many pools can be more than anybody can count; nobody needs to know by how much.
     body["available"] = json!(sums.available.min(u128::from(PERMITS_MAX)) as u64);
+    if let Some(empty) = figures.forecast.time_to_empty {
+        body["time_to_empty_ms"] = json!(millis_up(empty));
+    }
+    for (state, pools) in figures.by_standing() {
+        body["states"][state] = json!(pools);
+    }
     body["outstanding"] = json!(sums.outstanding);
     body["in_flight"] = json!(sums.in_flight);
     body["lessees"] = json!(sums.lessees);
@@ -217,6 +223,7 @@ pub(super) fn pool(id: &PoolId, view: &PoolView) -> Value {
     let books = &view.books;
     let mut body = json!({
         "available": view.available,
+        "state": view.outlook.standing.word(),
         "outstanding": books.outstanding,
         "in_flight": view.in_flight,
         "lessees": view.lessees,
@@ -229,6 +236,9 @@ pub(super) fn pool(id: &PoolId, view: &PoolView) -> Value {
         "vendor_withheld": view.withheld,
         "vendor_paused_ms": millis_up(view.vendor_pause),
     });
+    if let Some(empty) = view.time_to_empty {
+        body["time_to_empty_ms"] = json!(millis_up(empty));
+    }
     if let Some(name) = &id.name {
         body["limit"] = json!(name.as_str());
     }

@@ -1,8 +1,10 @@
 //! What a limit shows of itself: sums over its pools, kept up to date a pool at a time, so that looking at them
 //! costs the same for one key and for a million. Counts never fall, also when pools are dropped.
 
-use crate::pool::{Heard, PoolView};
-use lessor_protocol::{Answer, Ask, PERMITS_MAX, RefusalReason};
+use super::outlooks::{Forecast, Outlooks};
+use crate::pool::{Heard, Outlook, PoolView};
+use crate::sizing::Standing;
+use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX, RefusalReason};
 use std::time::Duration;
 
 /// One limit, summed over its pools.
@@ -24,8 +26,51 @@ pub struct Figures {
     pub blocked: u64,
     /// Permits that it was ever topped up with.
     pub topped_up: u64,
+    /// How its pools stand, and when the first will be empty.
+    pub forecast: Forecast,
     /// Sums over all pools, dropped ones included.
     pub sums: Sums,
+}
+
+impl Figures {
+    /// How many pools stand how, each with its stable word.
+    pub fn by_standing(&self) -> [(&'static str, u64); 3] {
+        let Forecast { drain, trickle, .. } = self.forecast;
+        Standing::ALL.map(|standing| {
+            let pools = match standing {
+                Standing::Rich => self.pools.saturating_sub(drain + trickle),
+                Standing::Drain => drain,
+                Standing::Trickle => trickle,
+            };
+            (standing.word(), pools)
+        })
+    }
+}
+
+/// What a limit knows of all its pools together.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) sums: Sums,
+    outlooks: Outlooks,
+}
+
+impl Tally {
+    /// The pool that was counted as `counted` looks like `view` now.
+    pub(super) fn count(&mut self, counted: &mut PoolView, view: PoolView) {
+        self.outlooks.count(counted.outlook, view.outlook);
+        self.sums.count(counted, view);
+    }
+
+    /// The pool that was counted as `counted` is gone. What it ever did stays counted.
+    pub(super) fn drop(&mut self, counted: PoolView) {
+        self.outlooks.count(counted.outlook, Outlook::default());
+        self.sums.drop(counted);
+    }
+
+    /// How they stand.
+    pub(super) fn forecast(&self, now: Moment) -> Forecast {
+        self.outlooks.forecast(now)
+    }
 }
 
 /// Sums over the pools of a limit.
@@ -116,7 +161,7 @@ pub struct Answered {
 
 impl Sums {
     /// The pool that was counted as `counted` looks like `view` now.
-    pub(super) fn count(&mut self, counted: &mut PoolView, view: PoolView) {
+    fn count(&mut self, counted: &mut PoolView, view: PoolView) {
         let (old, new) = (counted.books, view.books);
         self.available = self.available - u128::from(counted.available) + u128::from(view.available);
         self.outstanding = self.outstanding - old.outstanding + new.outstanding;
@@ -134,7 +179,7 @@ impl Sums {
     }
 
     /// The pool that was counted as `counted` is gone. What it ever did stays counted.
-    pub(super) fn drop(&mut self, counted: PoolView) {
+    fn drop(&mut self, counted: PoolView) {
         self.available -= u128::from(counted.available);
         self.outstanding -= counted.books.outstanding;
         self.in_flight -= counted.in_flight;

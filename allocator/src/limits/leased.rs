@@ -98,11 +98,11 @@ impl Limit {
         most: usize,
         due: &mut Due,
     ) {
-        let (pools, sums) = (&mut self.pools, &mut self.sums);
+        let (pools, tally) = (&mut self.pools, &mut self.tally);
         self.leasing.retain(|id| {
             let Some(kept) = pools.get_mut(id) else { return false };
             let at = kept.pool.asks_above(now, rtt);
-            sums.count(&mut kept.counted, kept.pool.view(now));
+            tally.count(&mut kept.counted, kept.pool.view(now));
             if at <= soon && due.asks.len() < most {
                 due.distance = due.distance.max(kept.pool.distance_above(rtt));
                 due.asks.extend(kept.pool.ask_above(now, rtt).map(|ask| (id.clone(), ask)));

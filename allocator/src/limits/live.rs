@@ -1,7 +1,7 @@
 //! What an operator does to a limit while it is in use: changes it, tops it up, closes and opens it. The allocator calls
 //! it, with the time as an argument; no lease is taken back.
 
-use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Sums, plans};
+use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Tally, plans};
 use crate::config::LimitConfig;
 use crate::pool::{Holder, PoolView};
 use crate::wrong::Wrong;
@@ -59,7 +59,7 @@ impl Limit {
         let plans = Plans::of(&config, self.plan.terms);
         let past = self.past;
         for (id, kept) in &mut self.pools {
-            change(kept, &mut self.sums, plans.of_pool(id), past, carry, now);
+            change(kept, &mut self.tally, plans.of_pool(id), past, carry, now);
         }
         self.adjust(config, plans, now);
         self.outdate_records();
@@ -80,15 +80,15 @@ impl Limit {
         let plans = Plans::of(config, self.plan.terms);
         let effects = page.map(|(id, kept)| {
             let plan = plans.of_pool(id);
-            let (mut sums, mut copy) = (
-                Sums::default(),
+            let (mut tally, mut copy) = (
+                Tally::default(),
                 Kept { name: None, pool: kept.pool.copy(), counted: PoolView::default(), is_queued: true },
             );
             let before = copy.pool.view(now);
-            sums.count(&mut copy.counted, before);
+            tally.count(&mut copy.counted, before);
             match begins_anew {
                 true => copy.pool = past.pool(plan, now),
-                false => change(&mut copy, &mut sums, plan, past, carry, now),
+                false => change(&mut copy, &mut tally, plan, past, carry, now),
             }
             Effect { pool: id.clone(), before, after: copy.pool.view(now) }
         });
@@ -158,7 +158,7 @@ impl Limit {
     ) -> Result<Answer, Wrong> {
         let settled = self.with_pool(now, id, |pool| pool.settle_only(now, holder, seq, ask, refusal));
         let answer = settled.unwrap_or(Ok(Answer::Refusal(refusal)))?;
-        self.sums.answered.count(&ask, &answer);
+        self.tally.sums.answered.count(&ask, &answer);
         Ok(answer)
     }
 
@@ -192,10 +192,10 @@ impl Limit {
     fn begin_anew(&mut self, config: LimitConfig, now: Moment) {
         self.has_lost_loans |= self.config.upstream.is_some();
         for (_, mut kept) in std::mem::take(&mut self.pools) {
-            self.sums.count(&mut kept.counted, kept.pool.view(now));
+            self.tally.count(&mut kept.counted, kept.pool.view(now));
             // What is out is never heard of again.
-            self.sums.burned += kept.counted.books.outstanding;
-            self.sums.drop(kept.counted);
+            self.tally.sums.burned += kept.counted.books.outstanding;
+            self.tally.drop(kept.counted);
         }
         (self.past, self.names) = (self.past_of_others(now), 0);
         let plans = Plans::of(&config, self.plan.terms);
@@ -284,11 +284,11 @@ impl Plans {
 
 /// Goes on by `plan`. A pool in quarantine has lent nothing yet: it is made anew, as at a start, but that it refills by the
 /// new rules from now on only.
-fn change(kept: &mut Kept, sums: &mut Sums, plan: &Arc<Plan>, past: Past, carry: Carry, now: Moment) {
-    sums.count(&mut kept.counted, kept.pool.view(now));
+fn change(kept: &mut Kept, tally: &mut Tally, plan: &Arc<Plan>, past: Past, carry: Carry, now: Moment) {
+    tally.count(&mut kept.counted, kept.pool.view(now));
     match kept.counted.quarantine.is_zero() {
         true => kept.pool.change(plan.clone(), carry, now),
         false => kept.pool = past.pool_by(plan, now, now),
     }
-    sums.count(&mut kept.counted, kept.pool.view(now));
+    tally.count(&mut kept.counted, kept.pool.view(now));
 }

@@ -6,6 +6,7 @@ use crate::pool::Books;
 use crate::rules;
 use crate::rules::Gap;
 use crate::share::Share;
+use crate::sizing::Standing;
 use lessor_protocol::Carry;
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ fn audit(limit: &mut Limit, now: Moment) {
     let count = limit.pools.len();
     for kept in limit.pools.values_mut() {
         let view = kept.pool.view(now);
-        limit.sums.count(&mut kept.counted, view);
+        limit.tally.count(&mut kept.counted, view);
     }
     let views = limit.views(now, Bound::Unbounded, count + 1);
     let total = views.iter().fold(Books::default(), |sum, (_, view)| sum.plus(view.books));
@@ -25,6 +26,10 @@ fn audit(limit: &mut Limit, now: Moment) {
     assert_eq!(sums.lessees, views.iter().map(|(_, view)| view.lessees).sum::<u64>());
     assert_eq!(sums.available, views.iter().map(|(_, view)| u128::from(view.available)).sum::<u128>());
     assert!(sums.granted >= total.granted && sums.spent >= total.spent && sums.burned >= total.burned);
+    let (forecast, standing) = (limit.figures(now).forecast, |view: &PoolView| view.outlook.standing);
+    let stand = |so| views.iter().filter(|(_, view)| standing(view) == so).count() as u64;
+    assert_eq!([forecast.drain, forecast.trickle], [Standing::Drain, Standing::Trickle].map(stand));
+    assert_eq!(forecast.time_to_empty, views.iter().filter_map(|(_, view)| view.time_to_empty).min());
 }
 
 fn limit(options: &str) -> Limit {
@@ -68,6 +73,41 @@ fn a_key_has_a_pool_from_its_first_use_until_it_looks_new_again() {
     let sums = figures.sums;
     assert_eq!((sums.granted, sums.spent, sums.burned), (9, 4, 5), "what was done stays counted");
     assert!(sums.balance());
+}
+
+/// Nobody looks at the pools of keys that are not used, for seconds perhaps: how they stood is over all the same.
+#[test]
+fn how_keys_stand_is_over_when_they_are_quiet() {
+    let mut limit = limit("keyed = true");
+    let keys: Vec<String> = (0..50).map(|index| format!("k{index}")).collect();
+    for (index, text) in keys.iter().enumerate() {
+        let demand_milli = if index < 20 { 1_000 } else { 200_000 };
+        let ask = Ask { want: 1, demand_milli, ..Ask::default() };
+        limit.renew(millis(0), key(text), A, 1, ask).expect("there is room");
+    }
+    let forecast = limit.figures(millis(0)).forecast;
+    assert_eq!((forecast.drain, forecast.trickle), (30, 0));
+    assert!(forecast.time_to_empty.is_some_and(|empty| empty < Duration::from_millis(150)), "{forecast:?}");
+    assert_eq!(limit.figures(millis(0)).by_standing(), [("rich", 20), ("drain", 30), ("trickle", 0)]);
+    audit(&mut limit, millis(0));
+    assert_eq!(
+        limit.figures(millis(500)).forecast,
+        Forecast::default(),
+        "three terms, and a quarter of a second"
+    );
+    // Those that are asked again do not count twice, and those that go take theirs with them.
+    for (text, at) in keys.iter().take(10).zip(400..) {
+        let ask = Ask { want: 100, waiting: 100, demand_milli: 200_000, ..Ask::default() };
+        limit.renew(millis(at), key(text), A, 2, ask).expect("there is room");
+    }
+    let forecast = limit.figures(millis(410)).forecast;
+    assert_eq!((forecast.drain, forecast.trickle), (10, 0));
+    assert_eq!(forecast.time_to_empty, Some(Duration::ZERO), "a hundred wait, for ten at most");
+    audit(&mut limit, millis(410));
+    limit.sweep(millis(60_000), 100);
+    limit.sweep(millis(120_000), 100);
+    assert_eq!(limit.pools.len(), 0);
+    assert_eq!(limit.figures(millis(120_000)).forecast, Forecast::default());
 }
 
 #[test]

@@ -210,11 +210,11 @@ impl Limit {
             self.past.pool(&plan, now)
         });
         if let Some(old) = self.pools.remove(&id) {
-            self.sums.drop(old.counted);
+            self.tally.drop(old.counted);
         }
         let name = id.name.clone();
         let mut kept = Kept { name, pool, counted: PoolView::default(), is_queued: false };
-        self.sums.count(&mut kept.counted, kept.pool.view(now));
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
         self.names += usize::from(id.name.as_ref().is_some_and(|name| !self.has_name(name)));
         self.opens = self.opens.max(now + kept.counted.quarantine);
         self.pools.insert(id, kept);

@@ -1,6 +1,7 @@
 //! What Prometheus sees of one limit: the sums over its pools, as they are when somebody looks.
 
 use crate::limits::{Answered, Disagreed, Figures};
+use crate::sizing::Standing;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
 /// The metrics of one limit.
@@ -23,6 +24,9 @@ pub(super) struct LimitMetrics {
     shadow_refused: Counter,
     withheld: Gauge,
     vendor_pauses: Gauge,
+    time_to_empty: Gauge,
+    /// In the order of [`Figures::by_standing`].
+    states: Vec<Gauge>,
     /// In the order of [`Disagreed::by_kind`].
     disagreed: Vec<Counter>,
     /// In the order of [`Answered::by_outcome`].
@@ -38,7 +42,12 @@ impl LimitMetrics {
         let kinds = Disagreed::default().by_kind().into_iter();
         let disagreed = kinds
             .map(|(how, _)| counter!("lessor_vendor_disagreed_total", "limit" => name.clone(), "how" => how));
+        let states = Standing::ALL.map(Standing::word).into_iter();
+        let states =
+            states.map(|state| gauge!("lessor_state_pools", "limit" => name.clone(), "state" => state));
         LimitMetrics {
+            states: states.collect(),
+            time_to_empty: gauge!("lessor_time_to_empty_seconds", "limit" => name.clone()),
             disagreed: disagreed.collect(),
             withheld: gauge!("lessor_vendor_withheld_permits", "limit" => name.clone()),
             vendor_pauses: gauge!("lessor_vendor_paused_pools", "limit" => name.clone()),
@@ -66,9 +75,9 @@ impl LimitMetrics {
     pub(super) fn clear(&self) {
         let gauges = [&self.ceiling, &self.available, &self.outstanding, &self.pools, &self.lessees];
         let gauges = gauges.into_iter().chain([&self.quarantine, &self.paused, &self.blocked]);
-        for gauge in gauges.chain([&self.withheld, &self.vendor_pauses]) {
-            gauge.set(0.0);
-        }
+        let gauges = gauges.chain([&self.withheld, &self.vendor_pauses]).chain(&self.states);
+        gauges.for_each(|gauge| gauge.set(0.0));
+        self.time_to_empty.set(f64::INFINITY);
     }
 
     /// Takes over `figures`.
@@ -92,6 +101,12 @@ impl LimitMetrics {
         self.shadow_refused.absolute(sums.shadow_refused);
         self.withheld.set(sums.withheld as f64);
         self.vendor_pauses.set(sums.vendor_pauses as f64);
+        // What is not to be expected takes for ever.
+        let empty = figures.forecast.time_to_empty.map_or(f64::INFINITY, |wait| wait.as_secs_f64());
+        self.time_to_empty.set(empty);
+        for (gauge, (_, pools)) in self.states.iter().zip(figures.by_standing()) {
+            gauge.set(pools as f64);
+        }
         for (counter, (_, count)) in self.disagreed.iter().zip(sums.disagreed.by_kind()) {
             counter.absolute(count);
         }
@@ -111,6 +126,14 @@ pub(super) fn describe() {
     describe_gauge!(
         "lessor_in_flight_permits",
         "Permits whose calls are in flight, said or presumed, where the limit caps that"
+    );
+    describe_gauge!(
+        "lessor_time_to_empty_seconds",
+        "In how long the first permit is wanted that is not there, of the key for which that is soonest; +Inf if that is not to be expected"
+    );
+    describe_gauge!(
+        "lessor_state_pools",
+        "Pools by how they stand: rich (every need is met), drain (more is needed than there is), trickle (what comes back is all)"
     );
     describe_gauge!("lessor_pools", "Pools that are kept: keys in use, or 1 for a limit without keys");
     describe_gauge!("lessor_lessees", "Sessions that pools remember, each once for every pool");

@@ -59,6 +59,7 @@ impl Pool {
         let span = self.safe_span();
         self.seats.count(span);
         self.pacer = Pacer::Free;
+        self.foresee_nothing();
         self.audit();
     }
 
@@ -74,6 +75,7 @@ impl Pool {
         if let Some(flow) = &mut self.flow {
             flow.top_up(permits);
         }
+        self.foresee_nothing();
         self.audit();
     }
 

@@ -5,6 +5,8 @@ use super::Pool;
 use super::family::Place;
 use super::lend::poll;
 use super::lessee::Lessee;
+use super::outlook::draw;
+use crate::rules::Draw;
 use crate::share::{self, Share};
 use crate::sizing::{Asker, Claim, Supply};
 use lessor_protocol::Ask;
@@ -52,14 +54,18 @@ impl Pool {
         (others, supply, owed)
     }
 
-    /// What all others claim who have asked lately, as far as it is anything.
-    pub(super) fn other_claims(&self, id: Place) -> Vec<Claim> {
-        let active = self.active();
+    /// What all others claim who have asked lately, as far as it is anything, and what they take.
+    pub(super) fn other_claims(&self, id: Place) -> (Vec<Claim>, Draw) {
+        let (active, mut draws) = (self.active(), Draw::default());
         let others = self
             .lessees
             .iter()
             .filter(|&(&other, lessee)| other != id && self.now.since(lessee.answered) <= active);
-        others.map(|(_, lessee)| self.likely_claim(lessee)).filter(|claim| claim.need > 0).collect()
+        let others = others.map(|(_, lessee)| {
+            draws = draws.and(draw(lessee.demand_milli, lessee.waiting, lessee.outstanding));
+            self.likely_claim(lessee)
+        });
+        (others.filter(|claim| claim.need > 0).collect(), draws)
     }
 
     /// The claim of a lessee that said its demand a while ago: it has spent since.

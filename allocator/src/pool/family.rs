@@ -227,6 +227,7 @@ impl Pool {
             // It will say no more of what is in flight: that was spent by now.
             self.end_flights(place, 0, self.now);
         }
+        self.foresee_silence();
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Plan;
 use super::loan::Loan;
-use crate::rules::{self, Ledger, Pace, Saved, Since};
+use crate::rules::{self, Draw, Ledger, Pace, Saved, Since};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Carry, Moment, Rule, Terms};
 use std::time::Duration;
@@ -149,6 +149,12 @@ impl Ledgers {
     pub(super) fn within(&self, span: Duration) -> u64 {
         let by_then = |ledger: &dyn Ledger| ledger.available().saturating_add(ledger.arriving(span));
         self.all().map(by_then).min().unwrap_or(0)
+    }
+
+    /// In how long the first permit is wanted that one of them cannot lend, if nodes take `draw`; `None` if that is not to be
+    /// expected.
+    pub(super) fn lasts(&self, draw: Draw) -> Option<Duration> {
+        self.all().filter_map(|ledger| ledger.lasts(draw)).min()
     }
 
     /// Whether a permit that is held unspent is missing later, too, to any of them.

@@ -4,9 +4,10 @@
 use super::Pool;
 use super::family::{self, Above, Place};
 use super::lessee::Lessee;
+use super::loan::Loan;
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
-use crate::rules::Pace;
-use crate::sizing::{self, Asker, Claim, Sized, State, Supply};
+use crate::rules::{Draw, Pace};
+use crate::sizing::{self, Asker, Claim, Sized, Standing, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
@@ -37,7 +38,7 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 const POLL_MIN: Duration = Duration::from_millis(10);
 
 /// What one pool would lend.
-struct Offer {
+pub(super) struct Offer {
     permits: u64,
     state: State,
     pace: Option<Pace>,
@@ -45,6 +46,10 @@ struct Offer {
     is_greedy: bool,
     /// How much it should have in hand and in use, where permits are spent again.
     hold: Option<u64>,
+    /// How the whole pool stands, whether somebody wants what is not there, and what others take: for people.
+    pub(super) standing: Standing,
+    pub(super) is_nothing: bool,
+    pub(super) others: Draw,
 }
 
 impl Pool {
@@ -82,6 +87,7 @@ impl Pool {
         let term = if is_over { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
         let charged = if mutant::is(Mutant::AboveNotCharged) { 1 } else { chain.len() };
         chain.iter_mut().take(charged).for_each(|(pool, id)| pool.charge(*id, permits, term));
+        chain.iter_mut().zip(&offers).for_each(|((pool, id), offer)| pool.foresee(*id, ask, offer));
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
             let horizon = pool.horizon(*id, offer).min(term);
@@ -102,7 +108,11 @@ impl Pool {
     fn offer(&mut self, id: Place, ask: &Ask, newcomer: bool, is_reusable: bool) -> Offer {
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
-        let (others, supply, owed) = self.peers(asker.claim.share, self.other_claims(id), supply);
+        let (others, draws) = self.other_claims(id);
+        let needs = others.iter().map(|claim| u128::from(claim.need)).sum::<u128>();
+        // That of the whole pool: who comes first does not see who comes later.
+        let standing = Standing::of(needs + u128::from(asker.claim.need), supply);
+        let (others, supply, owed) = self.peers(asker.claim.share, others, supply);
         if newcomer {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
         }
@@ -113,7 +123,12 @@ impl Pool {
         let is_greedy = !matches!(state, State::Drain { .. })
             && self.ledgers.count_from_spend()
             && sizing::is_greedy(asker.claim, &others, supply.sustained);
-        Offer { permits: permits.max(asker.want.min(owed)), state, pace, is_greedy, hold }
+        let permits = permits.max(asker.want.min(owed));
+        let standing = if is_reusable { state.into() } else { standing };
+        // What is on its way from above is here before anybody has looked.
+        let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
+        let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
+        Offer { permits, state, pace, is_greedy, hold, standing, is_nothing, others: draws }
     }
 
     /// Where a permit is spent again when its call ends, no permit comes back by being spent, and whoever came first would

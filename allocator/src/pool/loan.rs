@@ -4,7 +4,7 @@
 //! Whatever a node may spend was lent for at least as long by the one above, so its end is the end of every lease from here.
 //! A crash needs no quarantine: the one above takes all for spent, and what comes after begins with nothing.
 
-use crate::rules::{Ends, Ledger, Pace};
+use crate::rules::{Draw, Ends, Ledger, Pace, THOUSAND_SECONDS};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
@@ -225,6 +225,11 @@ impl Ledger for Loan {
 
     fn sustained(&self, span: Duration) -> u64 {
         self.coming(span)
+    }
+
+    /// Whatever is wanted comes, or as much as came lately.
+    fn lasts(&self, draw: Draw) -> Option<Duration> {
+        if self.is_ample { None } else { draw.less(self.coming(THOUSAND_SECONDS)).lasts(self.free) }
     }
 
     fn pace(&self) -> Option<Pace> {

@@ -19,6 +19,7 @@ mod lend;
 mod lessee;
 mod lingering;
 mod loan;
+mod outlook;
 mod plan;
 mod rates;
 mod record;
@@ -33,6 +34,7 @@ pub use feedback::{Believe, Heard, Trust};
 pub use frozen::Frozen;
 pub use lend::LEASE_MAX;
 pub use lessee::{Holding, LesseeId};
+pub use outlook::Outlook;
 pub use plan::{AskError, Holder, Plan, PoolView};
 pub use record::{Block, Record};
 pub(crate) use seats::safe_span;
@@ -90,6 +92,7 @@ pub struct Pool {
     books: Books,
     shadow_refused: u64,
     pacer: Pacer,
+    outlook: Outlook,
     guarantees: Guarantees,
     feedback: Feedback,
     seats: Seats,
@@ -123,6 +126,7 @@ impl Pool {
             books: Books::default(),
             shadow_refused: 0,
             pacer: Pacer::Free,
+            outlook: Outlook::default(),
             feedback: Feedback::default(),
             seats: Seats::new(now),
             records: Records::default(),
@@ -201,6 +205,7 @@ impl Pool {
     /// What it looks like at `now`.
     pub fn view(&mut self, now: Moment) -> PoolView {
         self.advance(now);
+        let outlook = self.outlook();
         PoolView {
             available: if self.now < self.opens { 0 } else { self.available() },
             over: self.ledgers.excess(),
@@ -211,6 +216,8 @@ impl Pool {
             shadow_refused: self.shadow_refused,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
+            outlook,
+            time_to_empty: outlook.time_to_empty(self.now),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a pool is made of, who asks it, what it looks like, and why it refuses to believe an ask.
 
-use super::{Books, LesseeId};
+use super::{Books, LesseeId, Outlook};
 use crate::rules::term;
 use crate::share::{Share, Sharing};
 use lessor_protocol::{PERMITS_MAX, Rule, Terms};
@@ -119,4 +119,8 @@ pub struct PoolView {
     pub lessees: u64,
     /// How long it stays in quarantine.
     pub quarantine: Duration,
+    /// How it stands and when it will be empty, as far as it was asked lately.
+    pub outlook: Outlook,
+    /// In how long it will be empty by that; `None` if that is not to be expected.
+    pub time_to_empty: Option<Duration>,
 }

@@ -12,6 +12,7 @@ mod earlier;
 mod flow;
 mod frozen;
 mod in_flight;
+mod outlook;
 mod seats;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@
 //! Why it holds: between two reports a session can only turn what it holds into calls, and calls into nothing, or into
 //! what it holds again. So what was held and in flight at one report bounds what is in flight until the next.
 
-use super::{Ends, Ledger, Pace};
+use super::{Draw, Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::Concurrency;
@@ -67,6 +67,11 @@ impl Ledger for FlightLedger {
     /// All of them at once, and again when the longest call has ended: mostly sooner.
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: nanos(self.longest).max(1) }.within(span).max(self.limit)
+    }
+
+    /// Permits come back as calls end, and nobody says when that is.
+    fn lasts(&self, _draw: Draw) -> Option<Duration> {
+        None
     }
 
     fn pace(&self) -> Option<Pace> {

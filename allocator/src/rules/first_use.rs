@@ -5,7 +5,7 @@
 //! Whoever counts from the first *call* that he sees begins his windows later than these begin, and may see 2N in one of
 //! his: such a vendor's contract is a sliding window.
 
-use super::{Ends, Gap, Ledger, Pace, Saved, Since, scaled_up};
+use super::{Draw, Ends, Gap, Ledger, Pace, Saved, Since, scaled_up};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{FixedWindow, Windows};
@@ -122,6 +122,12 @@ impl Ledger for FirstUseLedger {
 
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: nanos(self.per) }.within(span)
+    }
+
+    /// What the next window has is there when it begins.
+    fn lasts(&self, draw: Draw) -> Option<Duration> {
+        let ends = self.open.map_or(self.now + self.per, |open| open.ends);
+        draw.lasts(self.available()).filter(|lasts| self.now + *lasts < ends)
     }
 
     fn pace(&self) -> Option<Pace> {

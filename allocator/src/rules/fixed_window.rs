@@ -5,7 +5,7 @@
 //!
 //! Leases that were out when the rule came to be may reach further. They are charged to each window that they reach.
 
-use super::{Ends, Ledger, Pace, Saved, Since, scaled_up};
+use super::{Draw, Ends, Ledger, Pace, Saved, Since, scaled_up};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{FixedWindow, Windows};
@@ -140,6 +140,11 @@ impl Ledger for FixedLedger {
 
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: nanos(self.per) }.within(span)
+    }
+
+    /// What the next window has is there when it begins.
+    fn lasts(&self, draw: Draw) -> Option<Duration> {
+        draw.lasts(self.available()).filter(|lasts| self.now + *lasts < self.ends)
     }
 
     fn pace(&self) -> Option<Pace> {

@@ -7,7 +7,7 @@
 //! larger of the terms it was told, until it has said which. A bucket that moves takes along what is in it; one that is
 //! lost is lost with what is in it.
 
-use super::{Ends, Ledger, Pace};
+use super::{Draw, Ends, Ledger, Pace};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::LeakyBucket;
@@ -240,6 +240,11 @@ impl Ledger for FlowLedger {
 
     fn sustained(&self, _span: Duration) -> u64 {
         PERMITS_MAX
+    }
+
+    /// A steady flow has nothing that could be used up.
+    fn lasts(&self, _draw: Draw) -> Option<Duration> {
+        None
     }
 
     fn pace(&self) -> Option<Pace> {

@@ -5,6 +5,7 @@
 //! it could have been spent.** That instant is the `at` of [`Ledger::settle`].
 
 mod concurrency;
+mod draw;
 mod first_use;
 mod fixed_window;
 mod leaky_bucket;
@@ -13,6 +14,8 @@ mod sliding_window;
 pub(crate) mod token_bucket;
 
 pub use concurrency::FlightLedger;
+pub use draw::Draw;
+pub(crate) use draw::THOUSAND_SECONDS;
 pub use first_use::FirstUseLedger;
 pub use fixed_window::FixedLedger;
 pub use leaky_bucket::{Flow, FlowLedger, Part, SHARES};
@@ -65,6 +68,10 @@ pub trait Ledger: Debug {
 
     /// Permits that it lends in `span` on average for as long as all are wanted.
     fn sustained(&self, span: Duration) -> u64;
+
+    /// In how long the first permit is wanted that is not there, if nodes take `draw` and what they do not take comes back
+    /// as it always does; `None` if that is not to be expected. For people.
+    fn lasts(&self, draw: Draw) -> Option<Duration>;
 
     /// Whether a permit that is held unspent is missing later, too: it counts for a window after it was spent.
     fn counts_from_spend(&self) -> bool {

@@ -5,7 +5,7 @@
 //! Why it holds: take any window and, of the permits spent in it, the one that was lent last. At that instant
 //! all the others were still charged, and the sum was at most N.
 
-use super::{Ends, Ledger, Pace, Saved, Since};
+use super::{Draw, Ends, Ledger, Pace, Saved, Since};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::{SlidingLog, SlidingWindow};
@@ -25,6 +25,7 @@ const PLAN_PARTS: u64 = 30;
 const EXTRA_MAX: usize = 64;
 
 mod change;
+mod lasts;
 #[cfg(lessor_mutants)]
 mod weighted;
 mod written;
@@ -189,6 +190,11 @@ impl Ledger for SlidingLedger {
 
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: self.window }.within(span)
+    }
+
+    /// What was spent comes back a window later: what is spent from now on does so only after what was spent before it.
+    fn lasts(&self, draw: Draw) -> Option<Duration> {
+        self.lasts_for(draw.and_at_once(self.excess()))
     }
 
     /// What is left must last until charges end, and what ends must last until more end: the slowest of these, as

@@ -10,7 +10,7 @@ pub(crate) mod refill;
 #[cfg(test)]
 mod tests;
 
-use super::{Ends, Ledger, Saved, Since};
+use super::{Draw, Ends, Ledger, Saved, Since, THOUSAND_SECONDS};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::TokenBucket;
 use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
@@ -175,6 +175,16 @@ impl Ledger for BucketLedger {
 
     fn sustained(&self, span: Duration) -> u64 {
         self.refill.sustained(span, self.capacity + self.debt.cast_unsigned())
+    }
+
+    /// What it goes into the red for goes to one call: who takes one permit after the other is out of them at zero.
+    fn lasts(&self, draw: Draw) -> Option<Duration> {
+        let draw = draw.and_at_once(self.debt.cast_unsigned().min(self.available()));
+        let lasts = draw.lasts(self.available())?;
+        if self.refill.within(self.now, lasts) == 0 {
+            return Some(lasts);
+        }
+        draw.less(self.sustained(THOUSAND_SECONDS)).lasts(self.available())
     }
 
     fn pace(&self) -> Option<super::Pace> {

@@ -112,7 +112,7 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
 
 /// What of a limit that was shown is configuration, and not how it stands.
 fn configured(seen: &Value) -> Value {
-    const FIGURES: [&str; 21] = [
+    const FIGURES: [&str; 23] = [
         "ceiling",
         "pools",
         "names",
@@ -134,6 +134,8 @@ fn configured(seen: &Value) -> Value {
         "vendor_withheld",
         "vendor_paused_pools",
         "vendor_disagreed",
+        "states",
+        "time_to_empty_ms",
     ];
     let mut limit = seen.as_object().cloned().unwrap_or_default();
     limit.retain(|key, value| !FIGURES.contains(&key.as_str()) && !value.is_null());

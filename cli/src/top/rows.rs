@@ -1,4 +1,4 @@
-//! What follows from two looks at all limits: rates, when one runs empty, and how much it needs somebody. No IO, no clock.
+//! What follows from two looks at all limits: rates, and how much one needs somebody. No IO, no clock.
 
 use crate::limits::table;
 use crate::top::TopSort;
@@ -29,7 +29,8 @@ pub(crate) struct Row {
     /// A second; none before there were two looks.
     pub(super) spent: Option<f64>,
     pub(super) refused: Option<f64>,
-    /// In so many seconds nothing is left, if it goes on so.
+    /// In so many seconds the first permit is wanted that is not there, as the allocator foresees it; none of a limit with many
+    /// pools, of which one is empty nearly always.
     pub(super) empty_in: Option<f64>,
 }
 
@@ -90,7 +91,7 @@ impl Row {
         let available = count(limit, "available");
         let is_one = limit["keyed"] == json!(false) && limit.get("names").is_none();
         let refused = earlier.and_then(|earlier| rate(refusals(earlier), refusals(limit)));
-        let falls = earlier.and_then(|earlier| rate(available, count(earlier, "available")));
+        let empty_in = limit["time_to_empty_ms"].as_f64().filter(|_| is_one).map(|ms| ms / 1_000.0);
         let mut row = Row {
             name: name.to_owned(),
             state: String::new(),
@@ -101,7 +102,7 @@ impl Row {
             lessees: count(limit, "lessees"),
             spent: earlier.and_then(|earlier| rate(count(earlier, "spent"), count(limit, "spent"))),
             refused,
-            empty_in: falls.filter(|falls| is_one && *falls > 0.0).map(|falls| available as f64 / falls),
+            empty_in,
         };
         (row.bad, row.state) = row.stands(limit);
         row
@@ -193,8 +194,9 @@ pub(super) mod tests {
 
     pub(in crate::top) fn look(second: u64, limits: &[(&str, u64, u64, u64)]) -> Look {
         let limit = |(name, available, spent, empty): &(&str, u64, u64, u64)| {
+            let lasts = (*name == "busy").then_some(4_000);
             json!({ "name": name, "keyed": false, "paused": *name == "stopped", "ceiling": 100, "available": available,
-                "spent": spent, "asks": { "empty": empty }, "outstanding": 1, "lessees": 2 })
+                "spent": spent, "time_to_empty_ms": lasts, "asks": { "empty": empty }, "outstanding": 1, "lessees": 2 })
         };
         let body = json!({ "limits": limits.iter().map(limit).collect::<Vec<Value>>() });
         Look::of(Moment::ORIGIN + Duration::from_secs(second), &body)
@@ -234,7 +236,7 @@ pub(super) mod tests {
     fn another_life_has_no_rate_to_the_one_before() {
         let (before, now) = (look(10, &[("a", 10, 500, 5)]), look(11, &[("a", 100, 0, 0)]));
         let [row] = &rows(&now, Some(&before))[..] else { panic!("one limit") };
-        assert_eq!((row.spent, row.refused, row.empty_in), (None, None, None));
+        assert_eq!((row.spent, row.refused), (None, None));
         assert_eq!(rows(&now, None)[0].spent, None, "nor has the first look");
     }
 }

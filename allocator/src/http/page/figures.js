@@ -1,4 +1,4 @@
-// What follows from figures over time: rates, when a limit will be empty, and how much it needs somebody to look.
+// What follows from figures over time: rates, and how much a limit needs somebody to look.
 
 /** Samples that are kept of a limit: ten minutes, and less where there are very many limits. */
 const SAMPLES = 600;
@@ -7,9 +7,6 @@ const MANY = 1_000;
 
 /** Rates are taken over so long: nodes report up to a second apart. */
 const OVER_MS = 5_000;
-
-/** When a limit runs empty is judged over so long. */
-const TREND_MS = 10_000;
 
 /** So long a change of a count is news. */
 const NEWS_MS = 60_000;
@@ -87,14 +84,10 @@ export function perSecond(name, pick, over = OVER_MS) {
   return ((pick(last) - pick(first)) * 1_000) / (last.at - first.at);
 }
 
-/** In how many ms it will be empty, if it goes on as it does; 0 if it is. */
-export function emptiesIn(name, limit) {
-  // The pools of keys come and go.
-  if (!isOne(limit)) return undefined;
-  if (limit.available === 0) return 0;
-  const falls = -(perSecond(name, (sample) => sample.available, TREND_MS) ?? 0);
-  // What falls by less than a thousandth a second rests, as far as anybody can tell.
-  return falls > limit.available / 1_000 && falls > 0.05 ? (limit.available / falls) * 1_000 : undefined;
+/** In how many ms the first permit is wanted that is not there, as the allocator foresees it; 0 if it is by now. */
+export function emptiesIn(limit) {
+  // Of many pools one is empty nearly always.
+  return isOne(limit) ? limit.time_to_empty_ms : undefined;
 }
 
 /** Whether a limit has one pool, so that what is left has a ceiling. */

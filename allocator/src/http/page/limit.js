@@ -105,7 +105,7 @@ function lookUp(name) {
 const TILES = [
   ["Spent/s", ({ name }) => { const at = perSecond(name, (one) => one.spent); return [at, words.rate(at)]; }],
   ["Granted/s", ({ name }) => { const at = perSecond(name, (one) => one.granted); return [at, words.rate(at)]; }],
-  ["Empty in", ({ name, limit }) => { const ms = emptiesIn(name, limit); return [ms, words.soon(ms)]; }, isOne],
+  ["Empty in", ({ limit }) => { const ms = emptiesIn(limit); return [ms, words.soon(ms)]; }, isOne],
   ["Refused/s", ({ name }) => { const at = perSecond(name, (one) => one.refused); return [at, words.rate(at), why(name)]; }],
   ["Lent", ({ limit }) => [limit.outstanding, words.count(limit.outstanding), `to ${words.some(limit.lessees, "lessee")}`]],
   ["In flight", ({ limit }) => [limit.in_flight, words.count(limit.in_flight)], (limit) => (limit.rules ?? []).some(({ kind }) => kind === "concurrency")],

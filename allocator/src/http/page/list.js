@@ -32,7 +32,7 @@ function row(name, limit) {
     part: limit.ceiling > 0 && isOne(limit) ? limit.available / limit.ceiling : 1,
     spent: perSecond(name, (sample) => sample.spent),
     refused: perSecond(name, (sample) => sample.refused),
-    empties: emptiesIn(name, limit),
+    empties: emptiesIn(limit),
   };
 }
 

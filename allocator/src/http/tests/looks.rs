@@ -114,6 +114,7 @@ async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
 }
 
 /// Metric names with what their lines say: HELP, TYPE, and samples by name and labels.
+#[derive(Debug)]
 struct Scrape {
     help: BTreeMap<String, String>,
     kind: BTreeMap<String, String>,
@@ -161,7 +162,7 @@ async fn every_metric_is_described_and_there_from_the_start() {
             parts.filter_map(|part| name.strip_suffix(part)).find(|stem| scrape.kind.contains_key(*stem));
         families.insert(histogram.unwrap_or(name).to_owned());
     }
-    assert_eq!(families.len(), 44, "{families:?}");
+    assert_eq!(families.len(), 46, "{families:?}");
     assert_eq!(families, scrape.help.keys().cloned().collect());
     assert_eq!(families, scrape.kind.keys().cloned().collect());
     for (name, kind) in &scrape.kind {
@@ -199,6 +200,46 @@ async fn metrics_tell_what_happened() {
     assert_eq!(scrape.value("lessor_exchanges_total{outcome=\"malformed\"}"), 1);
     assert_eq!(scrape.value("lessor_exchange_asks_sum"), 3);
     assert_eq!(scrape.value("lessor_exchange_seconds_bucket{le=\"+Inf\"}"), 2);
+}
+
+/// A limit that drains, and one that nobody wants: how their pools stand, and when each is empty.
+#[tokio::test]
+async fn it_is_told_how_pools_stand_and_when_the_first_is_empty() {
+    let app = App::new(true);
+    let seconds = |scrape: &Scrape, limit: &str| {
+        let seconds = &scrape.samples[&format!("lessor_time_to_empty_seconds{{limit=\"{limit}\"}}")];
+        seconds.parse::<f64>().expect("a number")
+    };
+    let pools = |scrape: &Scrape, limit: &str| {
+        ["rich", "drain", "trickle"]
+            .map(|state| scrape.value(&format!("lessor_state_pools{{limit=\"{limit}\",state=\"{state}\"}}")))
+    };
+    let scrape = app.scrape().await;
+    assert_eq!((seconds(&scrape, "vendor/rest"), pools(&scrape, "vendor/rest")), (f64::INFINITY, [1, 0, 0]));
+    assert_eq!((seconds(&scrape, "export"), pools(&scrape, "export")), (f64::INFINITY, [0, 0, 0]));
+    let wants = |limit: &str, key: Option<&str>, demand: u64| json!({ "limit": limit, "key": key, "spent_total": 0, "held": 0, "want": 1, "demand": demand });
+    let asks = [
+        wants("vendor/rest", None, 5_000),
+        wants("export", Some("idle"), 0),
+        wants("export", Some("busy"), 100),
+    ];
+    app.lease(1, 1, json!(asks)).await;
+    let scrape = app.scrape().await;
+    assert_eq!(pools(&scrape, "vendor/rest"), [0, 1, 0]);
+    assert!((0.1..=0.2).contains(&seconds(&scrape, "vendor/rest")), "1,000 at 5,000 a second: {scrape:?}");
+    assert_eq!(pools(&scrape, "export"), [1, 1, 0]);
+    assert!(seconds(&scrape, "export") < 0.1, "{scrape:?}");
+    let limits = app.get("/v1/limits").await.json();
+    let (export, rest) = (&limits["limits"][0], &limits["limits"][2]);
+    assert_eq!(export["states"], json!({ "rich": 1, "drain": 1, "trickle": 0 }));
+    assert!(rest["time_to_empty_ms"].as_u64().is_some_and(|ms| ms <= 200), "{rest}");
+    let pools = app.get("/v1/limits/export/pools").await.json();
+    let state =
+        |index: usize| (&pools["pools"][index]["state"], pools["pools"][index]["time_to_empty_ms"].is_u64());
+    assert_eq!((state(0), state(1)), ((&json!("drain"), true), (&json!("rich"), false)));
+    // Nothing is lent of it: it does not become less.
+    app.post("/v1/limits/vendor/rest/pause", "{}").await;
+    assert!(seconds(&app.scrape().await, "vendor/rest").is_infinite());
 }
 
 /// Two allocators in one process, as tests and demos have them, count apart.

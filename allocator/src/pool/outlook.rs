@@ -1,0 +1,78 @@
+//! How a pool stands and when it will be empty, as its last ask found it. For people: limits add it up, nothing that is lent
+//! depends on it.
+
+use super::Pool;
+use super::family::Place;
+use super::lend::Offer;
+use crate::rules::Draw;
+use crate::sizing::Standing;
+use lessor_protocol::{Ask, Moment};
+use std::time::Duration;
+
+/// What the last ask of a pool found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// How it stood.
+    pub standing: Standing,
+    /// When the first permit is wanted that is not there; `None` if that is not to be expected.
+    pub empties: Option<Moment>,
+    /// Who asked last is not there any more from then on, and all of it is as if nobody had asked.
+    pub until: Moment,
+}
+
+impl Outlook {
+    /// What is still true of it at `now`.
+    #[must_use]
+    pub fn at(self, now: Moment) -> Outlook {
+        if now < self.until { self } else { Outlook::default() }
+    }
+
+    /// In how long the first permit is wanted that is not there: at once if one is by now.
+    pub fn time_to_empty(self, now: Moment) -> Option<Duration> {
+        self.at(now).empties.map(|empties| empties.since(now))
+    }
+}
+
+impl Pool {
+    /// What is to be said of it until somebody asks again. Where nothing is lent at all, how much there is says nothing.
+    pub(super) fn outlook(&self) -> Outlook {
+        let lends = self.now >= self.opens && self.vendor_pause().is_zero();
+        if lends { self.outlook.at(self.now) } else { Outlook::default() }
+    }
+
+    /// Remembers what `ask` of `id` found, which was lent what came of `offer`.
+    pub(super) fn foresee(&mut self, id: Place, ask: &Ask, offer: &Offer) {
+        let own = draw(ask.demand_milli, ask.waiting, self.lessees[&id].outstanding);
+        let draw = offer.others.and(own);
+        // On a trickle everybody lacks something; and who was offered nothing wants what is not there.
+        let is_scarce = offer.standing == Standing::Trickle && (ask.want > 0 || !draw.is_none());
+        let lasts = match is_scarce || offer.is_nothing {
+            true => Some(Duration::ZERO),
+            false if draw.is_none() => None,
+            false => self.ledgers.lasts(draw.and_at_once(self.reserve().saturating_add(self.withheld()))),
+        };
+        self.outlook = Outlook {
+            standing: offer.standing,
+            empties: lasts.map(|lasts| self.now + lasts),
+            until: self.now + self.active(),
+        };
+    }
+
+    /// It has changed: what was foreseen is not to be expected any more, until somebody asks.
+    pub(super) fn foresee_nothing(&mut self) {
+        self.outlook = Outlook::default();
+    }
+
+    /// The same if nobody wants anything any more.
+    pub(super) fn foresee_silence(&mut self) {
+        if self.lessees.values().all(|lessee| lessee.demand_milli == 0 && lessee.waiting == 0) {
+            self.foresee_nothing();
+        }
+    }
+}
+
+/// What somebody takes who tries to spend `demand_milli`, and for whose callers, who wait for `waiting` permits, so many are
+/// `out`.
+pub(super) fn draw(demand_milli: u64, waiting: u64, out: u64) -> Draw {
+    Draw { at_once: waiting.saturating_sub(out), demand_milli }
+}
