@@ -217,6 +217,15 @@ impl Allocator {
         self.sessions.names(ids)
     }
 
+    /// Up to `count` sessions that come after another one, those of a node one after the other.
+    pub fn sessions_after(
+        &self,
+        after: Option<&(NodeName, u64)>,
+        count: usize,
+    ) -> Vec<((NodeName, u64), LesseeId)> {
+        self.sessions.after(after, count)
+    }
+
     /// Asks that were wrong, by reason. Every reason is in it.
     pub fn wrong(&self) -> &WrongCounts {
         &self.wrong

@@ -12,6 +12,7 @@ use crate::config::{Config, Upstream};
 use crate::wrong::Reason;
 use lessor_protocol::{Moment, wire};
 use limit::LimitMetrics;
+pub(crate) use limit::{PLACES, Ranks};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -180,6 +181,12 @@ impl Metrics {
         for name in went {
             limits[&name].clear();
         }
+    }
+
+    /// What the nodes that hold most of each limit hold, of those limits that were looked at.
+    pub(crate) fn rank(&self, ranks: &BTreeMap<String, Ranks>) {
+        let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.iter().for_each(|(name, limit)| limit.rank(ranks.get(name)));
     }
 
     /// So many listen, and anybody was told so often.

@@ -5,6 +5,7 @@ use crate::pool::LesseeId;
 use crate::sweep::Sweep;
 use lessor_protocol::{Moment, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 /// Sessions that are remembered at once, some 200 bytes each. Ten times the largest fleet that one pool takes;
@@ -82,6 +83,13 @@ impl Sessions {
     pub fn names(&self, ids: &BTreeSet<LesseeId>) -> BTreeMap<LesseeId, (NodeName, u64)> {
         let known = self.known.iter().filter(|(_, session)| ids.contains(&session.id));
         known.map(|(who, session)| (session.id, who.clone())).collect()
+    }
+
+    /// Up to `count` of them after another one, those of a node one after the other.
+    pub fn after(&self, after: Option<&(NodeName, u64)>, count: usize) -> Vec<((NodeName, u64), LesseeId)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let page = self.known.range((from, Bound::Unbounded)).take(count);
+        page.map(|(who, session)| (who.clone(), session.id)).collect()
     }
 
     /// Looks at the next `steps` sessions, and forgets those that can matter to nobody.

@@ -2,6 +2,7 @@
 
 use super::json;
 use super::problem::Problem;
+use super::ranks;
 use crate::journal::NotDurable;
 use crate::shared::Shared;
 use axum::extract::State;
@@ -58,6 +59,7 @@ pub(super) fn checks(shared: &Shared, quarantined: usize) -> Value {
 /// `GET /metrics`. Prometheus refuses text whose type it is not told.
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     shared.with(|allocator, now| shared.metrics().publish(allocator, now));
+    shared.metrics().rank(&ranks::of_limits(&shared).await);
     shared.metrics().roots().config_is(shared.commons().overlay().newest());
     shared.metrics().events(shared.events().listeners(), shared.events().told());
     let media = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];

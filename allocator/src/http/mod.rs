@@ -12,11 +12,13 @@ mod health;
 mod page;
 mod problem;
 mod put;
+mod ranks;
 mod show;
 mod status;
 #[cfg(test)]
 mod tests;
 mod top;
+mod walk;
 
 use crate::shared::Shared;
 use axum::Router;

@@ -4,6 +4,7 @@
 use super::json;
 use super::problem::Problem;
 use super::show::{self, limit_unknown};
+use super::walk::{Page, Walk};
 use crate::config::{Keyed, Names};
 use crate::limits::PoolId;
 use crate::pool::{Holding, LesseeId, PoolView};
@@ -15,17 +16,12 @@ use lessor_protocol::lease::millis_up;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
-use tokio::task::yield_now;
 
 /// Nodes and keys that are shown, where the request says nothing else.
 const TOP: usize = 20;
 
 /// The most of each.
 const TOP_MAX: usize = 100;
-
-/// Pools that are looked at under the lock in one go, in some tenths of a millisecond: asks of nodes come in between.
-const STEP: usize = 500;
 
 /// Pools that are looked at for one answer. There can be no more but for a pattern with keys; the answer says how many
 /// it was.
@@ -81,17 +77,10 @@ pub(super) async fn of_limit(
             limit.gate().blocked().iter().take(BLOCKED_SHOWN).map(NodeName::to_string).collect();
         Ok::<_, Problem>((limit.figures(now).pools, has_keys, blocked))
     })?;
-    let mut found = Found::default();
-    let mut from = Bound::Unbounded;
+    let (mut found, mut walk) = (Found::default(), Walk::new(shared, name));
     while found.looked_at < LOOKED_MAX {
-        // A limit that went meanwhile has no more.
-        let page = shared.with(|allocator, now| {
-            allocator.limit(name).map_or(vec![], |limit| limit.holdings(now, from, STEP))
-        });
-        let Some((last, ..)) = page.last() else { break };
-        (from, found) = (Bound::Excluded(last.clone()), found.with(page, count));
-        // Asks of nodes that waited meanwhile go first.
-        yield_now().await;
+        let Some(page) = walk.next().await else { break };
+        found = found.with(page, count);
     }
     let nodes = found.top_nodes(count);
     let ids: BTreeSet<LesseeId> = nodes.iter().map(|(id, _)| *id).collect();
@@ -127,7 +116,7 @@ fn count(query: &BTreeMap<String, String>) -> Result<usize, Problem> {
 
 impl Found {
     /// With a page of pools, of which the `count` that are wanted most are kept.
-    fn with(mut self, page: Vec<(PoolId, PoolView, Vec<Holding>)>, count: usize) -> Self {
+    fn with(mut self, page: Page, count: usize) -> Self {
         for (id, view, holdings) in page {
             self.looked_at += 1;
             let mut wanted = Wanted { id, view, demand_milli: 0, waiting: 0 };

@@ -4,6 +4,15 @@ use crate::limits::{Answered, Disagreed, Figures};
 use crate::sizing::Standing;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
+/// Nodes that are told apart by what they hold of a limit; all others are counted together.
+pub(crate) const PLACES: usize = 5;
+
+/// What the node in each place holds, the first first, and what all others hold.
+pub(crate) type Ranks = [u64; PLACES + 1];
+
+/// The same in words.
+const RANKS: [&str; PLACES + 1] = ["1", "2", "3", "4", "5", "rest"];
+
 /// The metrics of one limit.
 pub(super) struct LimitMetrics {
     ceiling: Gauge,
@@ -25,6 +34,8 @@ pub(super) struct LimitMetrics {
     withheld: Gauge,
     vendor_pauses: Gauge,
     time_to_empty: Gauge,
+    /// In the order of [`RANKS`].
+    ranks: Vec<Gauge>,
     /// In the order of [`Figures::by_standing`].
     states: Vec<Gauge>,
     /// In the order of [`Disagreed::by_kind`].
@@ -45,7 +56,11 @@ impl LimitMetrics {
         let states = Standing::ALL.map(Standing::word).into_iter();
         let states =
             states.map(|state| gauge!("lessor_state_pools", "limit" => name.clone(), "state" => state));
+        let ranks = RANKS
+            .into_iter()
+            .map(|rank| gauge!("lessor_outstanding_rank_permits", "limit" => name.clone(), "rank" => rank));
         LimitMetrics {
+            ranks: ranks.collect(),
             states: states.collect(),
             time_to_empty: gauge!("lessor_time_to_empty_seconds", "limit" => name.clone()),
             disagreed: disagreed.collect(),
@@ -78,6 +93,13 @@ impl LimitMetrics {
         let gauges = gauges.chain([&self.withheld, &self.vendor_pauses]).chain(&self.states);
         gauges.for_each(|gauge| gauge.set(0.0));
         self.time_to_empty.set(f64::INFINITY);
+    }
+
+    /// Takes over what its nodes hold; nobody knows of a limit that was not looked at.
+    pub(super) fn rank(&self, ranks: Option<&Ranks>) {
+        for (index, gauge) in self.ranks.iter().enumerate() {
+            gauge.set(ranks.map_or(f64::NAN, |ranks| ranks[index] as f64));
+        }
     }
 
     /// Takes over `figures`.
@@ -123,6 +145,10 @@ pub(super) fn describe() {
     describe_gauge!("lessor_ceiling_permits", "The most that one call can ever take");
     describe_gauge!("lessor_available_permits", "Permits that can be lent now, over all keys");
     describe_gauge!("lessor_outstanding_permits", "Permits that are lent, and neither settled nor returned");
+    describe_gauge!(
+        "lessor_outstanding_rank_permits",
+        "Of those that are lent: what the node with most of them has, the second, ... and all after the fifth; NaN of limits with too many pools to look at"
+    );
     describe_gauge!(
         "lessor_in_flight_permits",
         "Permits whose calls are in flight, said or presumed, where the limit caps that"

@@ -162,7 +162,7 @@ async fn every_metric_is_described_and_there_from_the_start() {
             parts.filter_map(|part| name.strip_suffix(part)).find(|stem| scrape.kind.contains_key(*stem));
         families.insert(histogram.unwrap_or(name).to_owned());
     }
-    assert_eq!(families.len(), 46, "{families:?}");
+    assert_eq!(families.len(), 47, "{families:?}");
     assert_eq!(families, scrape.help.keys().cloned().collect());
     assert_eq!(families, scrape.kind.keys().cloned().collect());
     for (name, kind) in &scrape.kind {
@@ -240,6 +240,39 @@ async fn it_is_told_how_pools_stand_and_when_the_first_is_empty() {
     // Nothing is lent of it: it does not become less.
     app.post("/v1/limits/vendor/rest/pause", "{}").await;
     assert!(seconds(&app.scrape().await, "vendor/rest").is_infinite());
+}
+
+/// Seven nodes, one of which has two sessions; then more pools than anybody looks at for a scrape.
+#[tokio::test]
+async fn nodes_are_ranked_by_what_they_hold_and_not_named() {
+    let app = App::of(&CONFIG.replace("keys_max = 2000", "keys_max = 10_000"), true);
+    let ranks = |scrape: &Scrape, limit: &str| {
+        ["1", "2", "3", "4", "5", "rest"].map(|rank| {
+            scrape.samples[&format!("lessor_outstanding_rank_permits{{limit=\"{limit}\",rank=\"{rank}\"}}")]
+                .clone()
+        })
+    };
+    assert_eq!(ranks(&app.scrape().await, "vendor/rest"), ["0"; 6]);
+    let lease = async |node: u64, session: u64, asks: Value| {
+        let body = json!({ "node": format!("node-{node}"), "session": session, "seq": 1, "asks": asks });
+        assert_eq!(app.post("/v1/leases", body.to_string()).await.status, StatusCode::OK);
+    };
+    for (node, session) in [(1, 1), (2, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8)] {
+        lease(node, session, json!([ask(10)])).await;
+    }
+    assert_eq!(ranks(&app.scrape().await, "vendor/rest"), ["20", "10", "10", "10", "10", "20"]);
+    let some = |from: u64| {
+        let ask = |key: u64| json!({ "limit": "export", "key": format!("key-{key}"), "spent_total": 0, "held": 0, "want": 1 });
+        (from..from + 500).map(ask).collect::<Vec<Value>>()
+    };
+    lease(9, 9, json!(some(0))).await;
+    assert_eq!(ranks(&app.scrape().await, "export"), ["500", "0", "0", "0", "0", "0"]);
+    for (index, from) in (500..5_500).step_by(500).enumerate() {
+        lease(9, 10 + index as u64, json!(some(from))).await;
+    }
+    let scrape = app.scrape().await;
+    assert_eq!(ranks(&scrape, "export"), ["NaN"; 6], "5,500 pools with a session each");
+    assert_eq!(ranks(&scrape, "vendor/rest"), ["20", "10", "10", "10", "10", "20"]);
 }
 
 /// Two allocators in one process, as tests and demos have them, count apart.

@@ -1,0 +1,123 @@
+//! What the nodes that hold most of each limit hold, for `/metrics`: is it one that holds it all? By place and not by name, so
+//! that there are as many series for a thousand nodes as for one.
+
+use super::walk::Walk;
+use crate::metrics::{PLACES, Ranks};
+use crate::pool::LesseeId;
+use crate::shared::Shared;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use tokio::task::yield_now;
+
+/// Pools of one limit, and sessions that they remember, that are looked at for one scrape: in about a millisecond. Of a limit
+/// with more nothing is said.
+const LIMIT_MAX: u64 = 10_000;
+
+/// The same of all limits together. Those with least of them come first, so that as many limits as can be are shown.
+const SCRAPE_MAX: u64 = 50_000;
+
+/// Sessions whose nodes are looked up under the lock in one go.
+const STEP: usize = 1_000;
+
+/// What sessions hold of a limit.
+type Held = HashMap<LesseeId, u64>;
+
+/// The ranks of each limit that was looked at, by its name.
+pub(super) async fn of_limits(shared: &Shared) -> BTreeMap<String, Ranks> {
+    let mut held: BTreeMap<String, Held> = BTreeMap::new();
+    for (name, cost) in chosen(shared) {
+        let found = if cost > 0 { held_of(shared, &name).await } else { Held::default() };
+        held.insert(name, found);
+    }
+    let is_held = held.values().any(|held| !held.is_empty());
+    let nodes = if is_held { nodes(shared).await } else { HashMap::new() };
+    held.into_iter().map(|(name, held)| (name, ranks(&held, &nodes))).collect()
+}
+
+/// The limits that are looked at, and what each costs: nothing if nobody holds anything of it.
+fn chosen(shared: &Shared) -> Vec<(String, u64)> {
+    let mut limits: Vec<(u64, String)> = shared.with(|allocator, now| {
+        let limits = allocator.limits(now).into_iter().map(|(config, figures)| {
+            let cost = figures.pools.saturating_add(figures.sums.lessees);
+            (if figures.sums.outstanding == 0 { 0 } else { cost }, config.name.to_string())
+        });
+        limits.collect()
+    });
+    limits.sort_unstable();
+    let (mut chosen, mut left) = (vec![], SCRAPE_MAX);
+    for (cost, name) in limits {
+        if cost > left.min(LIMIT_MAX) {
+            break;
+        }
+        left -= cost;
+        chosen.push((name, cost));
+    }
+    chosen
+}
+
+async fn held_of(shared: &Shared, name: &str) -> Held {
+    let (mut walk, mut held) = (Walk::new(shared, name), Held::new());
+    while let Some(page) = walk.next().await {
+        for holding in page.into_iter().flat_map(|(.., holdings)| holdings) {
+            if holding.outstanding > 0 {
+                *held.entry(holding.session).or_default() += holding.outstanding;
+            }
+        }
+    }
+    held
+}
+
+/// The node of each session that is known, by a number.
+async fn nodes(shared: &Shared) -> HashMap<LesseeId, u64> {
+    let (mut nodes, mut last, mut number) = (HashMap::new(), None, 0);
+    loop {
+        let page = shared.with(|allocator, _| allocator.sessions_after(last.as_ref(), STEP));
+        if page.is_empty() {
+            return nodes;
+        }
+        for (who, id) in page {
+            // Those of one node come one after the other.
+            if last.as_ref().is_some_and(|(node, _)| *node != who.0) {
+                number += 1;
+            }
+            nodes.insert(id, number);
+            last = Some(who);
+        }
+        yield_now().await;
+    }
+}
+
+/// What is `held` by sessions, by the places of their nodes. A session that was forgotten meanwhile is one of its own.
+fn ranks(held: &Held, nodes: &HashMap<LesseeId, u64>) -> Ranks {
+    let (mut by_node, mut others): (HashMap<u64, u64>, Vec<u64>) = (HashMap::new(), vec![]);
+    for (session, permits) in held {
+        match nodes.get(session) {
+            Some(node) => *by_node.entry(*node).or_default() += permits,
+            None => others.push(*permits),
+        }
+    }
+    others.extend(by_node.into_values());
+    others.sort_unstable_by_key(|permits| Reverse(*permits));
+    let mut ranks = Ranks::default();
+    for (place, permits) in others.into_iter().enumerate() {
+        ranks[place.min(PLACES)] += permits;
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_a_node_are_one_and_who_comes_after_the_fifth_is_counted_together() {
+        let held =
+            |all: &[(u64, u64)]| all.iter().map(|(id, permits)| (LesseeId(*id), *permits)).collect::<Held>();
+        let nodes: HashMap<LesseeId, u64> =
+            [(1, 0), (2, 0), (3, 1)].map(|(id, node)| (LesseeId(id), node)).into();
+        assert_eq!(ranks(&held(&[]), &nodes), [0; 6]);
+        assert_eq!(ranks(&held(&[(1, 4), (3, 5), (2, 3)]), &nodes), [7, 5, 0, 0, 0, 0]);
+        let many = [(1, 1), (2, 1), (3, 9), (4, 8), (5, 7), (6, 6), (7, 5), (8, 4)];
+        assert_eq!(ranks(&held(&many), &nodes), [9, 8, 7, 6, 5, 6], "who is not known is a node of its own");
+    }
+}
