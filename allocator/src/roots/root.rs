@@ -63,7 +63,9 @@ pub enum RootError {
     #[error("another version wrote it, in a format or by rules that this one does not know")]
     Format,
     /// Whoever asks would not charge the one above.
-    #[error("it is below {0:?} by a newer configuration, which this allocator does not have yet")]
+    #[error(
+        "the store knows that it is below {0:?}, and this configuration does not say so: if it is not any more, raise store.version"
+    )]
     Below(String),
     /// It has become more than a store keeps.
     #[error("it has {0} bytes, of at most {VALUE_MAX}")]

@@ -1,21 +1,21 @@
 //! Limits that allocators of one store do not agree about, and nobody can tell who is right.
 
-use crate::roots::limit_of;
+use crate::roots::{RootError, limit_of};
 use std::collections::BTreeSet;
 
-/// Limits that go by other rules than this configuration says, though under the same version of it: each was told of once.
+/// Limits that go by other rules than this configuration says, though under the same version of it, and limits that are below another
+/// one, which it does not say: each was told of once.
 #[derive(Debug, Default)]
 pub(super) struct Contested {
     version: u64,
     limits: BTreeSet<String>,
+    below: BTreeSet<String>,
 }
 
 impl Contested {
     /// The root `cell` goes by other rules, and the configuration here is of this `version`.
     pub(super) fn tell(&mut self, cell: &str, version: u64) {
-        if self.version != version {
-            *self = Contested { version, limits: BTreeSet::new() };
-        }
+        self.begin_anew_with(version);
         let Some(limit) = limit_of(cell).filter(|limit| !self.limits.contains(*limit)) else { return };
         tracing::warn!(
             limit,
@@ -23,5 +23,19 @@ impl Contested {
             "the store has other rules of it under the same version, and goes by them: raise store.version to change them"
         );
         self.limits.insert(limit.to_owned());
+    }
+
+    /// Nothing is lent of `limit` for that reason, and the configuration here is of this `version`.
+    pub(super) fn tell_of_above(&mut self, limit: &str, version: u64, why: &RootError) {
+        self.begin_anew_with(version);
+        if self.below.insert(limit.to_owned()) {
+            tracing::warn!(limit, version, %why, "nothing is leased from the store");
+        }
+    }
+
+    fn begin_anew_with(&mut self, version: u64) {
+        if self.version != version {
+            *self = Contested { version, ..Contested::default() };
+        }
     }
 }

@@ -115,7 +115,11 @@ impl Rooted {
                 Some(Err(RootError::HeadIsOld | RootError::Gone | RootError::NoTime)) | None => {
                     GrantBody::of(limit, key, LOST)
                 }
-                Some(Err(error @ (RootError::Format | RootError::Below(_) | RootError::TooLarge(_)))) => {
+                Some(Err(error @ RootError::Below(_))) => {
+                    self.contested.tell_of_above(limit, shared.commons().overlay().file(), &error);
+                    GrantBody::of(limit, key, REFUSED)
+                }
+                Some(Err(error @ (RootError::Format | RootError::TooLarge(_)))) => {
                     tracing::warn!(limit, %error, "nothing is leased from the store");
                     GrantBody::of(limit, key, REFUSED)
                 }
