@@ -142,14 +142,24 @@ fn never_refills(rule: &Rule) -> bool {
 /// back.
 fn refresh(setup: &Setup) -> u64 {
     let kept_back = setup.plan.sharing.reserve;
+    // What is owed by one rule is paid at the pace of the one that comes after it.
+    let owed = setup.rule_sets().flatten().map(|rule| match rule {
+        Rule::TokenBucket(rule) => rule.debt(),
+        Rule::SlidingWindow(_)
+        | Rule::SlidingLog(_)
+        | Rule::FixedWindow(_)
+        | Rule::LeakyBucket(_)
+        | Rule::Concurrency(_) => 0,
+    });
+    let owed = owed.max().unwrap_or(0);
     let permit = setup.rule_sets().flatten().map(|rule| match rule {
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => 0,
         Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
-            nanos(rule.per()) * (kept_back + rule.debt() + 1).div_ceil(rule.refill().max(1)) / 10 * 11
+            nanos(rule.per()) * (kept_back + owed + 1).div_ceil(rule.refill().max(1)) / 10 * 11
         }
         Rule::TokenBucket(rule) => {
             // One permit, out of the red, while cold.
-            let permits = (kept_back + rule.debt() + 1) as f64 * cold_factor(rule);
+            let permits = (kept_back + owed + 1) as f64 * cold_factor(rule);
             (nanos(rule.per()) as f64 / rule.refill().max(1) as f64 * permits * 1.1) as u64
         }
         Rule::LeakyBucket(rule) => nanos(rule.per()) * (kept_back + 1) / rule.refill().max(1) / 10 * 11,
