@@ -38,7 +38,7 @@ impl Commons {
     }
 
     /// It does not answer, or not well, and why; or does again.
-    pub(crate) fn is_silent(&self, why: Option<String>) {
+    pub(crate) fn fell_silent(&self, why: Option<String>) {
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 

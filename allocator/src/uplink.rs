@@ -237,7 +237,7 @@ impl Uplink {
             tracing::info!(upstream = %self.upstream, "it answers again");
         }
         if matches!(self.way, Way::Store(_)) {
-            self.shared.commons().is_silent(None);
+            self.shared.commons().fell_silent(None);
         }
         self.is_reachable = true;
     }
@@ -265,7 +265,7 @@ impl Uplink {
         self.shared.with(|allocator, _| allocator.unanswered_above(askers));
         // Once may be by chance.
         if matches!(self.way, Way::Store(_)) && self.pause > PAUSE_FIRST {
-            self.shared.commons().is_silent(Some(error.to_string()));
+            self.shared.commons().fell_silent(Some(error.to_string()));
         }
         if self.is_reachable {
             let upstream = &self.upstream;

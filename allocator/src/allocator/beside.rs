@@ -217,6 +217,8 @@ impl Allocator {
         for (name, limit) in &mut self.limits {
             if let Some(before) = broken.limits.get_mut(name) {
                 *limit.gate() = before.gate().clone();
+                let names: Vec<String> = before.topped_up().map(str::to_owned).collect();
+                limit.was_topped_up(&names);
             }
         }
     }

@@ -150,6 +150,10 @@ fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
     let mut next = Allocator::restored(&file, &written, Gap::Counted, NOW, 2);
     next.take_decisions(&file.limits, &written, Gap::Counted, NOW);
     assert_eq!(top_up(&mut next), (Ok(false), Some(15)));
+    // Nor in a life that begins because the books broke, though it knows of no permit of it: they may be spent.
+    let mut after = Allocator::new(&file, Past::Lost(NOW), NOW, 3);
+    after.decided_by(&mut next);
+    assert_eq!(top_up(&mut after).0, Ok(false));
 }
 
 #[test]

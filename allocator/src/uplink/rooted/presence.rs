@@ -25,12 +25,12 @@ impl Rooted {
         }
         self.failed = if signed.is_ok() { 0 } else { self.failed.saturating_add(1) };
         match &signed {
-            Ok(()) => shared.commons().is_silent(None),
+            Ok(()) => shared.commons().fell_silent(None),
             Err(error) if self.failed >= SILENT_AFTER => {
                 if self.failed == SILENT_AFTER {
                     tracing::warn!(%error, "the store does not answer, or not well: this allocator is not ready");
                 }
-                shared.commons().is_silent(Some(error.to_string()));
+                shared.commons().fell_silent(Some(error.to_string()));
             }
             Err(_) => {}
         }
