@@ -60,9 +60,11 @@ struct FrozenLessee {
 }
 
 impl Plan {
-    /// Whether a pool of this can be put away: beside what [`Plan::is_kept`] asks for, it must be shared evenly.
+    /// Whether a pool of this can be put away: nobody else lends to it, it has no steady flow, and it is shared evenly.
     pub fn is_freezable(&self) -> bool {
-        self.is_kept() && self.sharing.guaranteed.is_empty() && self.sharing.safe.is_none()
+        let is_even = self.sharing.guaranteed.is_empty() && self.sharing.safe.is_none();
+        let has_flow = self.rules.iter().any(|rule| rule.flow().is_some());
+        is_even && !has_flow && !self.is_borrowed
     }
 }
 

@@ -5,11 +5,11 @@
 //! Why it holds: between two reports a session can only turn what it holds into calls, and calls into nothing, or into
 //! what it holds again. So what was held and in flight at one report bounds what is in flight until the next.
 
-use super::{Draw, Ends, Ledger, Pace};
+use super::{Draw, Ends, Ledger, Pace, Saved, Since};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::Concurrency;
-use lessor_protocol::{Carry, Moment, Rule, Terms};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
 /// The books of a cap on what is in flight.
@@ -139,6 +139,17 @@ impl Ledger for FlightLedger {
     /// Only a limit that was lowered may be exceeded: whoever lends asks what is available.
     fn is_sound(&self) -> bool {
         true
+    }
+
+    fn save(&self) -> Option<Saved> {
+        Some(Saved::InFlight { in_flight: self.in_flight })
+    }
+
+    /// Which of them land when, the pool knows.
+    fn restore(&mut self, saved: &Saved, _since: Since, (out, _): (u64, Moment)) -> bool {
+        let &Saved::InFlight { in_flight } = saved else { return false };
+        (self.outstanding, self.in_flight) = (out, in_flight);
+        in_flight <= PERMITS_MAX
     }
 }
 

@@ -7,7 +7,7 @@
 //! larger of the terms it was told, until it has said which. A bucket that moves takes along what is in it; one that is
 //! lost is lost with what is in it.
 
-use super::{Draw, Ends, Ledger, Pace};
+use super::{Draw, Ends, Ledger, Pace, Saved, Since};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::LeakyBucket;
@@ -292,6 +292,15 @@ impl Ledger for FlowLedger {
 
     fn is_sound(&self) -> bool {
         true
+    }
+
+    fn save(&self) -> Option<Saved> {
+        Some(Saved::Flow {})
+    }
+
+    fn restore(&mut self, saved: &Saved, _since: Since, (out, _): (u64, Moment)) -> bool {
+        self.outstanding = out;
+        *saved == Saved::Flow {}
     }
 }
 

@@ -53,6 +53,13 @@ pub enum Saved {
         #[serde(default)]
         at: Option<At>,
     },
+    /// Of a cap on what is in flight.
+    InFlight {
+        /// How many are: said, or presumed.
+        in_flight: u64,
+    },
+    /// Of the calls of a steady flow, see [`super::Flow`] for what keeps it.
+    Flow {},
 }
 
 /// How far a bucket was with its next permit.
