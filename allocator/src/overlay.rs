@@ -250,14 +250,15 @@ mod tests {
         let mut all = decided(&[("a", 1, of(20)), ("b", 1, None)]);
         told.overlay.follow(&all);
         told.does();
-        let capped = json!({ "rules": [{ "kind": "concurrency", "limit": 5, "longest": "1s" }] });
-        for (name, put) in [("a", json!({ "rules": [], "later": 1 })), ("b", capped), ("c", json!(1))] {
+        let rules = json!([{ "kind": "sliding_window", "limit": 5, "per": "1s" }]);
+        let unkept = json!({ "rules": rules, "guaranteed": { "x": 1 } });
+        for (name, put) in [("a", json!({ "rules": [], "later": 1 })), ("b", unkept), ("c", json!(1))] {
             all.decide(name, Version::of_file(1), Some(put)).expect("room");
         }
         let unusable = told.overlay.follow(&all).expect("it is new");
         let names: Vec<&str> = unusable.iter().map(|unusable| unusable.limit.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
-        assert!(unusable[0].problem.contains("later") && unusable[1].problem.contains("concurrency"));
+        assert!(unusable[0].problem.contains("later") && unusable[1].problem.contains("guaranteed"));
         assert_eq!(told.does(), [""; 0]);
         assert_eq!(told.limits(), [("a", 20, (1, 1))], "by what it was put as");
         all.decide("d", Version::of_file(1), of(1)).expect("room");

@@ -114,12 +114,16 @@ mutants! {
     CreditTwice,
     /// A pool that leases from one above says that it does not hold what it has lent on.
     LentOnIsReturned,
+    /// It says that nothing is in flight of what it has lent on.
+    LentOnIsLanded,
     /// What it lends on may be spent for longer than it was itself lent it.
     LoanNotNested,
     /// What it was lent and did not lend on goes on beyond its end, once more is granted.
     LoanOutlived,
     /// It counts its term from when the answer arrives.
     LoanFromReceipt,
+    /// What is in flight has landed as soon as its pool is put away.
+    FlightsPutAwayLand,
     /// Only the first rule of a limit is asked what it has left.
     FirstRuleOnly,
     /// Books that cannot be told from new ones, but for what is still charged, are forgotten.
@@ -230,6 +234,8 @@ mutants! {
     BlurIgnored,
     /// A bucket in a store refills from when whoever told it of a permit took that to be, at the earliest.
     DoubtIgnored,
+    /// Leases from a root reach over the instant at which its bucket refills.
+    RefillOverlapped,
     /// A bucket that is put away before it begins to refill, begins then.
     PutAwayRefills,
     /// A store whose clock was set is believed as before.

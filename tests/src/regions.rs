@@ -11,7 +11,8 @@ use lessor::slot::Slot;
 use lessor_allocator::central::{Limiter, Verdict};
 use lessor_allocator::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
 use lessor_allocator::share::{Share, Sharing};
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
 use lessor_protocol::wire::code;
 use lessor_protocol::{Answer, Ask, Grant, Moment, Rule, Terms};
 use std::collections::BTreeMap;
@@ -75,6 +76,8 @@ enum Event {
     Call(usize),
     /// A node spends all that it has, at the last instant.
     SpendAll(usize),
+    /// A call ends of the process that was born as that.
+    Ends(usize, LesseeId),
     Wake(Who),
     /// An ask of a node to its region, or of a region to the centre.
     Asks(Who, LesseeId, u64, Ask),
@@ -112,6 +115,8 @@ struct Node {
     refill: Refill,
     refused: u64,
     line: Line,
+    /// Its first session.
+    born: LesseeId,
 }
 
 #[derive(Debug)]
@@ -186,7 +191,10 @@ fn permits_per(rule: &Rule) -> (u64, Duration) {
         Rule::SlidingWindow(rule) => (rule.limit(), rule.per()),
         Rule::FixedWindow(rule) => (rule.limit(), rule.per()),
         Rule::TokenBucket(rule) => (rule.refill(), rule.per()),
-        Rule::SlidingLog(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => unreachable!("none is drawn"),
+        Rule::LeakyBucket(rule) => (rule.refill(), rule.per()),
+        // Calls take half of the longest time, on average.
+        Rule::Concurrency(rule) => (2 * rule.limit(), rule.longest()),
+        Rule::SlidingLog(_) => unreachable!("none is drawn"),
     }
 }
 
@@ -246,7 +254,9 @@ impl World {
             self.does(event, real + JUDGED > ends && is_judged)?;
             self.in_hand_is_known()?;
         }
-        if let Some(breach) = self.rules().find_map(|rule| breach(rule, &self.spends)) {
+        // Those that cap what is in flight have been judged at each call.
+        let judged = self.rules().filter(|rule| rule.longest().is_none());
+        if let Some(breach) = { judged }.find_map(|rule| breach(rule, &self.spends)) {
             return Err(format!("the vendor saw too much: {breach}"));
         }
         self.figures.admitted = self.spends.len() as u64;
@@ -274,6 +284,7 @@ impl World {
                 }
             }
             Event::SpendAll(node) => while self.nodes[node].slot.balance().free > 0 && self.spend(node) {},
+            Event::Ends(node, born) => self.ends(node, born),
             Event::Wake(who) => self.look(who),
             Event::Asks(who, session, seq, ask) => self.answer(who, session, seq, ask)?,
             Event::Hears(who, session, seq, answer) => self.hear(who, session, seq, answer)?,
@@ -312,6 +323,9 @@ impl World {
         for (place, view) in views.into_iter().enumerate() {
             let (out, available) =
                 view.map_or((u64::MAX, 0), |view| (view.books.outstanding, view.available));
+            if self.left[place].as_ref().is_some_and(Left::is_exceeded) {
+                return Err("the vendor saw too many calls in flight".to_owned());
+            }
             if let Some(left) = self.left[place].as_mut().filter(|_| !is_set).map(|left| left.at(now))
                 && in_hand + available > left
             {
@@ -319,7 +333,7 @@ impl World {
                     "nodes can spend {in_hand}, {available} would be lent, and {left} are left"
                 ));
             }
-            if in_hand > out && !self.centre_died {
+            if in_hand > out && !self.centre_died && !self.begins_anew() {
                 return Err(format!("nodes can spend {in_hand}, the centre knows of {out}"));
             }
         }
@@ -328,8 +342,17 @@ impl World {
 
     fn spend(&mut self, node: usize) -> bool {
         let allocator = self.store_clock();
+        let lasts = self.longest().map(|longest| self.dice.u64(0..=longest));
         let at = &mut self.nodes[node];
-        let is_spent = at.slot.take(1, shown(self.real, at.ppm)).is_ok();
+        let (now, born) = (shown(self.real, at.ppm), at.born);
+        let is_spent = match lasts {
+            Some(_) => at.refill.enter(&at.slot, 1, now).is_ok(),
+            None => at.slot.take(1, now).is_ok(),
+        };
+        if let Some(lasts) = lasts.filter(|_| is_spent) {
+            self.after(lasts, Event::Ends(node, born));
+        }
+        let at = &mut self.nodes[node];
         match is_spent {
             true => {
                 self.left.iter_mut().flatten().for_each(|left| left.spend(allocator));
@@ -339,6 +362,27 @@ impl World {
             false => at.refused += 1,
         }
         is_spent
+    }
+
+    /// Whether what was out may have been waited out, though nothing was lost: nobody knows how many intervals passed.
+    fn begins_anew(&self) -> bool {
+        let at_intervals = |rule: &Rule| matches!(rule, Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval);
+        self.store.as_ref().is_some_and(|store| store.has_eras) && self.rules().any(at_intervals)
+    }
+
+    /// The longest that a call takes, where that counts.
+    fn longest(&self) -> Option<u64> {
+        self.rules().filter_map(Rule::longest).min().map(nanos)
+    }
+
+    /// A call has ended at the vendor, whatever became of the process that made it.
+    fn ends(&mut self, node: usize, born: LesseeId) {
+        self.left.iter_mut().flatten().for_each(Left::land);
+        let at = &mut self.nodes[node];
+        if at.born == born {
+            at.refill.hand_back(&at.slot, 1, shown(self.real, at.ppm));
+            self.look(Who::Node(node));
+        }
     }
 
     fn after(&mut self, wait: u64, event: Event) {
@@ -434,7 +478,9 @@ mod stored;
 
 use left::Left;
 pub use runs::{
-    run, run_close, run_emptied, run_family, run_fated, run_small, run_stored, used, used_family, used_stored,
+    run, run_capped, run_capped_family, run_capped_store, run_close, run_emptied, run_family, run_fated,
+    run_flow, run_intervals, run_intervals_close, run_small, run_stored, used, used_capped,
+    used_capped_store, used_family, used_flow, used_intervals, used_stored,
 };
 pub use store::Fate;
 use store::Store;

@@ -8,8 +8,9 @@ use scenarios::process::Allocator;
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
 use scenarios::regions::{
-    Fate, Figures, run, run_close, run_emptied, run_family, run_fated, run_small, run_stored, used,
-    used_family, used_stored,
+    Fate, Figures, run, run_capped, run_capped_family, run_capped_store, run_close, run_emptied, run_family,
+    run_fated, run_flow, run_intervals, run_small, run_stored, used, used_capped, used_capped_store,
+    used_family, used_flow, used_intervals, used_stored,
 };
 use scenarios::vendor::Vendor;
 use std::time::Duration;
@@ -21,9 +22,25 @@ fn seeds() -> u64 {
     std::env::var("REGION_SEEDS").ok().map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
 }
 
+/// Where each takes longer.
+fn few_seeds() -> u64 {
+    seeds() / 4
+}
+
 /// Runs all of `worlds`, in which there are `calls` a world at least once all is well again: none lets too much through then or before,
 /// and hardly anybody is refused.
 fn all_hold(worlds: impl IntoIterator<Item = u64>, run: fn(u64) -> Result<Figures, String>, calls: u64) {
+    all_hold_but(50, seeds(), worlds, run, calls);
+}
+
+/// The same of `count` of them, where one call in `part` may be refused.
+fn all_hold_but(
+    part: u64,
+    count: u64,
+    worlds: impl IntoIterator<Item = u64>,
+    run: fn(u64) -> Result<Figures, String>,
+    calls: u64,
+) {
     let mut sum = Figures::default();
     for seed in worlds {
         let figures = run(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
@@ -31,9 +48,9 @@ fn all_hold(worlds: impl IntoIterator<Item = u64>, run: fn(u64) -> Result<Figure
         sum = sum.plus(figures);
     }
     println!("{sum:?}");
-    let is_troubled = sum.crashes > seeds() && sum.calls > calls * seeds();
+    let is_troubled = sum.crashes > count && sum.calls > calls * count;
     assert!(is_troubled, "there was trouble, and calls after it: {sum:?}");
-    assert!(sum.refused * 50 <= sum.calls, "when all is well again: {sum:?}");
+    assert!(sum.refused * part <= sum.calls, "when all is well again: {sum:?}");
 }
 
 #[test]
@@ -52,6 +69,34 @@ fn a_limit_below_another_one_in_a_store_is_charged_to_both() {
     all_hold(0..seeds(), run_family, 10);
 }
 
+#[test]
+fn a_cap_on_what_is_in_flight_holds_over_regions_and_strands_nothing() {
+    all_hold_but(50, few_seeds(), 0..few_seeds(), run_capped, 5);
+}
+
+#[test]
+fn a_cap_on_what_is_in_flight_holds_through_a_store_and_strands_nothing() {
+    all_hold_but(50, few_seeds(), 0..few_seeds(), run_capped_store, 5);
+}
+
+#[test]
+fn a_cap_on_what_is_in_flight_holds_beside_another_limit_in_a_store() {
+    all_hold_but(50, few_seeds(), 0..few_seeds(), run_capped_family, 1);
+}
+
+#[test]
+fn a_bucket_that_refills_at_intervals_holds_through_a_store() {
+    // Around each instant at which it refills nothing is lent for some 20 ms.
+    all_hold_but(25, few_seeds(), 0..few_seeds(), run_intervals, 20);
+}
+
+#[test]
+fn a_steady_flow_holds_through_a_store() {
+    for seed in 0..few_seeds() {
+        run_flow(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    }
+}
+
 /// In full use, where each permit too many shows: its clock is set, it loses what it had, or nobody can tell the time well.
 #[test]
 fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
@@ -68,29 +113,49 @@ fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
     }
 }
 
-/// With twice as much demand as there is, so much `is_used` at least in the worst of 60 worlds, and in the median.
-fn used_at_least(worst: f64, median: f64, is_used: fn(u64, f64) -> Result<f64, String>) {
+/// With twice as much demand as there is, so much `is_used` at least in the worst of `worlds`, and in the median.
+fn used_at_least(worlds: usize, worst: f64, median: f64, is_used: fn(u64, f64) -> Result<f64, String>) {
     let used = |seed| is_used(seed, 2.0).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
-    let mut used: Vec<f64> = (0..60).map(used).collect();
+    let mut used: Vec<f64> = (0..worlds as u64).map(used).collect();
     used.sort_by(f64::total_cmp);
-    println!("used: worst {:.3}, median {:.3}", used[0], used[30]);
-    assert!(used[0] >= worst && used[30] >= median, "{used:?}");
+    println!("used: worst {:.3}, median {:.3}", used[0], used[worlds / 2]);
+    assert!(used[0] >= worst && used[worlds / 2] >= median, "{used:?}");
 }
 
 #[test]
 fn what_is_wanted_of_a_limit_is_used_through_a_store() {
-    used_at_least(0.88, 0.97, used_stored);
+    used_at_least(60, 0.88, 0.97, used_stored);
 }
 
 /// Of what one limiter admits that is asked about each call.
 #[test]
 fn what_is_wanted_of_limits_that_are_below_each_other_is_used_through_a_store() {
-    used_at_least(0.85, 0.95, used_family);
+    used_at_least(60, 0.85, 0.95, used_family);
+}
+
+#[test]
+fn what_is_wanted_of_a_cap_is_used_through_a_store() {
+    used_at_least(20, 0.5, 0.85, used_capped_store);
+}
+
+#[test]
+fn what_is_wanted_of_a_cap_is_used_through_regions() {
+    used_at_least(20, 0.5, 0.85, used_capped);
+}
+
+#[test]
+fn what_comes_at_intervals_is_used_through_a_store() {
+    used_at_least(20, 0.6, 0.97, used_intervals);
+}
+
+#[test]
+fn what_is_wanted_of_a_steady_flow_is_used_through_a_store() {
+    used_at_least(20, 0.5, 0.95, used_flow);
 }
 
 #[test]
 fn what_is_wanted_of_a_limit_is_used_through_regions() {
-    used_at_least(0.88, 0.97, used);
+    used_at_least(60, 0.88, 0.97, used);
 }
 
 const CLOCK: Clock = Clock::since_boot();
@@ -102,7 +167,8 @@ fn centre() -> String {
     format!(
         "[[limit]]\nname = \"vendor\"\nrules = [{{ kind = \"sliding_window\", limit = {LIMIT}, per = \"2s\", margin = \"0s\" }}]
 [[limit]]\nname = \"user\"\nkeyed = true\nrules = [{{ kind = \"fixed_window\", limit = 3, per = \"1h\" }}]
-[[limit]]\nname = \"paced\"\nrules = [{{ kind = \"leaky_bucket\", refill = 1, per = \"20ms\" }}]\n"
+[[limit]]\nname = \"paced\"\nrules = [{{ kind = \"leaky_bucket\", refill = 1, per = \"20ms\" }}]
+[[limit]]\nname = \"calls\"\nrules = [{{ kind = \"concurrency\", limit = 4, longest = \"2s\" }}]\n"
     )
 }
 
@@ -110,7 +176,8 @@ fn centre() -> String {
 async fn region(node: &str, upstream: &str) -> Fleet {
     let limit =
         |name: &str, more: &str| format!("[[limit]]\nname = {name:?}\nupstream = {upstream:?}\n{more}\n");
-    let limits = limit("vendor", "") + &limit("user", "keyed = true") + &limit("paced", "");
+    let limits =
+        limit("vendor", "") + &limit("user", "keyed = true") + &limit("paced", "") + &limit("calls", "");
     Fleet::start(&format!("[server]\nnode = {node:?}\n{limits}")).await
 }
 
@@ -163,6 +230,36 @@ async fn keys_are_leased_one_by_one_and_what_cannot_be_lent_on_is_refused() {
     paced.expect_err("a steady flow is not lent on");
     client.shutdown().await;
     east.stop().await;
+    centre.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_in_flight_in_one_region_are_known_in_the_other() {
+    let centre = Fleet::start(&centre()).await;
+    let (east, west) = (region("east", &centre.url).await, region("west", &centre.url).await);
+    let clients = [east.client("a").await, west.client("b").await];
+    let calls = clients.each_ref().map(|client| client.limit("calls"));
+    let patience = Duration::from_secs(8);
+    let mut in_flight = vec![];
+    for one in 0..4 {
+        in_flight.push(calls[one % 2].enter_within(1, patience).await.expect("four at once"));
+    }
+    for limit in &calls {
+        let fifth = limit.enter_within(1, Duration::from_secs(3)).await;
+        assert!(fifth.is_err(), "for longer than any call should take, and as long as they say so");
+    }
+    // Two that are in flight in the east end, and two more begin in the west.
+    drop([in_flight.swap_remove(2), in_flight.swap_remove(0)]);
+    for _ in 0..2 {
+        in_flight.push(calls[1].enter_within(1, patience).await.expect("two have ended"));
+    }
+    assert!(calls[0].enter_within(1, Duration::from_secs(1)).await.is_err());
+    drop(in_flight);
+    for client in clients {
+        client.shutdown().await;
+    }
+    east.stop().await;
+    west.stop().await;
     centre.stop().await;
 }
 

@@ -20,6 +20,12 @@ const GUARD: Duration = Duration::from_millis(10);
 /// that part of its term at least.
 const RENEW_PERCENT: u32 = 50;
 
+/// What has ended is told so often a term: others may wait for it.
+const LANDINGS_PER_TERM: u32 = 4;
+
+/// No rule lets a call take longer.
+const CALL_MAX: Duration = Duration::from_secs(400 * 86_400);
+
 /// Term to reckon with until one was told: short, for nobody has anything yet.
 const TERM_UNTOLD: Duration = Duration::from_millis(100);
 
@@ -51,7 +57,7 @@ pub(super) struct Borrower {
 pub enum HeardAbove {
     /// It was believed.
     Believed,
-    /// It says what cannot be, or what cannot be lent on: a steady flow, or a cap on what is in flight.
+    /// It says what cannot be, or what cannot be lent on: a steady flow.
     Unfit,
 }
 
@@ -92,11 +98,14 @@ impl Pool {
         }
         let once = rtt + GUARD;
         let margin = low_span(rtt).max(borrower.term * RENEW_PERCENT / 100);
-        let renews = match (loan.is_empty(), loan.is_untold()) {
-            (false, _) => loan.end().before(margin).max(borrower.asked_at() + once),
-            (true, true) => borrower.asked_at() + borrower.term,
-            (true, false) => Moment::NEVER,
+        let is_live = !loan.is_empty() || (loan.is_in_flight() && loan.end() > self.now);
+        let renews = match (is_live, loan.is_untold() || loan.is_in_flight()) {
+            (true, _) => loan.end().before(margin).max(borrower.asked_at() + once),
+            (false, true) => borrower.asked_at() + borrower.term,
+            (false, false) => Moment::NEVER,
         };
+        let lands = if loan.has_landed() { borrower.term / LANDINGS_PER_TERM } else { Duration::MAX };
+        let renews = renews.min(borrower.asked_at() + lands.max(once));
         let is_low = loan.free() < wishes.low && wishes.target > loan.free() + loan.out();
         if !is_low {
             return renews;
@@ -120,16 +129,20 @@ impl Pool {
     pub fn ask_above(&mut self, now: Moment, rtt: Duration) -> Option<Ask> {
         self.advance(now);
         let wishes = self.wishes(rtt);
+        let all_in_flight = self.in_flight;
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
         if borrower.is_disowned && loan.is_empty() {
             loan.begin_anew();
             borrower.is_disowned = false;
         }
-        loan.shed(wishes.target.saturating_sub(loan.out()));
+        // Whoever holds less than it might asks for it all the same: the one above knows how much that is by now.
+        loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
         let (spent_total, held) = loan.tell();
+        let (running, busy) = (loan.tell_in_flight(), loan.busy_of(all_in_flight));
         let want = wishes.target.saturating_sub(loan.free() + loan.out());
         let Wishes { demand_milli, waiting, .. } = wishes;
-        let ask = Ask { spent_total, held, want, waiting: waiting.min(want), demand_milli, ..Ask::default() };
+        let waiting = waiting.min(want);
+        let ask = Ask { spent_total, held, want, waiting, demand_milli, running, busy, ..Ask::default() };
         (borrower.asked, borrower.is_open, borrower.rtt) = (Some((self.now, ask)), true, rtt);
         Some(ask)
     }
@@ -143,8 +156,8 @@ impl Pool {
             return None;
         }
         loan.shed(0);
-        let (spent_total, held) = loan.tell();
-        let ask = Ask { spent_total, held, ..Ask::default() };
+        let ((spent_total, held), running) = (loan.tell(), loan.tell_in_flight());
+        let ask = Ask { spent_total, held, running, ..Ask::default() };
         (borrower.asked, borrower.is_open) = (Some((self.now, ask)), true);
         Some(ask)
     }
@@ -158,8 +171,11 @@ impl Pool {
         };
         let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open) else { return HeardAbove::Unfit };
         borrower.is_open = false;
-        let is_sane = grant.permits <= ask.want && grant.kept <= ask.held && grant.term <= Terms::TERM_MAX;
-        if !is_sane || grant.rate != Rate::Free || grant.in_flight.is_some() {
+        let is_sane = grant.permits <= ask.want
+            && grant.kept <= ask.held
+            && grant.term <= Terms::TERM_MAX
+            && grant.in_flight.is_none_or(|cap| cap.longest <= CALL_MAX);
+        if !is_sane || grant.rate != Rate::Free {
             borrower.not_before = now + REFUSAL_MAX;
             loan.wait_until(borrower.not_before);
             return HeardAbove::Unfit;
@@ -174,14 +190,26 @@ impl Pool {
             ceiling: grant.ceiling,
             chance,
             is_ample: grant.permits == ask.want,
+            cap: grant.in_flight,
         });
         borrower.not_before = now + grant.ask_after;
         if !grant.term.is_zero() {
             borrower.term = grant.term;
             self.term = borrower.lends_for(longest);
         }
+        self.count_in_flight();
         self.audit();
         HeardAbove::Believed
+    }
+
+    /// The one above has said whether it counts what is in flight: then that counts here, too.
+    fn count_in_flight(&mut self) {
+        let longest = self.ledgers.longest();
+        if longest.is_none() && self.longest.is_some() {
+            let sessions: Vec<_> = self.lessees.keys().copied().collect();
+            sessions.into_iter().for_each(|id| self.change_flights(id, |flights, _| flights.forget()));
+        }
+        self.longest = longest;
     }
 
     /// The one above lends nothing: what is held goes on until its end.
@@ -206,7 +234,8 @@ impl Pool {
 
     /// Whether there is nothing to say to the one above, and no answer to come.
     pub fn rests_above(&self) -> bool {
-        let has_said_all = self.ledgers.loan().is_none_or(|loan| loan.is_empty() && !loan.is_untold());
+        let has_said_all = |loan: &Loan| loan.is_empty() && !loan.is_untold() && !loan.is_in_flight();
+        let has_said_all = self.ledgers.loan().is_none_or(has_said_all);
         has_said_all && self.borrower.as_ref().is_none_or(|borrower| !borrower.is_open)
     }
 

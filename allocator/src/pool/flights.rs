@@ -3,8 +3,10 @@
 
 use super::lessee::Settlement;
 use super::lingering::Lingering;
+use crate::rules::{At, Since};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Ask, Moment};
+use lessor_protocol::{Ask, Moment, PERMITS_MAX};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Permits of one session that count as in flight.
@@ -23,7 +25,40 @@ pub(super) struct Flights {
     pub(super) busy: u64,
 }
 
+/// Flights that were put away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SavedFlights {
+    running: u64,
+    lingering: Vec<(u64, At, At)>,
+    unsaid: bool,
+    unguarded: u64,
+    busy: u64,
+}
+
 impl Flights {
+    /// They, to be put away; `None` if there is nothing to keep.
+    pub(super) fn save(&self) -> Option<SavedFlights> {
+        let saved = SavedFlights {
+            running: self.running,
+            lingering: self.lingering.save(),
+            unsaid: self.unsaid,
+            unguarded: self.unguarded,
+            busy: self.busy,
+        };
+        let is_nothing = self.in_flight() == 0 && self.unguarded == 0;
+        (!is_nothing && !mutant::is(Mutant::FlightsPutAwayLand)).then_some(saved)
+    }
+
+    /// What was put away; `None` if nothing can have been so.
+    pub(super) fn thawed(saved: &SavedFlights, since: Since) -> Option<Self> {
+        let SavedFlights { running, unsaid, unguarded, busy, .. } = *saved;
+        let lingering = Lingering::thawed(&saved.lingering, since)?;
+        let is_sane =
+            [running, unguarded, busy, lingering.permits()].iter().all(|total| *total <= PERMITS_MAX);
+        is_sane.then_some(Flights { running, lingering, unsaid, unguarded, busy })
+    }
+
     /// Permits that are charged beside those that are outstanding.
     pub(super) fn charged(&self) -> u64 {
         self.running + self.lingering.permits()
@@ -56,6 +91,11 @@ impl Flights {
     pub(super) fn begin_anew(&mut self, now: Moment, longest: Duration) {
         self.lingering.add(self.running, now, longest);
         (self.running, self.unguarded, self.unsaid) = (0, 0, self.lingering.permits() > 0);
+    }
+
+    /// Nothing counts them any more.
+    pub(super) fn forget(&mut self) {
+        *self = Flights::default();
     }
 
     /// Those have ended that linger until `now`.

@@ -5,6 +5,7 @@
 
 use super::family::Place;
 use super::feedback::SavedFeedback;
+use super::flights::{Flights, SavedFlights};
 use super::lessee::{Burn, Lessee};
 use super::{Books, LesseeId, Plan, Pool};
 use crate::pacing::Pacer;
@@ -57,6 +58,9 @@ struct FrozenLessee {
     /// How long its leases last, and how far away it is.
     term: Duration,
     rtt: Duration,
+    /// What it may have in flight, where that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    flights: Option<SavedFlights>,
 }
 
 impl Plan {
@@ -73,6 +77,11 @@ impl Frozen {
     pub fn written(&self) -> Moment {
         self.written.as_calendar()
     }
+
+    /// The same, as it is written down.
+    pub(crate) fn written_at(&self) -> At {
+        self.written
+    }
 }
 
 impl Pool {
@@ -81,10 +90,19 @@ impl Pool {
         &self.plan.rules
     }
 
+    /// Whether nobody is sure on which side of a boundary it is.
+    fn is_blurred(&self) -> bool {
+        self.plan.is_root && !mutant::is(Mutant::BlurIgnored)
+    }
+
+    /// The instant that no lease may outlive, unless what it holds is charged ahead.
+    pub(super) fn lease_end(&self) -> Option<Moment> {
+        if self.is_blurred() { self.ledgers.lease_end_in_doubt() } else { self.ledgers.lease_end() }
+    }
+
     /// The instant that no lease may outlive at all. Where nobody is sure on which side of a boundary it is, that is the next one.
     pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
-        let is_blurred = self.plan.is_root && !mutant::is(Mutant::BlurIgnored);
-        if is_blurred { self.ledgers.lease_end() } else { self.ledgers.lease_end_ahead() }
+        if self.is_blurred() { self.lease_end() } else { self.ledgers.lease_end_ahead() }
     }
 
     /// Whoever tells it something does not know the time well: it may be as late as `latest`.
@@ -131,6 +149,8 @@ impl Pool {
             if thawed.is_live() {
                 pool.ends.insert((thawed.end, place));
             }
+            thawed.flights.lands().map(|lands| pool.landings.insert((lands, place)));
+            pool.in_flight += thawed.flights.in_flight();
             if pool.lessees.insert(place, thawed).is_some() {
                 return None;
             }
@@ -143,7 +163,12 @@ impl Pool {
         if sum(|lessee| lessee.burned) > pool.books.burned || sum(|lessee| lessee.spent) > pool.books.spent {
             return None;
         }
-        if !pool.ledgers.restore(&frozen.rules, since, (out, until)) {
+        let counts = pool.longest.is_some();
+        let charged = sum(|lessee| lessee.flights.charged());
+        let are_books_true = pool.ledgers.restore(&frozen.rules, since, (out, until))
+            && pool.ledgers.are_in_flight(charged)
+            && (counts || pool.in_flight == 0);
+        if !are_books_true {
             return None;
         }
         pool.feedback.restore(&frozen.vendor, since);
@@ -178,6 +203,7 @@ impl FrozenLessee {
             wanted: lessee.wanted,
             term: lessee.term,
             rtt: lessee.rtt,
+            flights: lessee.flights.save(),
         }
     }
 
@@ -198,6 +224,10 @@ impl FrozenLessee {
         (lessee.term, lessee.rtt) = (self.term, self.rtt);
         let burns = self.burns.iter().map(|&(at, permits)| Burn { at: since.moment(at), permits });
         lessee.thaw_burned(self.burned, burns);
+        lessee.flights = match &self.flights {
+            Some(flights) => Flights::thawed(flights, since)?,
+            None => Flights::default(),
+        };
         Some((Place::own(LesseeId(self.id)), lessee))
     }
 }

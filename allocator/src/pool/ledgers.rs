@@ -123,6 +123,11 @@ impl Ledgers {
         }
     }
 
+    /// Whether that is what each of them counts that counts it.
+    pub(super) fn are_in_flight(&self, permits: u64) -> bool {
+        self.rules.iter().all(|ledger| ledger.in_flight().is_none_or(|in_flight| in_flight == permits))
+    }
+
     /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.
     pub(super) fn longest(&self) -> Option<Duration> {
         self.all().filter_map(|ledger| ledger.longest()).min()
@@ -130,7 +135,8 @@ impl Ledgers {
 
     /// Whether a permit can be spent again when its call ends: nothing is promised but what is in flight.
     pub(super) fn are_reusable(&self) -> bool {
-        self.all().all(|ledger| ledger.longest().is_some())
+        let loan = self.loan.as_ref().is_none_or(Loan::is_reusable);
+        loan && self.rules.iter().all(|ledger| ledger.longest().is_some())
     }
 
     /// When `permits` can be lent if nothing is lent or given back meanwhile and all leases burn, whose `ends` come
@@ -183,6 +189,11 @@ impl Ledgers {
     /// The instant that no lease may outlive, unless what it holds is charged ahead.
     pub(super) fn lease_end(&self) -> Option<Moment> {
         self.all().filter_map(|ledger| ledger.lease_end()).min()
+    }
+
+    /// The same of a root.
+    pub(super) fn lease_end_in_doubt(&self) -> Option<Moment> {
+        self.all().filter_map(|ledger| ledger.lease_end_in_doubt()).min()
     }
 
     /// The instant that no lease may outlive at all.

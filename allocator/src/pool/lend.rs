@@ -154,7 +154,8 @@ impl Pool {
         }
         let kept = self.lessees[&id].outstanding;
         let own = claim(asker.claim.share, kept.saturating_add(asker.want));
-        let all = self.left().saturating_add(self.books.outstanding).saturating_sub(first);
+        let most = self.ledgers.loan().map_or(u64::MAX, Loan::hold);
+        let all = self.left().saturating_add(self.books.outstanding).min(most).saturating_sub(first);
         let share = sizing::even_share(own, &equals, all);
         let (state, most) = match share {
             None => (State::Rich, (left / 2).max(1)),
@@ -233,7 +234,7 @@ impl Pool {
     /// How long a lease of `term` that is made now may last where nothing is charged ahead: zero if none would end in
     /// time.
     fn term(&self, term: Duration) -> Duration {
-        self.clipped(term, self.ledgers.lease_end())
+        self.clipped(term, self.lease_end())
     }
 
     fn clipped(&self, term: Duration, end: Option<Moment>) -> Duration {
@@ -244,7 +245,7 @@ impl Pool {
     /// if it reaches beyond it, or would have to. A steady flow is never lent ahead.
     fn most(&self, id: Place, is_paced: bool) -> u64 {
         let lessee = &self.lessees[&id];
-        let outlives = self.ledgers.lease_end().is_some_and(|end| lessee.end > end);
+        let outlives = self.lease_end().is_some_and(|end| lessee.end > end);
         if !outlives && !self.term(lessee.term).is_zero() {
             return u64::MAX;
         }
@@ -331,7 +332,7 @@ impl Pool {
     /// `wait` or, where a window is about to begin that has permits for `id`, which is `ready` for it then, a wait after
     /// which its next ask is here just then: it is counted from when this answer is there, and the ask takes its way too.
     fn in_time(&self, id: Place, ready: Option<Moment>, wait: Duration) -> Duration {
-        let (Some(begins), Some(ready)) = (self.ledgers.lease_end(), ready) else { return wait };
+        let (Some(begins), Some(ready)) = (self.lease_end(), ready) else { return wait };
         let (left, rtt) = (begins.since(self.now), self.lessees[&id].rtt);
         // There may be something before, or at least the time to come again.
         let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;

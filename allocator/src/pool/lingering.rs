@@ -1,6 +1,7 @@
 //! Permits of one session that are presumed in flight, for nobody says when their calls end: each for as long as a call may
 //! take. What one session has in flight is counted in `flights.rs`; here is only which of it lands when.
 
+use crate::rules::{At, Since};
 use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,6 +34,25 @@ impl Lingering {
     /// When the first of them land, if there are any.
     pub(super) fn lands(&self) -> Option<Moment> {
         self.landings.front().map(|landing| landing.at)
+    }
+
+    /// All of it, to be put away: how many land together, when the first of those could have, and when they do.
+    pub(super) fn save(&self) -> Vec<(u64, At, At)> {
+        let save = |landing: &Landing| (landing.permits, landing.first.into(), landing.at.into());
+        self.landings.iter().map(save).collect()
+    }
+
+    /// What was put away; `None` if nothing can have been so.
+    pub(super) fn thawed(saved: &[(u64, At, At)], since: Since) -> Option<Self> {
+        let is_sane = saved.iter().all(|(permits, first, at)| *permits > 0 && first <= at)
+            && saved.is_sorted_by_key(|(_, _, at)| *at)
+            && saved.iter().try_fold(0_u64, |sum, (permits, _, _)| sum.checked_add(*permits)).is_some();
+        let landing = |&(permits, first, at): &(u64, At, At)| Landing {
+            permits,
+            first: since.moment(first),
+            at: since.moment(at),
+        };
+        is_sane.then(|| Lingering { landings: saved.iter().map(landing).collect() })
     }
 
     /// `permits` were spent by `at` on calls that take the `longest` time at most.

@@ -1,12 +1,15 @@
 //! What a pool may lend on of what it was itself lent, by the allocator above: a ledger beside those of its rules. The pool
 //! charges it as any of them; what it says to the one above, and hears, is in `borrow.rs`.
 //!
+//! Where the one above counts what is in flight, what the nodes here have in flight is what this pool has: it says so, and goes on
+//! to lease for as long as there is any.
+//!
 //! Whatever a node may spend was lent for at least as long by the one above, so its end is the end of every lease from here.
 //! A crash needs no quarantine: the one above takes all for spent, and what comes after begins with nothing.
 
 use crate::rules::{Draw, Ends, Ledger, Pace, THOUSAND_SECONDS};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_protocol::{Carry, InFlight, Moment, PERMITS_MAX, Rule, Terms};
 use std::time::Duration;
 
 /// What came in this span tells what will come.
@@ -27,6 +30,14 @@ pub(super) struct Loan {
     /// The most of that which was ever told, and when that was. It never falls.
     told: u64,
     told_at: Moment,
+    /// Spent, and in flight as far as is known here.
+    in_flight: u64,
+    /// Of those, what the one above does not know of: others have to wait for it there.
+    unknown: u64,
+    /// What was told of it, once it is told at all.
+    told_in_flight: Option<u64>,
+    /// The cap on that above, if there is one.
+    cap: Option<InFlight>,
     /// Nothing may be spent from this instant on.
     end: Moment,
     /// The most that one call can ever take, as far as was told.
@@ -49,6 +60,8 @@ pub(super) struct Came {
     pub ceiling: u64,
     pub chance: Moment,
     pub is_ample: bool,
+    /// What is told of a cap on what is in flight.
+    pub cap: Option<InFlight>,
 }
 
 impl Loan {
@@ -62,6 +75,10 @@ impl Loan {
             spent: 0,
             told: 0,
             told_at: Moment::ORIGIN,
+            in_flight: 0,
+            unknown: 0,
+            told_in_flight: None,
+            cap: None,
             end: Moment::ORIGIN,
             ceiling: PERMITS_MAX,
             chance: Moment::ORIGIN,
@@ -91,9 +108,34 @@ impl Loan {
         self.is_ample
     }
 
-    /// Whether there is something that was spent and not told.
+    /// Whether there is something that was spent, or has ended, and not told.
     pub(super) fn is_untold(&self) -> bool {
-        self.spent > self.told
+        self.spent > self.told || self.has_landed()
+    }
+
+    /// Whether calls have ended that count as in flight above.
+    pub(super) fn has_landed(&self) -> bool {
+        self.told_in_flight.is_some_and(|told| self.known_in_flight() < told)
+    }
+
+    /// Whether what was lent may be in flight, as is known above: it counts there as long as this goes on to say so.
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.cap.is_some() && self.known_in_flight() > 0
+    }
+
+    /// What is in flight of what the one above knows.
+    fn known_in_flight(&self) -> u64 {
+        self.in_flight - self.unknown
+    }
+
+    /// Whether a permit can be spent again when its call ends.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.cap.is_some_and(|cap| cap.hold.is_some())
+    }
+
+    /// The most to have in hand and out, where permits are spent again.
+    pub(super) fn hold(&self) -> u64 {
+        self.cap.and_then(|cap| cap.hold).unwrap_or(PERMITS_MAX)
     }
 
     /// Takes out what is in hand beyond `keep`: it is given back.
@@ -108,6 +150,20 @@ impl Loan {
         (self.told, self.free + out)
     }
 
+    /// What is in flight, to be told where the one above counts that. Whatever ends first was unknown there.
+    pub(super) fn tell_in_flight(&mut self) -> Option<u64> {
+        self.told_in_flight = self.cap.map(|_| self.known_in_flight());
+        match mutant::is(Mutant::LentOnIsLanded) {
+            true => self.told_in_flight.map(|_| 0),
+            false => self.told_in_flight,
+        }
+    }
+
+    /// Of `all` that is in flight or in use, what counts as held here.
+    pub(super) fn busy_of(&self, all: u64) -> u64 {
+        all.saturating_sub(self.in_flight)
+    }
+
     /// The one above has granted something.
     pub(super) fn came(&mut self, came: Came) {
         let dropped = came.unkept.min(self.free);
@@ -115,6 +171,7 @@ impl Loan {
         self.unkept = (self.unkept + came.unkept - dropped).min(self.out);
         self.end = self.end.max(came.end);
         (self.ceiling, self.chance, self.is_ample) = (came.ceiling, came.chance, came.is_ample);
+        self.cap = came.cap;
         self.roll();
         self.came.1 += came.permits;
         if self.now >= self.end {
@@ -130,6 +187,7 @@ impl Loan {
     /// Counts from zero from now on: only once nothing is out or in hand.
     pub(super) fn begin_anew(&mut self) {
         (self.spent, self.told) = (0, 0);
+        (self.unknown, self.told_in_flight) = (self.in_flight, None);
     }
 
     /// Whether nothing is out or in hand.
@@ -252,6 +310,19 @@ impl Ledger for Loan {
         self.out
     }
 
+    fn fly(&mut self, permits: u64) {
+        self.in_flight += permits;
+    }
+
+    fn land(&mut self, permits: u64) {
+        self.in_flight -= permits;
+        self.unknown = self.unknown.saturating_sub(permits);
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        self.cap.map(|cap| cap.longest)
+    }
+
     fn forget(&mut self, quarantined: Moment) -> Moment {
         quarantined
     }
@@ -276,7 +347,8 @@ impl Ledger for Loan {
     }
 
     fn is_sound(&self) -> bool {
-        self.told <= self.spent && self.unkept <= self.out && (self.out == 0 || self.now < self.end)
+        let is_nested = self.out == 0 || self.now < self.end;
+        self.told <= self.spent && self.unkept <= self.out && self.unknown <= self.in_flight && is_nested
     }
 }
 
@@ -293,7 +365,7 @@ mod tests {
     fn what_was_told_as_spent_hides_nothing_that_is_spent_later() {
         let mut loan = Loan::new(at(0));
         let (end, chance) = (at(100), at(0));
-        loan.came(Came { permits: 10, unkept: 0, end, ceiling: 10, chance, is_ample: true });
+        loan.came(Came { permits: 10, unkept: 0, end, ceiling: 10, chance, is_ample: true, cap: None });
         loan.charge(3);
         loan.advance(at(1));
         loan.burn(1, at(1));

@@ -1,11 +1,12 @@
 //! Rules that hold by the time of the store when they are kept by allocators that are up to [`BLUR`] behind it: windows let a
-//! permit go that much later. A bucket waits for itself, see [`Ledger::doubt`](crate::rules::Ledger::doubt), but for how warm it is.
+//! permit go that much later, and calls may take as much longer. A bucket waits for itself, see
+//! [`Ledger::doubt`](crate::rules::Ledger::doubt), but for how warm it is. A steady flow is kept as the bucket that promises as much.
 
 use super::BLUR;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{RefillStyle, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
-use lessor_protocol::{Answer, Grant, Rule};
+use lessor_protocol::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
+use lessor_protocol::{Answer, Grant, Rule, RuleError};
 use std::time::Duration;
 
 /// `rule`, as a root keeps it.
@@ -17,28 +18,35 @@ pub fn stricter(rule: &Rule) -> Result<Rule, String> {
         return Ok(*rule);
     }
     let of_store = "in a store that several allocators share";
-    let wrong = |problem: &dyn std::fmt::Display| format!("limit: {problem} {of_store}");
+    let wrong = |key: &str, problem: &dyn std::fmt::Display| format!("{key}: {problem} {of_store}");
     match rule {
         Rule::SlidingWindow(rule) => {
             let stricter = SlidingWindow::try_new(rule.limit(), rule.per(), rule.margin() + BLUR);
-            stricter.map(Rule::SlidingWindow).map_err(|error| wrong(&error))
+            stricter.map(Rule::SlidingWindow).map_err(|error| wrong("limit", &error))
         }
         Rule::SlidingLog(rule) => {
             let stricter = SlidingLog::try_new(rule.limit(), rule.per(), rule.margin() + BLUR);
-            stricter.map(Rule::SlidingLog).map_err(|error| wrong(&error))
+            stricter.map(Rule::SlidingLog).map_err(|error| wrong("limit", &error))
         }
         Rule::FixedWindow(_) => Ok(*rule),
-        Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
-            Err(format!("refill_style is \"interval\": none is kept {of_store}"))
-        }
         Rule::TokenBucket(rule) => match rule.warm_up() {
             Some(warm_up) => warming(rule, warm_up),
             None => Ok(Rule::TokenBucket(*rule)),
         },
-        Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
-            Err(format!("kind is {:?}: none is kept {of_store}", rule.kind()))
+        Rule::LeakyBucket(rule) => as_bucket(rule).map_err(|error| wrong("burst", &error)),
+        Rule::Concurrency(rule) => {
+            let longer = Concurrency::try_new(rule.limit(), rule.longest() + BLUR);
+            longer.map(Rule::Concurrency).map_err(|error| wrong("longest", &error))
         }
     }
+}
+
+/// A flow promises of any interval what a bucket does. Its rates are lent by one who hears of all that hold them, which nobody does
+/// here: permits are.
+fn as_bucket(rule: &LeakyBucket) -> Result<Rule, RuleError> {
+    // Of a flow of nothing not even the burst.
+    let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
+    TokenBucket::try_new(burst, rule.refill(), rule.per(), burst).map(Rule::TokenBucket)
 }
 
 /// How fast one that warms up refills depends on how long it was idle, which nobody knows to the millisecond.

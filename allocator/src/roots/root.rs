@@ -6,9 +6,11 @@ use super::head::Age;
 use super::{Head, Kin, Version};
 use crate::cells::VALUE_MAX;
 use crate::config;
+use crate::limits::Fixtures;
 use crate::pool::{AskError, Frozen, Holder, Plan, Pool};
-use crate::rules::Gap;
-use lessor_protocol::{Answer, Ask, Carry, Moment};
+use crate::rules::{At, Gap, Since};
+use lessor_protocol::rule::RefillStyle;
+use lessor_protocol::{Answer, Ask, Carry, Moment, Rule};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -16,9 +18,12 @@ use std::sync::Arc;
 /// Of a root that goes by a file.
 const FORMAT: u32 = 1;
 
-/// Of one that goes by what was put over the API: who knows only files leaves it alone. What cells of yet another version say
-/// is not guessed at.
+/// Of one that goes by what was put over the API: who knows only files leaves it alone.
 const FORMAT_DECIDED: u32 = 2;
+
+/// Of one with calls in flight, or that refills at intervals: who knows neither leaves it alone. What cells of yet another
+/// version say is not guessed at.
+const FORMAT_IN_FLIGHT: u32 = 3;
 
 /// What a root is made of, by the configuration of whoever asks it.
 #[derive(Clone, Debug)]
@@ -42,6 +47,9 @@ struct Root {
     version: Version,
     rules: Value,
     pool: Frozen,
+    /// Until then calls may go on that were let begin by other rules, of how long they take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calls_end: Option<At>,
 }
 
 /// Why a root lends nothing.
@@ -92,6 +100,8 @@ pub struct Read {
     pub version: Version,
     /// The time that it is at.
     pub now: Moment,
+    /// When calls have ended that were let begin by other rules.
+    calls_end: Moment,
     /// Whether the configuration of whoever reads it says otherwise under the same version: nobody can tell which is newer.
     pub is_contested: bool,
 }
@@ -102,14 +112,15 @@ pub struct Read {
 /// If this one may not go on with it.
 pub fn read(origin: &Origin, head: &Head, value: Option<&[u8]>, now: Moment) -> Result<Read, RootError> {
     let plan = || origin.plan.clone();
-    let new = |pool| Read { pool, version: origin.version, now, is_contested: false };
+    let calls_end = Moment::ORIGIN;
+    let new = |pool| Read { pool, version: origin.version, now, calls_end, is_contested: false };
     let begin = || match head.lost() {
         Some(lost) => new(Pool::after_loss(plan(), lost, now)),
         None => new(Pool::new(plan(), now)),
     };
     let Some(value) = value else { return Ok(begin()) };
     let root = match serde_json::from_slice::<Root>(value) {
-        Ok(root) if root.format <= FORMAT_DECIDED => root,
+        Ok(root) if root.format <= FORMAT_IN_FLIGHT => root,
         // Nobody knows what it was.
         Err(_) if !is_newer(value) => return Ok(new(Pool::after_loss(plan(), now, now))),
         Ok(_) | Err(_) => return Err(RootError::Format),
@@ -132,16 +143,25 @@ impl Root {
         let theirs = Arc::new(Plan { rules, ..(**own).clone() });
         let mut pool = Pool::thawed(theirs.clone(), &self.pool, gap, now)
             .unwrap_or_else(|| Pool::after_loss(theirs.clone(), now, now));
+        let since = Since { gap, written: self.pool.written_at(), now, terms: own.terms };
+        let mut calls_end = self.calls_end.map_or(Moment::ORIGIN, |at| since.moment(at));
         let differs = theirs.rules != own.rules;
         if self.version < origin.version && differs {
-            match pool.view(now).quarantine.is_zero() {
+            let goes_on = Fixtures::of(&theirs.rules).go_on_as(&Fixtures::of(&own.rules));
+            let waits = pool.view(now).quarantine;
+            if !goes_on && let Some(longest) = theirs.longest() {
+                let lasts = own.terms.quarantine() + own.terms.stretched(longest);
+                calls_end = calls_end.max(now + if waits.is_zero() { lasts } else { waits });
+            }
+            match goes_on && waits.is_zero() {
                 true => pool.change(own.clone(), Carry::AsIs, now),
-                // It has lent nothing yet: it waits, and refills by the new rules from now on.
-                false => pool = Pool::after_loss_by(own.clone(), now, now, now),
+                // It has lent nothing yet, or by rules from which these cannot carry on: it waits, and refills by the new rules from
+                // now on.
+                false => pool = Pool::after_others(own.clone(), now, calls_end, now, now),
             }
         }
         let is_contested = self.version == origin.version && differs;
-        Ok(Read { pool, version: self.version, now, is_contested })
+        Ok(Read { pool, version: self.version, now, calls_end, is_contested })
     }
 }
 
@@ -156,28 +176,52 @@ pub(super) fn ask(
     (now, latest): (Moment, Moment),
     (holder, seq, ask): (Holder, u64, Ask),
 ) -> Result<Asked, RootError> {
-    let Read { mut pool, version, now, is_contested } = read(origin, head, value, now)?;
+    let mut read = read(origin, head, value, now)?;
+    let Read { pool, now, is_contested, .. } = &mut read;
+    let (now, is_contested) = (*now, *is_contested);
     pool.doubt(latest);
     let answer = pool.renew(now, holder, seq, ask).map(blur::shorter);
-    let version = version.max(origin.version);
-    Ok(Asked { value: write(version, head, &mut pool, now), answer, is_contested })
+    read.version = read.version.max(origin.version);
+    Ok(Asked { value: write(head, &mut read), answer, is_contested })
 }
 
-/// The cell of `pool`, which goes by the configuration `version`; `None` if it need not be there.
-pub(super) fn write(version: Version, head: &Head, pool: &mut Pool, now: Moment) -> Option<Vec<u8>> {
-    if pool.is_forgettable(now) {
+/// The cell of what was `read`; `None` if it need not be there.
+pub(super) fn write(head: &Head, read: &mut Read) -> Option<Vec<u8>> {
+    if read.is_forgettable() {
         return None;
     }
-    let rules = config::rules_written(pool.rules());
-    let format = if version.is_of_file() { FORMAT } else { FORMAT_DECIDED };
-    let root = Root { format, era: head.era(), version, rules, pool: pool.freeze(now)? };
+    let Read { pool, version, now, calls_end, .. } = read;
+    let calls_end = (*calls_end > *now).then(|| (*calls_end).into());
+    let format = match (calls_end.is_some() || pool.rules().iter().any(is_new), version.is_of_file()) {
+        (true, _) => FORMAT_IN_FLIGHT,
+        (false, true) => FORMAT,
+        (false, false) => FORMAT_DECIDED,
+    };
+    let (era, version, rules) = (head.era(), *version, config::rules_written(pool.rules()));
+    let root = Root { format, era, version, rules, pool: pool.freeze(*now)?, calls_end };
     Some(serde_json::to_vec(&root).expect("numbers and text"))
+}
+
+/// Whether only a root of [`FORMAT_IN_FLIGHT`] is kept by `rule`.
+fn is_new(rule: &Rule) -> bool {
+    match rule {
+        Rule::Concurrency(_) => true,
+        Rule::TokenBucket(rule) => rule.refill_style() == RefillStyle::Interval,
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::LeakyBucket(_) => false,
+    }
+}
+
+impl Read {
+    /// Whether it cannot be told from a new one.
+    fn is_forgettable(&mut self) -> bool {
+        self.calls_end <= self.now && self.pool.is_forgettable(self.now)
+    }
 }
 
 /// Whether the pool in `value` cannot be told from a new one `now`: it need not be there.
 pub fn is_forgettable(origin: &Origin, head: &Head, value: &[u8], now: Moment) -> bool {
     let is_past = head.lost().is_none_or(|lost| lost < now);
-    is_past && read(origin, head, Some(value), now).is_ok_and(|mut root| root.pool.is_forgettable(root.now))
+    is_past && read(origin, head, Some(value), now).is_ok_and(|mut root| root.is_forgettable())
 }
 
 /// Whether a version that is newer than this one wrote `value`.
@@ -186,5 +230,5 @@ fn is_newer(value: &[u8]) -> bool {
     struct Versioned {
         format: u32,
     }
-    serde_json::from_slice::<Versioned>(value).is_ok_and(|versioned| versioned.format > FORMAT_DECIDED)
+    serde_json::from_slice::<Versioned>(value).is_ok_and(|versioned| versioned.format > FORMAT_IN_FLIGHT)
 }

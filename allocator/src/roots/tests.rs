@@ -9,6 +9,8 @@ use lessor_protocol::{Ask, Grant, Moment, Rule, Terms};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod kinds;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn millis(millis: u64) -> Moment {
@@ -260,7 +262,7 @@ fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
     let put = Origin { version: Version { file: 1, serial: 4 }, ..origin(10, 1) };
     world.lent(2, 1, 0, &put, wants(1));
     assert!(text(&world).starts_with(r#"{"format":2,"era":1,"version":[1,4],"rules""#), "{}", text(&world));
-    let value = text(&world).replace("\"format\":2", "\"format\":3");
+    let value = text(&world).replace("\"format\":2", "\"format\":4");
     let read = read(&put, &world.head, Some(value.as_bytes()), millis(0));
     assert!(matches!(read, Err(RootError::Format)), "{read:?}");
 }
@@ -273,8 +275,9 @@ fn a_root_that_no_store_would_keep_lends_nothing() {
         let asked = pool.renew(millis(0), holder(who), 1, wants(1));
         assert!(asked.is_ok());
     }
-    let value =
-        super::root::write(Version::of_file(1), &world.head, &mut pool, millis(0)).expect("it is in use");
+    let mut new = read(&origin, &world.head, None, millis(0)).expect("there is none");
+    new.pool = pool;
+    let value = super::root::write(&world.head, &mut new).expect("it is in use");
     assert!(value.len() > VALUE_MAX, "{} bytes", value.len());
     let cell = Some(Cell { version: 1, value });
     let mut exchange = world.exchange(9_001, 1, &origin, wants(1), cell);
@@ -292,7 +295,7 @@ fn what_nobody_can_read_is_waited_out_and_what_is_newer_is_left_alone() {
         world.table.swap(&Timeline::new("a"), &[swap]).expect("the timeline is right");
         world.ask(1, 1, 0, &origin, wants(1)).answer.expect("answered")
     };
-    assert_eq!(put("{\"format\":3,\"what\":1}"), Err(RootError::Format));
+    assert_eq!(put("{\"format\":4,\"what\":1}"), Err(RootError::Format));
     let answer = put("no JSON").expect("an answer");
     assert!(answer.grant().is_none_or(|grant| grant.permits == 0), "{answer:?}");
 }

@@ -85,6 +85,11 @@ pub trait Ledger: Debug {
     /// The instant that no lease may outlive, unless what it holds is charged ahead.
     fn lease_end(&self) -> Option<Moment>;
 
+    /// The same of a root, where nobody is sure on which side of that instant it is.
+    fn lease_end_in_doubt(&self) -> Option<Moment> {
+        self.lease_end()
+    }
+
     /// The instant that no lease may outlive at all.
     fn lease_end_ahead(&self) -> Option<Moment> {
         self.lease_end()
@@ -129,6 +134,11 @@ pub trait Ledger: Debug {
 
     /// `permits` that were in flight are not any more.
     fn land(&mut self, _permits: u64) {}
+
+    /// Permits in flight, where those count.
+    fn in_flight(&self) -> Option<u64> {
+        None
+    }
 
     /// The longest that a call may take as a clock of ours shows it, where what is in flight counts.
     fn longest(&self) -> Option<Duration> {

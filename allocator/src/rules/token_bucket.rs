@@ -69,7 +69,8 @@ impl BucketLedger {
     /// A permit leaves it, perhaps as late as it may be now: what a full bucket would not have gained until then, it does not
     /// gain.
     fn lag(&mut self) {
-        if self.latest <= self.now || mutant::is(Mutant::DoubtIgnored) {
+        // Nothing is out when all comes at once, see [`Ledger::lease_end_in_doubt`].
+        if self.latest <= self.now || self.refill.next().is_some() || mutant::is(Mutant::DoubtIgnored) {
             return;
         }
         let full = match self.room() {
@@ -193,6 +194,11 @@ impl Ledger for BucketLedger {
 
     fn lease_end(&self) -> Option<Moment> {
         None
+    }
+
+    /// What is spent before the next permits come must not be taken for spent after that: a full bucket would have gained none.
+    fn lease_end_in_doubt(&self) -> Option<Moment> {
+        self.refill.next().filter(|_| !mutant::is(Mutant::RefillOverlapped))
     }
 
     fn doubt(&mut self, latest: Moment) {

@@ -104,6 +104,7 @@ impl World {
 
     pub(super) fn new_node(&mut self, ppm: i64, region: usize) -> Node {
         let (slot, refill) = (Slot::new(), Refill::new(shown(self.real, ppm), true));
-        Node { ppm, region, slot, refill, refused: 0, line: self.new_line() }
+        let line = self.new_line();
+        Node { ppm, region, slot, refill, refused: 0, born: line.session, line }
     }
 }

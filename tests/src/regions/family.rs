@@ -23,6 +23,11 @@ impl World {
         let limit = (permits as f64 * (0.3 + 1.2 * self.dice.f64())) as u64 + 1;
         let per = span.mul_f64(0.5 + self.dice.f64()).max(Duration::from_millis(100));
         let above = rule(limit, per, &mut self.dice);
+        self.below(above)
+    }
+
+    /// The same where that is `above`.
+    pub(super) fn below(mut self, above: Rule) -> World {
         let now = shown(self.real, self.centre_ppm);
         (self.left[1], self.above) = (Left::of(&above, now), Some(above));
         let (real, borrowed) = (self.real, self.borrowed.clone());

@@ -1,13 +1,22 @@
-//! What is left at a vendor that counts by a bucket, by the one clock that all must go by.
+//! What is left at a vendor that counts by a bucket, by the one clock that all must go by, or that counts what is in flight.
 
 use lessor_protocol::Moment;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::TokenBucket;
+use lessor_protocol::rule::RefillStyle;
+use std::time::Duration;
 
-/// The vendor's own bucket.
+/// The vendor's own books.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) enum Left {
+    Bucket(Bucket),
+    /// So many may be in flight, and are.
+    InFlight(u64, u64),
+}
+
+/// Its own bucket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
     capacity: u64,
     refill: u64,
     per: u64,
@@ -17,37 +26,62 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// That of a vendor who goes by `rule`, if that is a bucket.
+    /// That of a vendor who goes by `rule`, if it counts so.
     pub(super) fn of(rule: &Rule, now: Moment) -> Option<Self> {
         match rule {
-            Rule::TokenBucket(rule) => Some(Left::new(rule, now)),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::FixedWindow(_)
-            | Rule::LeakyBucket(_)
-            | Rule::Concurrency(_) => None,
+            // When its intervals begin, nobody knows.
+            Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => None,
+            Rule::TokenBucket(rule) => Some(Left::bucket(rule.capacity(), rule.refill(), rule.per(), now)),
+            Rule::LeakyBucket(rule) => Some(Left::bucket(rule.burst(), rule.refill(), rule.per(), now)),
+            Rule::Concurrency(rule) => Some(Left::InFlight(rule.limit(), 0)),
+            Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) => None,
         }
     }
 
     /// It is full.
-    fn new(rule: &TokenBucket, now: Moment) -> Self {
-        let (capacity, refill, per) = (rule.capacity(), rule.refill(), nanos(rule.per()));
-        Left { capacity, refill, per, level: u128::from(capacity) * u128::from(per), now }
+    fn bucket(capacity: u64, refill: u64, per: Duration, now: Moment) -> Self {
+        let per = nanos(per);
+        Left::Bucket(Bucket { capacity, refill, per, level: u128::from(capacity) * u128::from(per), now })
     }
 
     /// A permit is spent.
     pub(super) fn spend(&mut self, now: Moment) {
-        self.advance(now);
-        // Whether there was one, others judge.
-        self.level = self.level.saturating_sub(u128::from(self.per));
+        match self {
+            Left::Bucket(bucket) => {
+                bucket.advance(now);
+                // Whether there was one, others judge.
+                bucket.level = bucket.level.saturating_sub(u128::from(bucket.per));
+            }
+            Left::InFlight(_, flying) => *flying += 1,
+        }
+    }
+
+    /// A call has ended.
+    pub(super) fn land(&mut self) {
+        match self {
+            Left::Bucket(_) => {}
+            Left::InFlight(_, flying) => *flying -= 1,
+        }
     }
 
     /// How many are left.
     pub(super) fn at(&mut self, now: Moment) -> u64 {
-        self.advance(now);
-        u64::try_from(self.level / u128::from(self.per)).unwrap_or(u64::MAX)
+        match self {
+            Left::Bucket(bucket) => {
+                bucket.advance(now);
+                u64::try_from(bucket.level / u128::from(bucket.per)).unwrap_or(u64::MAX)
+            }
+            Left::InFlight(limit, flying) => limit.saturating_sub(*flying),
+        }
     }
 
+    /// Whether more are in flight than may be.
+    pub(super) fn is_exceeded(&self) -> bool {
+        matches!(self, Left::InFlight(limit, flying) if flying > limit)
+    }
+}
+
+impl Bucket {
     fn advance(&mut self, now: Moment) {
         let gained = u128::from(nanos(now.since(self.now))) * u128::from(self.refill);
         let full = u128::from(self.capacity) * u128::from(self.per);

@@ -31,6 +31,96 @@ pub fn run_family(seed: u64) -> Result<Figures, String> {
     }
 }
 
+/// The same by a cap on what is in flight, of calls that take up to some seconds.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_capped(seed: u64) -> Result<Figures, String> {
+    capped(seed).run_on(TROUBLE)
+}
+
+/// The same without a centre.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_capped_store(seed: u64) -> Result<Figures, String> {
+    capped(seed).stored().run_on(TROUBLE)
+}
+
+/// The same where one of two limits caps what is in flight, and the other one how much is let through.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_capped_family(seed: u64) -> Result<Figures, String> {
+    let mut world = World::draw(seed, 50..300, 1_000..4_000);
+    let most = (0.5 * per_second(&world.rule)) as u64;
+    let cap = cap(world.dice.u64(1..=most.max(2)), &mut world.dice);
+    let world = match seed % 2 {
+        0 => world.stored().below(cap),
+        _ => {
+            let above = world.rule;
+            world.lends_by(cap);
+            world.stored().below(above)
+        }
+    };
+    world.run_on(TROUBLE)
+}
+
+fn capped(seed: u64) -> World {
+    let mut world = World::draw(seed, 5..100, 1_000..3_000);
+    let limit = world.dice.u64(5..100);
+    let cap = cap(limit, &mut world.dice);
+    world.lends_by(cap);
+    world.rate = world.dice.f64() * 2.0 * per_second(&cap) / world.nodes.len() as f64;
+    world
+}
+
+fn cap(limit: u64, dice: &mut fastrand::Rng) -> Rule {
+    let longest = Duration::from_millis(dice.u64(1_000..3_000));
+    Rule::Concurrency(Concurrency::try_new(limit, longest).expect("valid"))
+}
+
+/// The same by a bucket that refills at intervals.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_intervals(seed: u64) -> Result<Figures, String> {
+    at_intervals(seed, 200..3_000).run_on(TROUBLE)
+}
+
+/// The same by a short one in full use, where a few milliseconds make a difference, and nothing comes over the store.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_intervals_close(seed: u64) -> Result<Figures, String> {
+    let world = at_intervals(seed, 150..500).in_full_use(&[], u64::MAX / 4);
+    world.on_crooked_ways().run_on(TROUBLE)
+}
+
+fn at_intervals(seed: u64, millis: Range<u64>) -> World {
+    let mut world = World::draw(seed, 5..600, millis);
+    let (permits, per) = permits_per(&world.rule);
+    let capacity = permits * world.dice.u64(2..5) / 2;
+    let rule = TokenBucket::try_new(capacity, permits, per, capacity).expect("valid");
+    world.lends_by(Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid")));
+    world.stored()
+}
+
+/// The same by a steady flow.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_flow(seed: u64) -> Result<Figures, String> {
+    flow(seed, 1..40).run_on(TROUBLE)
+}
+
+fn flow(seed: u64, bursts: Range<u64>) -> World {
+    let mut world = World::draw(seed, 10..200, 1_000..2_000);
+    let ((permits, per), burst) = (permits_per(&world.rule), world.dice.u64(bursts));
+    world.lends_by(Rule::LeakyBucket(LeakyBucket::try_new(burst, permits, per).expect("valid")));
+    world.stored()
+}
+
 /// What may become of a store of which all know who is above whom.
 const FATES_OF_FAMILY: &[Fate] = &[Fate::Copied, Fate::Set, Fate::Started];
 
@@ -102,4 +192,38 @@ pub fn used_stored(seed: u64, demand: f64) -> Result<f64, String> {
 /// As [`run`].
 pub fn used_family(seed: u64, demand: f64) -> Result<f64, String> {
     World::draw(seed, 100..600, 2_000..6_000).stored().below_another().used_beside_exact(demand)
+}
+
+/// By a cap on what is in flight: the part of the limit that is in use, on average.
+///
+/// # Errors
+/// As [`run`].
+pub fn used_capped(seed: u64, demand: f64) -> Result<f64, String> {
+    let mut world = capped(seed);
+    world.far = 10 * MILLI;
+    world.used(demand)
+}
+
+/// The same without a centre.
+///
+/// # Errors
+/// As [`run`].
+pub fn used_capped_store(seed: u64, demand: f64) -> Result<f64, String> {
+    capped(seed).stored().used(demand)
+}
+
+/// By a bucket that refills at intervals: the part of what one limiter admits that is asked about each call.
+///
+/// # Errors
+/// As [`run`].
+pub fn used_intervals(seed: u64, demand: f64) -> Result<f64, String> {
+    at_intervals(seed, 1_000..4_000).used_beside_exact(demand)
+}
+
+/// By a steady flow: the part of what one limiter admits that is asked about each call.
+///
+/// # Errors
+/// As [`run`].
+pub fn used_flow(seed: u64, demand: f64) -> Result<f64, String> {
+    flow(seed, 5..40).used_beside_exact(demand)
 }

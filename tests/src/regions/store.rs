@@ -25,6 +25,9 @@ pub enum Fate {
     Started,
 }
 
+/// That of a store when somebody comes to it first.
+const FIRST_ERA: u64 = 1;
+
 /// All of them.
 pub(super) const FATES: [Fate; 5] = [Fate::Copied, Fate::Set, Fate::Emptied, Fate::Behind, Fate::Started];
 
@@ -47,6 +50,8 @@ pub(super) struct Store {
     pub(super) origins: [Origin; 2],
     pub(super) letters: BTreeMap<u64, Letter>,
     pub(super) written: u64,
+    /// Whether its time began anew, as far as anybody said.
+    pub(super) has_eras: bool,
     /// What each root is as long as nobody swaps it, the time that it is then, and when that was.
     pub(super) roots: [Option<(Pool, Moment, u64)>; 2],
 }
@@ -68,6 +73,7 @@ impl Store {
         let head = self.head().filter(|head| head.timeline() == *self.table.timeline());
         // Where the clock was set, allocators go by it only once they have noticed.
         let now = if self.set == 0 { clock } else { Moment::ORIGIN };
+        self.has_eras |= head.as_ref().is_some_and(|head| head.era() > FIRST_ERA);
         for (place, cell) in cells.into_iter().enumerate() {
             let origin = &self.origins[place];
             let read =

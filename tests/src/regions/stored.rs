@@ -88,6 +88,7 @@ impl World {
             }),
             letters: BTreeMap::new(),
             written: 0,
+            has_eras: false,
             roots: [None, None],
         });
         // So far away nobody can tell what time it is there.

@@ -62,6 +62,9 @@ impl Ground {
             Ground::StoreEmptied => regions::run_emptied(seed).map(|_| ()),
             Ground::StoreSmall => regions::run_small(seed).map(|_| ()),
             Ground::StoreFamily => regions::run_family(seed).map(|_| ()),
+            Ground::RegionsCapped => regions::run_capped(seed).map(|_| ()),
+            Ground::StoreCapped => regions::run_capped_store(seed).map(|_| ()),
+            Ground::StoreIntervals => regions::run_intervals_close(seed).map(|_| ()),
             ground => soak::run(ground.draw(seed)).map(|_| ()).map_err(|failure| failure.what),
         }
     }

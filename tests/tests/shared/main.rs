@@ -41,6 +41,7 @@ macro_rules! on_each_store {
 
 mod config;
 mod family;
+mod kinds;
 mod trouble;
 
 /// A store for one test, in a server that others may use too.
@@ -408,8 +409,8 @@ fn what_no_shared_store_keeps_is_refused() {
     let sliding = rule("kind = \"sliding_window\", limit = 9, per = \"1s\"");
     let store = "[store]\nkind = \"redis\"\nurl = \"redis://:s3cret@127.0.0.1:1\"\n";
     for (text, said) in [
-        (format!("{store}{}", rule("kind = \"concurrency\", limit = 9, longest = \"1s\"")), "concurrency"),
-        (format!("{store}{}", rule("kind = \"leaky_bucket\", refill = 9, per = \"1s\"")), "leaky_bucket"),
+        (format!("{store}{sliding}guaranteed = {{ a = 1 }}\n"), "guaranteed"),
+        (format!("{store}{sliding}reserve = 3\nsafe = {{ nodes = 3 }}\nfallback = \"safe_share\"\n"), "safe"),
         (format!("[store]\nkind = \"redis\"\n{sliding}"), "store.url is missing"),
         (
             format!("[store]\nkind = \"postgres\"\nurl = \"redis://:s3cret@h\"\n{sliding}"),

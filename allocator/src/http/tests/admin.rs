@@ -251,7 +251,7 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
         ("?carry=proportional&dry_run=true", limit(10), "carry"),
         ("?fresh=true", limit(10), "fresh"),
         ("?dry_run=true", limit(10).replacen('{', "{\"keyed\":true,", 1), "keyed"),
-        ("", r#"{"rules":[{"kind":"concurrency","limit":5,"longest":"1s"}]}"#.to_owned(), "rules"),
+        ("", limit(10).replacen('{', "{\"guaranteed\":{\"a\":1},", 1), "guaranteed"),
     ] {
         let (_, field, detail) =
             app.request("PUT", &format!("{path}{query}"), Some("*"), &body).await.problem(422);

@@ -1,7 +1,7 @@
 //! When a pool that leases from another one has something to say there, and what.
 
 use super::*;
-use lessor_protocol::Rate;
+use lessor_protocol::{InFlight, Rate};
 
 const RTT: Duration = Duration::from_millis(4);
 const TERM: Duration = Duration::from_millis(100);
@@ -73,4 +73,99 @@ fn one_that_stops_gives_back_what_is_not_lent_on_and_says_so_once() {
     let left = pool.leave_above(millis(28)).expect("it came back");
     assert_eq!((left.spent_total, left.held, left.want), (0, 0, 0));
     assert_eq!(pool.leave_above(millis(29)), None);
+}
+
+/// A cap on what is in flight above, of calls that take a second.
+fn capped(permits: u64, kept: u64, hold: Option<u64>) -> Grant {
+    let in_flight = Some(InFlight { longest: SECOND, hold });
+    Grant { kept, permits, ceiling: 9, ask_after: Duration::ZERO, retry_after: None, in_flight, ..last_one() }
+}
+
+/// A pool that was lent `permits` of such a cap, of which `wanted` are lent on to A.
+fn lent_of_a_cap(permits: u64, hold: Option<u64>) -> (Pool, Grant) {
+    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
+    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    assert_eq!(grant(pool.renew(millis(0), A, 1, ask(0, 0, permits))).in_flight, None, "nobody has said so");
+    let said = pool.ask_above(millis(0), RTT).expect("it leases");
+    assert_eq!((said.running, said.want >= permits), (None, true));
+    assert_eq!(pool.hear_above(millis(4), millis(0), &capped(permits, 0, hold)), HeardAbove::Believed);
+    // Whoever comes first is lent a part at first.
+    let mut held = 0;
+    loop {
+        let lent = grant(pool.renew(millis(5), A, 2 + held, ask(0, held, permits - held)));
+        assert!(lent.permits > 0, "{held} of {permits}");
+        held += lent.permits;
+        if held == permits {
+            return (pool, lent);
+        }
+    }
+}
+
+#[test]
+fn what_nodes_have_in_flight_is_what_a_pool_says_that_it_has() {
+    let (mut pool, lent) = lent_of_a_cap(4, None);
+    assert_eq!(lent.in_flight, Some(InFlight { longest: SECOND, hold: None }));
+    let runs = |spent_total, held, running| Ask { running: Some(running), ..ask(spent_total, held, 0) };
+    grant(pool.renew(millis(10), A, 14, runs(3, 1, 3)));
+    let said = pool.ask_above(millis(20), RTT).expect("it leases");
+    assert_eq!((said.spent_total, said.held, said.running), (3, 1, Some(3)));
+    assert_eq!(pool.hear_above(millis(24), millis(20), &capped(0, 1, None)), HeardAbove::Believed);
+    // One has ended: others may wait for it. What runs is renewed like what is held.
+    grant(pool.renew(millis(30), A, 15, runs(4, 0, 3)));
+    assert!(pool.asks_above(millis(30), RTT) <= millis(70), "half of its term is over");
+    let said = pool.ask_above(millis(70), RTT).expect("it leases");
+    assert_eq!((said.spent_total, said.held, said.running), (4, 0, Some(3)));
+    assert_eq!(pool.hear_above(millis(74), millis(70), &capped(0, 0, None)), HeardAbove::Believed);
+    assert!(!pool.rests_above(), "three are in flight");
+    grant(pool.renew(millis(75), A, 16, runs(4, 0, 2)));
+    assert_eq!(pool.asks_above(millis(76), RTT), millis(70) + TERM / 4, "one has ended");
+    // A says nothing more: what it had in flight has landed a second after its lease.
+    assert_eq!(pool.view(millis(900)).in_flight, 2);
+    let said = pool.ask_above(millis(900), RTT).expect("it leases");
+    assert_eq!(said.running, Some(2));
+    assert_eq!(pool.view(millis(1_400)).in_flight, 0);
+    let said = pool.ask_above(millis(1_400), RTT).expect("it leases");
+    assert_eq!((said.running, pool.rests_above()), (Some(0), false), "that is not answered yet");
+    assert_eq!(pool.hear_above(millis(1_404), millis(1_400), &capped(0, 0, None)), HeardAbove::Believed);
+    assert!(pool.rests_above());
+}
+
+#[test]
+fn where_permits_are_spent_again_no_more_is_held_than_the_one_above_says() {
+    let (mut pool, lent) = lent_of_a_cap(6, Some(9));
+    assert_eq!(lent.in_flight.and_then(|cap| cap.hold), Some(6));
+    // Others want some of it now: four are this pool's share, and A's.
+    pool.ask_above(millis(10), RTT).expect("it leases");
+    assert_eq!(pool.hear_above(millis(14), millis(10), &capped(0, 6, Some(4))), HeardAbove::Believed);
+    let told = grant(pool.renew(millis(15), A, 14, ask(0, 6, 0))).in_flight.and_then(|cap| cap.hold);
+    assert_eq!(told, Some(4));
+    // A gives two back, and they are not kept for it.
+    grant(pool.renew(millis(20), A, 15, ask(0, 4, 0)));
+    let said = pool.ask_above(millis(21), RTT).expect("it leases");
+    assert_eq!((said.held, said.want), (4, 0));
+}
+
+#[test]
+fn what_was_in_flight_when_all_was_forgotten_above_is_not_said_again() {
+    let (mut pool, _) = lent_of_a_cap(4, None);
+    let runs = |spent_total, held, running| Ask { running: Some(running), ..ask(spent_total, held, 0) };
+    grant(pool.renew(millis(10), A, 14, runs(4, 0, 4)));
+    pool.ask_above(millis(20), RTT).expect("it leases");
+    pool.disowned_above(millis(24));
+    let said = pool.ask_above(millis(80), RTT).expect("it leases");
+    assert_eq!(
+        (said.spent_total, said.held, said.running),
+        (0, 0, Some(0)),
+        "whoever forgot it waits it out"
+    );
+    assert_eq!(
+        pool.hear_above(millis(84), millis(80), &capped(said.want.min(3), 0, None)),
+        HeardAbove::Believed
+    );
+    let more = grant(pool.renew(millis(85), A, 15, Ask { running: Some(4), ..ask(4, 0, 2) })).permits;
+    // Two more begin, and two end: nobody knows which. Those that were known first are taken to go on.
+    let now = grant(pool.renew(millis(90), A, 16, runs(4 + more, 0, 2 + more))).permits;
+    assert_eq!(now, 0);
+    let said = pool.ask_above(millis(91), RTT).expect("it leases");
+    assert_eq!((said.spent_total, said.running), (more, Some(more)));
 }

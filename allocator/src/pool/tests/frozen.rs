@@ -1,7 +1,9 @@
 //! A pool that is put away after each exchange goes on as if it never had been.
 
+use super::in_flight::in_flight;
 use super::*;
 use crate::rules::Gap;
+use lessor_protocol::rule::RefillStyle;
 use proptest::prelude::*;
 
 /// What somebody who leases does next.
@@ -12,6 +14,8 @@ struct Step {
     /// Of what is held, in percent.
     spends: u64,
     gives_back: u64,
+    /// Of what runs, in percent.
+    ends: u64,
     want: u64,
     waiting: u64,
     demand_milli: u64,
@@ -24,16 +28,20 @@ struct Node {
     session: u64,
     spent: u64,
     held: u64,
+    running: u64,
     until: Moment,
+    /// Whether it was told to say what runs.
+    says: bool,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step =
-        (0..300_u64, 0..4_usize, 0..=100_u64, 0..=100_u64, 0..80_u64, 0..5_u64, 0..90_000_u64, 0..20_u32);
-    let step = step.prop_map(|(wait, who, spends, gives_back, want, waiting, demand_milli, dies)| {
+    let parts = (0..=100_u64, 0..=100_u64, 0..=100_u64);
+    let step = (0..300_u64, 0..4_usize, parts, 0..80_u64, 0..5_u64, 0..90_000_u64, 0..20_u32);
+    let step = step.prop_map(|(wait, who, parts, want, waiting, demand_milli, dies)| {
+        let (spends, gives_back, ends) = parts;
         // Often at once, and seldom for long.
         let wait = if wait > 280 { wait * 20 } else { wait / 4 };
-        Step { wait, who, spends, gives_back, want, waiting, demand_milli, dies: dies == 0 }
+        Step { wait, who, spends, gives_back, ends, want, waiting, demand_milli, dies: dies == 0 }
     });
     prop::collection::vec(step, 1..120)
 }
@@ -45,8 +53,16 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
         vec![fixed(90, SECOND)],
         vec![bucket(70, 50, SECOND)],
         vec![first],
+        vec![at_intervals(70, 50, SECOND)],
+        vec![in_flight(60)],
+        vec![sliding(100, SECOND), in_flight(40)],
         vec![sliding(300, 5 * SECOND), bucket(40, 80, SECOND), fixed(100, 2 * SECOND)],
     ])
+}
+
+fn at_intervals(capacity: u64, refill: u64, per: Duration) -> Rule {
+    let rule = TokenBucket::try_new(capacity, refill, per, capacity).expect("valid");
+    Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"))
 }
 
 /// As a store has it: text, which somebody else reads.
@@ -81,9 +97,11 @@ proptest! {
             let spends = if now < node.until { node.held * step.spends / 100 } else { 0 };
             (node.spent, node.held) = (node.spent + spends, node.held - spends);
             node.held = if now < node.until { node.held - node.held * step.gives_back / 100 } else { 0 };
+            node.running = (node.running + spends) * (100 - step.ends) / 100;
             seq += 1;
             let Step { want, waiting, demand_milli, .. } = step;
             let ask = Ask { spent_total: node.spent, held: node.held, want, waiting, demand_milli, ..Ask::default() };
+            let ask = Ask { running: node.says.then_some(node.running), ..ask };
             let holder = Holder { id: LesseeId(node.session), share: Share::EVEN, rtt: Duration::from_millis(3) };
             let answer = kept.renew(now, holder, seq, ask);
             prop_assert_eq!(thawed.renew(now, holder, seq, ask), answer);
@@ -91,6 +109,7 @@ proptest! {
                 Ok(Answer::Grant(grant)) => {
                     node.held = grant.kept + grant.permits;
                     node.until = plan.terms.holder_end(now, grant.term);
+                    node.says = grant.in_flight.is_some();
                 }
                 Ok(Answer::Refusal(_)) => {}
                 // Forgotten long ago: it begins anew.

@@ -7,7 +7,7 @@ use lessor_protocol::rule::Concurrency;
 /// The longest call of all that follow.
 const LONGEST: Duration = Duration::from_secs(60);
 
-fn in_flight(limit: u64) -> Rule {
+pub(super) fn in_flight(limit: u64) -> Rule {
     Rule::Concurrency(Concurrency::try_new(limit, LONGEST).expect("valid"))
 }
 

@@ -41,6 +41,14 @@ impl Refill {
         }
     }
 
+    /// When the next permits come, if they come all at once.
+    pub(super) fn next(&self) -> Option<Moment> {
+        match self {
+            Refill::Even(_) => None,
+            Refill::Interval(interval) => Some(interval.next),
+        }
+    }
+
     /// When `missing` more permits will have been minted, if nothing stops the refill.
     pub(crate) fn minted_at(&self, now: Moment, missing: u64) -> Option<Moment> {
         match self {

@@ -111,11 +111,17 @@ pub enum Ground {
     StoreSmall,
     /// The same where the limit is below another one.
     StoreFamily,
+    /// As `Regions`, by a cap on what is in flight.
+    RegionsCapped,
+    /// The same where all of them lease from a store that they share.
+    StoreCapped,
+    /// A short bucket that refills at intervals, in full use through a store.
+    StoreIntervals,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 39] = [
+    pub const ALL: [Ground; 42] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -155,6 +161,9 @@ impl Ground {
         Ground::StoreClose,
         Ground::StoreSmall,
         Ground::StoreFamily,
+        Ground::RegionsCapped,
+        Ground::StoreCapped,
+        Ground::StoreIntervals,
     ];
 
     /// The fleet that `seed` stands for here.
@@ -172,7 +181,10 @@ impl Ground {
             | Ground::StoreSetTwice
             | Ground::StoreClose
             | Ground::StoreSmall
-            | Ground::StoreFamily => setup,
+            | Ground::StoreFamily
+            | Ground::RegionsCapped
+            | Ground::StoreCapped
+            | Ground::StoreIntervals => setup,
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),

@@ -1,0 +1,121 @@
+//! Roots that cap what is in flight, that refill at intervals, or that keep a steady flow.
+
+use super::*;
+use lessor_protocol::InFlight;
+use lessor_protocol::rule::{Concurrency, LeakyBucket, RefillStyle};
+
+fn by(rule: Rule, version: u64) -> Origin {
+    let rules = vec![stricter(&rule).expect("it can be kept")];
+    let plan = Plan { rules, terms: Terms::try_new(0).expect("no drift"), ..(*origin(1, 1).plan).clone() };
+    Origin { plan: Arc::new(plan), ..origin(1, version) }
+}
+
+/// At most nine at once, for so many seconds each.
+fn cap(seconds: u64, version: u64) -> Origin {
+    let rule = Concurrency::try_new(9, Duration::from_secs(seconds)).expect("valid");
+    by(Rule::Concurrency(rule), version)
+}
+
+fn runs(spent_total: u64, running: u64, want: u64) -> Ask {
+    Ask { spent_total, running: Some(running), ..wants(want) }
+}
+
+impl World {
+    /// Whoever comes first is lent a part at first, and the rest when it asks again: 99 times at most, of which the last was `seq`.
+    fn takes(&mut self, who: u64, at: u64, origin: &Origin, permits: u64) -> (u64, Grant) {
+        let mut held = 0;
+        for seq in 1..99 {
+            let ask = Ask { held, ..wants(permits - held) };
+            let grant = self.lent(who, seq, at, origin, ask);
+            held += grant.permits;
+            if held == permits {
+                return (seq, grant);
+            }
+        }
+        panic!("{held} of {permits}")
+    }
+
+    /// Goes by a clock that is exact.
+    fn at(&mut self, at: u64) {
+        self.clock = RootClock::new(0);
+        self.clock.hear(millis(at), millis(at), millis(at)).expect("the first");
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.cell().expect("it is written").value).expect("text")
+    }
+}
+
+#[test]
+fn what_an_allocator_has_in_flight_is_kept_with_the_root() {
+    let (mut world, origin) = (World::new(true), cap(5, 1));
+    let (seq, first) = world.takes(1, 0, &origin, 6);
+    assert_eq!(first.in_flight, Some(InFlight { longest: 5 * SECOND + BLUR, hold: Some(9) }));
+    assert!(world.text().starts_with(r#"{"format":3,"#), "older versions leave it alone: {}", world.text());
+    // Four were spent, and run; two came back.
+    assert_eq!(world.lent(1, seq + 1, 100, &origin, runs(4, 4, 0)).permits, 0);
+    world.takes(2, 110, &origin, 5);
+    // The first one is silent: its lease ends, and its calls five seconds after that.
+    for (seq, at) in (100..).zip((1_000..=5_000).step_by(1_000)) {
+        world.at(at);
+        let ask = Ask { held: 5, running: Some(0), ..wants(4) };
+        assert_eq!(world.lent(2, seq, at, &origin, ask).permits, 0, "at {at} ms");
+    }
+    let ask = Ask { held: 5, running: Some(0), ..wants(4) };
+    world.at(7_200);
+    assert_eq!(world.lent(2, 200, 7_200, &origin, ask).permits, 4);
+}
+
+#[test]
+fn calls_go_on_through_every_change_of_the_cap() {
+    let rate = Rule::SlidingWindow(SlidingWindow::try_new(9, SECOND, Duration::ZERO).expect("valid"));
+    let (mut world, long) = (World::new(true), cap(60, 1));
+    let (seq, _) = world.takes(1, 0, &long, 6);
+    world.lent(1, seq + 1, 10, &long, runs(6, 6, 0));
+    // The cap goes, and comes back for shorter calls. Nobody knows who was told what.
+    let gone = world.ask(2, 1, 20, &by(rate, 2), wants(9)).answer.expect("nobody is faster").expect("good");
+    assert_eq!(gone.permits(), 0);
+    assert!(world.text().starts_with(r#"{"format":3,"#), "it knows of calls: {}", world.text());
+    world.at(10_000);
+    assert!(world.lent(2, 2, 10_000, &by(rate, 2), wants(9)).permits > 0, "a rate does not count them");
+    world.at(14_000);
+    for (seq, at) in [(3, 14_000), (4, 40_000), (5, 61_000)] {
+        world.at(at);
+        let short = world.ask(3, seq, at, &cap(1, 3), wants(9)).answer.expect("nobody is faster");
+        assert_eq!(short.expect("good").permits(), 0, "at {at} ms: the first calls may take until 62 s");
+    }
+    world.at(63_000);
+    assert!(world.lent(3, 6, 63_000, &cap(1, 3), wants(9)).permits > 0);
+}
+
+#[test]
+fn no_lease_reaches_over_the_instant_at_which_a_bucket_refills() {
+    let rule = TokenBucket::try_new(8, 8, SECOND, 8).expect("valid");
+    let rule = Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"));
+    let (mut world, origin) = (World::new(true), by(rule, 1));
+    world.takes(1, 0, &origin, 5);
+    assert!(world.text().starts_with(r#"{"format":3,"#), "{}", world.text());
+    world.at(900);
+    let (_, last) = world.takes(2, 900, &origin, 3);
+    // It refills a second after it was made, by the clock of the store.
+    assert!(last.term <= Duration::from_millis(100) - BLUR, "{last:?}");
+    // Whoever is up to 10 ms behind may take it for not over yet, and lends none of what has come.
+    world.at(995);
+    assert_eq!(world.lent(3, 1, 995, &origin, wants(9)).permits, 0);
+    world.at(1_000);
+    assert!(world.lent(3, 2, 1_000, &origin, wants(9)).permits > 0);
+}
+
+#[test]
+fn a_steady_flow_is_kept_as_the_bucket_that_promises_as_much() {
+    let flow = |refill| Rule::LeakyBucket(LeakyBucket::try_new(2, refill, SECOND).expect("valid"));
+    let (mut world, origin) = (World::new(true), by(flow(10), 1));
+    world.takes(1, 0, &origin, 2);
+    world.at(50);
+    assert_eq!(world.lent(1, 100, 50, &origin, Ask { spent_total: 2, ..wants(5) }).permits, 0);
+    world.at(150);
+    let next = world.lent(1, 101, 150, &origin, Ask { spent_total: 2, ..wants(5) });
+    assert_eq!((next.permits, next.ceiling), (1, 2), "a tenth of a second after the first two were spent");
+    let Rule::TokenBucket(nothing) = by(flow(0), 1).plan.rules[0] else { panic!("it is a bucket") };
+    assert_eq!((nothing.capacity(), nothing.initial()), (0, 0), "of a flow of nothing not even the burst");
+}
