@@ -24,6 +24,16 @@ pub(super) struct Flights {
 }
 
 impl Flights {
+    /// Those of somebody who will not say a word: `running` as long as its lease lasts, and some that linger.
+    pub(super) fn silent(running: u64, lingering: Lingering) -> Self {
+        Flights { running, lingering, ..Flights::default() }
+    }
+
+    /// Of leases that ended.
+    pub(super) fn lingering(&self) -> &Lingering {
+        &self.lingering
+    }
+
     /// Permits that are charged beside those that are outstanding.
     pub(super) fn charged(&self) -> u64 {
         self.running + self.lingering.permits()

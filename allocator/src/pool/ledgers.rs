@@ -123,6 +123,13 @@ impl Ledgers {
         }
     }
 
+    /// Permits in flight, by each rule that counts that; `None` if they do not agree.
+    pub(super) fn in_flight(&self) -> Option<u64> {
+        let mut counts = self.all().filter_map(|ledger| ledger.in_flight());
+        let first = counts.next().unwrap_or(0);
+        counts.all(|count| count == first).then_some(first)
+    }
+
     /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.
     pub(super) fn longest(&self) -> Option<Duration> {
         self.all().filter_map(|ledger| ledger.longest()).min()

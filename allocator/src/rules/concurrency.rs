@@ -102,6 +102,10 @@ impl Ledger for FlightLedger {
         self.in_flight -= permits;
     }
 
+    fn in_flight(&self) -> Option<u64> {
+        Some(self.in_flight)
+    }
+
     fn longest(&self) -> Option<Duration> {
         Some(self.longest)
     }
@@ -142,7 +146,8 @@ impl Ledger for FlightLedger {
     }
 
     fn save(&self) -> Option<Saved> {
-        Some(Saved::InFlight { in_flight: self.in_flight })
+        let in_flight = if mutant::is(Mutant::FlightsNotWritten) { 0 } else { self.in_flight };
+        Some(Saved::InFlight { in_flight })
     }
 
     /// Which of them land when, the pool knows.

@@ -130,6 +130,11 @@ pub trait Ledger: Debug {
     /// `permits` that were in flight are not any more.
     fn land(&mut self, _permits: u64) {}
 
+    /// Permits that are, where that counts.
+    fn in_flight(&self) -> Option<u64> {
+        None
+    }
+
     /// The longest that a call may take as a clock of ours shows it, where what is in flight counts.
     fn longest(&self) -> Option<Duration> {
         None
