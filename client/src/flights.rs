@@ -119,6 +119,11 @@ impl Flights {
         self.busy == 0 && self.running == 0
     }
 
+    /// Whether something is in flight that the allocator has forgotten.
+    pub(crate) fn are_forgotten(&self) -> bool {
+        self.forgotten > 0
+    }
+
     /// `permits` were taken out of the slot, and will be handed back.
     pub(crate) fn take(&mut self, permits: u64, now: Moment) {
         if self.hold().is_some() {
@@ -148,7 +153,11 @@ impl Flights {
 
     /// Nobody will say when calls with `permits` end: they count for as long as a call may take.
     pub(crate) fn lapse(&mut self, permits: u64, now: Moment) {
-        let part = self.part(permits, now);
+        // Which calls they are nobody knows: of those that are not forgotten the allocator has to hear.
+        let known = permits.min(self.running + self.busy);
+        let forgotten = std::mem::take(&mut self.forgotten);
+        let part = self.part(known, now);
+        self.forgotten = forgotten.saturating_sub(permits - known);
         // What was held until now is spent.
         self.noted += part.busy;
         self.unguarded += part.busy + part.running;

@@ -224,6 +224,10 @@ mutants! {
     SeenBeforeDurable,
     /// What was out by a record is taken for spent when that was written.
     BlockEndsAtOnce,
+    /// A record does not say what is in flight.
+    FlightsNotWritten,
+    /// After a restart a steady flow has a full bucket at once, whatever rates an earlier life has told.
+    FlowKeptFull,
     /// A store swaps a cell whatever its version is.
     StaleSwapped,
     /// What a root would have answered is believed, though somebody else was faster.

@@ -1,7 +1,7 @@
 //! An allocator that writes down what it lends, killed and started again while nodes spend; and a store that fails it. The
 //! vendor's view is the judge, as in the tests of processes.
 
-use lessor_protocol::rule::SlidingWindow;
+use lessor_protocol::rule::{LeakyBucket, SlidingWindow};
 use lessor_protocol::{Clock, Moment, Rule};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use scenarios::process::{Allocator, Node, lessor};
@@ -27,6 +27,20 @@ const PLENTY: &str = r#"
 name = "vendor"
 term = { max = "100ms" }
 rules = [{ kind = "token_bucket", capacity = 1_000_000, refill = 1_000_000, per = "1s" }]
+"#;
+
+/// Ten calls at a time, of three seconds at most, and a lease of 100 ms. A quarantine would last for five seconds.
+const CAP: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "concurrency", limit = 10, longest = "3s" }]
+"#;
+
+/// Five calls at once, and one more each 20 ms, in leases of 500 ms. A quarantine would last for two seconds.
+const FLOW: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "leaky_bucket", burst = 5, refill = 1, per = "20ms" }]
 "#;
 
 fn node(allocator: &Allocator, name: &str) -> Node {
@@ -108,6 +122,64 @@ fn what_a_day_has_spent_is_not_forgotten() {
     let left = second.acquire(50, 500).len();
     // A block burned with the kill, at most; and no day was waited for.
     assert!((1..=20).contains(&left), "{left} of the 20 that were left");
+}
+
+/// How many of `calls`, which begin then and take so many milliseconds, go on at `at`.
+fn going_on(calls: &[(Moment, u64)], at: Moment) -> usize {
+    let goes_on =
+        |&&(begun, takes): &&(Moment, u64)| begun <= at && at < begun + Duration::from_millis(takes);
+    calls.iter().filter(goes_on).count()
+}
+
+#[test]
+fn after_a_kill_a_cap_lends_what_was_free_at_once_and_what_was_in_flight_when_it_has_landed() {
+    let allocator = Allocator::start(CAP, "127.0.0.1:0", true);
+    let enter = |node: &mut Node, calls: u64, takes: u64, patience: u64| {
+        node.running.tell(&format!("enter {calls} {takes} {patience}"));
+        node.answer().into_iter().map(|begun| (begun, takes)).collect::<Vec<(Moment, u64)>>()
+    };
+    let mut first = node(&allocator, "first");
+    let mut calls = enter(&mut first, 5, 2_900, 2_000);
+    assert_eq!(calls.len(), 5);
+    let killed = CLOCK.now();
+    let allocator = allocator.restart();
+    let mut second = node(&allocator, "second");
+    let meanwhile = enter(&mut second, 8, 500, 300);
+    let waited = meanwhile.first().expect("what was free is lent").0.since(killed);
+    println!("from the kill to a call of what was free: {waited:?}; {} calls", meanwhile.len());
+    assert!(waited < Duration::from_millis(1_500), "{waited:?}");
+    calls.extend(&meanwhile);
+    // All that was in flight has landed.
+    pause(4_500);
+    let all = enter(&mut second, 10, 2_900, 1_000);
+    assert_eq!(all.len(), 10);
+    assert_eq!(going_on(&all, all[9].0), 10);
+    calls.extend(&all);
+    let most = calls.iter().map(|(begun, _)| going_on(&calls, *begun)).max();
+    assert_eq!(most, Some(10), "and never more");
+}
+
+#[test]
+fn after_a_kill_a_flow_goes_on_when_the_last_rate_is_over() {
+    let mut allocator = Allocator::start(FLOW, "127.0.0.1:0", true);
+    let mut nodes = [node(&allocator, "first"), node(&allocator, "second")];
+    nodes.iter_mut().for_each(|node| node.begin(8_000));
+    for _ in 0..4 {
+        pause(1_600);
+        allocator = allocator.restart();
+    }
+    let mut instants: Vec<Moment> = nodes.iter_mut().flat_map(Node::answer).collect();
+    instants.sort_unstable();
+    let longest = instants.windows(2).map(|pair| pair[1].since(pair[0])).max().expect("some were admitted");
+    println!("{} calls, and at most {longest:?} without one", instants.len());
+    assert!(longest < Duration::from_millis(1_500), "{longest:?}");
+    assert!(instants.len() > 8_000 / 20 / 3, "{} of 400", instants.len());
+    // A call is noted a moment after it was let through: the one after it may seem to come sooner.
+    let rule = LeakyBucket::try_new(5 + 1, 1, Duration::from_millis(20)).expect("valid");
+    let spend = |at: &Moment| Spend { real: at.as_nanos(), allocator: at.as_nanos(), permits: 1 };
+    let spends: Vec<Spend> = instants.iter().map(spend).collect();
+    assert_eq!(breach(&Rule::LeakyBucket(rule), &spends), None);
+    assert!(!allocator.folder().join("lessor.redb.lost").exists(), "it went on with its store each time");
 }
 
 #[test]

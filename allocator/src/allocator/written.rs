@@ -219,7 +219,12 @@ fn heir(limits: &BTreeMap<String, Limit>, name: &str) -> Option<String> {
 fn terms_of(all: &[&LimitConfig], limit: &LimitConfig, terms: Terms) -> String {
     let mut below: BTreeMap<&str, Value> = BTreeMap::new();
     add_below(all, limit, terms, &mut below);
-    json!({ "limit": limit.terms_of_records(terms), "below": below }).to_string()
+    let mut terms = json!({ "limit": limit.terms_of_records(terms), "below": below });
+    if limit.counts_calls() {
+        // Stores of before its pools were written down have a row of it, and not one pool, whatever was lent.
+        terms["counts_calls"] = Value::Bool(true);
+    }
+    terms.to_string()
 }
 
 fn add_below<'a>(

@@ -6,7 +6,7 @@ use crate::config::{Keyed, LimitConfig};
 use crate::pool::{Block, Pool, PoolView};
 use crate::rules::{At, Gap, Since};
 use crate::store::{LimitRow, PoolRow};
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{Moment, Rule, Terms};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::time::Duration;
@@ -82,6 +82,14 @@ impl LimitConfig {
             "parent": self.parent,
             "rules": self.raw().promises(),
         })
+    }
+}
+
+impl LimitConfig {
+    /// Whether it caps what is in flight, or keeps a steady flow, be it for one key.
+    pub(crate) fn counts_calls(&self) -> bool {
+        let counts = |rule: &Rule| rule.longest().is_some() || rule.flow().is_some();
+        self.rules.iter().chain(self.overrides.values().flatten()).any(counts)
     }
 }
 

@@ -46,6 +46,10 @@ impl Pool {
         );
         let out = || self.lessees.values().map(|lessee| (lessee.end, lessee.outstanding));
         self.ledgers.audit(self.books.outstanding, out);
+        if self.longest.is_some() {
+            let in_flight = self.lessees.values().map(|lessee| lessee.flights.charged()).sum();
+            debug_assert_eq!(self.ledgers.in_flight(), Some(in_flight), "{:?}", self.ledgers);
+        }
         debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
         debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
     }

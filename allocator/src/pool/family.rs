@@ -92,6 +92,10 @@ impl Pool {
         let newcomer = !self.lessees.contains_key(&place);
         if newcomer {
             self.admit(holder, &ask)?;
+            // It may go by a deadline that an earlier life told it, as any of them knows: all take it to go by the latest.
+            let earlier = above.iter().map(|above| above.pool.records.earlier()).max();
+            let lessee = self.lessees.get_mut(&place).expect("it was admitted");
+            lessee.end = lessee.end.max(earlier.unwrap_or(lessee.end));
         }
         let mirror = Place { below: self.number, session: holder.id };
         self.count_anew(place, above, mirror, &ask);

@@ -59,6 +59,16 @@ impl Flights {
         is_sane.then_some(Flights { running, lingering, unsaid, unguarded, busy })
     }
 
+    /// Those of somebody who will not say a word: `running` as long as its lease lasts, and some that linger.
+    pub(super) fn silent(running: u64, lingering: Lingering) -> Self {
+        Flights { running, lingering, ..Flights::default() }
+    }
+
+    /// Of leases that ended.
+    pub(super) fn lingering(&self) -> &Lingering {
+        &self.lingering
+    }
+
     /// Permits that are charged beside those that are outstanding.
     pub(super) fn charged(&self) -> u64 {
         self.running + self.lingering.permits()

@@ -166,7 +166,7 @@ impl Pool {
         let counts = pool.longest.is_some();
         let charged = sum(|lessee| lessee.flights.charged());
         let are_books_true = pool.ledgers.restore(&frozen.rules, since, (out, until))
-            && pool.ledgers.are_in_flight(charged)
+            && pool.ledgers.in_flight() == Some(charged)
             && (counts || pool.in_flight == 0);
         if !are_books_true {
             return None;

@@ -123,9 +123,11 @@ impl Ledgers {
         }
     }
 
-    /// Whether that is what each of them counts that counts it.
-    pub(super) fn are_in_flight(&self, permits: u64) -> bool {
-        self.rules.iter().all(|ledger| ledger.in_flight().is_none_or(|in_flight| in_flight == permits))
+    /// Permits in flight, by each rule that counts that; `None` if they do not agree.
+    pub(super) fn in_flight(&self) -> Option<u64> {
+        let mut counts = self.all().filter_map(|ledger| ledger.in_flight());
+        let first = counts.next().unwrap_or(0);
+        counts.all(|count| count == first).then_some(first)
     }
 
     /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.

@@ -26,6 +26,17 @@ struct Landing {
 }
 
 impl Lingering {
+    /// Those that land when `landings` say, soonest first.
+    pub(super) fn of(landings: impl Iterator<Item = (Moment, u64)>) -> Self {
+        let landings = landings.map(|(at, permits)| Landing { permits, first: at, at });
+        Lingering { landings: landings.collect() }
+    }
+
+    /// When how many of them land, soonest first.
+    pub(super) fn landings(&self) -> impl Iterator<Item = (Moment, u64)> {
+        self.landings.iter().map(|landing| (landing.at, landing.permits))
+    }
+
     /// How many there are.
     pub(super) fn permits(&self) -> u64 {
         self.landings.iter().map(|landing| landing.permits).sum()

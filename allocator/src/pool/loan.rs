@@ -319,6 +319,10 @@ impl Ledger for Loan {
         self.unknown = self.unknown.saturating_sub(permits);
     }
 
+    fn in_flight(&self) -> Option<u64> {
+        Some(self.in_flight)
+    }
+
     fn longest(&self) -> Option<Duration> {
         self.cap.map(|cap| cap.longest)
     }

@@ -78,6 +78,15 @@ pub(super) struct Turn {
     hands_over: Moment,
 }
 
+impl Turn {
+    /// That of somebody who has `part` of the flow until it `hands_over`, and will not say a word.
+    pub(super) fn silent(part: Part, hands_over: Moment) -> Self {
+        let lease = RateLease { number: 0, cap: part.cap, interval: Duration::ZERO };
+        let lent = Lent { held: Some(Told { lease, part }), offered: None };
+        Turn { lent, hands_over, ..Turn::default() }
+    }
+}
+
 /// What somebody may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Due {

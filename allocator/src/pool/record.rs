@@ -7,9 +7,12 @@
 
 use super::family::Place;
 use super::feedback::SavedFeedback;
+use super::flights::Flights;
 use super::lessee::Lessee;
+use super::lingering::Lingering;
+use super::rates::Turn;
 use super::{Books, LesseeId, Plan, Pool};
-use crate::rules::{At, Gap, Saved, Since};
+use crate::rules::{At, Gap, Part, Saved, Since};
 use crate::share::Share;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::Windows;
@@ -37,9 +40,25 @@ pub struct Record {
     until: At,
     /// Nothing is granted before this.
     opens: At,
+    /// Of what is in flight, what was so in an earlier life already, whose sessions will not say a word: when how much of
+    /// that has landed, soonest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    landings: Vec<(At, u64)>,
     /// The books of its rules, in their order.
     rules: Vec<Saved>,
     vendor: SavedFeedback,
+}
+
+impl Record {
+    /// What is in flight, `permits` in all; `None` if that cannot be.
+    fn flights(&self, permits: u64, since: Since) -> Option<Flights> {
+        let landings = &self.landings;
+        let is_sane = landings.is_sorted_by_key(|(at, _)| *at) && landings.iter().all(|(_, part)| *part > 0);
+        let lingering = landings.iter().try_fold(0_u64, |sum, (_, part)| sum.checked_add(*part))?;
+        let running = permits.checked_sub(lingering).filter(|_| is_sane)?;
+        let landings = landings.iter().map(|&(at, part)| (since.moment(at), part));
+        Some(Flights::silent(running, Lingering::of(landings)))
+    }
 }
 
 /// What may be lent by a record, once it is durable.
@@ -103,10 +122,9 @@ impl Records {
 }
 
 impl Plan {
-    /// Whether books by these rules can be restored. What is in flight, a steady flow, and a loan from above begin anew.
+    /// Whether its books can be restored: not on what another allocator lends.
     pub fn is_kept(&self) -> bool {
-        let is_kept = |rule: &Rule| !matches!(rule, Rule::Concurrency(_) | Rule::LeakyBucket(_));
-        !self.is_borrowed && self.rules.iter().all(is_kept)
+        !self.is_borrowed
     }
 
     /// Whether what is lent first opens a window: then nothing is written down as lent before it is.
@@ -138,6 +156,7 @@ impl Pool {
             out: self.books.outstanding + if mutant::is(Mutant::BlockNotCharged) { 0 } else { ahead },
             until: until.into(),
             opens: self.opens.into(),
+            landings: self.landings_of_earlier(),
             rules: ledgers.save()?,
             vendor: self.feedback.save(),
         };
@@ -211,14 +230,12 @@ impl Pool {
             return None;
         }
         let spent_by = if mutant::is(Mutant::BlockEndsAtOnce) { then } else { until };
-        if out > 0 {
-            let mut lessee = Lessee::new(Share::EVEN, Moment::ORIGIN);
-            (lessee.outstanding, lessee.end) = (out, spent_by);
-            pool.lessees.insert(Place::own(EARLIER), lessee);
-            pool.ends.insert((spent_by, Place::own(EARLIER)));
-        }
+        pool.opens = since.moment(record.opens);
+        let flights = record.flights(pool.ledgers.in_flight()?, since)?;
+        pool.in_flight = flights.charged();
+        pool.lend_earlier(out, flights, spent_by);
         pool.books = Books { granted: out, outstanding: out, ..Books::default() };
-        (pool.opens, pool.outlived) = (since.moment(record.opens), spent_by);
+        pool.outlived = spent_by;
         pool.feedback.restore(&record.vendor, since);
         pool.forget_seats(now);
         pool.recount_ahead();
@@ -229,6 +246,40 @@ impl Pool {
         pool.advance(now);
         pool.audit();
         Some(pool)
+    }
+
+    /// Of what is in flight, what was so in an earlier life, and when it has landed.
+    fn landings_of_earlier(&self) -> Vec<(At, u64)> {
+        let is_written = !mutant::is(Mutant::FlightsNotWritten);
+        let earlier = self.lessees.get(&Place::own(EARLIER)).filter(|_| is_written).into_iter();
+        earlier
+            .flat_map(|it| it.flights.lingering().landings())
+            .map(|(at, permits)| (at.into(), permits))
+            .collect()
+    }
+
+    /// Lends all that an earlier life may have lent to one who will never say a word: `out` permits and what was in `flights`,
+    /// until then and for the longest call after that, and all of a steady flow, for nobody knows what had been lent of that,
+    /// nor what was left.
+    fn lend_earlier(&mut self, out: u64, flights: Flights, until: Moment) {
+        // What waits for a quarantine has lent nothing, but a flow may still be that of other rules.
+        let until = until.max(self.opens);
+        let mut lessee = Lessee::new(Share::EVEN, Moment::ORIGIN);
+        (lessee.outstanding, lessee.end) = (out, until);
+        lessee.flights = flights;
+        if let Some(flow) = self.flow.as_mut().filter(|_| !mutant::is(Mutant::FlowKeptFull)) {
+            let part = flow.whole();
+            flow.recharge(Part::default(), part);
+            lessee.turn = Turn::silent(part, until);
+        }
+        let place = Place::own(EARLIER);
+        if lessee.is_live() {
+            self.ends.insert((until, place));
+        }
+        lessee.flights.lands().map(|lands| self.landings.insert((lands, place)));
+        if lessee.is_live() || lessee.flights.lands().is_some() {
+            self.lessees.insert(place, lessee);
+        }
     }
 
     /// An earlier life may have told sessions until `lost` that they may go on by themselves: that is not written down.

@@ -12,6 +12,7 @@ mod earlier;
 mod flow;
 mod frozen;
 mod in_flight;
+mod kept;
 mod outlook;
 mod seats;
 

@@ -146,7 +146,8 @@ impl Ledger for FlightLedger {
     }
 
     fn save(&self) -> Option<Saved> {
-        let in_flight = if mutant::is(Mutant::FlightsPutAwayLand) { 0 } else { self.in_flight };
+        let is_lost = mutant::is(Mutant::FlightsPutAwayLand) || mutant::is(Mutant::FlightsNotWritten);
+        let in_flight = if is_lost { 0 } else { self.in_flight };
         Some(Saved::InFlight { in_flight })
     }
 

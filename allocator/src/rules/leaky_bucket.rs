@@ -109,6 +109,11 @@ impl Flow {
         }
     }
 
+    /// All of it, as long as nobody has a part: an earlier life may have lent that. Nothing where there is no flow.
+    pub fn whole(&self) -> Part {
+        if self.burst == 0 { Part::default() } else { Part { cap: self.burst, share: SHARES } }
+    }
+
     /// `part` came back, with a bucket that held what takes `credit` to mint at an interval of `interval`.
     pub fn give_back(&mut self, part: Part, credit: Duration, interval: Duration) {
         self.recharge(part, Part::default());

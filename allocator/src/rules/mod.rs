@@ -135,7 +135,7 @@ pub trait Ledger: Debug {
     /// `permits` that were in flight are not any more.
     fn land(&mut self, _permits: u64) {}
 
-    /// Permits in flight, where those count.
+    /// Permits that are, where that counts.
     fn in_flight(&self) -> Option<u64> {
         None
     }

@@ -126,6 +126,11 @@ impl Judges {
         }
     }
 
+    /// See [`Oracle::books_go_on`].
+    pub fn books_go_on(&mut self, now: Instant) {
+        self.all().for_each(|oracle| oracle.books_go_on(now));
+    }
+
     /// See [`Oracle::shut`].
     pub fn shut(&mut self, until: Moment) {
         self.all().for_each(|oracle| oracle.shut(until));

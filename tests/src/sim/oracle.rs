@@ -371,6 +371,14 @@ impl Oracle {
         }
     }
 
+    /// The books go on as they were written down, be it that all is in flight or a flow is lent: what the one after the last
+    /// loss is owed, nobody can tell.
+    pub fn books_go_on(&mut self, now: Instant) {
+        if self.opens <= now.allocator {
+            self.opens = Moment::ORIGIN;
+        }
+    }
+
     /// The books of those rules that `is_new` says it of are new: buckets in them began, or will begin, at `begins` on the
     /// allocator's clock.
     pub fn books_begin(&mut self, now: Instant, begins: Moment, is_new: &[bool]) {

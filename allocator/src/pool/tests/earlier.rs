@@ -18,3 +18,27 @@ fn it_is_not_forgotten_before_all_that_an_earlier_life_told_is_over() {
     let over = Terms::default().grantor_end(millis(0) + told.term, told.term);
     assert!(after.is_forgettable(over + SECOND));
 }
+
+/// The bug: a limit above that had been written down later took a lease to last for longer than the one below did. What was
+/// reported between both ends was never heard of above, and never lent again.
+#[test]
+fn a_newcomer_is_taken_to_go_by_the_same_deadline_in_a_whole_family() {
+    let plans = [plan(vec![bucket(10, 1_000, SECOND)]), plan(vec![sliding(100, 60 * SECOND)])];
+    let [mut below, mut above] = plans.clone().map(|plan| Pool::new(plan, millis(0)));
+    grant(above.renew(millis(0), B, 1, ask(0, 0, 1)));
+    let [mut below, mut above] = [(&mut below, &plans[0]), (&mut above, &plans[1])].map(|(pool, plan)| {
+        let (record, _) = pool.write_down(millis(1), Duration::ZERO).expect("it is kept");
+        Pool::restored(plan.clone(), &record, Gap::Counted, millis(2)).expect("it is of use")
+    });
+    let lent = |below: &mut Pool, above: &mut Pool, at, seq, said| {
+        let mut above = [Above { pool: above, share: Share::EVEN }];
+        below.renew_below(&mut above, millis(at), A, seq, said)
+    };
+    assert_eq!(grant(lent(&mut below, &mut above, 10, 1, ask(0, 0, 2))).permits, 2);
+    let out = |pool: &mut Pool| pool.view(millis(1_000)).books.outstanding;
+    // One permit is out above of what B was lent, perhaps.
+    assert_eq!((out(&mut below), out(&mut above)), (2, 3));
+    lent(&mut below, &mut above, 1_000, 2, ask(1, 0, 0)).expect("true");
+    assert_eq!((out(&mut below), out(&mut above)), (0, 1));
+    assert_eq!(above.view(millis(70_000)).available, 100);
+}

@@ -109,6 +109,44 @@ fn what_nobody_hands_back_is_said_to_be_unguarded() {
     }
 }
 
+/// The bug: one that was given up while calls went on that the allocator had forgotten was taken for one of those, and
+/// nobody counted it.
+#[test]
+fn what_nobody_hands_back_is_said_beside_what_was_forgotten() {
+    let (slot, mut refill) = counting(4, Some(4));
+    enter(&slot, &mut refill, 4, millis(10));
+    refill.forget(&slot);
+    refill.write(&slot, waiting(3), millis(1_000), RTT);
+    refill.believe(&slot, &capped(0, 3, Some(5)), exact(), millis(1_000), millis(1_001), 0);
+    enter(&slot, &mut refill, 3, millis(1_010));
+    refill.lapse(2, millis(1_020));
+    let ask = refill.write(&slot, waiting(3), millis(1_030), RTT);
+    assert_eq!((claims(ask), ask.unguarded), ((2, 1, Some(0), 1), 2));
+    // More than are known can only be of those that were forgotten.
+    refill.lapse(4, millis(1_040));
+    assert_eq!(refill.hand_back(&slot, 1, millis(1_050)), 0);
+    let ask = refill.write(&slot, waiting(3), millis(1_060), RTT);
+    assert_eq!((claims(ask), ask.unguarded), ((3, 0, Some(0), 0), 3));
+}
+
+/// The bug: a pool was forgotten while calls went on that its allocator had forgotten. The end of one of those was taken for
+/// that of a later one, which went on.
+#[test]
+fn it_is_not_forgettable_while_a_call_goes_on_that_the_allocator_has_forgotten() {
+    let (slot, mut refill) = counting(2, Some(2));
+    enter(&slot, &mut refill, 2, millis(10));
+    refill.forget(&slot);
+    for second in 1..=12 {
+        let at = millis(second * 900);
+        refill.write(&slot, Seen::default(), at, RTT);
+        refill.believe(&slot, &capped(0, 0, Some(2)), exact(), at, at, 0);
+    }
+    refill.hand_back(&slot, 1, millis(11_000));
+    assert!(refill.is_idle() && !refill.is_forgettable(millis(20_000)));
+    refill.hand_back(&slot, 1, millis(20_000));
+    assert!(refill.is_forgettable(millis(20_000)));
+}
+
 #[test]
 fn it_is_not_idle_while_a_call_is_in_flight() {
     for hold in [None, Some(2)] {

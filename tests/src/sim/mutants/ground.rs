@@ -22,7 +22,7 @@ use lessor_protocol::rule::{
 };
 use lessor_protocol::{Rule, Terms};
 use live::{capped, lowered, new_windows, paused, paused_restarts};
-use restarts::{restarts, written};
+use restarts::{restarts, written, written_cap, written_flow};
 use std::time::Duration;
 
 /// A kind of fleet.
@@ -93,6 +93,10 @@ pub enum Ground {
     AboveRestarts,
     /// A short window under an allocator that dies every second, and writes down what it lends.
     Written,
+    /// The same with a cap on what is in flight beside a window, in full use by calls of seconds.
+    WrittenCap,
+    /// The same with a steady flow, as `Flow`.
+    WrittenFlow,
     /// Regions that lease from a centre and lend on, see [`crate::regions`].
     Regions,
     /// The same where all of them lease from a store that they share.
@@ -121,7 +125,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 42] = [
+    pub const ALL: [Ground; 44] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -152,6 +156,8 @@ impl Ground {
         Ground::Above,
         Ground::AboveRestarts,
         Ground::Written,
+        Ground::WrittenCap,
+        Ground::WrittenFlow,
         Ground::Regions,
         Ground::Stored,
         Ground::StoreLoses,
@@ -241,6 +247,8 @@ impl Ground {
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
             Ground::Written => written(setup, &mut dice),
+            Ground::WrittenCap => written_cap(setup, &mut dice),
+            Ground::WrittenFlow => written_flow(setup, &mut dice),
         }
     }
 }

@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 79] = [
+        const LED: [(Mutant, Ground); 81] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -68,6 +68,8 @@ impl Ground {
             (Mutant::OldBlockGoesOn, Ground::Written),
             (Mutant::SeenBeforeDurable, Ground::Written),
             (Mutant::BlockEndsAtOnce, Ground::Written),
+            (Mutant::FlightsNotWritten, Ground::WrittenCap),
+            (Mutant::FlowKeptFull, Ground::WrittenFlow),
             (Mutant::LentOnIsReturned, Ground::Regions),
             (Mutant::LentOnIsLanded, Ground::RegionsCapped),
             (Mutant::FlightsPutAwayLand, Ground::StoreCapped),

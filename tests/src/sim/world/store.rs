@@ -170,6 +170,8 @@ impl World {
             return false;
         }
         self.books_are_others(&self.all_new());
+        let now = self.now();
+        self.judges.books_go_on(now);
         true
     }
 
