@@ -214,6 +214,7 @@ impl Pool {
 
     /// The one above lends nothing: what is held goes on until its end.
     pub fn refused_above(&mut self, now: Moment, refusal: Refusal) {
+        self.ledgers.loan_mut().into_iter().for_each(Loan::is_heard);
         self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
 

@@ -34,8 +34,9 @@ pub(super) struct Loan {
     in_flight: u64,
     /// Of those, what the one above does not know of: others have to wait for it there.
     unknown: u64,
-    /// What was told of it, once it is told at all.
-    told_in_flight: Option<u64>,
+    /// What was told of it last, and what may count above: what was told before, until that is answered.
+    told_in_flight: u64,
+    counted: u64,
     /// The cap on that above, if there is one.
     cap: Option<InFlight>,
     /// Nothing may be spent from this instant on.
@@ -77,7 +78,8 @@ impl Loan {
             told_at: Moment::ORIGIN,
             in_flight: 0,
             unknown: 0,
-            told_in_flight: None,
+            told_in_flight: 0,
+            counted: 0,
             cap: None,
             end: Moment::ORIGIN,
             ceiling: PERMITS_MAX,
@@ -115,7 +117,7 @@ impl Loan {
 
     /// Whether calls have ended that count as in flight above.
     pub(super) fn has_landed(&self) -> bool {
-        self.told_in_flight.is_some_and(|told| self.known_in_flight() < told)
+        self.cap.is_some() && self.known_in_flight() < self.counted
     }
 
     /// Whether what was lent may be in flight, as is known above: it counts there as long as this goes on to say so.
@@ -152,11 +154,15 @@ impl Loan {
 
     /// What is in flight, to be told where the one above counts that. Whatever ends first was unknown there.
     pub(super) fn tell_in_flight(&mut self) -> Option<u64> {
-        self.told_in_flight = self.cap.map(|_| self.known_in_flight());
-        match mutant::is(Mutant::LentOnIsLanded) {
-            true => self.told_in_flight.map(|_| 0),
-            false => self.told_in_flight,
-        }
+        self.cap?;
+        self.told_in_flight = self.known_in_flight();
+        self.counted = self.counted.max(self.told_in_flight);
+        Some(if mutant::is(Mutant::LentOnIsLanded) { 0 } else { self.told_in_flight })
+    }
+
+    /// What was told last has been heard.
+    pub(super) fn is_heard(&mut self) {
+        self.counted = self.told_in_flight;
     }
 
     /// Of `all` that is in flight or in use, what counts as held here.
@@ -172,6 +178,7 @@ impl Loan {
         self.end = self.end.max(came.end);
         (self.ceiling, self.chance, self.is_ample) = (came.ceiling, came.chance, came.is_ample);
         self.cap = came.cap;
+        self.is_heard();
         self.roll();
         self.came.1 += came.permits;
         if self.now >= self.end {
@@ -187,7 +194,7 @@ impl Loan {
     /// Counts from zero from now on: only once nothing is out or in hand.
     pub(super) fn begin_anew(&mut self) {
         (self.spent, self.told) = (0, 0);
-        (self.unknown, self.told_in_flight) = (self.in_flight, None);
+        (self.unknown, self.told_in_flight, self.counted) = (self.in_flight, 0, 0);
     }
 
     /// Whether nothing is out or in hand.

@@ -126,7 +126,11 @@ fn what_nodes_have_in_flight_is_what_a_pool_says_that_it_has() {
     assert_eq!(pool.view(millis(1_400)).in_flight, 0);
     let said = pool.ask_above(millis(1_400), RTT).expect("it leases");
     assert_eq!((said.running, pool.rests_above()), (Some(0), false), "that is not answered yet");
-    assert_eq!(pool.hear_above(millis(1_404), millis(1_400), &capped(0, 0, None)), HeardAbove::Believed);
+    pool.unanswered_above();
+    assert!(!pool.rests_above(), "others may wait for what has landed");
+    assert_eq!(pool.asks_above(millis(1_410), RTT), millis(1_400) + TERM / 4);
+    assert_eq!(pool.ask_above(millis(1_500), RTT).and_then(|said| said.running), Some(0));
+    assert_eq!(pool.hear_above(millis(1_504), millis(1_500), &capped(0, 0, None)), HeardAbove::Believed);
     assert!(pool.rests_above());
 }
 
