@@ -40,8 +40,8 @@ struct InFlight {
 
 impl InFlight {
     /// One call after the other, of some milliseconds each, until then.
-    async fn call(self: Arc<Self>, limit: Limit, until: Moment) {
-        let mut dice = fastrand::Rng::new();
+    async fn call(self: Arc<Self>, limit: Limit, seed: u64, until: Moment) {
+        let mut dice = fastrand::Rng::with_seed(seed);
         while CLOCK.now() < until {
             let Ok(call) = limit.enter_within(1, Duration::from_millis(200)).await else { continue };
             let begun = CLOCK.now();
@@ -59,7 +59,8 @@ impl InFlight {
     async fn press(self: &Arc<Self>, limits: &[Limit], span: Duration) {
         let until = CLOCK.now() + span;
         let callers = limits.iter().flat_map(|limit| (0..AT_ONCE).map(|_| limit.clone()));
-        let callers: Vec<_> = callers.map(|limit| tokio::spawn(self.clone().call(limit, until))).collect();
+        let call = |(seed, limit)| tokio::spawn(self.clone().call(limit, seed, until));
+        let callers: Vec<_> = (0..).zip(callers).map(call).collect();
         for caller in callers {
             caller.await.expect("no panic");
         }
