@@ -238,8 +238,6 @@ mutants! {
     BlurIgnored,
     /// A bucket in a store refills from when whoever told it of a permit took that to be, at the earliest.
     DoubtIgnored,
-    /// Leases from a root reach over the instant at which its bucket refills.
-    RefillOverlapped,
     /// A bucket that is put away before it begins to refill, begins then.
     PutAwayRefills,
     /// A store whose clock was set is believed as before.

@@ -9,8 +9,8 @@ use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
 use scenarios::regions::{
     Fate, Figures, run, run_capped, run_capped_family, run_capped_store, run_close, run_emptied, run_family,
-    run_fated, run_flow, run_intervals, run_small, run_stored, used, used_capped, used_capped_store,
-    used_family, used_flow, used_intervals, used_stored,
+    run_fated, run_flow, run_intervals, run_intervals_close, run_small, run_stored, used, used_capped,
+    used_capped_store, used_family, used_flow, used_intervals, used_stored,
 };
 use scenarios::vendor::Vendor;
 use std::time::Duration;
@@ -88,6 +88,9 @@ fn a_cap_on_what_is_in_flight_holds_beside_another_limit_in_a_store() {
 fn a_bucket_that_refills_at_intervals_holds_through_a_store() {
     // Around each instant at which it refills nothing is lent for some 20 ms.
     all_hold_but(25, few_seeds(), 0..few_seeds(), run_intervals, 20);
+    for seed in 0..few_seeds() {
+        run_intervals_close(seed).unwrap_or_else(|wrong| panic!("close, seed {seed}: {wrong}"));
+    }
 }
 
 #[test]

@@ -64,7 +64,6 @@ impl Ground {
             Ground::StoreFamily => regions::run_family(seed).map(|_| ()),
             Ground::RegionsCapped => regions::run_capped(seed).map(|_| ()),
             Ground::StoreCapped => regions::run_capped_store(seed).map(|_| ()),
-            Ground::StoreIntervals => regions::run_intervals_close(seed).map(|_| ()),
             ground => soak::run(ground.draw(seed)).map(|_| ()).map_err(|failure| failure.what),
         }
     }

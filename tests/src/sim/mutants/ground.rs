@@ -119,13 +119,11 @@ pub enum Ground {
     RegionsCapped,
     /// The same where all of them lease from a store that they share.
     StoreCapped,
-    /// A short bucket that refills at intervals, in full use through a store.
-    StoreIntervals,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 44] = [
+    pub const ALL: [Ground; 43] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -169,7 +167,6 @@ impl Ground {
         Ground::StoreFamily,
         Ground::RegionsCapped,
         Ground::StoreCapped,
-        Ground::StoreIntervals,
     ];
 
     /// The fleet that `seed` stands for here.
@@ -189,8 +186,7 @@ impl Ground {
             | Ground::StoreSmall
             | Ground::StoreFamily
             | Ground::RegionsCapped
-            | Ground::StoreCapped
-            | Ground::StoreIntervals => setup,
+            | Ground::StoreCapped => setup,
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),

@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 81] = [
+        const LED: [(Mutant, Ground); 80] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -73,7 +73,6 @@ impl Ground {
             (Mutant::LentOnIsReturned, Ground::Regions),
             (Mutant::LentOnIsLanded, Ground::RegionsCapped),
             (Mutant::FlightsPutAwayLand, Ground::StoreCapped),
-            (Mutant::RefillOverlapped, Ground::StoreIntervals),
             (Mutant::LoanNotNested, Ground::Regions),
             (Mutant::LoanOutlived, Ground::Regions),
             (Mutant::LoanFromReceipt, Ground::Regions),
