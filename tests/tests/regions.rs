@@ -24,7 +24,7 @@ fn seeds() -> u64 {
 
 /// Where each takes longer.
 fn few_seeds() -> u64 {
-    seeds() / 4
+    seeds() / 10
 }
 
 /// Runs all of `worlds`, in which there are `calls` a world at least once all is well again: none lets too much through then or before,
@@ -138,22 +138,22 @@ fn what_is_wanted_of_limits_that_are_below_each_other_is_used_through_a_store() 
 
 #[test]
 fn what_is_wanted_of_a_cap_is_used_through_a_store() {
-    used_at_least(20, 0.5, 0.85, used_capped_store);
+    used_at_least(12, 0.5, 0.85, used_capped_store);
 }
 
 #[test]
 fn what_is_wanted_of_a_cap_is_used_through_regions() {
-    used_at_least(20, 0.5, 0.85, used_capped);
+    used_at_least(12, 0.5, 0.85, used_capped);
 }
 
 #[test]
 fn what_comes_at_intervals_is_used_through_a_store() {
-    used_at_least(20, 0.6, 0.97, used_intervals);
+    used_at_least(12, 0.6, 0.97, used_intervals);
 }
 
 #[test]
 fn what_is_wanted_of_a_steady_flow_is_used_through_a_store() {
-    used_at_least(20, 0.5, 0.95, used_flow);
+    used_at_least(12, 0.5, 0.95, used_flow);
 }
 
 #[test]
