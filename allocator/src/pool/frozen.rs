@@ -150,7 +150,7 @@ impl Pool {
                 pool.ends.insert((thawed.end, place));
             }
             thawed.flights.lands().map(|lands| pool.landings.insert((lands, place)));
-            pool.in_flight += thawed.flights.in_flight();
+            pool.in_flight = pool.in_flight.saturating_add(thawed.flights.in_flight());
             if pool.lessees.insert(place, thawed).is_some() {
                 return None;
             }
