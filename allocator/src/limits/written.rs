@@ -83,9 +83,7 @@ impl LimitConfig {
             "rules": self.raw().promises(),
         })
     }
-}
 
-impl LimitConfig {
     /// Whether it caps what is in flight, or keeps a steady flow, be it for one key.
     pub(crate) fn counts_calls(&self) -> bool {
         let counts = |rule: &Rule| rule.longest().is_some() || rule.flow().is_some();

@@ -104,8 +104,10 @@ impl Pool {
             (false, true) => borrower.asked_at() + borrower.term,
             (false, false) => Moment::NEVER,
         };
-        let lands = if loan.has_landed() { borrower.term / LANDINGS_PER_TERM } else { Duration::MAX };
-        let renews = renews.min(borrower.asked_at() + lands.max(once));
+        let renews = match loan.has_landed() {
+            true => renews.min(borrower.asked_at() + (borrower.term / LANDINGS_PER_TERM).max(once)),
+            false => renews,
+        };
         let is_low = loan.free() < wishes.low && wishes.target > loan.free() + loan.out();
         if !is_low {
             return renews;
@@ -214,7 +216,7 @@ impl Pool {
 
     /// The one above lends nothing: what is held goes on until its end.
     pub fn refused_above(&mut self, now: Moment, refusal: Refusal) {
-        self.ledgers.loan_mut().into_iter().for_each(Loan::is_heard);
+        self.ledgers.loan_mut().into_iter().for_each(Loan::was_heard);
         self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
 

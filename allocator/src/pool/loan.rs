@@ -161,7 +161,7 @@ impl Loan {
     }
 
     /// What was told last has been heard.
-    pub(super) fn is_heard(&mut self) {
+    pub(super) fn was_heard(&mut self) {
         self.counted = self.told_in_flight;
     }
 
@@ -178,7 +178,7 @@ impl Loan {
         self.end = self.end.max(came.end);
         (self.ceiling, self.chance, self.is_ample) = (came.ceiling, came.chance, came.is_ample);
         self.cap = came.cap;
-        self.is_heard();
+        self.was_heard();
         self.roll();
         self.came.1 += came.permits;
         if self.now >= self.end {
