@@ -27,6 +27,7 @@ use crate::share::Sharing;
 use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
 use figures::Tally;
+use leased::Recipes;
 use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Observed, Rule, SafeShare, Terms};
 use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,8 @@ pub struct Limit {
     plan: Arc<Plan>,
     /// For keys that have rules of their own.
     overrides: BTreeMap<Key, Arc<Plan>>,
+    /// What its roots are made of, if those are in a store.
+    recipes: Recipes,
     past: Past,
     /// When pools that are made now begin to lend.
     opens: Moment,
@@ -93,6 +96,7 @@ impl Limit {
             ceiling: leased::ceiling(&config, probe.call_max()),
             memory: memories.max().unwrap_or_default().max(probe.memory()),
             overrides,
+            recipes: Recipes::of(&config, terms),
             past,
             plan,
             pools: BTreeMap::new(),

@@ -56,7 +56,7 @@ impl Allocator {
     ) -> Vec<Option<Origin>> {
         let origin = |asker: &Asker| {
             let limit = self.limits.get(&asker.limit)?;
-            Some(limit.origin(&asker.pool, version(&asker.limit), known))
+            limit.origin(&asker.pool, version(&asker.limit), known)
         };
         askers.iter().map(origin).collect()
     }

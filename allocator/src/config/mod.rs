@@ -30,6 +30,7 @@ use crate::cells::CellsConfig;
 use crate::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -219,11 +220,13 @@ pub fn rules_from_json(text: &str, margin: Duration) -> Result<Vec<Rule>, String
 }
 
 /// Rules as another allocator can read them.
-pub(crate) fn rules_written(rules: &[Rule]) -> serde_json::Value {
-    serde_json::json!(show::raw_rules(rules))
+pub(crate) fn rules_written(rules: &[Rule]) -> Box<RawValue> {
+    // By way of a value, which has its keys in one order.
+    let rules = serde_json::json!(show::raw_rules(rules));
+    serde_json::value::to_raw_value(&rules).expect("numbers and text")
 }
 
 /// Rules that another allocator wrote; `None` if this one does not know such rules.
-pub(crate) fn rules_read(written: &serde_json::Value) -> Option<Vec<Rule>> {
-    rules_from_json(&written.to_string(), SlidingWindow::MARGIN).ok()
+pub(crate) fn rules_read(written: &RawValue) -> Option<Vec<Rule>> {
+    rules_from_json(written.get(), SlidingWindow::MARGIN).ok()
 }

@@ -4,10 +4,10 @@
 use super::{Limit, PoolId};
 use crate::config::{LimitConfig, Upstream};
 use crate::pool::{HeardAbove, Plan, Pool};
-use crate::roots::{BLUR, Kin, Origin, Version, stricter};
+use crate::roots::{BLUR, Kin, Origin, Recipe, Version, stricter};
 use crate::share::Sharing;
-use lessor_protocol::{Answer, Ask, Grant, Moment, Rule};
-use std::sync::Arc;
+use lessor_protocol::{Answer, Ask, Grant, Key, Moment, Rule, Terms};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Lives of allocators that one root remembers. Each that dies is remembered for as long as what it burned counts.
@@ -40,17 +40,21 @@ pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
     }
 }
 
-impl Limit {
-    /// Where it is leased from, if it is.
-    pub(crate) fn upstream(&self) -> Option<&Upstream> {
-        self.config.upstream.as_ref()
-    }
+/// What the roots of a limit in a store are made of, and those of keys that have rules of their own. Of any other limit there are
+/// none.
+#[derive(Debug)]
+pub(super) struct Recipes {
+    of_limit: Option<Recipe>,
+    of_keys: BTreeMap<Key, Recipe>,
+}
 
-    /// What the root of a pool in the store is made of, by the configuration `version`; the newest that is known is `known`.
-    pub(crate) fn origin(&self, id: &PoolId, version: Version, known: Version) -> Origin {
-        let rules =
-            id.key.as_ref().and_then(|key| self.config.overrides.get(key)).unwrap_or(&self.config.rules);
-        let own = &self.config.sharing;
+impl Recipes {
+    /// Those by `config`.
+    pub(super) fn of(config: &LimitConfig, terms: Terms) -> Self {
+        if config.upstream != Some(Upstream::Store) {
+            return Recipes { of_limit: None, of_keys: BTreeMap::new() };
+        }
+        let own = &config.sharing;
         // Each allocator shares what it has as it was told; here it is one of a few.
         let sharing = Sharing {
             reserve: own.reserve,
@@ -58,17 +62,38 @@ impl Limit {
             term_max: own.term_max,
             ..Sharing::default()
         };
-        let plan = Plan {
-            // All were looked at when the limit was configured.
-            rules: rules.iter().filter_map(|rule| stricter(rule).ok()).collect(),
-            is_borrowed: false,
-            is_root: true,
-            terms: self.plan.terms,
-            ease_off: self.config.ease_off,
-            lessees_max: ALLOCATORS_MAX,
-            sharing,
+        let recipe = |rules: &Vec<Rule>| {
+            Recipe::new(Plan {
+                // All were looked at when the limit was configured.
+                rules: rules.iter().filter_map(|rule| stricter(rule).ok()).collect(),
+                is_borrowed: false,
+                is_root: true,
+                terms,
+                ease_off: config.ease_off,
+                lessees_max: ALLOCATORS_MAX,
+                sharing: sharing.clone(),
+            })
         };
-        Origin { plan: Arc::new(plan), version, kin: self.kin(known) }
+        let of_keys = config.overrides.iter().map(|(key, rules)| (key.clone(), recipe(rules)));
+        Recipes { of_limit: Some(recipe(&config.rules)), of_keys: of_keys.collect() }
+    }
+
+    fn get(&self, id: &PoolId) -> Option<&Recipe> {
+        id.key.as_ref().and_then(|key| self.of_keys.get(key)).or(self.of_limit.as_ref())
+    }
+}
+
+impl Limit {
+    /// Where it is leased from, if it is.
+    pub(crate) fn upstream(&self) -> Option<&Upstream> {
+        self.config.upstream.as_ref()
+    }
+
+    /// What the root of a pool in the store is made of, by the configuration `version`; the newest that is known is `known`.
+    /// `None` if it is not in a store.
+    pub(crate) fn origin(&self, id: &PoolId, version: Version, known: Version) -> Option<Origin> {
+        let recipe = self.recipes.get(id)?.clone();
+        Some(Origin { recipe, version, kin: self.kin(known) })
     }
 
     /// What is known of what is above it, where the newest configuration is `known`.

@@ -1,6 +1,7 @@
 //! What an operator does to a limit while it is in use: changes it, tops it up, closes and opens it. The allocator calls
 //! it, with the time as an argument; no lease is taken back.
 
+use super::leased::{self, Recipes};
 use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Tally, plans};
 use crate::config::LimitConfig;
 use crate::pool::{Holder, PoolView};
@@ -208,10 +209,11 @@ impl Limit {
     fn adjust(&mut self, config: LimitConfig, plans: Plans, now: Moment) {
         let mut probe = self.past.pool(&plans.plan, now);
         self.opens = now + probe.view(now).quarantine;
-        self.ceiling = super::leased::ceiling(&config, probe.ceiling());
+        self.ceiling = leased::ceiling(&config, probe.ceiling());
         // What was lent by the rules before may be reported as late as they say.
         let memories = plans.overrides.values().map(|plan| self.past.pool(plan, now).memory());
         self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
+        self.recipes = Recipes::of(&config, self.plan.terms);
         (self.config, self.plan, self.overrides) = (config, plans.plan, plans.overrides);
     }
 }

@@ -8,6 +8,7 @@ mod exchange;
 mod families;
 mod gates;
 mod head;
+mod recipe;
 mod root;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ pub use exchange::{Exchange, RootAnswer, RootAsk};
 pub use families::{BELOW_MAX, Families, Kin};
 pub use gates::{CLOSED_MAX, Closed, Decision, Gates, GatesFull};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
+pub use recipe::Recipe;
 pub use root::{Origin, Read, RootError, is_forgettable, read};
 pub use version::Version;
 

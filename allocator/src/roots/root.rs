@@ -3,17 +3,15 @@
 
 use super::blur;
 use super::head::Age;
-use super::{Head, Kin, Version};
+use super::{Head, Kin, Recipe, Version};
 use crate::cells::VALUE_MAX;
-use crate::config;
 use crate::limits::Fixtures;
-use crate::pool::{AskError, Frozen, Holder, Plan, Pool};
+use crate::pool::{AskError, Frozen, Holder, Pool};
 use crate::rules::{At, Gap, Since};
 use lessor_protocol::rule::RefillStyle;
 use lessor_protocol::{Answer, Ask, Carry, Moment, Rule};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::sync::Arc;
+use serde_json::value::RawValue;
 
 /// Of a root that goes by a file.
 const FORMAT: u32 = 1;
@@ -29,7 +27,7 @@ const FORMAT_IN_FLIGHT: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// What must hold, and how it is shared.
-    pub plan: Arc<Plan>,
+    pub recipe: Recipe,
     /// Which configuration says so. The highest that ever asked a root is the one that it goes by.
     pub version: Version,
     /// What is known of what is above it: whoever lends of this one charges that one too.
@@ -37,15 +35,16 @@ pub struct Origin {
 }
 
 /// The cell of a root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Root {
+struct Root<'a> {
     format: u32,
     /// On the time of which era.
     era: u64,
     /// By which configuration it goes, and what that says: all others follow.
     version: Version,
-    rules: Value,
+    #[serde(borrow)]
+    rules: &'a RawValue,
     pool: Frozen,
     /// Until then calls may go on that were let begin by other rules, of how long they take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +110,7 @@ pub struct Read {
 /// # Errors
 /// If this one may not go on with it.
 pub fn read(origin: &Origin, head: &Head, value: Option<&[u8]>, now: Moment) -> Result<Read, RootError> {
-    let plan = || origin.plan.clone();
+    let plan = || origin.recipe.plan().clone();
     let calls_end = Moment::ORIGIN;
     let new = |pool| Read { pool, version: origin.version, now, calls_end, is_contested: false };
     let begin = || match head.lost() {
@@ -135,12 +134,11 @@ pub fn read(origin: &Origin, head: &Head, value: Option<&[u8]>, now: Moment) -> 
     }
 }
 
-impl Root {
+impl Root<'_> {
     /// It, by the rules of the newer configuration.
     fn thaw(&self, origin: &Origin, gap: Gap, now: Moment) -> Result<Read, RootError> {
-        let own = &origin.plan;
-        let rules = config::rules_read(&self.rules).ok_or(RootError::Format)?;
-        let theirs = Arc::new(Plan { rules, ..(**own).clone() });
+        let own = origin.recipe.plan();
+        let theirs = origin.recipe.by(self.rules).ok_or(RootError::Format)?;
         let mut pool = Pool::thawed(theirs.clone(), &self.pool, gap, now)
             .unwrap_or_else(|| Pool::after_loss(theirs.clone(), now, now));
         let since = Since { gap, written: self.pool.written_at(), now, terms: own.terms };
@@ -182,11 +180,11 @@ pub(super) fn ask(
     pool.doubt(latest);
     let answer = pool.renew(now, holder, seq, ask).map(blur::shorter);
     read.version = read.version.max(origin.version);
-    Ok(Asked { value: write(head, &mut read), answer, is_contested })
+    Ok(Asked { value: write(&origin.recipe, head, &mut read), answer, is_contested })
 }
 
-/// The cell of what was `read`; `None` if it need not be there.
-pub(super) fn write(head: &Head, read: &mut Read) -> Option<Vec<u8>> {
+/// The cell of what was `read` by `recipe`; `None` if it need not be there.
+pub(super) fn write(recipe: &Recipe, head: &Head, read: &mut Read) -> Option<Vec<u8>> {
     if read.is_forgettable() {
         return None;
     }
@@ -197,8 +195,8 @@ pub(super) fn write(head: &Head, read: &mut Read) -> Option<Vec<u8>> {
         (false, true) => FORMAT,
         (false, false) => FORMAT_DECIDED,
     };
-    let (era, version, rules) = (head.era(), *version, config::rules_written(pool.rules()));
-    let root = Root { format, era, version, rules, pool: pool.freeze(*now)?, calls_end };
+    let (era, version, rules) = (head.era(), *version, recipe.written(pool.rules()));
+    let root = Root { format, era, version, rules: &rules, pool: pool.freeze(*now)?, calls_end };
     Some(serde_json::to_vec(&root).expect("numbers and text"))
 }
 

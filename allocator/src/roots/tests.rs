@@ -6,7 +6,6 @@ use crate::pool::{Holder, LesseeId, Plan, Pool};
 use crate::share::{Share, Sharing};
 use lessor_protocol::rule::{SlidingWindow, TokenBucket};
 use lessor_protocol::{Ask, Grant, Moment, Rule, Terms};
-use std::sync::Arc;
 use std::time::Duration;
 
 mod kinds;
@@ -32,7 +31,7 @@ fn crowded(limit: u64, version: u64, lessees_max: usize) -> Origin {
         lessees_max,
         sharing: Sharing::default(),
     };
-    Origin { plan: Arc::new(plan), version: Version::of_file(version), kin: Kin::default() }
+    Origin { recipe: Recipe::new(plan), version: Version::of_file(version), kin: Kin::default() }
 }
 
 fn holder(who: u64) -> Holder {
@@ -137,8 +136,8 @@ fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     let rule = TokenBucket::try_new(1, 1, SECOND, 1).expect("valid");
     let rules = vec![stricter(&Rule::TokenBucket(rule)).expect("it can be kept")];
     let terms = Terms::try_new(0).expect("no drift");
-    let plan = Plan { rules, terms, ..(*origin(1, 1).plan).clone() };
-    let origin = Origin { plan: Arc::new(plan), version: Version::of_file(1), kin: Kin::default() };
+    let plan = Plan { rules, terms, ..(**origin(1, 1).recipe.plan()).clone() };
+    let origin = Origin { recipe: Recipe::new(plan), version: Version::of_file(1), kin: Kin::default() };
     let mut world = World::new(true);
     assert_eq!(world.lent(1, 1, 0, &origin, wants(1)).permits, 1);
     // At the next look it took the store 8 ms to answer, and nobody knows when it looked at its clock.
@@ -270,14 +269,14 @@ fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
 #[test]
 fn a_root_that_no_store_would_keep_lends_nothing() {
     let (mut world, origin) = (World::new(true), crowded(1_000_000, 1, 10_000));
-    let mut pool = Pool::new(origin.plan.clone(), millis(0));
+    let mut pool = Pool::new(origin.recipe.plan().clone(), millis(0));
     for who in 1..=9_000 {
         let asked = pool.renew(millis(0), holder(who), 1, wants(1));
         assert!(asked.is_ok());
     }
     let mut new = read(&origin, &world.head, None, millis(0)).expect("there is none");
     new.pool = pool;
-    let value = super::root::write(&world.head, &mut new).expect("it is in use");
+    let value = super::root::write(&origin.recipe, &world.head, &mut new).expect("it is in use");
     assert!(value.len() > VALUE_MAX, "{} bytes", value.len());
     let cell = Some(Cell { version: 1, value });
     let mut exchange = world.exchange(9_001, 1, &origin, wants(1), cell);

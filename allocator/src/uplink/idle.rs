@@ -66,10 +66,9 @@ impl Idle {
 mod tests {
     use super::*;
     use crate::pool::Plan;
-    use crate::roots::{Kin, Version};
+    use crate::roots::{Kin, Recipe, Version};
     use crate::share::Sharing;
     use lessor_protocol::{Ask, Terms};
-    use std::sync::Arc;
 
     #[test]
     fn a_root_is_due_once_it_was_not_asked_for_long_enough() {
@@ -82,7 +81,7 @@ mod tests {
             lessees_max: 1,
             sharing: Sharing::default(),
         };
-        let origin = Origin { plan: Arc::new(plan), version: Version::of_file(1), kin: Kin::default() };
+        let origin = Origin { recipe: Recipe::new(plan), version: Version::of_file(1), kin: Kin::default() };
         let ask = |name: &str| RootAsk { name: name.to_owned(), origin: origin.clone(), ask: Ask::default() };
         let at = |seconds| Moment::ORIGIN + Duration::from_secs(seconds);
         let names = |due: Vec<(String, Origin)>| due.into_iter().map(|(name, _)| name).collect::<Vec<_>>();

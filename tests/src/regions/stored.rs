@@ -6,8 +6,8 @@ use super::store::{FATES, Letter};
 use super::*;
 use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use lessor_allocator::roots::{
-    self, Exchange, HEAD, Head, Kin, Origin, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY, Signer,
-    Version, cell_of,
+    self, Exchange, HEAD, Head, Kin, Origin, Recipe, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY,
+    Signer, Version, cell_of,
 };
 
 /// How often somebody else may be faster.
@@ -70,7 +70,7 @@ impl World {
         let rules: Vec<Rule> =
             self.plan.rules.iter().map(|rule| roots::stricter(rule).expect("it can be kept")).collect();
         let sharing = Sharing { term_min: roots::BLUR * 10, ..self.plan.sharing.clone() };
-        let plan = Arc::new(Plan { rules, is_root: true, sharing, ..(*self.plan).clone() });
+        let recipe = Recipe::new(Plan { rules, is_root: true, sharing, ..(*self.plan).clone() });
         let table = Table::new(Timeline::new("0"));
         self.store = Some(Store {
             behind: table.clone(),
@@ -82,7 +82,7 @@ impl World {
             is_doomed: false,
             set: 0,
             origins: [0, 1].map(|_| Origin {
-                plan: plan.clone(),
+                recipe: recipe.clone(),
                 version: Version::of_file(2),
                 kin: Kin::default(),
             }),

@@ -6,8 +6,9 @@ use lessor_protocol::rule::{Concurrency, LeakyBucket, RefillStyle};
 
 fn by(rule: Rule, version: u64) -> Origin {
     let rules = vec![stricter(&rule).expect("it can be kept")];
-    let plan = Plan { rules, terms: Terms::try_new(0).expect("no drift"), ..(*origin(1, 1).plan).clone() };
-    Origin { plan: Arc::new(plan), ..origin(1, version) }
+    let plan =
+        Plan { rules, terms: Terms::try_new(0).expect("no drift"), ..(**origin(1, 1).recipe.plan()).clone() };
+    Origin { recipe: Recipe::new(plan), ..origin(1, version) }
 }
 
 /// At most nine at once, for so many seconds each.
@@ -116,6 +117,6 @@ fn a_steady_flow_is_kept_as_the_bucket_that_promises_as_much() {
     world.at(150);
     let next = world.lent(1, 101, 150, &origin, Ask { spent_total: 2, ..wants(5) });
     assert_eq!((next.permits, next.ceiling), (1, 2), "a tenth of a second after the first two were spent");
-    let Rule::TokenBucket(nothing) = by(flow(0), 1).plan.rules[0] else { panic!("it is a bucket") };
+    let Rule::TokenBucket(nothing) = by(flow(0), 1).recipe.plan().rules[0] else { panic!("it is a bucket") };
     assert_eq!((nothing.capacity(), nothing.initial()), (0, 0), "of a flow of nothing not even the burst");
 }

@@ -1,0 +1,45 @@
+//! What a root is made of, with its rules as they are written in its cell: once for all that is asked of it.
+
+use crate::config;
+use crate::pool::Plan;
+use lessor_protocol::Rule;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+/// A plan, and its rules as they are written. Clones share both.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    plan: Arc<Plan>,
+    rules: Arc<RawValue>,
+}
+
+impl Recipe {
+    /// Roots by `plan`.
+    pub fn new(plan: Plan) -> Self {
+        let rules = config::rules_written(&plan.rules).into();
+        Recipe { plan: Arc::new(plan), rules }
+    }
+
+    /// What must hold, and how it is shared.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The same, but for the rules, which are those that somebody wrote. `None` if this version does not know such rules.
+    pub(super) fn by(&self, rules: &RawValue) -> Option<Arc<Plan>> {
+        // Nearly always they are the same: reading them would take longer than all the rest.
+        if rules.get() == self.rules.get() {
+            return Some(self.plan.clone());
+        }
+        let rules = config::rules_read(rules)?;
+        Some(Arc::new(Plan { rules, ..(*self.plan).clone() }))
+    }
+
+    /// These `rules` as they are written.
+    pub(super) fn written(&self, rules: &[Rule]) -> Arc<RawValue> {
+        match rules == self.plan.rules {
+            true => self.rules.clone(),
+            false => config::rules_written(rules).into(),
+        }
+    }
+}
