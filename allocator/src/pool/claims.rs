@@ -18,6 +18,10 @@ const UNEXPLAINED: u64 = 8;
 /// When permits are scarce, what somebody holds should last until it can ask this often.
 const BARE_POLLS: u32 = 8;
 
+/// What is owed to somebody is kept for so many of these after it asked, and its way here: by then it has asked again, or has
+/// enough, or is not there any more, and nobody else would be lent anything for its sake.
+const KEPT_POLLS: u32 = 6;
+
 impl Pool {
     /// Who asks, and how it stands.
     pub(super) fn asker(&self, id: Place, ask: &Ask) -> Asker {
@@ -70,9 +74,13 @@ impl Pool {
 
     /// The claim of a lessee that said its demand a while ago: it has spent since.
     fn likely_claim(&self, lessee: &Lessee) -> Claim {
-        let spent = need(lessee.demand_milli, self.now.since(lessee.answered));
+        let silent = self.now.since(lessee.answered);
+        let spent = need(lessee.demand_milli, silent);
         let holds = lessee.outstanding.saturating_sub(spent);
-        Claim { share: lessee.share, holds, ..self.claim(lessee.demand_milli, lessee.waiting) }
+        let claim = self.claim(lessee.demand_milli, lessee.waiting);
+        let is_awaited = silent <= KEPT_POLLS * poll(self.term) + lessee.rtt;
+        let bare = if is_awaited { claim.bare } else { 0 };
+        Claim { share: lessee.share, holds, bare, ..claim }
     }
 
     /// The claim of somebody with that demand, and a queue on top, who holds nothing.

@@ -369,3 +369,38 @@ fn a_higher_priority_comes_first() {
         grant(pool.renew(millis(10), above, 2, Ask { demand_milli: 500_000, ..ask(0, 0, 500) })).permits > 0
     );
 }
+
+/// Of the little that is left in a window, what somebody is owed who wants little is kept while that one asks, and not for as
+/// long as anybody remembers it: then whoever dies would stop all others.
+#[test]
+fn who_does_not_come_again_keeps_nothing_from_others() {
+    let plan = Plan { ease_off: true, ..(*plan(vec![sliding(900, 30 * SECOND)])).clone() };
+    let mut pool = Pool::new(Arc::new(plan), millis(0));
+    let wants =
+        |permits: u64, demand: u64| Ask { want: permits, demand_milli: demand * 1_000, ..Ask::default() };
+    let (greedy, modest) = (wants(812, 500), wants(20, 10));
+    // Half of what is left at a time, until it eases off.
+    let (mut seq, mut lent) = (0, 0);
+    while lent < 812 {
+        seq += 1;
+        lent +=
+            grant(pool.renew(millis(seq), A, seq, Ask { want: 812 - lent, held: lent, ..greedy })).permits;
+    }
+    let mut more = |pool: &mut Pool, at: u64| {
+        seq += 1;
+        let ask = Ask { want: 50, held: 0, spent_total: lent, ..greedy };
+        let permits = grant(pool.renew(millis(at), A, seq, ask)).permits;
+        lent += permits;
+        permits
+    };
+    let mut spent = 0;
+    for (seq, at) in (1..).zip((1_000..=9_000).step_by(250)) {
+        spent += grant(pool.renew(millis(at), B, seq, Ask { spent_total: spent, ..modest })).permits;
+        more(&mut pool, at);
+    }
+    assert!(spent > 0, "it was served meanwhile");
+    let while_awaited: u64 = (9_250..=10_500).step_by(250).map(|at| more(&mut pool, at)).sum();
+    let later: u64 = (10_750..=11_750).step_by(250).map(|at| more(&mut pool, at)).sum();
+    assert_eq!(while_awaited, 0, "what the other one is owed is kept");
+    assert!(later > 1, "{later} of what trickles in while nobody else asks");
+}
