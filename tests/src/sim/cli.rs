@@ -258,7 +258,7 @@ impl Args {
     #[cfg(not(lessor_mutants))]
     fn show_mutants(&self, _names: &str) -> Result<bool, String> {
         let flags = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-        let command = "cargo run --release -p scenarios --bin simulate";
+        let command = "cargo run --profile mutants -p scenarios --bin simulate";
         Err(format!("no mistake is built in; run: RUSTFLAGS=\"--cfg lessor_mutants\" {command} -- {flags}"))
     }
 

@@ -75,19 +75,28 @@ pub fn missed(mutants: &[Mutant], seeds: Range<u64>) -> Vec<Mutant> {
     found.into_iter().filter(|(_, is_found)| !is_found).map(|(mutant, _)| mutant).collect()
 }
 
-/// Does `act` for each of `mutants`, on several threads.
-fn each<T: Send>(
-    mutants: &[Mutant],
+/// What is said of the first `seeds` of each ground, where nothing is wrong.
+pub fn complaints(seeds: impl Fn(Ground) -> u64 + Sync) -> Vec<String> {
+    let first = |ground: Ground| {
+        let say = |(seed, said)| format!("{ground:?}, seed {seed}: {said}");
+        (1..=seeds(ground)).find_map(|seed| Some((seed, ground.run(seed).err()?))).map(say)
+    };
+    each(&Ground::ALL, THREADS, first).into_values().flatten().collect()
+}
+
+/// Does `act` for each of `items`, on several threads.
+fn each<I: Copy + Ord + Send + Sync, T: Send>(
+    items: &[I],
     threads: usize,
-    act: impl Fn(Mutant) -> T + Sync,
-) -> BTreeMap<Mutant, T> {
+    act: impl Fn(I) -> T + Sync,
+) -> BTreeMap<I, T> {
     let (next, all) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(&mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = act(mutant);
-                    all.lock().expect("no panic while it is held").insert(mutant, result);
+                while let Some(&item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = act(item);
+                    all.lock().expect("no panic while it is held").insert(item, result);
                 }
             });
         }

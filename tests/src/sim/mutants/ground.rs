@@ -26,7 +26,7 @@ use restarts::{restarts, written, written_cap, written_flow};
 use std::time::Duration;
 
 /// A kind of fleet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ground {
     /// Whatever the swarm draws.
     Any,
@@ -168,6 +168,12 @@ impl Ground {
         Ground::RegionsCapped,
         Ground::StoreCapped,
     ];
+
+    /// Whether it has tests of its own, of many more seeds: what the swarm draws in `tests/simulation`, and regions and
+    /// stores in `tests/regions.rs`.
+    pub fn has_own_tests(self) -> bool {
+        self == Ground::Any || self >= Ground::Regions
+    }
 
     /// The fleet that `seed` stands for here.
     pub(super) fn draw(self, seed: u64) -> Setup {
