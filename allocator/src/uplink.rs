@@ -251,7 +251,7 @@ impl Uplink {
             self.metrics.unfit(told.unfit);
             let errors = || grants.iter().filter_map(|grant| grant.answer().err());
             let detail = errors().map(|error| error.detail.as_str()).next().unwrap_or(
-                "its rule cannot be lent on: a leaky_bucket or a concurrency, or the answer cannot be true",
+                "its rule cannot be lent on: a leaky_bucket (say it there as a token_bucket), or the answer cannot be true",
             );
             tracing::warn!(%upstream, asks = told.unfit, detail = transport::excerpt(detail), "lent nothing of use");
         }
