@@ -1,12 +1,16 @@
 //! A node that does what it is told, line by line, for tests with real processes: `spender URL LIMIT NAME`.
 //!
 //! `spend N`, `acquire N PATIENCE_MS`, `enter N TAKES_MS PATIENCE_MS` and `run MILLIS` answer with the instants of the admissions, in nanoseconds of
-//! the machine's clock; `rush MILLIS GAP_US`, which calls from a thread of its own, with one for each millisecond in which some were; `available` with a number; `quit` gives everything back and ends it.
+//! the machine's clock; `rush MILLIS GAP_US`, which calls from a thread of its own, with one for each millisecond in which some were; `leave` ends
+//! the calls that were entered; `available` with a number; `quit` gives everything back and ends it.
 
 use lessor::{Client, Limit};
 use lessor_protocol::Clock;
+use std::future::poll_fn;
 use std::io::BufRead;
+use std::pin::pin;
 use std::time::Duration;
+use tokio::sync::watch;
 
 const CLOCK: Clock = Clock::since_boot();
 
@@ -19,6 +23,7 @@ async fn main() {
     let limit = client.limit(&limit);
     println!("connected");
     let mut orders = orders();
+    let mut entered = watch::Sender::new(());
     while let Some(order) = orders.recv().await {
         let words: Vec<&str> = order.split_whitespace().collect();
         let number = |i: usize| words[i].parse::<u64>().expect("a number");
@@ -27,7 +32,13 @@ async fn main() {
             "acquire" => say(&acquire(&limit, number(1), Duration::from_millis(number(2))).await),
             "enter" => {
                 let (takes, patience) = (Duration::from_millis(number(2)), Duration::from_millis(number(3)));
-                say(&enter(&limit, number(1), takes, patience).await);
+                say(&enter(&limit, number(1), takes, patience, &entered).await);
+            }
+            "leave" => {
+                let calls = std::mem::take(&mut entered);
+                calls.send_replace(());
+                calls.closed().await;
+                say(&[]);
             }
             "run" => say(&run(&limit, Duration::from_millis(number(1))).await),
             "rush" => {
@@ -71,14 +82,29 @@ async fn acquire(limit: &Limit, calls: u64, patience: Duration) -> Vec<u64> {
     admitted
 }
 
-/// Calls that go on beside what it is told next, and end after `takes`.
-async fn enter(limit: &Limit, calls: u64, takes: Duration, patience: Duration) -> Vec<u64> {
+/// Calls that go on beside what it is told next, and end after `takes` or when `entered` says so; the instants just before
+/// their admissions.
+async fn enter(
+    limit: &Limit,
+    calls: u64,
+    takes: Duration,
+    patience: Duration,
+    entered: &watch::Sender<()>,
+) -> Vec<u64> {
     let mut admitted = vec![];
     for _ in 0..calls {
-        if let Ok(guard) = limit.enter_within(1, patience).await {
-            admitted.push(CLOCK.now().as_nanos());
+        let mut call = pin!(limit.enter_within(1, patience));
+        let (asked, outcome) = poll_fn(|context| {
+            let now = CLOCK.now();
+            call.as_mut().poll(context).map(|outcome| (now, outcome))
+        })
+        .await;
+        if let Ok(guard) = outcome {
+            admitted.push(asked.as_nanos());
+            let mut left = entered.subscribe();
             tokio::spawn(async move {
-                tokio::time::sleep(takes).await;
+                // Whether it was told to leave or its time is over, it ends.
+                let _ = tokio::time::timeout(takes, left.changed()).await;
                 drop(guard);
             });
         }
