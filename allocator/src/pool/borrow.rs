@@ -48,6 +48,8 @@ pub(super) struct Borrower {
     rtt: Duration,
     /// How long the loan lasts.
     term: Duration,
+    /// For how long to hold permits in advance, here and below.
+    horizon: Duration,
     /// What is in hand and out is nothing that the one above knows: it goes by until its end.
     is_disowned: bool,
 }
@@ -69,6 +71,7 @@ impl Borrower {
             not_before: Moment::ORIGIN,
             rtt: Duration::ZERO,
             term: TERM_UNTOLD,
+            horizon: TERM_UNTOLD,
             is_disowned: false,
         }
     }
@@ -76,6 +79,11 @@ impl Borrower {
     /// How long a lease from here should last, at most `longest`.
     pub(super) fn lends_for(&self, longest: Duration) -> Duration {
         whole_millis(self.term * RENEW_PERCENT / 100).max(Terms::TERM_MIN).min(longest)
+    }
+
+    /// For how long those below should hold permits in advance, at most: what they hold is held of the one above.
+    pub(super) fn horizon(&self) -> Duration {
+        self.horizon
     }
 
     fn asked_at(&self) -> Moment {
@@ -196,7 +204,7 @@ impl Pool {
         });
         borrower.not_before = now + grant.ask_after;
         if !grant.term.is_zero() {
-            borrower.term = grant.term;
+            (borrower.term, borrower.horizon) = (grant.term, grant.horizon);
             self.term = borrower.lends_for(longest);
         }
         self.count_in_flight();

@@ -2,6 +2,7 @@
 //! dates the lease that holds it.
 
 use super::Pool;
+use super::borrow::Borrower;
 use super::family::{self, Above, Place};
 use super::lessee::Lessee;
 use super::loan::Loan;
@@ -196,11 +197,13 @@ impl Pool {
     /// For how long a lessee should hold permits in advance.
     fn horizon(&self, id: Place, offer: &Offer) -> Duration {
         let term = self.lessees[&id].term;
-        match offer.state {
+        let above = self.borrower.as_ref().map_or(Duration::MAX, Borrower::horizon);
+        let horizon = match offer.state {
             State::Drain { lasts } => lasts.min(term),
             State::Rich | State::Trickle if offer.is_greedy => (term / GREEDY_PART).max(GREEDY_MIN),
             State::Rich | State::Trickle => term,
-        }
+        };
+        horizon.min(above)
     }
 
     fn charge(&mut self, id: Place, permits: u64, term: Duration) {

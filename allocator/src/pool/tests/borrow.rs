@@ -60,6 +60,22 @@ fn whoever_waits_is_told_to_come_when_the_next_exchange_is_over() {
     assert_eq!(spent.retry_after, Some(Duration::from_millis(2_001)));
 }
 
+/// The bug: nodes held for a term what the one above would have spread over windows, and an allocator that was killed burned that.
+#[test]
+fn those_below_hold_for_no_longer_than_the_one_above_says() {
+    let mut pool = lent_one();
+    let lent = |horizon| Grant { permits: 0, kept: 1, horizon, ask_after: Duration::ZERO, ..last_one() };
+    let short = Duration::from_millis(20);
+    for (at, seq, above, below) in
+        [(20, 2, short, short), (40, 3, TERM, TERM / 2), (60, 4, Duration::ZERO, Duration::ZERO)]
+    {
+        assert!(pool.ask_above(millis(at), RTT).is_some());
+        assert_eq!(pool.hear_above(millis(at + 4), millis(at), &lent(above)), HeardAbove::Believed);
+        let held = grant(pool.renew(millis(at + 5), A, seq, ask(0, u64::from(seq > 2), 1)));
+        assert_eq!((held.term, held.horizon), (TERM / 2, below), "told {above:?}");
+    }
+}
+
 #[test]
 fn one_that_stops_gives_back_what_is_not_lent_on_and_says_so_once() {
     let mut pool = lent_one();
