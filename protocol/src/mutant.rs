@@ -122,6 +122,8 @@ mutants! {
     LoanOutlived,
     /// It counts its term from when the answer arrives.
     LoanFromReceipt,
+    /// Those below hold for as long as if the one above had not said for how long.
+    HorizonNotNested,
     /// What is in flight has landed as soon as its pool is put away.
     FlightsPutAwayLand,
     /// Only the first rule of a limit is asked what it has left.

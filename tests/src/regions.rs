@@ -117,6 +117,8 @@ struct Node {
     line: Line,
     /// Its first session.
     born: LesseeId,
+    /// Its newest ask that its region has answered, and of which session that was.
+    answered: (LesseeId, u64),
 }
 
 #[derive(Debug)]
@@ -125,6 +127,8 @@ struct Region {
     pool: Pool,
     /// The one above, where all that is lent is charged to two limits, and this region knows that.
     above: Option<Pool>,
+    /// For how long it was told last to hold permits, of each of the two; for ever as long as it was lent none.
+    told: [Duration; 2],
     line: Line,
     /// What it knows of the store, if there is one.
     member: Member,

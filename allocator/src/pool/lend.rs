@@ -198,6 +198,7 @@ impl Pool {
     fn horizon(&self, id: Place, offer: &Offer) -> Duration {
         let term = self.lessees[&id].term;
         let above = self.borrower.as_ref().map_or(Duration::MAX, Borrower::horizon);
+        let above = if mutant::is(Mutant::HorizonNotNested) { Duration::MAX } else { above };
         let horizon = match offer.state {
             State::Drain { lasts } => lasts.min(term),
             State::Rich | State::Trickle if offer.is_greedy => (term / GREEDY_PART).max(GREEDY_MIN),

@@ -99,12 +99,12 @@ impl World {
     pub(super) fn new_region(&mut self, ppm: i64) -> Region {
         let member = Member::new(self.plan.terms);
         let pool = Pool::new(self.borrowed.clone(), shown(self.real, ppm));
-        Region { ppm, pool, above: None, line: self.new_line(), member }
+        Region { ppm, pool, above: None, told: [Duration::MAX; 2], line: self.new_line(), member }
     }
 
     pub(super) fn new_node(&mut self, ppm: i64, region: usize) -> Node {
         let (slot, refill) = (Slot::new(), Refill::new(shown(self.real, ppm), true));
         let line = self.new_line();
-        Node { ppm, region, slot, refill, refused: 0, born: line.session, line }
+        Node { ppm, region, slot, refill, refused: 0, born: line.session, answered: (line.session, 0), line }
     }
 }

@@ -8,6 +8,20 @@ const fn rtt(one_way: u64) -> Duration {
     Duration::from_nanos(2 * one_way)
 }
 
+impl Region {
+    /// It was granted something of the limit itself (0) or the one above that (1).
+    pub(super) fn is_told(&mut self, place: usize, grant: &Grant) {
+        if !grant.term.is_zero() {
+            self.told[place] = grant.horizon;
+        }
+    }
+
+    /// Whether one of its nodes is told to hold for no longer than this was told itself.
+    fn passes_on(&self, grant: &Grant) -> bool {
+        grant.term.is_zero() || self.told.iter().all(|told| grant.horizon <= *told)
+    }
+}
+
 impl World {
     /// Asks if it is time, or wakes when it is.
     pub(super) fn look(&mut self, who: Who) {
@@ -111,6 +125,15 @@ impl World {
                 let mut above: Vec<Above<'_>> =
                     at.above.iter_mut().map(|pool| Above { pool, share: Share::EVEN }).collect();
                 let answer = at.pool.renew_below(&mut above, now, holder(self.near), seq, ask);
+                // What is asked again is answered as it was.
+                let is_new = self.nodes[node].answered < (session, seq);
+                self.nodes[node].answered = self.nodes[node].answered.max((session, seq));
+                if let (Ok(Answer::Grant(grant)), true) = (&answer, is_new)
+                    && !at.passes_on(grant)
+                {
+                    let told = at.told;
+                    return Err(format!("a node may hold for {:?}, its region for {told:?}", grant.horizon));
+                }
                 self.look(Who::Region(region));
                 (answer, self.near)
             }
@@ -171,6 +194,7 @@ impl World {
             Who::Region(region) => {
                 let at = &mut self.regions[region];
                 let now = shown(self.real, at.ppm);
+                at.is_told(0, grant);
                 at.pool.hear_above(now, first_sent, grant) == HeardAbove::Believed
             }
             Who::Centre => true,

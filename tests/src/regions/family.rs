@@ -93,6 +93,9 @@ impl World {
         let centre_died = self.centre_died;
         let at = &mut self.regions[region];
         let now = shown(self.real, at.ppm);
+        if let Ok(Answer::Grant(grant)) = &answer {
+            at.is_told(1, grant);
+        }
         let Some(above) = &mut at.above else { return Ok(()) };
         match answer {
             Ok(Answer::Grant(grant)) => {

@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 80] = [
+        const LED: [(Mutant, Ground); 81] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -76,6 +76,7 @@ impl Ground {
             (Mutant::LoanNotNested, Ground::Regions),
             (Mutant::LoanOutlived, Ground::Regions),
             (Mutant::LoanFromReceipt, Ground::Regions),
+            (Mutant::HorizonNotNested, Ground::Regions),
             (Mutant::StaleSwapped, Ground::Stored),
             (Mutant::LateSwapBelieved, Ground::Stored),
             (Mutant::ParentForgotten, Ground::StoreFamily),
