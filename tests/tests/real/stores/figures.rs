@@ -1,4 +1,4 @@
-//! What a swap takes, printed: `cargo test --release -p scenarios --test stores -- figures --nocapture`.
+//! What a swap takes, printed: `cargo test --release -p scenarios --test real stores::figures -- --nocapture`.
 
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{StoreKind, Swapped};

@@ -1,6 +1,5 @@
 //! An allocator whose disk is slow or fails, whose wall clock is set, that is stopped, cut off, or dies at any one of the calls
 //! by which it writes things down ([`deaths`]). The vendor's view is the judge, and what it cost is printed.
-#![cfg(target_os = "linux")]
 
 mod deaths;
 

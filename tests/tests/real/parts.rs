@@ -6,7 +6,7 @@ use scenarios::process::{Allocator, Running, lessor};
 use serde_json::Value;
 use std::process::{Command, Output};
 
-const CONFIG: &str = include_str!("../../cli/src/demo/contract/lessor.toml");
+const CONFIG: &str = include_str!("../../../cli/src/demo/contract/lessor.toml");
 
 /// A part that says first where it listens.
 fn start(args: &[&str]) -> (Running, String) {

@@ -1,13 +1,13 @@
 //! The client's examples do what they say: each is run against a server with the limits that it names.
 
 #[expect(dead_code, reason = "an example has a main of its own")]
-#[path = "../../client/examples/batch.rs"]
+#[path = "../../../client/examples/batch.rs"]
 mod batch;
 #[expect(dead_code, reason = "an example has a main of its own")]
-#[path = "../../client/examples/blocking_worker.rs"]
+#[path = "../../../client/examples/blocking_worker.rs"]
 mod blocking_worker;
 #[expect(dead_code, reason = "an example has a main of its own")]
-#[path = "../../client/examples/llm_tokens.rs"]
+#[path = "../../../client/examples/llm_tokens.rs"]
 mod llm_tokens;
 
 use scenarios::fleet::Fleet;

@@ -1,13 +1,13 @@
 //! The ready-made middleware, and the examples that show it, over real connections to a real allocator.
 
 #[expect(dead_code, reason = "an example has a main of its own")]
-#[path = "../../client/examples/axum_server.rs"]
+#[path = "../../../client/examples/axum_server.rs"]
 mod axum_server;
 #[expect(dead_code, reason = "an example has a main of its own")]
-#[path = "../../client/examples/tonic_server.rs"]
+#[path = "../../../client/examples/tonic_server.rs"]
 mod tonic_server;
 #[expect(dead_code, reason = "an example has a main of its own")]
-#[path = "../../client/examples/vendor_client.rs"]
+#[path = "../../../client/examples/vendor_client.rs"]
 mod vendor_client;
 
 use axum::Router;

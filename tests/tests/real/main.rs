@@ -1,0 +1,27 @@
+//! Suites in real time: real processes, servers, sockets and clocks. They are one binary, so that what waits waits
+//! together. Each suite is a module, and starts what it needs.
+
+mod blocking;
+mod calls;
+mod client;
+mod client_examples;
+mod compose;
+mod fallback;
+mod line;
+mod live;
+mod middleware;
+mod observe;
+mod page;
+mod parts;
+mod processes;
+mod regions;
+mod reserve;
+mod several;
+mod shared;
+mod store;
+mod stores;
+#[cfg(feature = "otlp")]
+mod tracing;
+mod transport;
+#[cfg(target_os = "linux")]
+mod trouble;

@@ -1,0 +1,10 @@
+//! Suites that compute: simulated worlds, properties and recorded traffic, in virtual time. They are one binary, and no
+//! test here waits for a clock.
+
+mod family;
+mod pool;
+mod regions;
+mod replay;
+mod rules;
+mod simulate;
+mod simulation;
