@@ -61,6 +61,11 @@ impl Standby {
         self.is(Fallback::SafeShare) && self.seat().take(permits, now)
     }
 
+    /// Has that part pay for `permits` that were spent without asking it. False if this process does not go by it now.
+    pub(crate) fn owe_share(&self, permits: u64, now: Moment) -> bool {
+        self.is(Fallback::SafeShare) && self.seat().owe(permits, now)
+    }
+
     /// How long until that could be.
     pub(crate) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
         if self.is(Fallback::SafeShare) { self.seat().wait(permits, now) } else { None }
@@ -78,6 +83,11 @@ impl Standby {
     /// Permits that were ever let pass because nobody answered.
     pub(crate) fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
+    }
+
+    /// The limit goes by its fallback from now on.
+    pub(crate) fn begin_outage(&self) {
+        self.active.store(true, Ordering::Relaxed);
     }
 
     fn expect(&self, fallback: Fallback) {
@@ -114,7 +124,7 @@ pub(crate) fn enter(shared: &Shared, now: Moment) {
             continue;
         }
         standby.expect(told.get(&*pool.name().limit).copied().unwrap_or_default());
-        standby.active.store(true, Ordering::Relaxed);
+        standby.begin_outage();
         pool.mind_passing();
         let fallback = standby.fallback();
         if shared.fallen().insert(pool.name().limit.clone(), fallback).is_none() {

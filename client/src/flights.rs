@@ -136,13 +136,14 @@ impl Flights {
         }
     }
 
-    /// Calls with `permits` have ended; `in_hand` are free.
-    pub(crate) fn hand_back(&mut self, permits: u64, in_hand: u64, now: Moment) -> Ended {
+    /// Calls with `permits` have ended; `in_hand` are free. Nothing is spent again while the limit `is_stopped`.
+    pub(crate) fn hand_back(&mut self, permits: u64, in_hand: u64, is_stopped: bool, now: Moment) -> Ended {
         let part = self.part(permits, now);
         self.used += part.busy;
         self.ended += permits - part.forgotten;
         let busy = part.busy - part.owed;
-        let room = self.hold().unwrap_or(0).saturating_sub(in_hand + self.busy);
+        let hold = self.hold().filter(|_| !is_stopped).unwrap_or(0);
+        let room = hold.saturating_sub(in_hand + self.busy);
         let mut reused = busy.min(room);
         if mutant::is(Mutant::OwedIsSpentAgain) {
             reused = part.busy;

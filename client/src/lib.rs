@@ -55,6 +55,8 @@ mod called;
 mod client;
 pub mod demand;
 pub mod dispute;
+#[doc(hidden)]
+pub mod doorbell;
 mod events;
 mod fallback;
 pub mod feedback;
@@ -92,6 +94,8 @@ mod ticks;
 pub mod timing;
 mod transport;
 mod wait;
+#[doc(hidden)]
+pub mod way;
 
 pub use all::{All, all, try_all};
 pub use client::{Builder, Client, Stats};

@@ -14,9 +14,9 @@ mod reserve;
 mod tests;
 mod timed;
 mod told;
-mod way;
 
 use crate::called::Called;
+use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
 use crate::feedback::Feedback;
 use crate::keys::Keys;
@@ -33,9 +33,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use crate::way::Way;
 use front::Gate;
 pub(crate) use front::{Front, Place, Spot};
-use way::Way;
 
 /// Permits after which a striped slot is summed up, when a stripe of it is low: reading what other threads write costs as
 /// much as ten calls, and less often would be late with little in hand.
@@ -108,14 +108,14 @@ struct Hot {
     condition: AtomicU8,
     /// Whether what would be refused is let pass: see `standby`.
     passes: AtomicBool,
-    /// Whether the background task knows already that it is wanted.
-    nudged: AtomicBool,
+    /// How callers tell the background task that it is wanted.
+    doorbell: Doorbell,
     /// Whether the allocator counts what is in flight. Written by the background task.
     counts_flights: AtomicBool,
     ticks: Ticks,
 }
 
-const _: () = assert!(size_of::<Hot>() == 64);
+const _: () = assert!(size_of::<Hot>() == 64 || cfg!(slot_loom));
 
 /// What this process holds of one pool: what each call reads, in lines beside each other, and the rest.
 #[derive(Debug)]
@@ -209,7 +209,7 @@ impl LocalPool {
         }
         if self.way().is_paced() {
             let now = CLOCK.now();
-            return self.take_paced(permits, now).map_err(|short| (short, now));
+            return self.take_paced(permits, first, now).map_err(|short| (short, now));
         }
         let left = self.slot().spend(near, permits, &time)?;
         stay(left.near);
@@ -231,7 +231,7 @@ impl LocalPool {
     /// A word of the slot is low; whether all are is worth a look now and then.
     #[cold]
     fn run_low(&self, left: u64, permits: u64) {
-        if self.hot.nudged.load(Ordering::Relaxed) {
+        if self.hot.doorbell.is_rung() {
             return;
         }
         let is_time = (left ^ (left + permits)) >= SUM_EVERY || left == 0;
@@ -249,7 +249,17 @@ impl LocalPool {
         if !first && self.way().has_line() {
             return Err(Short::Empty);
         }
-        self.slot().hold(permits, now).map(|_| ())
+        self.set_aside(permits, first, now)
+    }
+
+    /// Sets `permits` aside. Those of several stripes may be collected in vain and put back: unless the caller is the
+    /// `first` in line, the first is woken then, for it may have found too few meanwhile.
+    fn set_aside(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
+        let held = self.slot().hold(permits, now).map(|_| ());
+        if held.is_err() && !first && self.slot().is_striped() && permits > 1 {
+            self.call_line();
+        }
+        held
     }
 
     /// Spends what [`LocalPool::hold`] set aside.
@@ -257,10 +267,20 @@ impl LocalPool {
         self.spent_down_to(self.slot().spend_held(permits), permits);
     }
 
-    /// Frees what [`LocalPool::hold`] set aside, for whoever is in line.
+    /// Frees what [`LocalPool::hold`] set aside, and wakes the first in line: while the permits were aside, it may have found
+    /// none.
     pub(crate) fn put_back(&self, permits: u64) {
         self.slot().put_back(permits);
-        if self.way().has_line() {
+        self.call_line();
+    }
+
+    /// Wakes the first in line, if there is a line, after permits were put where callers take them.
+    ///
+    /// # Memory ordering
+    /// A caller joins the line and then looks for permits; this caller put permits back and then looks for a line. The
+    /// fences in [`Way::join`] and [`Way::has_line_after_change`] order both: one of them sees what the other one did.
+    pub(crate) fn call_line(&self) {
+        if self.way().has_line_after_change() {
             self.call_first();
         }
     }

@@ -21,7 +21,7 @@ use crate::slot::Slot;
 use disowned::Disowned;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean};
-use lessor_protocol::{Ask, Grant, Moment, Terms};
+use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Terms};
 use low_water::{GUARD, low_water_span};
 use rate::RateHeld;
 use reserved::Reserved;
@@ -296,12 +296,12 @@ impl Refill {
         let ask = Ask {
             spent_total: spent - self.forgotten,
             held: self.installed - self.removed - spent,
-            want: target.max(at_least).saturating_sub(balance.free + busy).min(lessor_protocol::PERMITS_MAX),
-            waiting: seen.waiting,
+            want: target.max(at_least).saturating_sub(balance.free + busy).min(PERMITS_MAX),
+            waiting: seen.waiting.min(PERMITS_MAX),
             demand_milli: self.told_demand(),
-            largest: seen.largest,
+            largest: seen.largest.min(PERMITS_MAX),
             rate: self.rate.claim(),
-            shadow_refused: seen.shadow_refused - self.shadow.forgotten,
+            shadow_refused: (seen.shadow_refused - self.shadow.forgotten).min(PERMITS_MAX),
             running: self.flights.running(),
             unguarded: self.flights.unguarded(),
             busy,

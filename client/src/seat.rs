@@ -40,6 +40,13 @@ impl Seat {
         true
     }
 
+    /// `permits` were spent beyond what was there: the next that fall due pay for them. False if there is no share.
+    pub fn owe(&mut self, permits: u64, now: Moment) -> bool {
+        let Some(held) = self.held else { return false };
+        self.paid = self.paid.max(now) + times(held.interval, permits);
+        true
+    }
+
     /// How long it is until `permits` can be taken; `None` if never.
     pub fn wait(&self, permits: u64, now: Moment) -> Option<Duration> {
         let held = self.held.filter(|held| permits <= held.permits)?;
@@ -85,6 +92,15 @@ mod tests {
         assert_eq!(seat.wait(1, at(20_400)), Some(Duration::from_millis(300)));
         assert_eq!((seat.wait(11, at(30_000)), seat.wait(1, at(70_000))), (None, None));
         assert!(seat.take(10, at(69_999)));
+    }
+
+    #[test]
+    fn what_was_spent_beyond_a_reservation_is_paid_before_the_next_call() {
+        let mut seat = seat(10);
+        assert!(!Seat::default().owe(1, at(20_000)), "there is no share");
+        assert!(seat.owe(3, at(20_000)));
+        assert_eq!(seat.wait(1, at(20_000)), Some(Duration::from_millis(300)));
+        assert!(seat.take(1, at(20_300)) && !seat.take(1, at(20_399)));
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! which threads can meet (`--cfg slot_loom`, see `client/tests/slot_loom.rs`).
 
 #[cfg(slot_loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 #[cfg(slot_loom)]
 pub(crate) use once::OnceLock;
 #[cfg(not(slot_loom))]
 pub(crate) use std::sync::OnceLock;
 #[cfg(not(slot_loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// std's, with what it synchronises told to the model checker, which has none of its own.
 #[cfg(slot_loom)]

@@ -26,9 +26,10 @@ pub const RTT_UNTOLD: Duration = Duration::from_millis(2);
 /// Each new round trip counts an eighth: one slow answer does not scare it, a slower network is learnt in a few.
 const RTT_PART: u32 = 8;
 
-/// The round trip to reckon with, once another one `took` so long.
+/// The round trip to reckon with, once another one `took` so long. No more than [`EXCHANGE_TIMEOUT`] is believed: a process
+/// that was suspended during an exchange measures the suspension.
 pub fn learnt(rtt: Duration, took: Duration) -> Duration {
-    rtt - rtt / RTT_PART + took / RTT_PART
+    rtt - rtt / RTT_PART + took.min(EXCHANGE_TIMEOUT) / RTT_PART
 }
 
 /// How long to wait for an answer while there is another allocator to ask, where an exchange may take `timeout`.
@@ -44,6 +45,13 @@ mod tests {
     fn whoever_can_ask_another_waits_less_and_longer_where_the_way_is() {
         let patience = |rtt| patience(EXCHANGE_TIMEOUT, Duration::from_millis(rtt)).as_millis();
         assert_eq!([patience(2), patience(100), patience(300)], [250, 400, 1_000]);
+    }
+
+    /// The bug: after an hour of suspension in the middle of an exchange, the next ask was due in 447 s.
+    #[test]
+    fn a_suspension_during_an_exchange_is_no_round_trip() {
+        let rtt = learnt(RTT_UNTOLD, Duration::from_secs(3600));
+        assert!(rtt < Duration::from_millis(130), "{rtt:?}");
     }
 
     #[test]

@@ -19,12 +19,13 @@ impl LocalPool {
         if !first && self.way().has_line() {
             return Err(Short::Empty);
         }
-        let now = CLOCK.now();
         if self.is_paced() {
-            self.hold_at_pace(permits, now)?;
+            self.hold_at_pace(permits, first, CLOCK.now())?;
             return Ok(self.enter_held(permits));
         }
         let mut refill = self.refill();
+        // Read under the lock: a thread that waited for it past the end of the lease must not spend.
+        let now = CLOCK.now();
         let entered = refill.enter(self.slot(), permits, now);
         self.mind(refill, now);
         entered.map(|_| true)
@@ -44,8 +45,8 @@ impl LocalPool {
             self.spend_held(permits);
             return false;
         }
-        let now = CLOCK.now();
         let mut refill = self.refill();
+        let now = CLOCK.now();
         refill.enter_held(self.slot(), permits, now);
         self.mind(refill, now);
         true
@@ -53,18 +54,19 @@ impl LocalPool {
 
     /// A call with `permits` that [`LocalPool::enter`] counted has ended.
     pub(crate) fn hand_back(&self, permits: u64) {
-        let now = CLOCK.now();
         let mut refill = self.refill();
+        let now = CLOCK.now();
         let reused = refill.hand_back(self.slot(), permits, now);
         self.mind(refill, now);
-        if reused > 0 && self.way().has_line() {
-            self.call_first();
+        if reused > 0 {
+            self.call_line();
         }
     }
 
     /// Nobody will say when a call with `permits` that was counted ends.
     pub(crate) fn lapse(&self, permits: u64) {
-        self.refill().lapse(permits, CLOCK.now());
+        let mut refill = self.refill();
+        refill.lapse(permits, CLOCK.now());
     }
 
     /// Wakes the background task if what was done under its lock makes it due.

@@ -9,14 +9,14 @@ impl LocalPool {
     /// the only thing a spend can do that touches the runtime.
     #[inline]
     pub(crate) fn nudge(&self) {
-        if !self.hot.nudged.load(Ordering::Relaxed) {
+        if !self.hot.doorbell.is_rung() {
             self.wake_task();
         }
     }
 
     #[cold]
     pub(super) fn wake_task(&self) {
-        if !self.hot.nudged.swap(true, Ordering::AcqRel) {
+        if self.hot.doorbell.ring() {
             self.make_known();
             self.cold.called.wake.notify_one();
         }
@@ -58,7 +58,6 @@ impl LocalPool {
 
     /// From now on a nudge is heard again, or (`false`) it is not needed until the task looks by itself.
     pub(crate) fn listen(&self, listen: bool) {
-        // A swap, for what is read after it is not to be older than it: whoever waits is seen, or heard.
-        self.hot.nudged.swap(!listen, Ordering::SeqCst);
+        self.hot.doorbell.listen(listen);
     }
 }

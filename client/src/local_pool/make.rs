@@ -2,6 +2,7 @@
 
 use super::{CLOCK, Cold, Condition, Hot, LocalPool, PoolName, Spot};
 use crate::called::Called;
+use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
 use crate::line::Line;
 use crate::refill::Refill;
@@ -32,7 +33,7 @@ impl LocalPool {
             rtt_us: AtomicU32::new(RTT_UNTOLD_US),
             condition: AtomicU8::new(Condition::Good as u8),
             passes: AtomicBool::new(false),
-            nudged: AtomicBool::new(false),
+            doorbell: Doorbell::default(),
             counts_flights: AtomicBool::new(false),
             ticks,
         };

@@ -12,16 +12,20 @@ impl LocalPool {
     /// Of a steady flow: sets the permits aside first, for that can be undone without a trace, and then takes from the
     /// pace, which decides.
     #[inline(never)]
-    pub(super) fn take_paced(&self, permits: u64, now: Moment) -> Result<(), Short> {
-        self.hold_at_pace(permits, now)?;
+    pub(super) fn take_paced(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
+        self.hold_at_pace(permits, first, now)?;
         self.spend_held(permits);
         Ok(())
     }
 
     /// Sets `permits` aside for which it is time; [`LocalPool::spend_held`] or [`LocalPool::enter_held`] must follow.
-    pub(super) fn hold_at_pace(&self, permits: u64, now: Moment) -> Result<(), Short> {
-        self.slot().hold(permits, now)?;
-        self.hold_pace(permits, now).map(|_| ()).inspect_err(|_| self.put_back_quietly(permits))
+    /// `first` says that it is the caller's turn.
+    pub(super) fn hold_at_pace(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
+        self.set_aside(permits, first, now)?;
+        self.hold_pace(permits, now).map(|_| ()).inspect_err(|_| match first {
+            true => self.put_back_quietly(permits),
+            false => self.put_back(permits),
+        })
     }
 
     /// Takes from the pace what [`LocalPool::hold`] has set aside; nothing where the limit has no steady flow.
@@ -38,7 +42,7 @@ impl LocalPool {
         }
     }
 
-    /// Frees what [`LocalPool::hold`] set aside and calls nobody: whoever is first in line is the one that frees it.
+    /// Frees what [`LocalPool::hold`] set aside and wakes no caller: for the first in line, which would wake itself for ever.
     pub(crate) fn put_back_quietly(&self, permits: u64) {
         self.slot().put_back(permits);
     }

@@ -4,7 +4,7 @@
 use super::{CLOCK, Condition, LocalPool};
 use crate::fallback::Standby;
 use crate::near::near;
-use crate::slot::Short;
+use crate::slot::{SLOT_MAX, Short};
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -41,6 +41,12 @@ impl LocalPool {
         is_open && self.cold.standby.take_share(permits, CLOCK.now())
     }
 
+    /// Has this process's part of the reserve pay for `permits` that were spent beyond a reservation. False if it does not go
+    /// by that now.
+    pub(super) fn owe_share(&self, permits: u64) -> bool {
+        self.passes() && self.cold.standby.owe_share(permits, CLOCK.now())
+    }
+
     /// How long a call of `permits` has to wait for this process's part of the reserve: `None` if nobody goes by that now.
     pub(super) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
         let wait = if self.passes() { self.cold.standby.share_in(permits, now) } else { None };
@@ -60,6 +66,8 @@ impl LocalPool {
     /// Counts `permits` that would have been refused. They are demand all the same.
     #[cold]
     pub(crate) fn let_pass(&self, permits: u64) {
+        // No slot could ever lend more: what is beyond is no demand, and totals of it would overflow.
+        let permits = permits.min(SLOT_MAX);
         if !self.cold.standby.counts(permits) {
             self.cold.shadow_refused.fetch_add(permits, Ordering::Relaxed);
         }

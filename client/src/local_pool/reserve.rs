@@ -16,7 +16,7 @@ impl LocalPool {
             return Err(Short::Empty);
         }
         if self.is_paced() {
-            self.hold_at_pace(permits, CLOCK.now())?;
+            self.hold_at_pace(permits, first, CLOCK.now())?;
             return Ok(self.reserve_held(permits));
         }
         let mut refill = self.refill();
@@ -50,8 +50,8 @@ impl LocalPool {
         let mut refill = self.refill();
         let back = refill.give_back(self.slot(), number, permits, CLOCK.now());
         drop(refill);
-        if back > 0 && self.way().has_line() {
-            self.call_first();
+        if back > 0 {
+            self.call_line();
         }
         back
     }
@@ -78,6 +78,9 @@ impl LocalPool {
         }
         let most = self.ceiling().min(SLOT_MAX).saturating_sub(self.cold.overdrawn.load(Ordering::Relaxed));
         let owed = lacking.min(most);
+        if self.owe_share(owed) {
+            return (taken, owed);
+        }
         if owed > 0 {
             // As somebody who is first in line: nobody overtakes, and the permits are asked for.
             self.way().join(owed);
@@ -95,6 +98,8 @@ impl LocalPool {
         // Taken whole, so that nobody pays for the same at the same time.
         let owed = self.cold.overdrawn.swap(0, Ordering::Relaxed);
         let paid = self.take_up_to(owed, true).unwrap_or(0);
+        // Without an allocator no permits come, and what is owed would keep callers from the safe share for as long.
+        let paid = if self.owe_share(owed - paid) { owed } else { paid };
         self.cold.overdrawn.fetch_add(owed - paid, Ordering::Relaxed);
         self.way().leave(paid);
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ticks::HotClock;
+use lessor_protocol::{Fallback, Grant, InFlight, Rate, SafeShare, Terms};
 
 fn pool() -> Arc<LocalPool> {
     pool_by(HotClock::Coarse, &Arc::default())
@@ -91,7 +92,7 @@ fn what_was_counted_is_not_counted_again() {
     assert_eq!(tell(&pool), Totals { refused: 1, ..Totals::default() });
     assert_eq!(tell(&pool), Totals { refused: 1, ..Totals::default() });
     tried(&pool, 2).expect_err("nothing was lent");
-    pool.standby().told(true, lessor_protocol::Fallback::Closed);
+    pool.standby().told(true, Fallback::Closed);
     pool.mind_passing();
     tried(&pool, 3).expect("it is let pass");
     let expected = Totals { refused: 6, shadow: 3, ..Totals::default() };
@@ -110,4 +111,83 @@ fn a_lease_is_as_old_as_the_ask_for_it_and_no_older_than_it_lasts() {
     assert_eq!((stands.available, stands.waiting), (5, 0));
     pool.slot().end();
     assert_eq!(pool.stands().lease_age, Duration::ZERO, "it is over");
+}
+
+/// The bug: the clock was read before the lock was waited for, and a call was admitted 300 ms after the end of its lease.
+#[test]
+fn a_call_that_waited_for_the_lock_past_the_end_of_the_lease_is_refused() {
+    let pool = pool();
+    pool.set_counts_flights(true);
+    let (now, term) = (CLOCK.now(), Duration::from_millis(50));
+    let seen = Seen { waiting: 5, ..Seen::default() };
+    pool.refill().write(pool.slot(), seen, now, Duration::from_millis(1));
+    let in_flight = Some(InFlight { longest: Duration::from_secs(1), hold: Some(5) });
+    let grant = Grant {
+        kept: 0,
+        permits: 5,
+        term,
+        horizon: term,
+        ceiling: 5,
+        ask_after: Duration::ZERO,
+        retry_after: None,
+        rate: Rate::Free,
+        in_flight,
+    };
+    pool.refill().believe(pool.slot(), &grant, Terms::default(), now, now, 0);
+    let deadline = pool.slot().deadline();
+    let is_about_to = AtomicBool::new(false);
+    let entered = std::thread::scope(|scope| {
+        let refill = pool.refill();
+        let caller = scope.spawn(|| {
+            is_about_to.store(true, Ordering::Release);
+            pool.enter(1, false)
+        });
+        // Whether it reads the clock before or after this, the lease is over when it has the lock.
+        while !is_about_to.load(Ordering::Acquire) || CLOCK.now() < deadline {
+            std::thread::yield_now();
+        }
+        drop(refill);
+        caller.join().expect("no panic")
+    });
+    assert_eq!(entered, Err(Short::Expired));
+}
+
+/// The bug: one call of 2^53 permits made every later ask invalid.
+#[test]
+fn what_passes_in_shadow_mode_never_makes_an_ask_invalid() {
+    let pool = pool();
+    pool.standby().told(true, Fallback::Closed);
+    pool.mind_passing();
+    for _ in 0..3 {
+        pool.try_acquire_at(pool.front(), 1 << 53).expect("shadow mode refuses nothing");
+        pool.try_acquire_at(pool.front(), u64::MAX).expect("shadow mode refuses nothing");
+        let ask = pool.refill().write(pool.slot(), pool.seen(), CLOCK.now(), Duration::from_millis(1));
+        let body = lessor_protocol::wire::AskBody::of("vendor-get", None, ask);
+        assert_eq!(body.out_of_range(), None, "{ask:?}");
+        assert!(ask.shadow_refused > 0, "{ask:?}");
+    }
+}
+
+/// The bug: what a call had cost beyond its reservation stood in line for permits that could not come, and nobody
+/// overtakes the line.
+#[test]
+fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
+    let pool = pool();
+    let (condition, rtt) = (Condition::Good, Duration::ZERO);
+    pool.set_standing(Standing { condition, ceiling: 100, chance: Moment::ORIGIN, rtt });
+    // One permit a millisecond.
+    let share = SafeShare { permits: 1_000, span: Duration::from_secs(1), lasts: Duration::from_secs(60) };
+    pool.standby().told(false, Fallback::SafeShare);
+    pool.standby().tell_share(Some(share), CLOCK.now(), Terms::default());
+    assert_eq!(pool.overdraw(5), (0, 5), "there is nothing, and no outage yet");
+    assert!(pool.way().has_line());
+    pool.standby().begin_outage();
+    pool.mind_passing();
+    pool.call_first();
+    assert!(!pool.way().has_line(), "the share pays");
+    while tried(&pool, 1).is_err() {
+        std::thread::yield_now();
+    }
+    assert_eq!(pool.overdraw(5), (0, 5));
+    assert!(!pool.way().has_line());
 }

@@ -4,8 +4,8 @@
 use super::{Refill, Seen};
 use crate::flights::Flights;
 use crate::slot::{Short, Slot};
-use lessor_protocol::Moment;
 use lessor_protocol::sizing::need;
+use lessor_protocol::{Moment, PERMITS_MAX};
 use std::time::Duration;
 
 /// Where permits are spent again, demand is how many are in use, counted in thousandths: the mean of what it would spend in
@@ -41,7 +41,7 @@ impl Refill {
     /// Calls with `permits` that were entered have ended. Returns how many can be spent again.
     pub fn hand_back(&mut self, slot: &Slot, permits: u64, now: Moment) -> u64 {
         let in_hand = slot.balance().total() + self.reserved.permits();
-        let ended = self.flights.hand_back(permits, in_hand, now);
+        let ended = self.flights.hand_back(permits, in_hand, self.reserved.is_stopped(), now);
         // Where their lease is over they can be spent only once an answer extends it.
         slot.install(ended.reused, 0, Moment::ORIGIN);
         self.removed += ended.removed;
@@ -80,6 +80,6 @@ impl Refill {
     /// Permits per 1,000 s or, where they are spent again, thousandths of a permit in use.
     pub(super) fn told_demand(&self) -> u64 {
         let parts = if self.flights.hold().is_some() { IN_USE_PARTS } else { 1 };
-        self.demand.milli() / parts
+        (self.demand.milli() / parts).min(PERMITS_MAX)
     }
 }

@@ -60,6 +60,10 @@ impl Reserved {
         self.is_stopped = true;
     }
 
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
     pub(super) fn goes_on(&mut self) {
         self.is_stopped = false;
     }

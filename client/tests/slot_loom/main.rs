@@ -1,8 +1,9 @@
 //! Every order in which threads can meet at a slot, tried by loom; the sum must balance in all of them.
 //!
-//! `RUSTFLAGS="--cfg slot_loom" cargo test -p lessor --test slot_loom --release`
+//! `RUSTFLAGS="--cfg slot_loom" cargo test -p lessor --features loom --test slot_loom --release`
 #![cfg(slot_loom)]
 
+mod line;
 mod pace;
 mod refill;
 

@@ -54,6 +54,21 @@ fn alone_a_call_is_held_and_its_permit_spent_again() {
     assert_eq!(claims(refill.write(&slot, waiting(5), millis(210), RTT)), (0, 5, Some(0), 2));
 }
 
+/// The bug: permits whose calls ended went back into the slot, and 400 calls began in a limit that was paused.
+#[test]
+fn while_a_limit_is_stopped_no_permit_is_spent_again() {
+    let (slot, mut refill) = counting(5, Some(5));
+    enter(&slot, &mut refill, 3, millis(10));
+    refill.stop(&slot);
+    assert_eq!(refill.hand_back(&slot, 2, millis(20)), 0);
+    assert_eq!(refill.enter(&slot, 1, millis(20)), Err(Short::Empty));
+    assert_eq!(claims(refill.write(&slot, waiting(5), millis(30), RTT)), (0, 1, Some(0), 1));
+    // An answer that grants says that it is over.
+    refill.believe(&slot, &capped(1, 2, Some(5)), exact(), millis(30), millis(31), 0);
+    enter(&slot, &mut refill, 2, millis(40));
+    assert_eq!(refill.hand_back(&slot, 3, millis(50)), 3);
+}
+
 #[test]
 fn more_than_it_is_told_to_hold_goes_back_as_calls_end() {
     let (slot, mut refill) = counting(6, Some(6));

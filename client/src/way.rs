@@ -2,7 +2,7 @@
 //! of it is in one word, so that one look tells a call that there is nothing. It decides nothing about permits.
 
 use crate::slot::SLOT_MAX;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 // The word:   63     62     61 .................. 0
 //             paced  timed  permits that callers in line want
@@ -12,29 +12,47 @@ const PACED: u64 = 1 << 63;
 const TIMED: u64 = 1 << 62;
 
 /// Whether the way to the slot is free.
-#[derive(Debug, Default)]
-pub(crate) struct Way(AtomicU64);
+///
+/// # Memory ordering
+/// A caller that waits writes here and then looks elsewhere: for permits, or whether the background task knows already. Those
+/// that change what it looks at do so first and then look here. Without a fence between the two steps of each, both could
+/// see what was before, and the caller would never be woken.
+#[derive(Debug)]
+pub struct Way(AtomicU64);
+
+impl Default for Way {
+    fn default() -> Self {
+        Way(AtomicU64::new(0))
+    }
+}
 
 impl Way {
     /// Nobody is in line, the limit has no steady flow, and nobody wants to know how long this call takes.
     #[inline(always)]
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
 
     /// Permits that callers in line want. While there is a line, nobody overtakes it.
-    pub(super) fn queued(&self) -> u64 {
+    pub fn queued(&self) -> u64 {
         self.0.load(Ordering::Relaxed) & !(PACED | TIMED)
     }
 
     #[inline]
-    pub(super) fn has_line(&self) -> bool {
+    pub(crate) fn has_line(&self) -> bool {
         self.queued() > 0
     }
 
-    /// A caller that wants `permits` has joined the line.
-    pub(crate) fn join(&self, permits: u64) {
+    /// The same for a caller that has just changed what those in line look at.
+    pub fn has_line_after_change(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.has_line()
+    }
+
+    /// A caller that wants `permits` has joined the line. Only then does it look for permits.
+    pub fn join(&self, permits: u64) {
         self.0.fetch_add(permits.min(SLOT_MAX), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
     }
 
     /// It has left.
@@ -44,12 +62,12 @@ impl Way {
 
     /// Whether the limit has a steady flow: then a call takes from the pace too.
     #[inline]
-    pub(super) fn is_paced(&self) -> bool {
+    pub(crate) fn is_paced(&self) -> bool {
         self.0.load(Ordering::Relaxed) & PACED != 0
     }
 
     /// Only the background task says so.
-    pub(super) fn set_paced(&self, is_paced: bool) {
+    pub(crate) fn set_paced(&self, is_paced: bool) {
         if is_paced {
             self.0.fetch_or(PACED, Ordering::Release);
         } else {
@@ -58,19 +76,19 @@ impl Way {
     }
 
     /// The next call is to be timed.
-    pub(super) fn time_next(&self) {
+    pub(crate) fn time_next(&self) {
         self.0.fetch_or(TIMED, Ordering::Relaxed);
     }
 
     /// Whether this call is the one: the first that asks.
     #[inline]
-    pub(super) fn is_timed(&self) -> bool {
+    pub(crate) fn is_timed(&self) -> bool {
         self.0.load(Ordering::Relaxed) & TIMED != 0
             && self.0.fetch_and(!TIMED, Ordering::Relaxed) & TIMED != 0
     }
 
     /// As a new one; only for whoever has it alone.
-    pub(super) fn renew(&self) {
+    pub(crate) fn renew(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,47 @@
+//! Callers in line beside those that may have to wake them: a caller that puts permits back, and the background task that
+//! is about to look.
+
+use super::at;
+use super::slot;
+use lessor::doorbell::Doorbell;
+use lessor::way::Way;
+use loom::sync::Arc;
+use loom::thread;
+
+#[test]
+fn permits_that_are_put_back_are_taken_or_the_line_is_called() {
+    loom::model(|| {
+        let (slot, way) = (slot(1), Arc::new(Way::default()));
+        slot.hold(1, at(0)).expect("it is there");
+        let waits = thread::spawn({
+            let (slot, way) = (slot.clone(), way.clone());
+            move || {
+                way.join(1);
+                slot.take(1, at(0)).is_ok()
+            }
+        });
+        slot.put_back(1);
+        let calls = way.has_line_after_change();
+        let took = waits.join().expect("no panic");
+        assert!(took || calls, "it sleeps, and its permit is there");
+    });
+}
+
+#[test]
+fn a_caller_in_line_is_seen_by_the_task_or_wakes_it() {
+    loom::model(|| {
+        let (doorbell, way) = (Arc::new(Doorbell::default()), Arc::new(Way::default()));
+        assert!(doorbell.ring(), "the task knows, and is about to look");
+        let waits = thread::spawn({
+            let (doorbell, way) = (doorbell.clone(), way.clone());
+            move || {
+                way.join(1);
+                !doorbell.is_rung() && doorbell.ring()
+            }
+        });
+        doorbell.listen(true);
+        let seen = way.queued() > 0;
+        let wakes = waits.join().expect("no panic");
+        assert!(seen || wakes, "it sleeps, and the task does not know of it");
+    });
+}
