@@ -1,7 +1,7 @@
 //! Mistakes that could be made here, each of which the simulator must notice. With `--cfg lessor_mutants` one of them
 //! can be switched on for the current thread; without it [`is`] is a constant `false`, and no binary holds any of them.
 //!
-//! `tests/tests/mutants.rs` is the gate, `docs/mutants.md` the table of what noticed each. The core asks [`is`] in
+//! `tests/gate` is the gate, `docs/mutants.md` the table of what noticed each. The core asks [`is`] in
 //! the line that the mistake would be made in; nothing that ships ever switches one on.
 
 macro_rules! mutants {

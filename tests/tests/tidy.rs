@@ -9,12 +9,13 @@ use std::process::Command;
 
 /// The arrows: folder and name of each crate, and the crates beside it that it may see, be it to build, to run or
 /// to test. Nothing sees the last three, so that what they need for themselves reaches no user.
-const ARROWS: [(&str, &str, &[&str]); 6] = [
+const ARROWS: [(&str, &str, &[&str]); 7] = [
     ("protocol", "lessor-protocol", &[]),
     ("allocator", "lessor-allocator", &["lessor-protocol"]),
     ("client", "lessor", &["lessor-protocol"]),
     ("cli", "lessor-cli", BOTH_SIDES),
     ("tests", "scenarios", BOTH_SIDES),
+    ("tests/gate", "gate", &["lessor-protocol", "scenarios"]),
     ("benches", "benches", BOTH_SIDES),
 ];
 const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-allocator", "lessor"];

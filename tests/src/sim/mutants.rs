@@ -1,5 +1,5 @@
 //! Mistakes that must be noticed: each is switched on, and fleets are run until the oracle complains. The gate in
-//! `tests/tests/mutants.rs` asks whether it does in time, the `simulate` tool measures how soon, for the table in
+//! `tests/gate` asks whether it does in time, the `simulate` tool measures how soon, for the table in
 //! `docs/mutants.md`.
 //!
 //! A panic does not count: what ships has no assertions in its hot parts, and the oracle must see it by itself.
