@@ -64,7 +64,9 @@ Example:
   lessor serve --config lessor.toml --listen 0.0.0.0:7400 --log json
 
 Prints one line with the address once it listens. The file is read again when it changes and on SIGHUP: limits whose
-entry changed go on by what it says, one that is wrong is refused whole. SIGTERM and SIGINT stop it: what is in flight is finished.
+entry changed go on by what it says, one that is wrong is refused whole. Each limit has one owner: two allocators with a store
+each lend it twice. Several allocators of one limit share a store ([store] kind = \"redis\" or \"postgres\"), or lease it from one
+(upstream). SIGTERM and SIGINT stop it: what is in flight is finished.
 Exit codes: 0 stopped, 1 broken, 2 bad command line or configuration.";
 
 const CHECK_EXAMPLE: &str = "\
@@ -108,8 +110,9 @@ Examples:
   lessor limits top-up vendor/rest 500 --id ticket-1234
   lessor limits pause vendor/rest --for 10m
 
-What is changed here lasts until the allocator restarts, or the entry of the limit in its file changes. Where allocators share a
-store it holds for all of them, until their file says a higher store.version.
+What is changed here lasts until the entry of the limit in the allocator's file changes. With a store it survives a restart; with
+[store] kind = \"memory\" a restart forgets it. In a store that allocators share it holds for all of them, until their file says
+a higher store.version.
 Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line, or the allocator refuses.";
 
 const DEMO_EXAMPLE: &str = "\
@@ -182,7 +185,8 @@ pub(crate) struct ReplayArgs {
     /// Print the summary as one JSON object.
     #[arg(long, requires = "summary")]
     pub(crate) json: bool,
-    /// Requests: a file, or - for stdin. JSON Lines, or CSV with the columns offset_s and client.
+    /// Requests: a file, or - for stdin. JSON Lines, CSV with the columns offset_s and client, or an access log of nginx or
+    /// Apache.
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) requests: PathBuf,
 }

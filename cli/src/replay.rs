@@ -1,7 +1,7 @@
 //! `lessor replay`: requests in, answers out, in virtual time and without a server, so that a contract can be tried on
 //! real traffic before it is live.
 //!
-//! In reading order: [`request`] and [`answer`] (what the lines say), [`lines`] (where they come from), [`lineage`] (which
+//! In reading order: [`request`] and [`answer`] (what the lines say), [`lines`] (where they come from) and [`log`] (of a web server), [`lineage`] (which
 //! limit is above which), [`contract`] (who decides: one exact limiter), [`fleet`] (or nodes that lease), [`out`] (where answers go), [`summary`] and
 //! [`plot`] (what came of it).
 
@@ -10,6 +10,7 @@ mod contract;
 mod fleet;
 mod lineage;
 mod lines;
+mod log;
 mod out;
 mod plot;
 mod request;
@@ -88,7 +89,8 @@ fn replay(
     mut summary: Option<&mut Summary>,
     out: &mut Out<impl Write>,
 ) -> Result<io::Result<()>, Failure> {
-    let mut ticket = 0;
+    let (mut ticket, mut first_problem) = (0, None);
+    let mut are_all_wrong = true;
     while let Some(line) = lines.next()? {
         let answered = match (&line.request, &mut *keeper) {
             (Ok(request), Keeper::Central(contract)) => central(contract, request, ticket, &mut summary, out),
@@ -99,7 +101,9 @@ fn replay(
             }
             (Err(problem), _) => Err(problem.clone()),
         };
+        are_all_wrong &= answered.is_err();
         if let Err(problem) = answered {
+            first_problem.get_or_insert_with(|| format!("line {}: {problem}", line.number));
             out.put(ticket, Answer::wrong(format!("line {}: {problem}", line.number)));
             if let Some(summary) = summary.as_deref_mut() {
                 summary.misread();
@@ -109,6 +113,9 @@ fn replay(
             return Ok(Err(error));
         }
         ticket += 1;
+    }
+    if let (true, Some(problem)) = (are_all_wrong, first_problem) {
+        return Err(Failure::Input(format!("none of {ticket} lines is a request; {problem}")));
     }
     match keeper {
         Keeper::Central(contract) => {
@@ -174,7 +181,9 @@ fn csv(args: &ReplayArgs, config: &Config) -> Csv {
         limit: match (&args.limit, found) {
             (_, Some(_)) => Ok(name),
             (Some(_), None) => Err(format!("--limit is {name:?}, which is not in the configuration")),
-            (None, None) => Err("a CSV file names no limit: say which one with --limit".to_owned()),
+            (None, None) => {
+                Err("a CSV file or access log names no limit: say which one with --limit".to_owned())
+            }
         },
         patience: args.patience,
     }

@@ -66,7 +66,7 @@ fn head(address: &str, status: &Value) -> String {
     let ready = if reasons.is_empty() { "ready".to_owned() } else { reasons.join(", ") };
     let up = Duration::from_secs(status["up_ms"].as_u64().unwrap_or_default() / 1_000);
     let facts = format!(
-        "version {}, up {}, {} nodes, store {}",
+        "version {}, up {}, {} sessions, store {}",
         table::text(&status["version"]),
         humantime::format_duration(up),
         status["sessions"],
@@ -127,7 +127,7 @@ mod tests {
         let reasons = "the store cannot be written, 2 limits in quarantine for 1s 500ms";
         assert_eq!(
             lines[0],
-            format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 nodes, store embedded")
+            format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 sessions, store embedded")
         );
         assert!(lines[1].contains("not well") && lines[1].ends_with("cannot write: no space"), "{shown}");
         assert!(lines[2].starts_with("http://centre:7400  does not answer "), "{shown}");

@@ -4,18 +4,24 @@ use serde_json::Value;
 
 /// All limits.
 pub(crate) fn limits(body: &Value) -> String {
-    let mut rows = vec![["LIMIT", "RULES", "AVAILABLE", "OUT", "NODES", "STATE"].map(str::to_owned)];
+    let mut rows = vec![["LIMIT", "RULES", "AVAILABLE", "OUT", "LEASES", "STATE"].map(str::to_owned)];
     for limit in body["limits"].as_array().into_iter().flatten() {
         rows.push([
             text(&limit["name"]),
             rules(limit),
-            limit["available"].to_string(),
+            available(limit),
             limit["outstanding"].to_string(),
             limit["lessees"].to_string(),
             state(limit),
         ]);
     }
     aligned(&rows)
+}
+
+/// The permits that can be lent now. A keyed limit without a pool has no such number: each key would begin with a full one.
+fn available(limit: &Value) -> String {
+    let is_unused = limit["pools"] == 0 && limit["keyed"] != Value::Bool(false);
+    if is_unused { "-".to_owned() } else { limit["available"].to_string() }
 }
 
 /// One limit.
@@ -36,7 +42,7 @@ pub(super) fn preview(body: &Value) -> String {
     if body["is_new"] == Value::Bool(true) {
         return format!("{name} would be new\n");
     }
-    let mut rows = vec![["POOL", "AVAILABLE", "AFTER", "OVER", "OUT", "NODES"].map(str::to_owned)];
+    let mut rows = vec![["POOL", "AVAILABLE", "AFTER", "OVER", "OUT", "LEASES"].map(str::to_owned)];
     for pool in body["pools"].as_array().into_iter().flatten() {
         let key = pool.get("key").or(pool.get("limit")).unwrap_or(&body["limit"]);
         let figures = ["available_before", "available_after", "over", "outstanding", "lessees"];
@@ -106,18 +112,18 @@ mod tests {
     fn columns_line_up_and_nothing_moves_the_cursor() {
         let rules = json!([{ "kind": "sliding_window", "limit": 9, "per": "30s" }]);
         let one = json!({ "name": "a", "rules": rules, "available": 1, "outstanding": 20, "lessees": 3,
-            "paused": true, "blocked_nodes": 2, "quarantine_ms": 0 });
+            "keyed": false, "pools": 0, "paused": true, "blocked_nodes": 2, "quarantine_ms": 0 });
         let other = json!({ "name": "evil\u{1b}[2J", "rules": [], "available": 0, "outstanding": 0, "lessees": 0,
-            "paused": false, "blocked_nodes": 0, "quarantine_ms": 0 });
+            "keyed": true, "pools": 0, "paused": false, "blocked_nodes": 0, "quarantine_ms": 0 });
         let shown = limits(&json!({ "limits": [one, other] }));
         let row = |cells: [&str; 6]| {
             let [name, rules, available, out, nodes, state] = cells;
-            format!("{name:<13}  {rules:<20}  {available:<9}  {out:<3}  {nodes:<5}  {state}\n")
+            format!("{name:<13}  {rules:<20}  {available:<9}  {out:<3}  {nodes:<6}  {state}\n")
         };
         let expected = [
-            row(["LIMIT", "RULES", "AVAILABLE", "OUT", "NODES", "STATE"]),
+            row(["LIMIT", "RULES", "AVAILABLE", "OUT", "LEASES", "STATE"]),
             row(["a", "sliding_window 9/30s", "1", "20", "3", "paused, 2 blocked"]),
-            row(["evil\\u{1b}[2J", "", "0", "0", "0", "lends"]),
+            row(["evil\\u{1b}[2J", "", "-", "0", "0", "lends"]),
         ];
         assert_eq!(shown, expected.concat());
     }

@@ -1,6 +1,7 @@
-//! Requests line by line from a file or a pipe, JSON Lines or CSV, and where each of them stood. It holds one line at a
+//! Requests line by line from a file or a pipe, JSON Lines, CSV or an access log, and where each of them stood. It holds one line at a
 //! time, and never waits for a line when it could hand one out.
 
+use super::log;
 use super::request::{Call, Request};
 use crate::failure::Failure;
 use lessor_protocol::Moment;
@@ -29,6 +30,8 @@ pub(crate) struct Lines {
     form: Form,
     /// Of rules that say none.
     margin: Duration,
+    /// The latest request so far. A log is in the order of answers, and goes back by a little.
+    latest: Moment,
 }
 
 /// What the lines are.
@@ -41,9 +44,13 @@ enum Form {
         client: usize,
         csv: Csv,
     },
+    /// An access log, whose requests are asked for as those of a CSV file.
+    Log {
+        csv: Csv,
+    },
 }
 
-/// What the requests of a CSV file ask for: a permit each.
+/// What the requests of a CSV file, or of an access log, ask for: a permit each.
 #[derive(Clone, Debug)]
 pub(crate) struct Csv {
     /// Of which limit, or why that is not known.
@@ -80,7 +87,14 @@ impl Lines {
 
     /// Those of `input`.
     pub(crate) fn new(input: Box<dyn Read>, csv: Csv, margin: Duration) -> Self {
-        Lines { input: BufReader::new(input), number: 0, line: vec![], form: Form::Unknown(csv), margin }
+        Lines {
+            input: BufReader::new(input),
+            number: 0,
+            line: vec![],
+            form: Form::Unknown(csv),
+            margin,
+            latest: Moment::ORIGIN,
+        }
     }
 
     /// The next request, `None` at the end. Lines with nothing on them are passed over.
@@ -94,7 +108,14 @@ impl Lines {
             }
             if let Form::Unknown(csv) = &self.form {
                 let header = header(&self.line, csv.clone()).map_err(Failure::Input)?;
-                self.form = header.unwrap_or(Form::Json);
+                self.form = match header {
+                    Some(form) => form,
+                    None if log::parse(self.line.trim_ascii_end()).is_ok() => {
+                        csv.limit.clone().map_err(Failure::Input)?;
+                        Form::Log { csv: csv.clone() }
+                    }
+                    None => Form::Json,
+                };
                 if let Form::Csv { .. } = self.form {
                     continue;
                 }
@@ -124,13 +145,18 @@ impl Lines {
         Ok(true)
     }
 
-    fn request(&self) -> Result<Request, String> {
+    fn request(&mut self) -> Result<Request, String> {
         if self.line.len() as u64 == LINE_MAX {
             return Err(format!("is longer than {LINE_MAX} bytes"));
         }
         let line = self.line.trim_ascii_end();
         match &self.form {
             Form::Csv { offset, client, csv } => row(line, *offset, *client, csv),
+            Form::Log { csv } => {
+                let (client, at) = log::parse(line)?;
+                self.latest = self.latest.max(at);
+                csv.request(client, self.latest)
+            }
             Form::Json | Form::Unknown(_) => Request::parse(line, self.margin),
         }
     }
@@ -157,17 +183,23 @@ fn header(line: &[u8], csv: Csv) -> Result<Option<Form>, String> {
 fn row(line: &[u8], offset: usize, client: usize, csv: &Csv) -> Result<Request, String> {
     let fields = fields(line)?;
     let field = |at: usize, name: &str| fields.get(at).ok_or_else(|| format!("{name} is missing"));
-    let client = field(client, CLIENT)?;
-    Ok(Request {
-        at: parse_offset(field(offset, OFFSET)?)?,
-        limit: csv.limit.clone()?,
-        key: csv.keyed.then(|| client.to_owned()),
-        node: None,
-        call: match csv.patience {
-            None => Call::TryAcquire(1),
-            patience @ Some(_) => Call::Acquire(1, patience),
-        },
-    })
+    csv.request(field(client, CLIENT)?, parse_offset(field(offset, OFFSET)?)?)
+}
+
+impl Csv {
+    /// A request of `client` at `at`.
+    fn request(&self, client: &str, at: Moment) -> Result<Request, String> {
+        Ok(Request {
+            at,
+            limit: self.limit.clone()?,
+            key: self.keyed.then(|| client.to_owned()),
+            node: None,
+            call: match self.patience {
+                None => Call::TryAcquire(1),
+                patience @ Some(_) => Call::Acquire(1, patience),
+            },
+        })
+    }
 }
 
 fn fields(line: &[u8]) -> Result<csv::StringRecord, String> {
