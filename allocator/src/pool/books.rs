@@ -2,6 +2,7 @@
 
 use super::Pool;
 use crate::rules::Flow;
+use std::collections::BTreeSet;
 
 /// Totals since the pool was made. `granted = spent + returned + burned + outstanding` after every change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +52,9 @@ impl Pool {
             debug_assert_eq!(self.ledgers.in_flight(), Some(in_flight), "{:?}", self.ledgers);
         }
         debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
+        let mirrors = self.lessees.iter().filter(|(place, _)| place.is_mirror());
+        let mirrors = mirrors.map(|(place, mirror)| (mirror.reviewed, *place));
+        debug_assert!(self.mirrors.iter().copied().eq(mirrors.collect::<BTreeSet<_>>()));
         debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
     }
 }

@@ -89,6 +89,7 @@ impl Pool {
             lessees: self.lessees.clone(),
             ends: self.ends.clone(),
             landings: self.landings.clone(),
+            mirrors: self.mirrors.clone(),
             guarantees: self.guarantees.clone(),
             seats: self.seats.clone(),
             ..*self

@@ -148,7 +148,7 @@ impl Pool {
         self.meet(place, holder);
         self.record(place, seq, &ask, answer);
         self.audit();
-        for Above { pool, share } in above.iter_mut() {
+        for Above { pool, share } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
             pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
             pool.meet(mirror, Holder { share: *share, ..holder });
@@ -184,7 +184,7 @@ impl Pool {
         self.settle_rate(place, RateClaim::None);
         self.fall_silent(place, seq);
         self.leave_seat(id);
-        for Above { pool, .. } in above.iter_mut() {
+        for Above { pool, .. } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
             pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
             pool.settle_rate(mirror, RateClaim::None);
             pool.fall_silent(mirror, seq);
@@ -201,13 +201,22 @@ impl Pool {
         above.iter_mut().for_each(|above| above.pool.advance(now));
     }
 
+    /// Whether it knows the mirror `place`. One that was forgotten had nothing out: no settlement concerns it.
+    fn mirrors(&self, place: Place) -> bool {
+        self.lessees.contains_key(&place)
+    }
+
     /// Does to the mirror of `lessee`, of a pool below, what `settlement` of `ask` did to it. A mirror that was forgotten had
-    /// nothing out and nothing that any rule here still counts: it begins anew.
+    /// nothing out, and nothing that burned comes back here any more: it begins anew.
     fn mirror(&mut self, place: Place, lessee: &Lessee, ask: &Ask, settlement: &Settlement) {
-        // It goes by the same deadline here.
-        let mut newcomer = self.newcomer(lessee.share);
-        newcomer.end = newcomer.end.max(lessee.end);
-        let mirror = self.lessees.entry(place).or_insert(newcomer);
+        if !self.mirrors(place) {
+            let mut newcomer = self.newcomer(lessee.share);
+            // It goes by the same deadline here.
+            newcomer.end = newcomer.end.max(lessee.end);
+            newcomer.spent = lessee.spent.saturating_sub(settlement.spent + settlement.spent_late);
+            self.add_mirror(place, newcomer);
+        }
+        let mirror = &self.lessees[&place];
         let mut known = mirror.known_part(settlement);
         if mutant::is(Mutant::AboveTakesBack) {
             (known.spent, known.returned) = (0, known.spent + known.returned);

@@ -84,6 +84,11 @@ impl Flights {
         self.running > 0
     }
 
+    /// Whether they say no more than those of a session that never said anything.
+    pub(super) fn are_blank(&self) -> bool {
+        self.charged() == 0 && self.unguarded == 0 && self.busy == 0
+    }
+
     /// When the first of those that linger land, if there are any.
     pub(super) fn lands(&self) -> Option<Moment> {
         self.lingering.lands()

@@ -2,6 +2,8 @@
 //! is forgotten had nothing out, and no rule counts what it burned.
 
 use super::Pool;
+use super::family::Place;
+use super::lessee::Lessee;
 use crate::rules::Flow;
 use lessor_protocol::Moment;
 use lessor_protocol::mutant::{self, Mutant};
@@ -10,6 +12,10 @@ use std::time::Duration;
 /// A session is remembered at least this long. One that is forgotten must start again from zero, which costs its
 /// node an exchange: not each time that a user pauses for a few seconds. Longer would keep more pools of keys.
 const REMEMBERED_MIN: Duration = Duration::from_secs(10);
+
+/// Mirrors that are looked at for each one that comes or burns, where there are too many with nothing live. With more than one,
+/// a flood cannot outrun it; each more makes a new one dearer.
+const LOOKS_FOR_MIRROR: usize = 8;
 
 impl Pool {
     /// Forgets sessions that can make no difference any more, and tells whether the whole pool can be told from
@@ -30,15 +36,67 @@ impl Pool {
         self.ledgers.memory().max(self.active()).max(REMEMBERED_MIN)
     }
 
-    /// Forgets sessions with nothing live that have said nothing for `memory`. A late copy of an old ask is then
+    /// Forgets own sessions with nothing live that have said nothing for `memory`. A late copy of an old ask is then
     /// a stranger's: it starts at zero or is refused, and what it is lent is charged.
     pub(super) fn forget_idle(&mut self, memory: Duration) {
         let now = self.now;
-        self.lessees.retain(|_, lessee| {
-            lessee.is_live()
+        self.lessees.retain(|place, lessee| {
+            place.is_mirror()
+                || lessee.is_live()
                 || lessee.flights.lands().is_some()
                 || lessee.end.max(lessee.answered) + memory > now
         });
+    }
+
+    /// Forgets the mirrors whose time has come. Of one that is blank all that matters is its demand, for as long as it shares:
+    /// its session is known to the pool below, whose next ask makes it anew.
+    pub(super) fn forget_mirrors(&mut self) {
+        while let Some(&(reviewed, place)) = self.mirrors.first()
+            && reviewed <= self.now
+        {
+            self.review(place, Some((self.active(), self.memory())));
+        }
+    }
+
+    /// Forgets mirrors with nothing live while there are too many such sessions, the pool's own included: as many as it may have
+    /// of its own. What those burned stays spent here. Mirrors with something live hold permits of this pool, which bounds them.
+    pub(super) fn bound_mirrors(&mut self) {
+        for _ in 0..LOOKS_FOR_MIRROR {
+            let Some(&(_, first)) = self.mirrors.first() else { break };
+            if self.lessees.len() - self.ends.len() <= self.plan.lessees_max {
+                break;
+            }
+            self.review(first, None);
+        }
+    }
+
+    /// Adds the mirror `place`.
+    pub(super) fn add_mirror(&mut self, place: Place, mut mirror: Lessee) {
+        self.bound_mirrors();
+        mirror.reviewed = self.now + self.active();
+        self.mirrors.insert((mirror.reviewed, place));
+        self.lessees.insert(place, mirror);
+    }
+
+    /// Forgets the mirror `place` if nothing of it is live or in flight. With `spans`, it also has to have been silent for the
+    /// first of them if it is blank, and for the second if not. One that is not forgotten is looked at later.
+    fn review(&mut self, place: Place, spans: Option<(Duration, Duration)>) {
+        let active = self.active();
+        let mirror = self.lessees.get_mut(&place).expect("each review has its mirror");
+        let silent = mirror.end.max(mirror.answered);
+        let forgotten = match spans {
+            None => self.now,
+            Some((blank, _)) if mirror.is_blank() => mirror.end.max(mirror.answered + blank),
+            Some((_, memory)) => silent + memory,
+        };
+        let forgotten = mirror.flights.lands().map_or(forgotten, |lands| lands.max(forgotten));
+        self.mirrors.remove(&(mirror.reviewed, place));
+        if forgotten <= self.now && !mirror.is_live() {
+            self.lessees.remove(&place);
+        } else {
+            mirror.reviewed = forgotten.max(self.now + active);
+            self.mirrors.insert((mirror.reviewed, place));
+        }
     }
 
     /// Whether nothing that it knows tells it from a new one.

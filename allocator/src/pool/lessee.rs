@@ -59,6 +59,8 @@ pub(super) struct Lessee {
     pub rtt: Duration,
     /// Its part of a steady flow, if the limit has one.
     pub turn: Turn,
+    /// When its pool looks whether it can be forgotten, if it is a mirror.
+    pub reviewed: Moment,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,12 +110,19 @@ impl Lessee {
             flights: Flights::default(),
             rtt: Duration::ZERO,
             turn: Turn::default(),
+            reviewed: now,
         }
     }
 
     /// Whether the end of its lease will make a difference.
     pub(super) fn is_live(&self) -> bool {
         self.outstanding > 0 || self.flights.are_live() || self.turn.lent.charged().cap > 0
+    }
+
+    /// Whether it says nothing that a newcomer with the same end would not say, once it is silent: nothing is out, burned, in
+    /// flight or counted as a total.
+    pub(super) fn is_blank(&self) -> bool {
+        !self.is_live() && self.burned == 0 && self.flights.are_blank()
     }
 
     /// The lease ended without a report: all of it is presumed spent. Returns how much that is.

@@ -85,6 +85,8 @@ pub struct Pool {
     ends: BTreeSet<(Moment, Place)>,
     /// When what lingers in flight has landed: exactly the lessees with something lingering.
     landings: BTreeSet<(Moment, Place)>,
+    /// When to look whether a mirror can be forgotten: exactly the mirrors, see [`forget`].
+    mirrors: BTreeSet<(Moment, Place)>,
     /// The longest that a call may take, where it counts what is in flight.
     longest: Option<Duration>,
     /// Permits in flight, for people.
@@ -119,6 +121,7 @@ impl Pool {
             ledgers,
             flow: plan.rules.iter().find_map(|rule| rules::flow(rule, plan.terms, now)),
             landings: BTreeSet::new(),
+            mirrors: BTreeSet::new(),
             in_flight: 0,
             plan,
             lessees: BTreeMap::new(),
@@ -260,6 +263,7 @@ impl Pool {
             self.books.burned += burned;
             self.end_rate(id, end);
             self.end_flights(id, burned, end);
+            self.bound_mirrors();
         }
         self.land_until(self.now);
         self.ledgers.advance(self.now);
@@ -271,6 +275,7 @@ impl Pool {
         if self.now < self.outlived {
             self.recount_ahead();
         }
+        self.forget_mirrors();
     }
 
     fn recount_ahead(&mut self) {

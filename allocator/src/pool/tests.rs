@@ -9,6 +9,7 @@ mod ahead;
 mod anew;
 mod borrow;
 mod earlier;
+mod family;
 mod flow;
 mod frozen;
 mod in_flight;
