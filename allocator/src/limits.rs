@@ -385,6 +385,14 @@ impl Limit {
         LimitName::try_new(name).is_ok_and(|name| self.has_name(&name))
     }
 
+    /// Whether it is a pattern that has a pool of a name that begins with `prefix`.
+    pub(crate) fn stands_below(&self, prefix: &str) -> bool {
+        let Ok(first) = LimitName::try_new(prefix) else { return false };
+        let first = PoolId { name: Some(first), key: None };
+        let next = self.pools.range(first..).next().and_then(|(id, _)| id.name.as_ref());
+        next.is_some_and(|name| name.as_str().starts_with(prefix))
+    }
+
     /// Whether a pool of `name` is there.
     fn has_name(&self, name: &LimitName) -> bool {
         let first = PoolId { name: Some(name.clone()), key: None };

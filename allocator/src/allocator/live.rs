@@ -39,9 +39,9 @@ pub enum Put {
 }
 
 impl Allocator {
-    /// Makes a limit of `config`, or changes the one of that name. Unless it is `fresh`, one that is new here may have
-    /// been lent from by an earlier life, or as one of many that a pattern stands for, and waits as it would have at a
-    /// start.
+    /// Makes a limit of `config`, or changes the one of that name. One that is new here may have been lent from as one of many
+    /// that a pattern stands for, and waits as it would have at a start. Unless it is `fresh`, an earlier life may have lent
+    /// from it, too.
     ///
     /// # Errors
     /// If there are as many limits as may be.
@@ -63,7 +63,7 @@ impl Allocator {
             Put::Revived
         } else {
             self.check_room()?;
-            let past = if fresh { Past::None } else { self.past_of(now, name) };
+            let past = self.past_of(now, name, if fresh { Past::None } else { self.past });
             let limit = Limit::new(config.clone(), self.terms, past, now);
             self.limits.insert(name.to_owned(), limit);
             Put::Created
@@ -133,12 +133,16 @@ impl Allocator {
         crate::config::wrong_parent(&all)
     }
 
-    /// What may be out of a limit that is new here. If a pattern stood for its name, or did lately, that lent from a pool of
-    /// its own, which this one knows nothing of.
-    fn past_of(&self, now: Moment, name: &str) -> Past {
-        let before = [&self.limits, &self.retired].into_iter().filter_map(|limits| lent_as(limits, name));
+    /// What may be out of a limit that is new here, where an `earlier` life left this. If a pattern stood for its name, or for
+    /// names that fall to it now, or did lately, that lent from pools of its own, which this one knows nothing of.
+    fn past_of(&self, now: Moment, name: &str, earlier: Past) -> Past {
+        let before =
+            [&self.limits, &self.retired].into_iter().flat_map(|limits| match name.strip_suffix('*') {
+                None => lent_as(limits, name).into_iter().collect(),
+                Some(prefix) => lent_below(limits, prefix),
+            });
         let pasts = before.map(|limit| limit.past_of_others(now));
-        pasts.max_by_key(|past| past.calls_end()).unwrap_or(self.past)
+        pasts.max_by_key(|past| past.calls_end()).unwrap_or(earlier)
     }
 
     /// Whether asks for `name` went to a limit that is no more, though it still matters: who is asked for it now, for it is
@@ -165,4 +169,11 @@ impl Allocator {
 fn lent_as<'a>(limits: &'a BTreeMap<String, Limit>, name: &str) -> Option<&'a Limit> {
     let limit = limits.get(&named_for(limits, name)?)?;
     (limit.config().name.as_str() == name || limit.stands_for(name)).then_some(limit)
+}
+
+/// Those of `limits` whose patterns fit names that begin with `prefix`, and that lent by such names.
+fn lent_below<'a>(limits: &'a BTreeMap<String, Limit>, prefix: &str) -> Vec<&'a Limit> {
+    let prefixes = (0..prefix.len()).filter_map(|end| prefix.get(..end));
+    let patterns = prefixes.filter_map(|shorter| limits.get(&format!("{shorter}*")));
+    patterns.filter(|limit| limit.stands_below(prefix)).collect()
 }

@@ -165,3 +165,33 @@ fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     assert_eq!(lent(&mut allocator, 60_000, "a/x"), Ok(true), "all of that has left the window");
     assert_eq!(lent(&mut allocator, 60_000, "b/x"), Ok(true));
 }
+
+/// `fresh` states that no earlier life lent by a name. It made the allocator forget what it had lent itself: 10 to `u/7` as one
+/// name of `u/*`, and then 10 more of a limit of that name. A longer pattern forgot it without that word.
+#[test]
+fn what_this_life_lent_to_a_name_is_known_to_a_limit_that_is_put_as_fresh() {
+    let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
+    let limit = |name: &str| format!("[[limit]]\nname = {name:?}\n{rule}\n");
+    let config = Config::parse(&limit("u/*")).expect("valid");
+    for (put, fresh) in [("u/7", true), ("u/7*", true), ("u/7*", false), ("u/7", false)] {
+        let mut allocator = Allocator::new(&config, Past::None, millis(0), 7);
+        let mut seq = 0;
+        let mut lent = |allocator: &mut Allocator, at: u64, name: &str| {
+            seq += 1;
+            let node = Caller { session: seq, ..caller(seq) };
+            allocator.leases(millis(at), &node, &[ask(name, None, 0, 0, 10)]).remove(0).permits
+        };
+        let first: u64 = (0..30).map(|_| lent(&mut allocator, 0, "u/7")).sum();
+        assert_eq!(first, 10);
+        let config = Config::parse(&limit(put)).expect("valid").limits.remove(0);
+        allocator.put(millis(200), &config, lessor_protocol::Carry::AsIs, fresh).expect("there is room");
+        let second = (0..30).map(|_| lent(&mut allocator, 300, "u/7")).sum::<u64>();
+        println!("{first} of the pattern, and {second} of {put} with fresh={fresh}");
+        assert_eq!(second, 0, "{put} with fresh={fresh}");
+        assert!(lent(&mut allocator, 60_000, "u/7") > 0, "all of that has left the window");
+        // Of a name that nothing was lent by, the word is believed.
+        let config = Config::parse(&limit("v/1")).expect("valid").limits.remove(0);
+        allocator.put(millis(60_000), &config, lessor_protocol::Carry::AsIs, true).expect("there is room");
+        assert!(lent(&mut allocator, 60_000, "v/1") > 0);
+    }
+}
