@@ -60,8 +60,9 @@ impl Pool {
 
     /// Forgets mirrors with nothing live while there are too many such sessions, the pool's own included: as many as it may have
     /// of its own. What those burned stays spent here. Mirrors with something live hold permits of this pool, which bounds them.
-    pub(super) fn bound_mirrors(&mut self) {
-        for _ in 0..LOOKS_FOR_MIRROR {
+    /// So `many` have come, or have nothing live any more.
+    pub(super) fn bound_mirrors(&mut self, many: usize) {
+        for _ in 0..LOOKS_FOR_MIRROR * many {
             let Some(&(_, first)) = self.mirrors.first() else { break };
             if self.lessees.len() - self.ends.len() <= self.plan.lessees_max {
                 break;
@@ -72,7 +73,7 @@ impl Pool {
 
     /// Adds the mirror `place`.
     pub(super) fn add_mirror(&mut self, place: Place, mut mirror: Lessee) {
-        self.bound_mirrors();
+        self.bound_mirrors(1);
         mirror.reviewed = self.now + self.active();
         self.mirrors.insert((mirror.reviewed, place));
         self.lessees.insert(place, mirror);

@@ -250,6 +250,7 @@ impl Pool {
     /// Lets time pass: leases end in order, and at the end of each the rules stand exactly there.
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
+        let mut ended = 0;
         while let Some((end, id)) = self.ends.first().copied()
             && end <= self.now
         {
@@ -263,7 +264,7 @@ impl Pool {
             self.books.burned += burned;
             self.end_rate(id, end);
             self.end_flights(id, burned, end);
-            self.bound_mirrors();
+            ended += 1;
         }
         self.land_until(self.now);
         self.ledgers.advance(self.now);
@@ -276,6 +277,7 @@ impl Pool {
             self.recount_ahead();
         }
         self.forget_mirrors();
+        self.bound_mirrors(ended);
     }
 
     fn recount_ahead(&mut self) {

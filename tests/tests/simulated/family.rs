@@ -1,7 +1,7 @@
 //! A vendor's limit over two tenants' over four users': whatever they ask and spend at whichever of them, in whatever
 //! order, die and come back late, every limit keeps its promise over all that is spent at it or below it.
 
-use lessor_allocator::pool::{Above, Holder, LesseeId, Plan, Pool};
+use lessor_allocator::pool::{Above, AskError, Holder, LesseeId, Plan, Pool};
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Ask, Moment, Rule, Terms};
@@ -42,6 +42,11 @@ enum Step {
     Forget {
         pool: usize,
     },
+    /// So many users of the first tenant come for a permit, one after the other, and spend it; they say so or die.
+    Flood {
+        users: u64,
+        die: bool,
+    },
     /// All that is in hand and all that is left could be spent at this very moment.
     Rush,
 }
@@ -56,6 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..SESSIONS).prop_map(|who| Step::Leave { who }),
         1 => (0..SESSIONS).prop_map(|who| Step::Die { who }),
         1 => (0..ABOVE.len()).prop_map(|pool| Step::Forget { pool }),
+        1 => (1u64..12, any::<bool>()).prop_map(|(users, die)| Step::Flood { users, die }),
         2 => Just(Step::Rush),
     ]
 }
@@ -81,7 +87,7 @@ struct Play {
 }
 
 impl Play {
-    fn new(rules: Vec<Rule>) -> Self {
+    fn new(rules: Vec<Rule>, lessees_max: usize) -> Self {
         let now = Moment::from_nanos(10_000_000_000);
         let plan = |rule| Plan {
             rules: vec![rule],
@@ -89,7 +95,7 @@ impl Play {
             is_root: false,
             terms: Terms::default(),
             ease_off: false,
-            lessees_max: 1_000,
+            lessees_max,
             sharing: Sharing::default(),
         };
         // Users of one level have one limit, but pools of their own.
@@ -137,6 +143,12 @@ impl Play {
                 let ask = Ask { spent_total: spent, held: hand, want, waiting, ..Ask::default() };
                 let holder = Holder { id: LesseeId(id), share: Share::EVEN, rtt: Duration::ZERO };
                 let answer = self.with(who / 2, |pool, above| pool.renew_below(above, now, holder, seq, ask));
+                match answer {
+                    Err(AskError::Full { .. }) => return,
+                    // It made room for others, and had nothing live.
+                    Err(AskError::LeaseUnknown { held: 0, .. }) => return self.begin(who),
+                    Ok(_) | Err(_) => {}
+                }
                 let grant = answer.ok().and_then(Answer::grant).expect("the truth is believed");
                 assert_eq!(grant.kept, hand, "what is live is kept");
                 let at = &mut self.sessions[who];
@@ -164,8 +176,28 @@ impl Play {
                     self.pools[pool] = Pool::new(self.plans[pool].clone(), now);
                 }
             }
+            Step::Flood { users, die } => (0..users).for_each(|_| self.comes_and_goes(die)),
             Step::Rush => self.rush(),
         }
+    }
+
+    /// A user of the first tenant that no pool knows takes a permit, spends it, and says so or dies.
+    fn comes_and_goes(&mut self, dies: bool) {
+        let (now, id) = (self.now, LesseeId(self.next_id));
+        self.next_id += 1;
+        let mut user = Pool::new(self.plans[3].clone(), now);
+        let holder = Holder { id, share: Share::EVEN, rtt: Duration::ZERO };
+        let mut renew = |seq, ask| {
+            let [vendor, tenant, ..] = &mut self.pools[..] else { panic!("there are seven") };
+            let mut above = [tenant, vendor].map(|pool| Above { pool, share: Share::EVEN });
+            let answer = user.renew_below(&mut above, now, holder, seq, ask);
+            answer.ok().and_then(Answer::grant).expect("the truth is believed").permits
+        };
+        let spent_total = renew(1, Ask { want: 1, waiting: 1, ..Ask::default() });
+        if !dies {
+            renew(2, Ask { spent_total, ..Ask::default() });
+        }
+        self.spent(1, spent_total);
     }
 
     fn begin(&mut self, who: usize) {
@@ -241,9 +273,11 @@ proptest! {
 
     #[test]
     fn every_limit_of_a_family_keeps_its_promise_over_all_below_it(
-        rules in prop::collection::vec(rule(), 3), steps in prop::collection::vec(step(), 1..300),
+        rules in prop::collection::vec(rule(), 3),
+        lessees_max in prop_oneof![2usize..8, Just(1_000)],
+        steps in prop::collection::vec(step(), 1..300),
     ) {
-        let mut play = Play::new(rules);
+        let mut play = Play::new(rules, lessees_max);
         for step in &steps {
             play.step(step);
             play.check();
@@ -264,7 +298,7 @@ fn shares(who: [usize; 2]) -> [u64; 2] {
     let minute = Duration::from_secs(60);
     let sliding =
         |limit| Rule::SlidingWindow(SlidingWindow::try_new(limit, minute, Duration::ZERO).expect("valid"));
-    let mut play = Play::new(vec![sliding(400), sliding(10_000), sliding(10_000)]);
+    let mut play = Play::new(vec![sliding(400), sliding(10_000), sliding(10_000)], 1_000);
     for _ in 0..600 {
         play.now = play.now + Duration::from_millis(100);
         for who in who {
