@@ -10,6 +10,7 @@ mod past;
 mod pool_id;
 #[cfg(test)]
 mod tests;
+mod unused;
 mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
@@ -34,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
+use unused::Unused;
 use written::Unwritten;
 
 /// Pools that every new key pays for looking at. With more than one, a flood of new keys cannot outrun the sweep
@@ -65,6 +67,8 @@ pub struct Limit {
     gate: Gate,
     /// What it was topped up with.
     top_ups: TopUps,
+    /// Where it was changed.
+    unused: Unused,
     /// Pools that may have something to say to the allocator that the limit is leased from.
     leasing: BTreeSet<PoolId>,
     /// Whether pools went that had been lent something there, and nobody was told.
@@ -105,6 +109,7 @@ impl Limit {
             tally: Tally::default(),
             gate: Gate::default(),
             top_ups: TopUps::default(),
+            unused: Unused::new(now),
             leasing: BTreeSet::new(),
             has_lost_loans: false,
             unwritten: Unwritten::default(),
@@ -267,14 +272,15 @@ impl Limit {
     /// the pools of keys that cannot be told from new ones.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         let makes_pools = self.makes_pools();
-        let (tally, mut changed) = (&mut self.tally, vec![]);
+        self.unused.sweep(now);
+        let (tally, unused, mut changed) = (&mut self.tally, &mut self.unused, vec![]);
         let gone = self.sweep.run(&mut self.pools, steps, |id, kept| {
             let forgettable = kept.pool.is_forgettable(now);
             tally.count(&mut kept.counted, kept.pool.view(now));
             if kept.pool.wants_record() && !kept.is_queued {
                 changed.push(id.clone());
             }
-            makes_pools && forgettable
+            makes_pools && forgettable && unused.is_new(id.key.as_ref())
         });
         for (_, kept) in &gone {
             self.tally.drop(kept.counted);
@@ -371,6 +377,7 @@ impl Limit {
     fn make(&mut self, now: Moment, id: PoolId) {
         let of_key = id.key.as_ref().and_then(|key| self.overrides.get(key));
         let mut pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
+        self.unused.begin(id.key.as_ref(), &mut pool, now);
         if let Some(restored) = self.restored {
             pool.forget_seats(restored);
         }

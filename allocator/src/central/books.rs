@@ -42,6 +42,15 @@ impl Books {
         self.each(|books| books.top_up(permits));
     }
 
+    /// Each takes the place of the one of `unused`, by the same rules, if that has less.
+    pub(super) fn begin_as(&mut self, unused: &Books) {
+        for ((_, own), (_, unused)) in self.0.iter_mut().zip(&unused.0) {
+            if unused.available() < own.available() {
+                *own = unused.copy();
+            }
+        }
+    }
+
     /// From `now` on `rules` hold.
     pub(super) fn set(&mut self, rules: &[Rule], carry: Carry, now: Moment) {
         self.0 = carry::carried(&self.0, rules, carry, now);

@@ -65,6 +65,31 @@ impl Place {
     }
 }
 
+/// A pool that nobody uses, through the changes of its limit.
+#[derive(Debug)]
+pub struct Unused {
+    books: Books,
+}
+
+impl Unused {
+    /// One with `rules`, fresh at `now`.
+    pub fn new(rules: &[Rule], now: Moment) -> Self {
+        Unused { books: Books::new(rules, now) }
+    }
+
+    /// From `now` on `rules` hold.
+    pub fn set(&mut self, rules: &[Rule], carry: Carry, now: Moment) {
+        self.books.advance(now);
+        self.books.set(rules, carry, now);
+    }
+
+    /// Whether it cannot be told from a new one at `now`.
+    pub fn is_fresh(&mut self, now: Moment) -> bool {
+        self.books.advance(now);
+        self.books.is_fresh()
+    }
+}
+
 impl Family {
     /// One pool with `rules`, fresh at `now`, at [`Place::FIRST`].
     pub fn new(rules: &[Rule], now: Moment) -> Self {
@@ -82,6 +107,12 @@ impl Family {
             None => self.pools.push(pool),
         }
         place
+    }
+
+    /// Leaves the pool at `place`, which is new, no more than it would have if it had been there as long as `unused`.
+    pub fn begin_as(&mut self, place: Place, unused: &mut Unused) {
+        unused.books.advance(self.now);
+        self.pool_mut(place).booked.begin_as(&unused.books);
     }
 
     /// The pool at `place` is no more. Nothing may be below it, and nobody wait in it.

@@ -17,7 +17,7 @@ mod sliding;
 #[cfg(test)]
 mod tests;
 
-pub use family::{Family, Place};
+pub use family::{Family, Place, Unused};
 pub use limiter::{Admission, Limiter, Outcome, Verdict};
 
 use bucket::Bucket;

@@ -2,6 +2,7 @@
 //! it, with the time as an argument; no lease is taken back.
 
 use super::leased::{self, Recipes};
+use super::unused::{self, Unused};
 use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Tally, plans};
 use crate::config::LimitConfig;
 use crate::pool::{Holder, PoolView};
@@ -61,6 +62,10 @@ impl Limit {
         let past = self.past;
         for (id, kept) in &mut self.pools {
             change(kept, &mut self.tally, plans.of_pool(id), past, carry, now);
+        }
+        if self.makes_pools() {
+            let (from, to) = ((&self.plan, &self.overrides), (&plans.plan, &plans.overrides));
+            self.unused.change(from, to, past, carry, now);
         }
         self.adjust(config, plans, now);
         self.outdate_records();
@@ -198,7 +203,7 @@ impl Limit {
             self.tally.sums.burned += kept.counted.books.outstanding;
             self.tally.drop(kept.counted);
         }
-        (self.past, self.names) = (self.past_of_others(now), 0);
+        (self.past, self.names, self.unused) = (self.past_of_others(now), 0, Unused::new(now));
         let plans = Plans::of(&config, self.plan.terms);
         self.adjust(config, plans, now);
         if !self.makes_pools() {
@@ -284,13 +289,9 @@ impl Plans {
     }
 }
 
-/// Goes on by `plan`. A pool in quarantine has lent nothing yet: it is made anew, as at a start, but that it refills by the
-/// new rules from now on only.
+/// Goes on by `plan`, with its part of the sums.
 fn change(kept: &mut Kept, tally: &mut Tally, plan: &Arc<Plan>, past: Past, carry: Carry, now: Moment) {
     tally.count(&mut kept.counted, kept.pool.view(now));
-    match kept.counted.quarantine.is_zero() {
-        true => kept.pool.change(plan.clone(), carry, now),
-        false => kept.pool = past.pool_by(plan, now, now),
-    }
+    unused::go_on(&mut kept.pool, plan, past, carry, now);
     tally.count(&mut kept.counted, kept.pool.view(now));
 }

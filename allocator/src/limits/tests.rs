@@ -344,3 +344,42 @@ fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
     shared.hear_above(millis(0), &PoolId::default(), millis(0), Answer::Grant(grant));
     assert_eq!(shared.figures(millis(0)).ceiling, 30, "of a key that has others it is told otherwise");
 }
+
+/// A key that nobody has used began with a full bucket by the new rules after a change, where one that was there kept its
+/// level; and after a loss of books as if it had refilled by them since the quarantine.
+#[test]
+fn a_new_key_has_no_more_after_a_change_than_one_that_was_there() {
+    let with = |bucket: &str, options: &str| {
+        let rule = format!("{{ kind = \"token_bucket\", per = \"1s\", {bucket} }}");
+        let text = format!("[[limit]]\nname = \"a\"\nkeyed = true\nrules = [{rule}]\n{options}");
+        Config::parse(&text).expect("valid").limits.remove(0)
+    };
+    let terms = Terms::try_new(0).expect("no drift");
+    let slow = with("capacity = 10, refill = 1", "");
+    let own = "override = [{ key = \"own\", rules = [{ kind = \"token_bucket\", per = \"1s\", capacity = 50, refill = 1 }] }]";
+    let fast = with("capacity = 1000, refill = 100", own);
+    let has = |limit: &mut Limit, at: u64, text: &str| {
+        ask(limit, at, text, 1, 0, 0).expect("there is room");
+        limit.view(millis(at), &key(text)).expect("it is there").available
+    };
+    for (past, level) in [(Past::None, 10), (Past::Lost(millis(0)), 3)] {
+        let mut limit = Limit::new(slow.clone(), terms, past, millis(0));
+        let opens = limit.quarantine(millis(0)).as_millis() as u64;
+        assert_eq!(has(&mut limit, opens + 3_000, "there"), level);
+        limit.change(fast.clone(), Carry::AsIs, millis(opens + 3_000));
+        for text in ["there", "new", "own"] {
+            let had = has(&mut limit, opens + 3_000, text);
+            println!("{text} has {had} after {past:?}");
+            assert_eq!(had, level, "{text} after {past:?}");
+        }
+        audit(&mut limit, millis(opens + 3_000));
+        assert_eq!(has(&mut limit, opens + 5_000, "there"), level + 200);
+        assert_eq!(has(&mut limit, opens + 5_000, "newer"), level + 200);
+        let later = opens + 60_000;
+        assert_eq!(has(&mut limit, later, "newest"), 1_000);
+        limit.sweep(millis(later), 100);
+        limit.sweep(millis(later + 60_000), 100);
+        let pools = limit.pools.keys().filter_map(|id| id.key.as_ref()).map(Key::as_str);
+        assert_eq!(pools.collect::<Vec<_>>(), ["own"; 0], "all look new again");
+    }
+}

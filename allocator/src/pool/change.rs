@@ -63,6 +63,15 @@ impl Pool {
         self.audit();
     }
 
+    /// Begins with no more than `unused` has, a pool of the same limit that was there through its changes and lent nothing.
+    pub(crate) fn begin_as(&mut self, unused: &mut Pool, now: Moment) {
+        unused.advance(now);
+        self.advance(now);
+        self.ledgers.begin_as(&unused.ledgers);
+        self.opens = self.opens.max(unused.opens);
+        self.audit();
+    }
+
     /// Lets `permits` more be lent, once, beyond what the rules say: in windows for as long as what is spent now counts
     /// in them, in buckets until they are spent. A steady flow fills its bucket, as far as there is room.
     pub fn top_up(&mut self, permits: u64, now: Moment) {

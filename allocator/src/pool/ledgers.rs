@@ -261,6 +261,15 @@ impl Ledgers {
         }
     }
 
+    /// Each takes the place of the one of `unused` if that has less. Nothing is out of either.
+    pub(super) fn begin_as(&mut self, unused: &Ledgers) {
+        for (own, unused) in self.rules.iter_mut().zip(&unused.rules) {
+            if unused.available() < own.available() {
+                *own = unused.boxed();
+            }
+        }
+    }
+
     /// Lets `permits` more be lent, once.
     pub(super) fn top_up(&mut self, permits: u64) {
         for ledger in self.all_mut() {

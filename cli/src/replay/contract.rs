@@ -10,7 +10,7 @@ use super::lineage::Lineage;
 use super::request::{Call, Request};
 use kin::{Families, Member};
 use lessor_allocator::Config;
-use lessor_allocator::central::{Admission, Outcome};
+use lessor_allocator::central::{Admission, Outcome, Unused};
 use lessor_allocator::config::{Keyed, LimitConfig, Names};
 use lessor_protocol::{Carry, Key, LimitName, Moment, Rule};
 use std::collections::BTreeMap;
@@ -28,7 +28,9 @@ pub(crate) struct Contract {
     limits: BTreeMap<String, Limit>,
     lineage: Lineage,
     families: Families,
-    /// The latest time that a request has said; none before the first.
+    /// When the first request said that it was, and the latest time that any has said; none before the first.
+    began: Option<Moment>,
+    /// See `began`.
     now: Option<Moment>,
 }
 
@@ -44,6 +46,8 @@ struct Limit {
     /// Whether it stands for many names, each with pools of its own.
     is_pattern: bool,
     pools: BTreeMap<Rc<PoolId>, Member>,
+    /// What a key or name that was never used has, where the limit was changed; until that is what any new one has.
+    unused: Option<Unused>,
     look_at: usize,
 }
 
@@ -61,6 +65,7 @@ impl Contract {
             limits: limits.collect(),
             lineage: Lineage::new(config),
             families: Families::default(),
+            began: None,
             now: None,
         }
     }
@@ -109,7 +114,7 @@ impl Contract {
             }
         }
         let now = self.now.map_or(at, |now| now.max(at));
-        self.now = Some(now);
+        (self.began, self.now) = (self.began.or(Some(at)), Some(now));
         now
     }
 
@@ -123,6 +128,9 @@ impl Contract {
                 made += 1;
                 let id = Rc::new(id.clone());
                 let member = self.families.add(above, id.clone(), limit.rules_of(&id), now);
+                if let Some(unused) = limit.unused_of(&id) {
+                    self.families.family(member).begin_as(member.place, unused);
+                }
                 limit.pools.insert(id, member);
                 member
             });
@@ -164,6 +172,11 @@ impl Contract {
     /// From now on `rules` hold for all pools of the limit called `name` but those of keys that have their own.
     fn set(&mut self, now: Moment, name: &str, rules: &[Rule], carry: Carry, told: Told<'_>) {
         let limit = self.limits.get_mut(name).expect("it is known");
+        if !limit.is_single() {
+            let began = self.began.unwrap_or(now);
+            let unused = limit.unused.get_or_insert_with(|| Unused::new(&limit.rules, began));
+            unused.set(rules, carry, now);
+        }
         limit.rules = rules.to_vec();
         let mut places: BTreeMap<usize, (Member, Vec<_>)> = BTreeMap::new();
         for (id, &member) in &limit.pools {
@@ -184,7 +197,14 @@ impl Contract {
         for (index, id) in chain.iter().enumerate() {
             let limit = self.limits.get_mut(config_name(name, index, id)).expect("it is known");
             if !limit.is_single() && limit.pools.len() >= limit.look_at {
-                limit.pools.retain(|_, member| !self.families.forget(*member, now));
+                if limit.unused.as_mut().is_some_and(|unused| unused.is_fresh(now)) {
+                    limit.unused = None;
+                }
+                let (is_new, own) = (limit.unused.is_none(), &limit.overrides);
+                let is_own = |id: &PoolId| id.1.as_ref().is_some_and(|key| own.contains_key(key));
+                limit
+                    .pools
+                    .retain(|id, member| !(is_new || is_own(id)) || !self.families.forget(*member, now));
                 limit.look_at = POOLS_TO_LOOK.max(limit.pools.len() * 2);
             }
         }
@@ -206,6 +226,7 @@ impl Limit {
             shadow: config.shadow,
             is_pattern: config.name.names() != Names::One,
             pools: BTreeMap::new(),
+            unused: None,
             look_at: POOLS_TO_LOOK,
         }
     }
@@ -218,6 +239,12 @@ impl Limit {
     /// What holds for the pool of `id`.
     fn rules_of(&self, id: &PoolId) -> &[Rule] {
         id.1.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.rules)
+    }
+
+    /// What the pool of `id` has at most if it is new.
+    fn unused_of(&mut self, id: &PoolId) -> Option<&mut Unused> {
+        let is_own = id.1.as_ref().is_some_and(|key| self.overrides.contains_key(key));
+        self.unused.as_mut().filter(|_| !is_own)
     }
 
     /// The key of `request`, where one is needed.

@@ -1,6 +1,6 @@
 //! `set` and `top_up`: rules changed while they run, in each of the four ways.
 
-use super::check;
+use super::{check, check_limits};
 
 const WINDOW: &str = "{ kind = \"sliding_window\", limit = 10, per = \"10s\" }";
 const BUCKET: &str = "{ kind = \"token_bucket\", capacity = 10, refill = 1, per = \"1s\" }";
@@ -136,5 +136,47 @@ fn bad_rules_change_nothing() {
     check(
         WINDOW,
         &[("0 try_acquire 6", "ok 4"), (&bad, "error line 2: rules[0].per: "), ("1s peek 0", "ok 4")],
+    );
+}
+
+/// A key of which nothing was taken before its limit was changed began at its new `initial`, as if it had not been there: with
+/// 60 of 60 where one permit had come.
+#[test]
+fn a_key_that_was_never_used_goes_on_through_a_change() {
+    let limit = |name: &str, keyed: bool| {
+        let rule = "{ kind = \"token_bucket\", capacity = 3, refill = 1, per = \"3ns\", initial = 0 }";
+        format!("[[limit]]\nname = {name:?}\nkeyed = {keyed}\nrules = [{rule}]\n")
+    };
+    let config = [limit("a", false), limit("k", true), limit("p/*", false)].concat();
+    let set = |limit: &str, carry: &str, initial: u64| {
+        format!(
+            "{{\"at_ns\":3,\"limit\":{limit:?},\"op\":\"set\",\"permits\":0,\"carry\":\"{carry}\",\"rules\":\
+             [{{\"kind\":\"token_bucket\",\"capacity\":60,\"refill\":1,\"per\":\"3ns\",\"initial\":{initial}}}]}}"
+        )
+    };
+    for (carry, initial, then) in
+        [("as_is", 60, 1), ("additive", 60, 58), ("proportional", 60, 20), ("reset", 60, 60)]
+    {
+        for (limit, pool) in [("a", "a"), ("k", "k x"), ("p/x", "p/x")] {
+            let set = set(limit, carry, initial);
+            let [first, then, later, full] =
+                [0, then, 60.min(then + 5), 60].map(|remaining| format!("ok {remaining}"));
+            let peek = |at: u64| format!("{pool}: {at} peek 0");
+            check_limits(
+                &config,
+                &[
+                    (&peek(0), &first),
+                    (&set, &then),
+                    (&peek(3), &then),
+                    (&peek(18), &later),
+                    (&peek(1_000), &full),
+                ],
+            );
+        }
+    }
+    // A key begins with no more than its `initial` all the same.
+    check_limits(
+        &config,
+        &[("k x: 0 peek 0", "ok 0"), (&set("k", "as_is", 2), "ok 1"), ("k x: 300 peek 0", "ok 2")],
     );
 }
