@@ -9,6 +9,7 @@ pub use limit::Limit;
 use crate::client::{Builder, Stats};
 use crate::transport::ExchangeError;
 use runtime::Runtime;
+use std::fmt;
 use std::sync::Arc;
 
 /// A client for code without async.
@@ -28,10 +29,16 @@ use std::sync::Arc;
 /// Its leases are refilled by a thread of its own, so it works in any thread, also in one that runs async code, which it
 /// blocks like any other blocking call does. Clones are handles to the same client; the thread ends with the last handle
 /// to the client or one of its limits.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     client: crate::Client,
     runtime: Arc<Runtime>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.client.fmt(f)
+    }
 }
 
 impl Client {

@@ -2,13 +2,16 @@
 //! keys that nobody calls are none of its business. Pools put themselves here, the task takes them.
 
 use crate::local_pool::LocalPool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 /// Pools that were called while the task did not know them, and how it is woken.
 #[derive(Debug, Default)]
 pub(crate) struct Called {
     pub(crate) wake: Notify,
+    /// The runtime that the task runs on, which has a timer.
+    pub(crate) runtime: OnceLock<Handle>,
     pools: Mutex<Vec<Arc<LocalPool>>>,
 }
 

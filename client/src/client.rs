@@ -9,6 +9,7 @@ use crate::ticks::{HotClock, Ticks};
 use crate::timing::EXCHANGE_TIMEOUT;
 use crate::transport::{ExchangeError, Transport, shown};
 use lessor_protocol::{NodeName, Terms};
+use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,17 +18,27 @@ use tokio::sync::oneshot;
 /// Leases quota from an allocator and spends it locally.
 ///
 /// Make one per process and keep it: every limit of the process shares its exchanges. Clones are handles to the
-/// same client. [`Client::shutdown`] gives everything back; a client that is just dropped stops refilling, and
-/// what it held ends with its leases, within two seconds.
-#[derive(Clone, Debug)]
+/// same client, and so are those to its limits: each keeps it alive. [`Client::shutdown`] gives everything back; a client
+/// whose last handle is just dropped stops refilling, and what it held ends with its leases, within two seconds.
+///
+/// The client lives on the runtime that it was built on. When that is gone, the client is closed as by
+/// [`Client::shutdown`], and what it held ends with its leases.
+#[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
     task: Arc<Task>,
 }
 
-/// The background task's leash: dropped with the last client, it ends the task.
+/// Names no key, and is one line.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({:?})", self.shared)
+    }
+}
+
+/// The background task's leash: dropped with the last handle, it ends the task.
 #[derive(Debug)]
-struct Task {
+pub(crate) struct Task {
     stop: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
 }
 
@@ -83,7 +94,7 @@ impl Client {
     /// A name that no limit can have gives a handle that refuses everything as [`crate::Refusal::Unavailable`],
     /// as does a limit that the allocator does not know.
     pub fn limit(&self, name: &str) -> Limit {
-        Limit::new(self.shared.pool(name, None), self.shared.clone())
+        Limit::new(self.shared.pool(name, None), self.shared.clone()).of(Some(self.task.clone()))
     }
 
     /// What happens to this client from now on: the allocator out of reach and back, limits in and out of fallback, paused
@@ -114,7 +125,8 @@ impl Client {
     }
 
     /// Refuses every call from now on, reports what was spent and gives back the rest. Waits for the allocator to
-    /// hear of it for up to a second.
+    /// hear of it for up to a second. It waits for the client's runtime: one that runs nothing any more, and was not dropped,
+    /// keeps it waiting.
     ///
     /// # Cancel safety
     /// Dropping the future does not undo it: the goodbye is said in the background.
@@ -126,6 +138,7 @@ impl Client {
             // An error means that the runtime is gone, and the task with it.
             let _ = said.await;
         }
+        self.shared.close();
     }
 }
 
@@ -233,7 +246,11 @@ impl Builder {
 
 fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client {
     let (stop, stopped) = oneshot::channel();
+    // An error means that it was told before.
+    let _ = shared.called.runtime.set(tokio::runtime::Handle::current());
+    let closes = Closes(shared.clone());
     tokio::spawn(async move {
+        let _closes = closes;
         // The one that refills says when it is over; nobody listens for longer.
         tokio::select! {
             () = refiller.run(stopped) => {}
@@ -243,7 +260,19 @@ fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client 
     Client { shared, task: Arc::new(Task { stop: Mutex::new(Some(stop)) }) }
 }
 
+/// Closes the client when the background task is over: told to stop, panicked, or dropped with its runtime.
+struct Closes(Arc<Shared>);
+
+impl Drop for Closes {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "the one place where a client's dice come from")]
 fn unseeded() -> fastrand::Rng {
     fastrand::Rng::new()
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //! listener, and nothing depends on one.
 
 use lessor_protocol::Fallback;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -65,7 +65,7 @@ pub enum Event {
     },
     /// This listener was too slow, and so many events are gone.
     Missed(u64),
-    /// The client was shut down. Nothing follows.
+    /// The client was shut down, or its runtime is gone. Nothing follows.
     Closed,
 }
 
@@ -74,7 +74,7 @@ pub enum Event {
 pub struct Events(broadcast::Receiver<Event>);
 
 impl Events {
-    /// The next event, once it happens; `None` after the last one.
+    /// The next event, once it happens; `None` after [`Event::Closed`], which is the last one, whatever handles are left.
     ///
     /// # Cancel safety
     /// Dropping the future loses no event.
@@ -96,23 +96,39 @@ impl Events {
     }
 }
 
-/// Where events are told.
+/// Where events are told, until the last one was.
 #[derive(Debug)]
-pub(crate) struct Teller(broadcast::Sender<Event>);
+pub(crate) struct Teller(Mutex<Option<broadcast::Sender<Event>>>);
 
 impl Teller {
     pub(crate) fn new() -> Self {
-        Teller(broadcast::Sender::new(KEPT))
+        Teller(Mutex::new(Some(broadcast::Sender::new(KEPT))))
     }
 
     /// Tells all who listen, if anybody does.
     pub(crate) fn tell(&self, event: Event) {
-        // An error means that nobody listens.
-        let _ = self.0.send(event);
+        if let Some(sender) = &*self.sender() {
+            // An error means that nobody listens.
+            let _ = sender.send(event);
+        }
     }
 
+    /// Tells that the client is closed, and nothing after that.
+    pub(crate) fn close(&self) {
+        self.tell(Event::Closed);
+        self.sender().take();
+    }
+
+    /// Hears what is told from now on.
     pub(crate) fn listen(&self) -> Events {
-        Events(self.0.subscribe())
+        // After the last event: of a sender that is gone at once.
+        let last = || broadcast::Sender::new(1).subscribe();
+        Events(self.sender().as_ref().map_or_else(last, broadcast::Sender::subscribe))
+    }
+
+    fn sender(&self) -> MutexGuard<'_, Option<broadcast::Sender<Event>>> {
+        // A handle: no panic can have left it half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::events::Event;
 use crate::local_pool::{Condition, LocalPool};
-use crate::seat::Seat;
+use crate::seat::{Paid, Seat};
 use crate::shared::Shared;
 use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
 use std::collections::HashMap;
@@ -57,8 +57,13 @@ impl Standby {
     }
 
     /// Takes `permits` of this process's part of the reserve, if it goes by that now and they are due.
-    pub(crate) fn take_share(&self, permits: u64, now: Moment) -> bool {
-        self.is(Fallback::SafeShare) && self.seat().take(permits, now)
+    pub(crate) fn take_share(&self, permits: u64, now: Moment) -> Option<Paid> {
+        if self.is(Fallback::SafeShare) { self.seat().try_take(permits, now) } else { None }
+    }
+
+    /// Undoes [`Standby::take_share`].
+    pub(crate) fn put_back_share(&self, taken: Paid) {
+        self.seat().put_back(taken);
     }
 
     /// Has that part pay for `permits` that were spent without asking it. False if this process does not go by it now.

@@ -51,6 +51,8 @@ mod migration {}
 mod all;
 pub mod backoff;
 pub mod blocking;
+#[cfg(test)]
+mod by_hand;
 mod called;
 mod client;
 pub mod demand;
@@ -97,7 +99,7 @@ mod wait;
 #[doc(hidden)]
 pub mod way;
 
-pub use all::{All, all, try_all};
+pub use all::{All, Parts, all, try_all};
 pub use client::{Builder, Client, Stats};
 pub use events::{Event, Events};
 pub use guard::Guard;

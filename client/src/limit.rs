@@ -4,12 +4,14 @@ mod enter;
 mod reserve;
 mod waits;
 
+use crate::client::Task;
 use crate::guard::Guard;
 use crate::local_pool::{LocalPool, Spot};
 use crate::peek::Peek;
 use crate::priority::Priority;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
+use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use waits::{until, within};
@@ -17,24 +19,40 @@ pub(crate) use waits::{until, within};
 /// A handle to one limit, or to one key of a keyed limit.
 ///
 /// All handles of the same limit and key in one process spend the same lease.
-#[derive(Clone, Debug)]
+///
+/// A handle keeps its client alive: the client ends with its last handle, to itself or to a limit.
+#[derive(Clone)]
 pub struct Limit {
     /// Where what a call reads first is, so that it need not ask the pool.
     spot: Spot,
     pool: Arc<LocalPool>,
     shared: Arc<Shared>,
     priority: Priority,
+    /// What keeps the background task going.
+    task: Option<Arc<Task>>,
+}
+
+/// Names no key, and is one line.
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Limit({:?}, priority {:?})", self.pool, self.priority)
+    }
 }
 
 impl Limit {
     pub(crate) fn new(pool: Arc<LocalPool>, shared: Arc<Shared>) -> Self {
-        Limit { spot: pool.spot().clone(), pool, shared, priority: Priority::Normal }
+        Limit { spot: pool.spot().clone(), pool, shared, priority: Priority::Normal, task: None }
+    }
+
+    /// The same, as one of the handles of a client.
+    pub(crate) fn of(self, task: Option<Arc<Task>>) -> Self {
+        Limit { task, ..self }
     }
 
     /// The same limit for one key: a user, a tenant. Look it up once and keep the handle: this takes a lock.
     pub fn key(&self, key: &str) -> Limit {
         let of_key = Limit::new(self.shared.pool(&self.pool.name().limit, Some(key)), self.shared.clone());
-        of_key.with_priority(self.priority)
+        of_key.with_priority(self.priority).of(self.task.clone())
     }
 
     /// A handle to the same limit whose waiting callers come before or behind others, see [`Priority`].
@@ -61,6 +79,10 @@ impl Limit {
     /// Local: it reads a coarse clock and swaps one word. It takes no lock, allocates nothing, logs nothing and never
     /// waits. A spend that leaves little behind wakes the background task, at most once a refill. It never
     /// overtakes callers that wait in [`Limit::acquire`].
+    ///
+    /// The call is charged to this instant: make it at once. What passes until the vendor counts it is the caller's to keep
+    /// within the `margin` of the limit. A call that has to wait for something else first uses [`Limit::try_reserve`] and
+    /// [`crate::Reservation::is_good`].
     ///
     /// # Errors
     /// A [`Refusal`] says why not. Nothing was spent then.

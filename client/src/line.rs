@@ -59,6 +59,31 @@ impl Line {
         was_first || is_served
     }
 
+    /// A place behind all of its priority that stands aside from the start: see [`Line::step_aside`].
+    pub(crate) fn join_aside(&mut self, priority: Priority) -> Ticket {
+        let id = self.next_id;
+        self.next_id += 1;
+        Ticket { priority, id }
+    }
+
+    /// The caller with `ticket` keeps its place, and is not first in line until [`Line::come_back`]. Returns whether another
+    /// caller may be first now.
+    pub(crate) fn step_aside(&mut self, ticket: Ticket) -> bool {
+        let was_first = self.first() == Some(ticket);
+        self.places[rank(ticket.priority)].remove(&ticket.id);
+        was_first
+    }
+
+    /// Undoes [`Line::step_aside`].
+    pub(crate) fn come_back(&mut self, ticket: Ticket, waker: &Waker) {
+        self.places[rank(ticket.priority)].insert(ticket.id, Some(waker.clone()));
+    }
+
+    /// Whether the caller with `ticket` is first, or would be if it came back.
+    pub(crate) fn would_be_first(&self, ticket: Ticket) -> bool {
+        self.first_with(Some(ticket)) == Some(ticket)
+    }
+
     /// Notes how to wake whoever has `ticket`, and tells whether he is the first.
     pub(crate) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> bool {
         if let Some(place) = self.places[rank(ticket.priority)].get_mut(&ticket.id) {
@@ -72,9 +97,15 @@ impl Line {
 
     /// Who is next: of the highest priority, or now and then of all.
     fn first(&self) -> Option<Ticket> {
+        self.first_with(None)
+    }
+
+    /// The same if the caller with the ticket `aside` came back.
+    fn first_with(&self, aside: Option<Ticket>) -> Option<Ticket> {
         let firsts = Priority::ALL.into_iter().filter_map(|priority| {
-            let (&id, _) = self.places[rank(priority)].first_key_value()?;
-            Some(Ticket { priority, id })
+            let here = self.places[rank(priority)].first_key_value().map(|(&id, _)| id);
+            let aside = aside.filter(|aside| aside.priority == priority).map(|aside| aside.id);
+            Some(Ticket { priority, id: here.into_iter().chain(aside).min()? })
         });
         if self.served % OLDEST_EACH == OLDEST_EACH - 1 {
             return firsts.min_by_key(|ticket| ticket.id);
@@ -132,6 +163,24 @@ mod tests {
         assert_eq!(line.first(), Some(low));
         assert!(line.leave(low, true));
         assert_eq!(line.first().expect("the high ones wait").priority, High);
+    }
+
+    #[test]
+    fn a_caller_that_stands_aside_keeps_its_place() {
+        let mut line = Line::default();
+        let [one, two] = [Normal, Normal].map(|priority| line.join(priority).expect("there is room"));
+        let three = line.join_aside(Normal);
+        assert_eq!((line.step_aside(two), line.step_aside(one)), (false, true), "the first was the first");
+        let four = line.join(Normal).expect("there is room");
+        assert_eq!(line.first(), Some(four));
+        assert_eq!([one, two, three, four].map(|ticket| line.would_be_first(ticket)), [true; 4]);
+        line.come_back(two, Waker::noop());
+        assert_eq!(
+            [one, two, three, four].map(|ticket| line.would_be_first(ticket)),
+            [true, true, false, false]
+        );
+        assert!(!line.leave(three, false), "it stood aside");
+        assert!(line.leave(two, true) && line.first() == Some(four));
     }
 
     #[test]

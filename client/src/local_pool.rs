@@ -29,6 +29,7 @@ use crate::slot::{Short, Slot, Time, Watch};
 use crate::tally::{Tally, Totals};
 use crate::ticks::Ticks;
 use lessor_protocol::{Clock, Moment, Tick};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -118,7 +119,6 @@ struct Hot {
 const _: () = assert!(size_of::<Hot>() == 64 || cfg!(slot_loom));
 
 /// What this process holds of one pool: what each call reads, in lines beside each other, and the rest.
-#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct LocalPool {
     hot: Hot,
@@ -161,6 +161,14 @@ struct Cold {
     /// Nothing is asked in its name any more: another one may have it. Set by the background task.
     is_forgotten: AtomicBool,
     me: Weak<LocalPool>,
+}
+
+/// Names no key, and is one line.
+impl fmt::Debug for LocalPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keyed = if self.cold.name.key.is_some() { ", one key" } else { "" };
+        write!(f, "{}{keyed}, {} available", self.cold.name.limit, self.available())
+    }
 }
 
 impl LocalPool {

@@ -302,6 +302,10 @@ impl Refiller {
         self.stops(pool, stops, refusal.retry_after);
         let condition = if stops { Condition::Paused } else { Condition::Good };
         self.stand(pool, condition, pool.ceiling(), now + refusal.retry_after);
+        if stops {
+            // A call on several limits does not keep the other ones waiting for this one.
+            pool.call_first();
+        }
     }
 
     /// Tells whether `pool` is paused, if that is news.

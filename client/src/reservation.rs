@@ -16,8 +16,28 @@ use std::sync::Arc;
 /// # }
 /// ```
 ///
-/// Make the call at once: to the limit, its permits are spent from when they were reserved. Dropping a reservation
-/// settles it in full, for nobody knows what its call has cost; a call that was never made is [`Reservation::refund`]ed.
+/// Dropping a reservation settles it in full, for the cost of its call is unknown; a call that was never made is
+/// [`Reservation::refund`]ed.
+///
+/// **Waiting before the call.** A permit that is acquired is charged to the window in which it was acquired. One that is
+/// reserved is charged until it is settled, so a call may wait for something else first. [`Reservation::is_good`], right
+/// before the call, says whether the permit still covers it; if not, take another one. In a steady flow, a call is due when
+/// it was reserved.
+///
+/// ```no_run
+/// # async fn sign_in() {}
+/// # async fn send() {}
+/// # async fn call(limit: lessor::Limit) -> Result<(), lessor::Refusal> {
+/// let mut permit = limit.reserve(1).await?;
+/// sign_in().await; // it may take a while
+/// while !permit.is_good() {
+///     permit = limit.reserve(1).await?;
+/// }
+/// permit.settle(1);
+/// send().await;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// **Time-out.** A reservation is open for as long as this process renews its lease, and for ten minutes at most. When the
 /// allocator cannot be reached, it is over when the lease is, within two seconds: all that was reserved counts as spent
@@ -52,6 +72,14 @@ impl Reservation {
     /// Permits that are reserved, less what was refunded.
     pub fn permits(&self) -> u64 {
         self.permits
+    }
+
+    /// Whether a call that is made now is covered: the lease that the permits were reserved from has not ended, so the fleet
+    /// counts them as in use. It costs a lock and a look at the clock.
+    ///
+    /// Permits that nothing was set aside for are good for ever: those of shadow mode and of a fallback, and zero permits.
+    pub fn is_good(&self) -> bool {
+        self.number.is_none_or(|number| self.pool.is_open(number))
     }
 
     /// Whether what is not needed would come back: see the time-out above.

@@ -16,6 +16,13 @@ pub struct Seat {
     paid: Moment,
 }
 
+/// What [`Seat::try_take`] took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paid {
+    before: Moment,
+    after: Moment,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Held {
     permits: u64,
@@ -35,9 +42,21 @@ impl Seat {
 
     /// Takes `permits`, if that is due by now.
     pub fn take(&mut self, permits: u64, now: Moment) -> bool {
-        let (Some(held), Some(Duration::ZERO)) = (self.held, self.wait(permits, now)) else { return false };
-        self.paid = now + times(held.interval, permits);
-        true
+        self.try_take(permits, now).is_some()
+    }
+
+    /// The same, with what [`Seat::put_back`] undoes.
+    pub fn try_take(&mut self, permits: u64, now: Moment) -> Option<Paid> {
+        let (Some(held), Some(Duration::ZERO)) = (self.held, self.wait(permits, now)) else { return None };
+        let before = std::mem::replace(&mut self.paid, now + times(held.interval, permits));
+        Some(Paid { before, after: self.paid })
+    }
+
+    /// Undoes a take that was not spent, unless another one came after it: then it stays spent.
+    pub fn put_back(&mut self, taken: Paid) {
+        if self.paid == taken.after {
+            self.paid = taken.before;
+        }
     }
 
     /// `permits` were spent beyond what was there: the next that fall due pay for them. False if there is no share.
@@ -101,6 +120,18 @@ mod tests {
         assert!(seat.owe(3, at(20_000)));
         assert_eq!(seat.wait(1, at(20_000)), Some(Duration::from_millis(300)));
         assert!(seat.take(1, at(20_300)) && !seat.take(1, at(20_399)));
+    }
+
+    #[test]
+    fn what_was_not_spent_goes_back_unless_another_call_came_after_it() {
+        let mut seat = seat(10);
+        let taken = seat.try_take(2, at(20_000)).expect("it is due");
+        assert!(!seat.take(1, at(20_001)));
+        seat.put_back(taken);
+        let first = seat.try_take(1, at(20_001)).expect("it is due again");
+        assert!(seat.take(1, at(20_200)));
+        seat.put_back(first);
+        assert!(!seat.take(1, at(20_201)), "the later one was spent");
     }
 
     #[test]

@@ -9,11 +9,11 @@ use crate::ticks::Ticks;
 use arc_swap::ArcSwap;
 use lessor_protocol::{Fallback, Key, LimitName};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What handles and the background task share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) called: Arc<Called>,
     pub(crate) exchanges: AtomicU64,
@@ -170,12 +170,14 @@ impl Shared {
         self.events.listen()
     }
 
-    /// Every call is refused from now on.
+    /// Every call is refused from now on. Doing it again changes nothing.
     pub(crate) fn close(&self) {
-        self.tell(Event::Closed);
         // Held all the while: none is added beside this.
         let mut changes = self.lock();
-        changes.closed = true;
+        if std::mem::replace(&mut changes.closed, true) {
+            return;
+        }
+        self.events.close();
         for pool in self.pools() {
             pool.set_condition(Condition::Closed);
             pool.refill().close(pool.slot());
@@ -186,6 +188,14 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Changes> {
         // One word: no panic elsewhere can have left it half changed.
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Names no key, and is one line.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reach = if self.unreachable.load(Ordering::Relaxed) { "unreachable" } else { "reachable" };
+        write!(f, "{} limits, allocator {reach}", self.limits.load().len())
     }
 }
 

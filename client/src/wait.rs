@@ -9,53 +9,142 @@ use crate::tally::End;
 use lessor_protocol::Moment;
 use lessor_protocol::trace::TARGET;
 use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::time::Sleep;
+use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
 /// A place in line; dropping it leaves the line and, if it was the first, calls whoever is first then.
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     pool: &'a LocalPool,
     ticket: Ticket,
     permits: u64,
-    since: Moment,
-    end: End,
+    /// When the caller first stood in line; `None` if it stood aside all the time.
+    since: Option<Moment>,
+    is_aside: bool,
+    pub(crate) end: End,
 }
 
 impl<'a> Place<'a> {
-    fn join(pool: &'a LocalPool, priority: Priority, permits: u64) -> Option<Self> {
+    /// Behind all of its priority; `None` if the line is as long as it may be.
+    pub(crate) fn join(pool: &'a LocalPool, priority: Priority, permits: u64) -> Option<Self> {
         let (mut line, way) = pool.line();
         let ticket = line.join(priority)?;
         way.join(permits);
-        Some(Place { pool, ticket, permits, since: CLOCK.now(), end: End::Left })
+        Some(Place { pool, ticket, permits, since: Some(CLOCK.now()), is_aside: false, end: End::Left })
+    }
+
+    /// The same, standing aside: the place is kept, and keeps no other caller waiting.
+    pub(crate) fn join_aside(pool: &'a LocalPool, priority: Priority, permits: u64) -> Self {
+        let ticket = pool.line().0.join_aside(priority);
+        Place { pool, ticket, permits, since: None, is_aside: true, end: End::Left }
+    }
+
+    pub(crate) fn pool(&self) -> &'a LocalPool {
+        self.pool
+    }
+
+    pub(crate) fn permits(&self) -> u64 {
+        self.permits
+    }
+
+    /// Notes how to wake the caller, and tells whether it is first. The waker is known from then on.
+    fn wait(&self, waker: &Waker) -> bool {
+        self.pool.line().0.wait(self.ticket, waker)
+    }
+
+    /// Whether the caller is first in line, or would be if it did not stand aside.
+    pub(crate) fn is_first(&self) -> bool {
+        self.pool.line().0.would_be_first(self.ticket)
+    }
+
+    /// Whether other callers wait behind this one.
+    pub(crate) fn stands(&self) -> bool {
+        !self.is_aside
+    }
+
+    /// Notes how to wake the caller, which stands in line from now on. Returns whether it stood aside before.
+    pub(crate) fn stand(&mut self, waker: &Waker) -> bool {
+        if !self.is_aside {
+            self.wait(waker);
+            return false;
+        }
+        self.is_aside = false;
+        self.since.get_or_insert_with(|| CLOCK.now());
+        let (mut line, way) = self.pool.line();
+        line.come_back(self.ticket, waker);
+        way.join(self.permits);
+        drop(line);
+        self.pool.nudge();
+        true
+    }
+
+    /// Keeps the place, and lets those behind it pass until [`Place::stand`].
+    pub(crate) fn step_aside(&mut self) {
+        if self.is_aside {
+            return;
+        }
+        self.is_aside = true;
+        let (mut line, way) = self.pool.line();
+        let was_first = line.step_aside(self.ticket);
+        way.leave(self.permits);
+        drop(line);
+        if was_first {
+            self.pool.call_first();
+        }
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let (mut line, way) = self.pool.line();
-        let was_first = line.leave(self.ticket, self.end == End::Admitted);
-        way.leave(self.permits);
+        let calls = line.leave(self.ticket, self.end == End::Admitted);
+        if !self.is_aside {
+            way.leave(self.permits);
+        }
         drop(line);
-        if was_first {
+        if calls {
             self.pool.call_first();
         }
         // Last, lest anybody waits for whatever exports metrics.
-        self.pool.tally().waited(CLOCK.now().since(self.since), self.end);
+        if let Some(since) = self.since {
+            self.pool.tally().waited(CLOCK.now().since(since), self.end);
+        }
     }
 }
 
-/// Wakes the first in line when the next permit is due.
-struct Alarm(Option<Pin<Box<Sleep>>>);
+/// Wakes the first in line when the next permit is due: by the timer of the client's own runtime, for the caller's may have
+/// none.
+pub(crate) struct Alarm(Option<JoinHandle<()>>);
 
 impl Alarm {
-    /// Set to go off in `wait`. Whether it did already.
-    fn is_over(&mut self, wait: Duration, cx: &mut Context<'_>) -> bool {
-        let sleep = self.0.insert(Box::pin(tokio::time::sleep(wait)));
-        sleep.as_mut().poll(cx).is_ready()
+    pub(crate) fn new() -> Self {
+        Alarm(None)
+    }
+
+    /// Wakes the caller in `wait`, and not before that.
+    pub(crate) fn set(&mut self, pool: &LocalPool, wait: Duration, cx: &Context<'_>) {
+        self.stop();
+        let waker = cx.waker().clone();
+        self.0 = pool.runtime().map(|runtime| {
+            runtime.spawn(async move {
+                tokio::time::sleep(wait).await;
+                waker.wake();
+            })
+        });
+    }
+
+    fn stop(&mut self) {
+        if let Some(set) = self.0.take() {
+            set.abort();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -71,11 +160,19 @@ pub(crate) async fn wait_in_line<T>(
     permits: u64,
     attempt: impl FnMut() -> Option<T>,
 ) -> Result<T, Refusal> {
-    // Within whatever the caller does. Of the key nothing is said.
+    in_span(pool, permits, stand_in_line(pool, priority, permits, attempt)).await
+}
+
+/// What `waiting` gives, in a span within whatever the caller does. Of the key nothing is said.
+pub(crate) async fn in_span<T>(
+    pool: &LocalPool,
+    permits: u64,
+    waiting: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
     let span = tracing::debug_span!(
         target: TARGET, "wait", otel.status_code = Empty, limit = &*pool.name().limit, permits,
     );
-    let taken = stand_in_line(pool, priority, permits, attempt).instrument(span.clone()).await;
+    let taken = waiting.instrument(span.clone()).await;
     if taken.is_err() {
         span.record("otel.status_code", "ERROR");
     }
@@ -90,29 +187,30 @@ async fn stand_in_line<T>(
 ) -> Result<T, Refusal> {
     let mut place = Place::join(pool, priority, permits).ok_or_else(|| pool.turn_away(permits))?;
     pool.nudge();
-    let mut alarm = Alarm(None);
+    let mut alarm = Alarm::new();
     poll_fn(|cx| {
+        // The waker is known before anything is looked at: what changes just after that wakes this caller again. The
+        // lock is released before the attempt.
+        let is_first = place.wait(cx.waker());
         if let Some(refusal) = pool.refuse_for_good(permits) {
             place.end = End::Refused;
             return Poll::Ready(Err(refusal));
         }
-        // The waker is known before the attempt: permits that come just after it wake this caller again. The
-        // lock is released before it: an attempt on several limits may have to call the first of another line.
-        let first = pool.line().0.wait(place.ticket, cx.waker());
-        if !first {
+        if !is_first {
             return Poll::Pending;
         }
-        loop {
-            if let Some(taken) = attempt() {
-                place.end = End::Admitted;
-                return Poll::Ready(Ok(taken));
-            }
-            // Nobody calls when the next permit of a steady flow is due: whoever is first knows when that is.
-            match pool.early_by(permits, CLOCK.now()) {
-                Some(wait) if alarm.is_over(wait, cx) => {}
-                Some(_) | None => return Poll::Pending,
-            }
+        if let Some(taken) = attempt() {
+            place.end = End::Admitted;
+            return Poll::Ready(Ok(taken));
         }
+        // No waker is called when the next permit of a steady flow is due: the first in line sets a timer.
+        if let Some(wait) = pool.early_by(permits, CLOCK.now()) {
+            alarm.set(pool, wait, cx);
+        }
+        Poll::Pending
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,14 +6,21 @@ use crate::peek::Peek;
 use crate::priority::Priority;
 use crate::refusal::Refusal;
 use crate::reservation::Reservation;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A handle to one limit, or to one key of a keyed limit, for code without async. See [`crate::Limit`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Limit {
     limit: crate::Limit,
     runtime: Arc<Runtime>,
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limit.fmt(f)
+    }
 }
 
 impl Limit {

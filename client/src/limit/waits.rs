@@ -7,7 +7,23 @@ use std::time::{Duration, Instant};
 
 impl Limit {
     /// Spends `permits`, waiting for them if need be, first come, first served among callers of one [`crate::Priority`].
-    /// Needs a tokio timer where the limit has a steady flow: the wait for the next permit of it is timed.
+    ///
+    /// The call is charged to the instant in which this ends: make it at once, as after [`Limit::try_acquire`]. To wait for
+    /// several limits, use [`crate::all`]: after two acquires in a row the first permit is as old as the second wait is long.
+    /// A call that has to wait for something else first uses [`Limit::reserve`] and [`crate::Reservation::is_good`].
+    ///
+    /// A future that was polled once has a place in line. Poll it on, or drop it: while it is first and is not polled, no
+    /// caller behind it is served. `select!` drops the futures that lose; one that is kept outside of it, by `&mut`, stays in line.
+    ///
+    /// ```no_run
+    /// # async fn example(limit: lessor::Limit, mut stop: tokio::sync::oneshot::Receiver<()>) -> Result<(), lessor::Refusal> {
+    /// tokio::select! {
+    ///     permit = limit.acquire(1) => permit?, // made here: if `stop` is faster, it is dropped, and leaves the line
+    ///     _ = &mut stop => return Ok(()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Refusal::TooLarge`] and [`Refusal::Closed`], which no waiting would change, and

@@ -3,6 +3,7 @@
 
 use super::LocalPool;
 use std::sync::atomic::Ordering;
+use tokio::runtime::Handle;
 
 impl LocalPool {
     /// Tells the background task that it is wanted, unless it knows. At most once until it has looked: this is
@@ -26,6 +27,11 @@ impl LocalPool {
     pub(crate) fn wake_to_tell(&self) {
         self.make_known();
         self.cold.called.wake.notify_one();
+    }
+
+    /// The runtime of the background task, once there is a task.
+    pub(crate) fn runtime(&self) -> Option<&Handle> {
+        self.cold.called.runtime.get()
     }
 
     /// The background task looks at it next time.

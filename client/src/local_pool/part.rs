@@ -32,6 +32,12 @@ impl LocalPool {
         (there, Some(self.for_good(permits).unwrap_or_else(|| self.not_now_at(permits, now))))
     }
 
+    /// Whether a call of `permits` might get them at `now`. It sets nothing aside, and so disturbs no other caller.
+    pub(crate) fn might_give(&self, permits: u64, first: bool, now: Moment) -> bool {
+        let is_there = || permits <= self.there_at(now) || self.share_is_due(permits, now);
+        self.is_shadow() || (self.is_open_to(first) && is_there())
+    }
+
     /// Whether callers may take what is there: the one that is first in line, or anybody if there is none.
     fn is_open_to(&self, first: bool) -> bool {
         first || !self.way().has_line()

@@ -4,6 +4,7 @@
 use super::{CLOCK, Condition, LocalPool};
 use crate::fallback::Standby;
 use crate::near::near;
+use crate::seat::Paid;
 use crate::slot::{SLOT_MAX, Short};
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
@@ -28,17 +29,23 @@ impl LocalPool {
     /// Lets `permits` pass that would be refused, if something allows that. Nobody overtakes the line; `first` says that it
     /// is the caller's turn.
     pub(crate) fn try_pass(&self, permits: u64, first: bool) -> bool {
-        let passes = self.is_shadow() || self.take_share(permits, first);
+        let passes = self.is_shadow() || self.take_share(permits, first).is_some();
         if passes {
             self.let_pass(permits);
         }
         passes
     }
 
-    /// Takes `permits` of this process's part of the reserve. [`LocalPool::let_pass`] must follow.
-    pub(crate) fn take_share(&self, permits: u64, first: bool) -> bool {
+    /// Takes `permits` of this process's part of the reserve. [`LocalPool::let_pass`] or [`LocalPool::put_back_share`] must
+    /// follow.
+    pub(crate) fn take_share(&self, permits: u64, first: bool) -> Option<Paid> {
         let is_open = self.passes() && (first || !self.way().has_line());
-        is_open && self.cold.standby.take_share(permits, CLOCK.now())
+        if is_open { self.cold.standby.take_share(permits, CLOCK.now()) } else { None }
+    }
+
+    /// Undoes [`LocalPool::take_share`], and wakes no caller.
+    pub(crate) fn put_back_share(&self, taken: Paid) {
+        self.cold.standby.put_back_share(taken);
     }
 
     /// Has this process's part of the reserve pay for `permits` that were spent beyond a reservation. False if it does not go
@@ -51,6 +58,11 @@ impl LocalPool {
     pub(super) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
         let wait = if self.passes() { self.cold.standby.share_in(permits, now) } else { None };
         wait.map(|wait| wait.max(WAIT_MIN))
+    }
+
+    /// Whether a call of `permits` could take them of this process's part of the reserve.
+    pub(super) fn share_is_due(&self, permits: u64, now: Moment) -> bool {
+        self.passes() && self.cold.standby.share_in(permits, now) == Some(Duration::ZERO)
     }
 
     /// Shadow mode and fallback. Whoever changes them calls [`LocalPool::mind_passing`].

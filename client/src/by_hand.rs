@@ -1,0 +1,101 @@
+//! Callers that tests poll by hand, without a runtime: each is polled once, and then only after its waker was called. Limits
+//! of a client without an allocator, whose permits a test lends.
+
+use crate::limit::Limit;
+use crate::local_pool::CLOCK;
+use crate::shared::Shared;
+use crate::ticks::{HotClock, Ticks};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// Longer than any test.
+pub(crate) const LEASED: Duration = Duration::from_secs(3_600);
+
+/// What the handles of a client share, without a client.
+pub(crate) fn shared() -> Arc<Shared> {
+    Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")))
+}
+
+/// A handle to a limit that holds nothing.
+pub(crate) fn limit(shared: &Arc<Shared>, name: &str) -> Limit {
+    Limit::new(shared.pool(name, None), shared.clone())
+}
+
+/// Adds `permits` to what `limit` holds, and wakes its line as the background task does.
+pub(crate) fn lend(limit: &Limit, permits: u64) {
+    limit.pool().slot().install(permits, 0, CLOCK.now() + LEASED);
+    limit.pool().call_first();
+}
+
+/// Whether a waker was called.
+#[derive(Debug, Default)]
+pub(crate) struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Woken {
+    /// Whether the waker was called since this was last asked.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// A future, and whether it was woken.
+pub(crate) struct Caller<'a, T> {
+    future: Pin<Box<dyn Future<Output = T> + 'a>>,
+    woken: Arc<Woken>,
+    polls: u64,
+}
+
+impl<'a, T> Caller<'a, T> {
+    /// A caller that was not polled yet.
+    pub(crate) fn new(future: impl Future<Output = T> + 'a) -> Self {
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        Caller { future: Box::pin(future), woken, polls: 0 }
+    }
+
+    /// Polls until the future is done, or waits for its waker. `None` if it waits.
+    pub(crate) fn run(&mut self) -> Option<T> {
+        let waker = Waker::from(self.woken.clone());
+        while self.woken.take() {
+            self.polls += 1;
+            if let Poll::Ready(done) = self.future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Some(done);
+            }
+        }
+        None
+    }
+
+    /// Whether the waker was called since the last poll.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken.0.load(Ordering::SeqCst)
+    }
+
+    /// How often it was polled.
+    pub(crate) fn polls(&self) -> u64 {
+        self.polls
+    }
+}
+
+/// Runs all `callers` until none of them is woken. Calls `done` with the number of each that has ended, and removes it.
+pub(crate) fn run<T>(callers: &mut Vec<(usize, Caller<'_, T>)>, mut done: impl FnMut(usize, T)) {
+    loop {
+        let before = callers.len();
+        let mut ran = false;
+        callers.retain_mut(|(number, caller)| {
+            ran |= caller.is_woken();
+            let ended = caller.run();
+            ended.map(|ended| done(*number, ended)).is_none()
+        });
+        if !ran && callers.len() == before {
+            return;
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! How long a client lives, and what its callers are told when it ends. No allocator answers where these ask.
+
+use super::*;
+use crate::by_hand::Caller;
+use crate::events::Event;
+use crate::refusal::Refusal;
+
+/// A port that nothing listens on.
+const NOWHERE: &str = "http://127.0.0.1:1";
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+}
+
+fn client(runtime: &tokio::runtime::Runtime) -> Client {
+    runtime.block_on(async { Client::builder(NOWHERE).build().expect("a good address") })
+}
+
+/// The bug: the pools of a client whose runtime was gone were never closed, and who waited was never woken.
+#[test]
+fn a_client_whose_runtime_is_gone_is_closed() {
+    let runtime = runtime();
+    let client = client(&runtime);
+    let limit = client.limit("a");
+    let mut events = client.events();
+    let mut waits = Caller::new(limit.acquire(1));
+    assert_eq!(waits.run(), None, "nothing is there");
+    drop(runtime);
+    assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
+    assert_eq!(waits.run(), Some(Err(Refusal::Closed)), "a caller that waits is told");
+    assert_eq!(Caller::new(client.limit("b").acquire(1)).run(), Some(Err(Refusal::Closed)));
+    assert_eq!(Caller::new(client.shutdown()).run(), Some(()));
+    assert!(std::iter::from_fn(|| events.try_next()).any(|event| event == Event::Closed));
+}
+
+/// The bug: it waited for ever while a handle to a limit was left.
+#[test]
+fn nothing_follows_the_event_that_says_that_the_client_is_closed() {
+    let runtime = runtime();
+    let client = client(&runtime);
+    let _limit = client.limit("a");
+    let mut events = client.events();
+    runtime.block_on(async {
+        client.shutdown().await;
+        let mut last = None;
+        while let Some(event) =
+            tokio::time::timeout(Duration::from_secs(10), events.next()).await.expect("it ends")
+        {
+            last = Some(event);
+        }
+        assert_eq!(last, Some(Event::Closed));
+        assert_eq!(client.events().next().await, None, "nor is there anything to hear later");
+    });
+}
+
+/// The bug: `Client::builder(url).build()?.limit("a")` was closed at once.
+#[test]
+fn a_limit_keeps_its_client_alive_until_it_is_gone() {
+    let runtime = runtime();
+    let client = client(&runtime);
+    let mut events = client.events();
+    let limit = client.limit("a");
+    let key = limit.key("k").with_priority(crate::Priority::High);
+    drop((client, limit));
+    runtime.block_on(async {
+        let unreachable = tokio::time::timeout(Duration::from_secs(10), async {
+            while events.next().await != Some(Event::Unreachable) {}
+        });
+        unreachable.await.expect("its task goes on asking");
+        assert!(matches!(key.try_acquire(1), Err(refusal) if refusal != Refusal::Closed));
+        drop(key);
+        let closed =
+            tokio::time::timeout(Duration::from_secs(10), async { while events.next().await.is_some() {} });
+        closed.await.expect("it ends with its last handle");
+    });
+}
+
+#[test]
+fn what_is_shown_of_a_client_and_its_limits_is_short_and_names_no_key() {
+    let runtime = runtime();
+    let client = client(&runtime);
+    let limit = client.limit("vendor/rest").key("secret-user");
+    let shown = [format!("{client:?}"), format!("{limit:?}"), format!("{:?}", crate::all([(&limit, 1)]))];
+    println!("{shown:#?}");
+    for shown in shown {
+        assert!(shown.len() <= 120 && !shown.contains("secret-user") && !shown.contains('\n'), "{shown}");
+    }
+    assert!(format!("{limit:?}").contains("vendor/rest"));
+}

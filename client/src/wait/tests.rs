@@ -1,0 +1,44 @@
+//! A caller that waits while its client is closed.
+
+use super::*;
+use crate::by_hand::{Woken, limit, shared};
+use crate::local_pool::Condition;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::Waker;
+
+/// The bug: whether the client was closed was looked at before the waker was left, and not after it. Here the caller comes
+/// with another waker, as in a `select!` that was moved, and meets the shutdown at the lock of the line.
+#[test]
+fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
+    let shared = shared();
+    let limit = limit(&shared, "a");
+    let wakers = [Arc::new(Woken::default()), Arc::new(Woken::default())];
+    let (send, polled) = mpsc::channel();
+    let (told, ended) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let (limit, wakers) = (&limit, &wakers);
+        let (again, polls_again) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            let mut waits = pin!(limit.acquire(1));
+            let mut poll = |waker: &Arc<Woken>| {
+                let waker = Waker::from(waker.clone());
+                waits.as_mut().poll(&mut Context::from_waker(&waker))
+            };
+            assert!(poll(&wakers[0]).is_pending(), "nothing is there");
+            send.send(()).expect("the test waits");
+            polls_again.recv().expect("the test goes on");
+            told.send(poll(&wakers[1])).expect("the test waits");
+        });
+        polled.recv().expect("it was polled");
+        let (line, _) = limit.pool().line();
+        again.send(()).expect("it waits");
+        // It comes as far as this lock.
+        assert!(ended.recv_timeout(Duration::from_millis(200)).is_err());
+        limit.pool().set_condition(Condition::Closed);
+        line.all_wakers().into_iter().for_each(Waker::wake);
+        drop(line);
+        let told = ended.recv().expect("it was polled");
+        assert!(told == Poll::Ready(Err(Refusal::Closed)) || wakers[1].take(), "{told:?}, and never woken");
+    });
+}
