@@ -163,6 +163,7 @@ impl Embedded {
             Head { format: FORMAT, store, commits: 0, boot: boot::id(), origin: clock.origin(), sum: 0 };
         let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;
         seal.write(store, 0).map_err(|error| unusable(path, &error))?;
+        seal.sync(path).map_err(|error| unusable(path, &error))?;
         Ok(Embedded { path: path.to_owned(), database: Guarded(Some(database)), seal, head })
     }
 
@@ -189,13 +190,9 @@ impl Embedded {
             Ok(read) => read,
             Err(problem) => return Ok(Err(Lost::Damaged(problem))),
         };
-        let is_same_boot = head.boot.is_some() && head.boot == boot::id();
-        let is_behind = match seal::read(path) {
-            // It is written once that is durable.
-            Some((store, commits)) => store != head.store || commits > head.commits,
-            // Of another boot it may have been lost, for it is not synced.
-            None => is_same_boot,
-        };
+        // A seal is written once its commit is durable. A store without one may be a copy of any age.
+        let is_behind =
+            seal::read(path).is_none_or(|(store, commits)| store != head.store || commits > head.commits);
         Ok(if is_behind { Err(Lost::Older) } else { Ok((database, head, written)) })
     }
 
@@ -236,8 +233,7 @@ impl Embedded {
         // The seal first: a store without its own is one that nobody believes.
         std::fs::rename(seal::beside(&aside), seal::beside(&self.path)).map_err(|error| failed(&error))?;
         std::fs::rename(&aside, &self.path).map_err(|error| failed(&error))?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = std::fs::File::open(folder.unwrap_or(Path::new("."))).map_err(|error| failed(&error))?;
+        let folder = seal::folder(&self.path).map_err(|error| failed(&error))?;
         folder.sync_all().map_err(|error| failed(&error))?;
         *self = Embedded { path: self.path.clone(), ..new };
         Ok(())

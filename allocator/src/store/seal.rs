@@ -1,6 +1,6 @@
 //! A word beside the store about how far it had come. A store that was put back from a copy is behind its seal, or has none:
-//! what was lent since is not in it. It is not synced: a machine that loses its power may lose it, or
-//! find it as it was before, which says less.
+//! what was lent since is not in it. The file is synced once, when its store is made. A later write is not: a machine that loses
+//! its power may find the seal as it was before, which says less.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -28,6 +28,12 @@ pub(super) fn with_more(path: &Path, more: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// The folder that the file at `path` is in.
+pub(super) fn folder(path: &Path) -> io::Result<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))
+}
+
 /// Of which store, and how many commits it had seen, the seal beside `path` says; `None` if there is none, or none that
 /// can be read.
 pub(super) fn read(path: &Path) -> Option<(u64, u64)> {
@@ -43,6 +49,12 @@ impl Seal {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(beside(path))?;
         Ok(Seal { file })
+    }
+
+    /// Makes the file and its name in the folder durable, so that a power cut leaves a seal beside the store at `path`.
+    pub(super) fn sync(&self, path: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        folder(path)?.sync_all()
     }
 
     /// The store called `store` has seen so many `commits`.

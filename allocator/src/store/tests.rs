@@ -152,6 +152,30 @@ fn what_is_behind_its_seal_or_has_none_is_not_believed() {
     assert_eq!(reopened(&path).expect_err("no seal"), Lost::Older);
 }
 
+/// The bug: without its seal, a store of another boot was believed. A copy on a new host forgot all that was lent since.
+#[test]
+fn a_store_of_another_boot_without_its_seal_is_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, other) = (folder.path().join("a.redb"), folder.path().join("b.redb"));
+    drop(filled(&path));
+    let dump = Embedded::check(&path).expect("it is ours").expect("it is whole");
+    for (breaks, says) in [(false, None), (true, Some(Lost::Older))] {
+        // What is imported is of another boot.
+        Embedded::import(&other, &dump).expect("there is room");
+        let seal = seal::beside(&other);
+        if breaks {
+            std::fs::remove_file(&seal).expect("it is there");
+        }
+        assert_eq!(reopened(&other).err(), says);
+        for file in [&other, &seal] {
+            std::fs::remove_file(file).expect("it is there");
+        }
+    }
+    Embedded::import(&other, &dump).expect("there is room");
+    std::fs::write(seal::beside(&other), "").expect("a file");
+    assert_eq!(reopened(&other).err(), Some(Lost::Older), "a seal that says nothing");
+}
+
 #[test]
 fn of_a_store_that_is_damaged_anywhere_nothing_else_than_was_written_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
