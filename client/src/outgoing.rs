@@ -1,36 +1,158 @@
-//! A middleware for `reqwest-middleware`: each outgoing request takes a permit, waits for one or is refused, and what the
-//! vendor answers is told to the fleet.
+//! A middleware for `reqwest-middleware`: each outgoing request takes permits of its limits, waits for them or is refused, and
+//! what the vendor answers is told to the fleet.
+//!
+//! Permits stay reserved until the request goes out, and are spent only then. So a limit that keeps a request waiting lets no
+//! permit of another one grow old.
 
+use crate::all::all;
 use crate::limit::Limit;
 use crate::refusal::Refusal;
+use crate::reservation::Reservation;
 use http::Extensions;
+use reqwest::{Request, Response};
 use reqwest_middleware::{Error, Middleware, Next};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Takes a permit of a limit for each request, and observes each answer.
-#[derive(Clone, Debug)]
+/// Takes permits of one or several limits for each request, all of them or none, and observes each answer.
+///
+/// ```no_run
+/// # fn example(lessor: lessor::Client) {
+/// use lessor::outgoing::Outgoing;
+///
+/// let messages = lessor.limit("vendor/messages");
+/// let outgoing = Outgoing::waiting(lessor.limit("vendor/rest")).and_by(move |request| {
+///     if request.url().path().ends_with("/messages") { vec![(messages.clone(), 20)] } else { vec![] }
+/// });
+/// let http = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(outgoing).build();
+/// # }
+/// ```
+///
+/// # Order
+/// Add it last, behind whatever waits or sends a request again: `.with(retry).with(outgoing)`. Then each attempt takes permits
+/// of its own, right before it is sent. A middleware behind it that sends a request again does so without a permit.
+///
+/// Two of them in one client take the permits of both at once, in the place of the last one. So a retry between two costs
+/// permits of both for each attempt. Add them side by side: where a middleware between them waits, the permits of the first
+/// are spent in vain, and taken again. Where the first limit has a steady flow, give both limits to one middleware: a turn in
+/// the flow that is given back is lost.
+#[derive(Clone)]
 pub struct Outgoing {
-    limit: Limit,
+    costs: Vec<Cost>,
     patience: Option<Duration>,
 }
 
+/// Limits that a request is told by.
+type Choice = dyn Fn(&Request) -> Vec<(Limit, u64)> + Send + Sync;
+
+#[derive(Clone)]
+enum Cost {
+    /// The same for each request.
+    Each(Limit, u64),
+    By(Arc<Choice>),
+}
+
+/// What one request takes and has taken, for a middleware of ours that is nearer to the vendor.
+#[derive(Clone)]
+struct Taken {
+    parts: Vec<(Limit, u64)>,
+    /// Permits that are set aside; none once the request goes out.
+    reserved: Arc<Mutex<Vec<Reservation>>>,
+}
+
 impl Outgoing {
-    /// Waits for a permit for as long as it takes.
+    /// Takes one permit of `limit`, and waits for as long as it takes.
     pub fn waiting(limit: Limit) -> Self {
-        Outgoing { limit, patience: None }
+        Outgoing { costs: vec![Cost::Each(limit, 1)], patience: None }
     }
 
-    /// Waits for at most `patience`; with none, refuses at once. The error holds the [`Refusal`].
+    /// Takes one permit of `limit`, and waits for at most `patience`; with none, refuses at once. The error holds the
+    /// [`Refusal`].
     pub fn refusing(limit: Limit, patience: Duration) -> Self {
-        Outgoing { limit, patience: Some(patience) }
+        Outgoing::waiting(limit).within(patience)
     }
 
-    async fn acquire(&self) -> Result<(), Refusal> {
-        match self.patience {
-            None => self.limit.acquire(1).await,
-            Some(Duration::ZERO) => self.limit.try_acquire(1),
-            Some(patience) => self.limit.acquire_within(1, patience).await,
+    /// Takes what `choose` says for each request, and waits for as long as it takes. A request that costs nothing passes.
+    pub fn by(choose: impl Fn(&Request) -> Vec<(Limit, u64)> + Send + Sync + 'static) -> Self {
+        Outgoing { costs: vec![], patience: None }.and_by(choose)
+    }
+
+    /// Takes `permits` of another limit too. A limit that is named twice costs the sum.
+    #[must_use]
+    pub fn and(mut self, limit: Limit, permits: u64) -> Self {
+        self.costs.push(Cost::Each(limit, permits));
+        self
+    }
+
+    /// Takes what `choose` says for each request too.
+    #[must_use]
+    pub fn and_by(mut self, choose: impl Fn(&Request) -> Vec<(Limit, u64)> + Send + Sync + 'static) -> Self {
+        self.costs.push(Cost::By(Arc::new(choose)));
+        self
+    }
+
+    /// Waits for at most `patience`; with none, refuses at once.
+    #[must_use]
+    pub fn within(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    fn parts(&self, request: &Request) -> Vec<(Limit, u64)> {
+        let parts = self.costs.iter().map(|cost| match cost {
+            Cost::Each(limit, permits) => vec![(limit.clone(), *permits)],
+            Cost::By(choose) => choose(request),
+        });
+        parts.flatten().collect()
+    }
+
+    /// Sets aside what `parts` cost, as permits that a request may be sent by now.
+    async fn reserve(&self, parts: &[(Limit, u64)]) -> Result<Vec<Reservation>, Refusal> {
+        loop {
+            let call = all(parts);
+            let reserved = match self.patience {
+                None => call.reserve().await?,
+                Some(Duration::ZERO) => call.try_reserve()?,
+                Some(patience) => call.reserve_within(patience).await?,
+            };
+            // One lease may have ended in the instant in which another one was taken from.
+            if reserved.iter().all(Reservation::is_good) {
+                return Ok(reserved);
+            }
         }
+    }
+}
+
+impl Taken {
+    fn reserved(&self) -> MutexGuard<'_, Vec<Reservation>> {
+        // A list: no panic can have left it half changed.
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back what was set aside and not spent: it is about to be taken again.
+    fn give_back(&self) {
+        for mut reservation in self.reserved().drain(..) {
+            reservation.refund(reservation.permits());
+        }
+    }
+
+    /// Spends what was set aside.
+    fn spend(&self) {
+        self.reserved().clear();
+    }
+}
+
+/// Names no key.
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = self.costs.iter().map(|cost| match cost {
+            Cost::Each(limit, permits) => format!("{permits} of {}", limit.name()),
+            Cost::By(_) => "by request".to_owned(),
+        });
+        write!(f, "Outgoing({}, patience {:?})", limits.collect::<Vec<_>>().join(", "), self.patience)
     }
 }
 
@@ -38,13 +160,40 @@ impl Outgoing {
 impl Middleware for Outgoing {
     async fn handle(
         &self,
-        request: reqwest::Request,
+        request: Request,
         extensions: &mut Extensions,
         next: Next<'_>,
-    ) -> reqwest_middleware::Result<reqwest::Response> {
-        self.acquire().await.map_err(Error::middleware)?;
-        let response = next.run(request, extensions).await?;
-        self.limit.observe(response.status(), response.headers());
+    ) -> reqwest_middleware::Result<Response> {
+        let own = self.parts(&request);
+        // Of one that is farther from the vendor: its permits would grow old while this one waits.
+        let farther = extensions.remove::<Taken>();
+        let mut parts = own.clone();
+        if let Some(farther) = &farther {
+            farther.give_back();
+            parts.extend_from_slice(&farther.parts);
+        }
+        let reserved = self.reserve(&parts).await.map_err(Error::middleware)?;
+        let taken = Taken { parts, reserved: Arc::new(Mutex::new(reserved)) };
+        extensions.insert(taken.clone());
+        let answer = {
+            let mut sending = pin!(next.run(request, extensions));
+            poll_fn(|cx| {
+                let polled = sending.as_mut().poll(cx);
+                // One that is nearer to the vendor has taken them over by now; otherwise the request is on its way.
+                taken.spend();
+                polled
+            })
+            .await
+        };
+        // For another attempt.
+        extensions.remove::<Taken>();
+        if let Some(farther) = farther {
+            extensions.insert(farther);
+        }
+        let response = answer?;
+        for (limit, _) in &own {
+            limit.observe(response.status(), response.headers());
+        }
         Ok(response)
     }
 }

@@ -11,6 +11,7 @@ mod line;
 mod live;
 mod middleware;
 mod observe;
+mod outgoing;
 mod page;
 mod parts;
 mod processes;

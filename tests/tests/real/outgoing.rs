@@ -1,0 +1,272 @@
+//! Requests that take permits of several limits on their way out, to a vendor that counts them as they arrive: what the
+//! middleware promises where one limit keeps a request waiting that has the permits of another one.
+//!
+//! Short by default. `OUTGOING_SECONDS=45` runs as long as it says, against 9,000 calls in 30 s.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use lessor::http::Extensions;
+use lessor::outgoing::Outgoing;
+use lessor::{Client, Limit};
+use lessor_protocol::{Clock, Moment};
+use reqwest::{Request, Response};
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Next};
+use scenarios::fleet::{Fleet, eventually};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+const CLOCK: Clock = Clock::since_boot();
+
+/// How long a first permit may take on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Requests that are made each second: twice as many as may be.
+const RATE: u64 = 600;
+
+/// A vendor that counts each request as it arrives. It answers 503 to every third if it `fails`.
+#[derive(Debug, Default)]
+struct Counter {
+    arrivals: Mutex<Vec<Moment>>,
+    calls: AtomicU64,
+    fails: bool,
+}
+
+impl Counter {
+    fn arrive(&self) -> StatusCode {
+        self.arrivals.lock().expect("no panic").push(CLOCK.now());
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.fails && number % 3 == 0 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
+    }
+
+    async fn serve(self: &Arc<Self>) -> String {
+        let counter = self.clone();
+        let app = Router::new().route("/", get(async move || counter.arrive()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        url
+    }
+
+    /// How many arrived, and the most that did within any `span`.
+    fn most_within(&self, span: Duration) -> (usize, usize) {
+        let mut arrivals = self.arrivals.lock().expect("no panic").clone();
+        arrivals.sort_unstable();
+        let within = |first: usize| arrivals.partition_point(|at| *at < arrivals[first] + span) - first;
+        (arrivals.len(), (0..arrivals.len()).map(within).max().unwrap_or(0))
+    }
+}
+
+/// How long to run, how many calls the contract allows, in what time, what may pass between a permit and an arrival, and how
+/// often the limit beside it opens.
+struct Contract {
+    seconds: u64,
+    calls: u64,
+    per: u64,
+    margin: &'static str,
+    opens: u64,
+}
+
+impl Contract {
+    /// Longer than it takes until the limit beside opens.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(2 * self.opens)
+    }
+
+    fn new() -> Self {
+        let seconds = std::env::var("OUTGOING_SECONDS").ok().map(|text| text.parse().expect("seconds"));
+        match seconds {
+            None => Contract { seconds: 6, calls: 600, per: 2, margin: "300ms", opens: 2 },
+            Some(seconds) => Contract { seconds, calls: 9_000, per: 30, margin: "500ms", opens: 15 },
+        }
+    }
+
+    /// The contract, and a limit beside it that opens at intervals: who waits for that one comes at once.
+    fn config(&self) -> String {
+        let Contract { calls, per, margin, opens, .. } = self;
+        let burst = calls * opens / per;
+        format!(
+            r#"
+[[limit]]
+name = "contract"
+rules = [{{ kind = "sliding_window", limit = {calls}, per = "{per}s", margin = "{margin}" }}]
+
+[[limit]]
+name = "beside"
+rules = [{{ kind = "token_bucket", capacity = {burst}, refill = {burst}, per = "{opens}s", refill_style = "interval", initial = 0 }}]
+"#
+        )
+    }
+}
+
+/// Makes [`RATE`] requests a second, and waits until none is under way. How many were answered with 200.
+async fn drive(http: &ClientWithMiddleware, url: &str, span: Duration) -> u64 {
+    let mut tick = tokio::time::interval(Duration::from_millis(5));
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..span.as_millis() / 5 {
+        tick.tick().await;
+        for _ in 0..RATE / 200 {
+            let (http, url) = (http.clone(), url.to_owned());
+            calls.spawn(async move { http.get(url).send().await.is_ok_and(|answer| answer.status() == 200) });
+        }
+    }
+    calls.join_all().await.into_iter().map(u64::from).sum()
+}
+
+/// Tries three times.
+fn retry<'a>(
+    request: Request,
+    extensions: &'a mut Extensions,
+    next: Next<'a>,
+) -> Pin<Box<dyn Future<Output = reqwest_middleware::Result<Response>> + Send + 'a>> {
+    Box::pin(async move {
+        let copy = |request: &Request| request.try_clone().expect("it has no body");
+        for _ in 0..2 {
+            let answer = next.clone().run(copy(&request), extensions).await?;
+            if answer.status() != 503 {
+                return Ok(answer);
+            }
+        }
+        next.run(request, extensions).await
+    })
+}
+
+/// Whether the contract holds at the vendor, for a client that `build` gives its middlewares.
+async fn holds(what: &str, fails: bool, build: impl FnOnce(ClientBuilder, [Limit; 2]) -> ClientBuilder) {
+    let contract = Contract::new();
+    let fleet = Fleet::start(&contract.config()).await;
+    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let vendor = Arc::new(Counter { fails, ..Counter::default() });
+    let url = vendor.serve().await;
+    let limits = ["contract", "beside"].map(|name| client.limit(name));
+    let http = build(ClientBuilder::new(reqwest::Client::new()), limits).build();
+    let served = drive(&http, &url, Duration::from_secs(contract.seconds)).await;
+    client.shutdown().await;
+    let (all, most) = vendor.most_within(Duration::from_secs(contract.per));
+    let spent = fleet.number("contract", "spent").await;
+    println!(
+        "{what}: {served} answered, {all} arrived, {spent} permits spent, at most {most} of {} in {} s",
+        contract.calls, contract.per
+    );
+    fleet.stop().await;
+    assert!(all as u64 >= contract.calls, "{what}: it made use of the contract");
+    assert!(most as u64 <= contract.calls, "{what}: {} too many", most as u64 - contract.calls);
+    assert!(spent >= all as u64, "{what}: every request has a permit");
+}
+
+/// The bug: a request kept its permits of the first limit while it waited for the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_middlewares_in_one_client_keep_the_contract() {
+    let patience = Contract::new().patience();
+    holds("two middlewares", false, |http, [contract, beside]| {
+        http.with(Outgoing::refusing(contract, patience)).with(Outgoing::refusing(beside, patience))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_between_two_middlewares_keep_the_contract() {
+    let patience = Contract::new().patience();
+    holds("retries", true, |http, [contract, beside]| {
+        http.with(Outgoing::refusing(contract, patience))
+            .with(retry)
+            .with(Outgoing::refusing(beside, patience))
+    })
+    .await;
+}
+
+/// The same limits in one middleware, and the retry before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_middleware_of_two_limits_keeps_the_contract_for_each_attempt() {
+    holds("retries before one of two limits", true, |http, [contract, beside]| {
+        let outgoing = Outgoing::refusing(contract, Contract::new().patience()).and(beside, 1);
+        http.with(retry).with(outgoing)
+    })
+    .await;
+}
+
+const CHOICE: &str = r#"
+[[limit]]
+name = "rest"
+rules = [{ kind = "token_bucket", capacity = 100, refill = 0, per = "1s" }]
+
+[[limit]]
+name = "messages"
+rules = [{ kind = "token_bucket", capacity = 100, refill = 0, per = "1s" }]
+
+[[limit]]
+name = "none"
+rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s", initial = 0 }]
+"#;
+
+/// What the books say was spent of both limits, once all that was spent is told.
+async fn spent(fleet: &Fleet, client: Client) -> [u64; 2] {
+    client.shutdown().await;
+    [fleet.number("rest", "spent").await, fleet.number("messages", "spent").await]
+}
+
+#[tokio::test]
+async fn a_request_costs_what_it_says_and_each_attempt_costs_it_again() {
+    let fleet = Fleet::start(CHOICE).await;
+    let client = Client::connect(&fleet.url).await.expect("it answers");
+    // Of three requests the first is answered on its second attempt, for the vendor fails the first and the fourth arrival.
+    let vendor = Arc::new(Counter { fails: true, ..Counter::default() });
+    let url = vendor.serve().await;
+    let messages = client.limit("messages");
+    let outgoing = Outgoing::waiting(client.limit("rest")).within(PATIENCE).and_by(move |request| {
+        let is_message = request.url().query().is_some();
+        if is_message { vec![(messages.clone(), 20), (messages.clone(), 1)] } else { vec![] }
+    });
+    let http = ClientBuilder::new(reqwest::Client::new()).with(retry).with(outgoing).build();
+    for query in ["", "?message", ""] {
+        let answer = http.get(format!("{url}{query}")).send().await.expect("there are permits");
+        assert_eq!(answer.status(), 200);
+    }
+    let (arrived, _) = vendor.most_within(Duration::from_secs(60));
+    assert_eq!(arrived, 5, "two attempts, one, and two");
+    assert_eq!(spent(&fleet, client).await, [5, 21]);
+    fleet.stop().await;
+}
+
+/// Two side by side cost what one of both limits costs, whichever is first.
+#[tokio::test]
+async fn two_middlewares_cost_each_limit_once_and_nothing_if_one_refuses() {
+    let fleet = Fleet::start(CHOICE).await;
+    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let url = Arc::new(Counter::default()).serve().await;
+    let with = |first: &str, second: &str, patience| {
+        let [first, second] = [first, second].map(|name| Outgoing::refusing(client.limit(name), patience));
+        ClientBuilder::new(reqwest::Client::new()).with(first).with(second).build()
+    };
+    let both = with("rest", "messages", PATIENCE);
+    for _ in 0..10 {
+        both.get(&url).send().await.expect("there are permits");
+    }
+    for (first, second) in [("rest", "none"), ("none", "rest")] {
+        let error =
+            with(first, second, Duration::from_millis(50)).get(&url).send().await.expect_err("there is none");
+        let reqwest_middleware::Error::Middleware(reason) = error else { panic!("{error}") };
+        assert!(matches!(reason.downcast_ref(), Some(lessor::Refusal::Empty { .. })), "{reason}");
+    }
+    assert_eq!(spent(&fleet, client).await, [10, 10]);
+    fleet.stop().await;
+}
+
+/// A permit that its caller keeps for longer than its lease lasts is not good any more, and says so.
+#[tokio::test]
+async fn a_reservation_is_good_until_its_lease_has_ended() {
+    let fleet = Fleet::start(CHOICE).await;
+    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let rest = client.limit("rest");
+    let kept = rest.reserve_within(1, PATIENCE).await.expect("there are permits");
+    // Longer than any lease: it is renewed while the allocator answers.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert!(kept.is_good(), "its lease goes on");
+    fleet.stop().await;
+    eventually("its lease has ended", async || (!kept.is_good()).then_some(())).await;
+    drop(kept);
+    client.shutdown().await;
+}
