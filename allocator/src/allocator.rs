@@ -16,7 +16,7 @@ pub use live::{LIMITS_MAX, LimitsFull, Put, Unfit};
 
 use crate::config::{Config, LimitConfig, named_for};
 use crate::limits::{Figures, Limit, Past, PoolId};
-use crate::pool::{Holder, LesseeId};
+use crate::pool::{Goodbye, Holder, LesseeId};
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use crate::wrong::{Reason, Wrong, quoted};
 use beside::Beside;
@@ -66,8 +66,8 @@ pub struct Allocator {
     past: Past,
     sessions: Sessions,
     epoch: u64,
-    /// Sessions with those above that were given up.
-    sessions_above: u64,
+    /// The session with those above.
+    session_above: u64,
     is_stopping: bool,
     wrong: WrongCounts,
     /// What is to be told to those who listen: at most one for each ask of an exchange.
@@ -96,7 +96,7 @@ impl Allocator {
             terms: config.terms,
             past,
             epoch,
-            sessions_above: 0,
+            session_above: epoch,
             is_stopping: false,
             events: vec![],
             journaled: Journaled::default(),
@@ -212,9 +212,9 @@ impl Allocator {
         self.sessions.count()
     }
 
-    /// Which node and session each of `ids` is, as far as it is known.
-    pub fn session_names(&self, ids: &BTreeSet<LesseeId>) -> BTreeMap<LesseeId, (NodeName, u64)> {
-        self.sessions.names(ids)
+    /// Which node each of `ids` is a session of, as far as it is known. The number of the session is its secret.
+    pub fn nodes_of(&self, ids: &BTreeSet<LesseeId>) -> BTreeMap<LesseeId, NodeName> {
+        self.sessions.nodes(ids)
     }
 
     /// Up to `count` sessions that come after another one, those of a node one after the other.
@@ -292,7 +292,12 @@ impl Allocator {
         let went = !self.limits.contains_key(&spent.limit) && self.retired.contains_key(&spent.limit);
         let limits = if went { &mut self.retired } else { &mut self.limits };
         let (limit, pool) = find(limits, &spent.limit, spent.key.as_deref())?;
-        for (field, value) in [("spent_total", spent.spent_total), ("running", spent.running.unwrap_or(0))] {
+        let said = [
+            ("spent_total", spent.spent_total),
+            ("running", spent.running.unwrap_or(0)),
+            ("held", spent.held.unwrap_or(0)),
+        ];
+        for (field, value) in said {
             if value > PERMITS_MAX {
                 return Err(too_large(field, value));
             }
@@ -304,15 +309,15 @@ impl Allocator {
         if went && limit.config().parent.is_some() {
             return Ok(0);
         }
-        let (total, running) = (spent.spent_total, spent.running);
+        let SpentBody { spent_total, running, held, .. } = *spent;
+        let goodbye = Goodbye { spent_total, running, held };
         if limit.config().parent.is_none() || !limit.has(&pool) {
-            return Ok(limit.leave(now, &pool, id, caller.seq, total, running)?);
+            return Ok(limit.leave(now, &pool, id, caller.seq, goodbye)?);
         }
         let name = limit.config().name.to_string();
         let mut family = Family::open(&mut self.limits, now, &name, pool)?;
-        let returned = family.with(&self.limits, caller, |pool, above| {
-            pool.leave_below(above, now, id, caller.seq, total, running)
-        });
+        let returned = family
+            .with(&self.limits, caller, |pool, above| pool.leave_below(above, now, id, caller.seq, goodbye));
         family.close(&mut self.limits, now);
         Ok(returned?)
     }

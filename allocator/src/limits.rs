@@ -23,7 +23,7 @@ pub use pool_id::PoolId;
 pub use written::{BLOCK, SavedPast};
 
 use crate::config::{Keyed, LimitConfig, Names};
-use crate::pool::{AskError, Heard, Holder, Holding, LesseeId, Plan, Pool, PoolView};
+use crate::pool::{AskError, Goodbye, Heard, Holder, Holding, LesseeId, Plan, Pool, PoolView};
 use crate::share::Sharing;
 use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
@@ -251,8 +251,7 @@ impl Limit {
         self.tally.sums.answered.stopping += 1;
     }
 
-    /// The session `id` ends with a total of `spent_total`, and with calls for `running` in flight. Returns what came
-    /// back unspent.
+    /// The session `id` ends with this `goodbye`. Returns what came back unspent.
     ///
     /// # Errors
     /// If the total cannot be true or is out of order.
@@ -262,10 +261,9 @@ impl Limit {
         pool: &PoolId,
         id: LesseeId,
         seq: u64,
-        spent_total: u64,
-        running: Option<u64>,
+        goodbye: Goodbye,
     ) -> Result<u64, AskError> {
-        self.with_pool(now, pool, |pool| pool.leave(now, id, seq, spent_total, running)).unwrap_or(Ok(0))
+        self.with_pool(now, pool, |pool| pool.leave(now, id, seq, goodbye)).unwrap_or(Ok(0))
     }
 
     /// Looks at the next `steps` pools: brings their figures up to date, forgets their idle sessions, and drops

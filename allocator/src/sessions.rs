@@ -79,10 +79,10 @@ impl Sessions {
         self.known.get(&(node.clone(), session)).map(|known| known.id)
     }
 
-    /// Which node and session each of `ids` is, as far as it is known. Looks at all that are.
-    pub fn names(&self, ids: &BTreeSet<LesseeId>) -> BTreeMap<LesseeId, (NodeName, u64)> {
+    /// Which node each of `ids` is a session of, as far as it is known. Looks at all that are.
+    pub fn nodes(&self, ids: &BTreeSet<LesseeId>) -> BTreeMap<LesseeId, NodeName> {
         let known = self.known.iter().filter(|(_, session)| ids.contains(&session.id));
-        known.map(|(who, session)| (session.id, who.clone())).collect()
+        known.map(|((node, _), session)| (session.id, node.clone())).collect()
     }
 
     /// Up to `count` of them after another one, those of a node one after the other.

@@ -14,7 +14,7 @@ use crate::roots::Gates;
 use crate::store::{Embedded, Found, StoreError, Written};
 use lessor_protocol::push::Event;
 use lessor_protocol::trace::Cause;
-use lessor_protocol::{Clock, Moment, PERMITS_MAX};
+use lessor_protocol::{Clock, Moment, PERMITS_MAX, entropy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -106,6 +106,7 @@ impl Shared {
     }
 
     fn of(config: Config, is_fresh: bool, clock: Clock, mut allocator: Allocator) -> Self {
+        allocator.ask_above_as(entropy::number());
         let now = clock.now();
         let limits = allocator.limits(now).into_iter();
         let limits = limits.map(|(limit, _)| (limit.name.to_string(), limit.clone())).collect();
@@ -313,6 +314,7 @@ impl Shared {
         let config = Config { limits, ..self.config.clone() };
         let new = Allocator::new(&config, Past::Lost(now), now, epoch(now));
         let mut broken = std::mem::replace(&mut *allocator, new);
+        allocator.ask_above_as(entropy::number());
         allocator.decided_by(&mut broken);
         if was_stopping {
             allocator.stop();

@@ -91,7 +91,7 @@ impl From<AskError> for Wrong {
     fn from(error: AskError) -> Self {
         let detail = error.to_string();
         match error {
-            AskError::Stale { .. } => Wrong::new(Reason::StaleSequence, "seq", detail),
+            AskError::Stale { .. } | AskError::Left => Wrong::new(Reason::StaleSequence, "seq", detail),
             AskError::Totals { .. } => Wrong::new(Reason::TotalsWrong, "spent_total", detail),
             AskError::LeaseUnknown { .. } => Wrong::new(Reason::LeaseUnknown, "spent_total", detail),
             AskError::Full { .. } => Wrong { reason: Reason::LesseesFull, field: None, detail },

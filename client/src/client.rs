@@ -4,6 +4,7 @@ use crate::events::Events;
 use crate::limit::Limit;
 use crate::listener::Listener;
 use crate::refiller::Refiller;
+use crate::session_numbers::SessionNumbers;
 use crate::shared::Shared;
 use crate::ticks::{HotClock, Ticks};
 use crate::timing::EXCHANGE_TIMEOUT;
@@ -186,7 +187,8 @@ impl Builder {
     }
 
     /// Seeds every die of this client: its session number and its jitter. For tests that must repeat; two clients
-    /// of one seed and node name are one session to the allocator.
+    /// of one seed and node name are one session to the allocator. Without a seed the session number comes from the operating
+    /// system, and no other process can foresee it.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -231,14 +233,24 @@ impl Builder {
         let ways: Vec<Transport> =
             self.urls.iter().map(|url| Transport::try_new(url, self.timeout)).collect::<Result<_, _>>()?;
         let ticks = Ticks::try_new(self.clock).map_err(|error| ExchangeError::NoThread(error.to_string()))?;
-        let mut dice = match self.seed {
-            Some(seed) => fastrand::Rng::with_seed(seed),
-            None => unseeded(),
+        let (mut dice, numbers) = match self.seed {
+            Some(seed) => {
+                let mut dice = fastrand::Rng::with_seed(seed);
+                let numbers = SessionNumbers::Seeded(dice.fork());
+                (dice, numbers)
+            }
+            None => (unseeded(), SessionNumbers::System),
         };
         let shared = Arc::new(Shared::new(ticks));
         let heard = dice.fork();
-        let refiller =
-            Refiller::new(shared.clone(), ways.clone(), self.timeout, node.clone(), self.terms, dice);
+        let refiller = Refiller::new(
+            shared.clone(),
+            ways.clone(),
+            self.timeout,
+            node.clone(),
+            self.terms,
+            (dice, numbers),
+        );
         let listener = Listener::new(shared.clone(), ways, refiller.heard_at(), node, heard);
         Ok((refiller, listener, shared))
     }

@@ -85,6 +85,7 @@ mod refusal;
 mod reservation;
 pub mod rotation;
 pub mod seat;
+mod session_numbers;
 mod shared;
 pub mod sighting;
 pub mod slot;

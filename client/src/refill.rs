@@ -7,6 +7,7 @@
 
 mod aside;
 mod disowned;
+mod goodbye;
 mod heard;
 mod in_flight;
 mod low_water;
@@ -19,6 +20,7 @@ use crate::flights::Flights;
 use crate::pace::Pace;
 use crate::slot::Slot;
 use disowned::Disowned;
+use goodbye::Known;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Terms};
@@ -96,6 +98,8 @@ pub struct Refill {
     asked: Option<(Moment, Ask)>,
     /// When it was written, while there is no answer to it.
     awaited: Option<Moment>,
+    /// What the allocator knows to be lent.
+    known: Known,
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
     is_known: bool,
     phase: Phase,
@@ -170,6 +174,7 @@ impl Refill {
             made_way: false,
             asked: None,
             awaited: None,
+            known: Known::default(),
             is_known: false,
             phase: Phase::New { eager },
             heard: None,
@@ -308,6 +313,7 @@ impl Refill {
         };
         self.acts(now);
         (self.asked, self.awaited) = (Some((now, ask)), Some(now));
+        self.known.asked(&ask);
         if mutant::is(Mutant::SpentAsDelta) {
             self.forgotten += ask.spent_total;
         }
@@ -346,6 +352,7 @@ impl Refill {
         }
         let Some((_, ask)) = self.asked else { return Belief::Rubbish };
         self.awaited = None;
+        self.known.answered(&ask, grant);
         self.let_go_of_reserved(slot, now);
         self.reserved.goes_on();
         self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);
@@ -389,22 +396,6 @@ impl Refill {
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
     pub fn is_known(&self) -> bool {
         self.is_known
-    }
-
-    /// Takes everything that is free out of the slot and returns the final total for the allocator. What is set aside at
-    /// that moment counts as spent. What was spent of a lease that the allocator does not know is not told.
-    pub fn close(&mut self, slot: &Slot) -> u64 {
-        if self.disowned.is_some() {
-            self.forget(slot);
-        }
-        self.rate.forget();
-        self.removed += slot.shed(0);
-        self.reserved.spend_all();
-        // What is set aside may be spent yet, and nobody will say so.
-        let busy = self.flights.busy();
-        let spent = self.installed - self.removed - busy;
-        self.flights.close(spent);
-        spent + busy - self.forgotten
     }
 
     /// Whether there is nothing to hold or to tell.

@@ -13,6 +13,7 @@ use crate::fallback;
 use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
 use crate::rotation::Rotation;
+use crate::session_numbers::SessionNumbers;
 use crate::shared::Shared;
 use crate::timing::{LOOK_AGAIN, RTT_UNTOLD, TOGETHER};
 use crate::transport::{ExchangeError, Transport, excerpt};
@@ -56,6 +57,8 @@ pub(crate) struct Refiller {
     stripes: usize,
     /// Where jitter comes from.
     dice: fastrand::Rng,
+    /// Where the numbers of its sessions come from.
+    numbers: SessionNumbers,
     tells: Tells,
 }
 
@@ -66,9 +69,9 @@ impl Refiller {
         timeout: Duration,
         node: String,
         terms: Terms,
-        mut dice: fastrand::Rng,
+        (mut dice, mut numbers): (fastrand::Rng, SessionNumbers),
     ) -> Self {
-        let rotation = Rotation::new(ways.len(), dice.u64(..), dice.u64(..));
+        let rotation = Rotation::new(ways.len(), dice.u64(..), numbers.draw());
         let heard_at = watch::Sender::new(rotation.current());
         Refiller {
             shared,
@@ -86,6 +89,7 @@ impl Refiller {
             forgets: Moment::ORIGIN,
             stripes: std::thread::available_parallelism().map_or(1, usize::from),
             dice,
+            numbers,
             tells: Tells::default(),
         }
     }
@@ -376,7 +380,7 @@ impl Refiller {
     /// Starts over as a new session, which owns nothing: the allocator and we do not agree on the old one.
     fn begin_session(&mut self) {
         tracing::warn!("the allocator disputes our totals; starting a new session");
-        self.rotation.begin_session(self.dice.u64(..));
+        self.rotation.begin_session(self.numbers.draw());
         for pool in self.shared.pools() {
             start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), SESSION_PAUSE, self.dice.u64(..));
             pool.make_known();

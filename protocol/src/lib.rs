@@ -20,10 +20,12 @@
 //! has gone on), [`rule`]
 //! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`observed`] (what the
 //! vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
-//! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself), [`trace`] (spans).
+//! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself), [`trace`] (spans),
+//! [`entropy`] (numbers of sessions).
 
 pub mod carry;
 pub mod clock;
+pub mod entropy;
 pub mod exchange;
 pub mod fallback;
 pub mod lease;

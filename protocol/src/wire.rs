@@ -31,7 +31,8 @@ pub const ASKS_MAX: usize = 1_000;
 pub struct LeasesRequest<A = AskBody> {
     /// Name of the node, for people.
     pub node: String,
-    /// A number below 2^53, new at every start of the node.
+    /// A number below 2^53, new at every start of the node. A secret: a process that knows it speaks for the session. So
+    /// it is drawn from [`crate::entropy`], and shown nowhere.
     pub session: u64,
     /// Rises with every exchange of the session. A repeated one gets the same grants again.
     pub seq: u64,
@@ -195,7 +196,7 @@ pub mod code {
     pub const NAMES_FULL: &str = "names_full";
     /// The pool has as many sessions as it may; old ones go on.
     pub const LESSEES_FULL: &str = "lessees_full";
-    /// A newer exchange of this session has been answered.
+    /// A newer exchange of this session has been answered, or it has said goodbye: begin another session.
     pub const STALE_SEQUENCE: &str = "stale_sequence";
     /// The same pool twice in one exchange.
     pub const DUPLICATE: &str = "duplicate";
@@ -205,7 +206,7 @@ pub mod code {
     pub const LEASE_UNKNOWN: &str = "lease_unknown";
 }
 
-/// A node says goodbye: `POST /v1/nodes/{node}/leave`. What it still held is returned.
+/// A node says goodbye: `POST /v1/nodes/{node}/leave`. What it says that it still held is returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaveRequest {
     /// The session that ends.
@@ -230,6 +231,10 @@ pub struct SpentBody {
     /// Permits whose calls are still in flight, where the limit caps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<u64>,
+    /// The most permits that it gives back: those that it holds, and those that an ask without an answer may have brought.
+    /// What it was lent beyond that stays charged until its lease ends. Absent: what its last ask said that it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<u64>,
 }
 
 /// The answer to [`LeaveRequest`].

@@ -285,7 +285,7 @@ impl World {
             }
             Ok(Answer::Refusal(refusal)) => node.refill.refused(now, refusal.retry_after, reply.seq),
             Err(AskError::LeaseUnknown { .. }) => node.refill.forget(&node.slot),
-            Err(AskError::Stale { .. } | AskError::Full { .. }) => {}
+            Err(AskError::Stale { .. } | AskError::Left | AskError::Full { .. }) => {}
             // A copy of an old ask made itself at home in the new books before the truth arrived.
             Err(AskError::Totals { .. }) if self.restarted => {
                 self.sessions += 1;

@@ -88,7 +88,7 @@ impl Allocator {
     /// What is due to `upstream`, where an exchange with it takes `rtt`. Of one that stops: what it has to give back, once.
     pub(crate) fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
         self.mind_lost_loans(now);
-        let mut all = DueAbove { distance: rtt, session: self.session_above(), ..DueAbove::default() };
+        let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };
         for (name, limit) in &mut self.limits {
             if limit.upstream() != Some(upstream) {
                 continue;
@@ -109,10 +109,10 @@ impl Allocator {
         all
     }
 
-    /// The session with those above. Another life has another one: it knows nothing of what this one was lent, and would
-    /// be taken to have given it back.
-    fn session_above(&self) -> u64 {
-        self.epoch.wrapping_add(self.sessions_above) & PERMITS_MAX
+    /// Asks those above as the session `number` from now on: one that no other life of an allocator has, and that no stranger
+    /// can foresee. Another life knows nothing of what this one was lent, and would be taken to have given it back.
+    pub(crate) fn ask_above_as(&mut self, number: u64) {
+        self.session_above = number & PERMITS_MAX;
     }
 
     /// So it is where books went while this one lives.
@@ -127,7 +127,7 @@ impl Allocator {
 
     /// What is held goes on until it ends, and then counts from zero.
     fn begin_session_above(&mut self, now: Moment) {
-        self.sessions_above += 1;
+        self.ask_above_as(self.session_above.wrapping_add(1));
         let leased = self.limits.values_mut().filter(|limit| limit.upstream().is_some());
         leased.for_each(|limit| limit.all_disowned_above(now));
     }
@@ -144,7 +144,7 @@ impl Allocator {
     ) -> ToldAbove {
         let mut told = ToldAbove::default();
         self.mind_lost_loans(now);
-        if session != self.session_above() {
+        if session != self.session_above {
             return told;
         }
         for (Asker { limit, pool }, body) in askers.iter().zip(grants) {

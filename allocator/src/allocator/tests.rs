@@ -126,6 +126,7 @@ fn leaving_returns_what_is_unspent_and_names_what_is_wrong() {
         key: key.map(str::to_owned),
         spent_total,
         running: None,
+        held: Some(PERMITS_MAX),
     };
     let goodbye = [spent("vendor/rest", None, 3), spent("nope", None, 1), spent("export", Some("k"), 4)];
     let left = allocator.leave(millis(10), &caller(2), &goodbye);
@@ -146,7 +147,13 @@ fn a_stopping_allocator_lends_nothing_and_takes_back() {
     let grants = allocator.leases(millis(1), &caller(2), &[ask("vendor/rest", None, 4, 6, 10)]);
     assert_eq!((grants[0].refused, grants[0].permits), (Some(Refused::Stopping), 0));
     assert_eq!(grants[0].retry_after_ms, Some(1_000));
-    let spent = SpentBody { limit: "vendor/rest".to_owned(), key: None, spent_total: 4, running: None };
+    let spent = SpentBody {
+        limit: "vendor/rest".to_owned(),
+        key: None,
+        spent_total: 4,
+        running: None,
+        held: Some(PERMITS_MAX),
+    };
     assert_eq!(allocator.leave(millis(2), &caller(3), &[spent]).returned, 6);
 }
 
@@ -334,8 +341,13 @@ impl Nodes {
             Deed::Leave { place, spends } => {
                 self.seq += 1;
                 let (spent_total, _) = self.spend(place, spends, 0);
-                let spent =
-                    SpentBody { limit: name(place).to_owned(), key: key(place), spent_total, running: None };
+                let spent = SpentBody {
+                    limit: name(place).to_owned(),
+                    key: key(place),
+                    spent_total,
+                    running: None,
+                    held: Some(PERMITS_MAX),
+                };
                 allocator.leave(now, &caller(place, self.seq), &[spent]);
             }
             Deed::Wait { .. } => {}

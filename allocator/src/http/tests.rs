@@ -132,7 +132,8 @@ async fn a_node_leases_renews_and_leaves() {
     let renewal = json!([{ "limit": "vendor/rest", "spent_total": 4, "held": 6, "want": 1, "demand": 3 }]);
     let grants = app.lease(1, 2, renewal).await;
     assert_eq!((&grants[0]["permits"], &grants[0]["held"]), (&json!(1), &json!(6)));
-    let goodbye = json!({ "session": 1, "seq": 3, "spent": [{ "limit": "vendor/rest", "spent_total": 5 }] });
+    let goodbye =
+        json!({ "session": 1, "seq": 3, "spent": [{ "limit": "vendor/rest", "spent_total": 5, "held": 6 }] });
     for node in ["node-1", "node%2D1"] {
         let reply = app.post(&format!("/v1/nodes/{node}/leave"), goodbye.to_string()).await;
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);

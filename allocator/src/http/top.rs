@@ -84,8 +84,8 @@ pub(super) async fn of_limit(
     }
     let nodes = found.top_nodes(count);
     let ids: BTreeSet<LesseeId> = nodes.iter().map(|(id, _)| *id).collect();
-    let names = shared.with(|allocator, _| allocator.session_names(&ids));
-    let nodes: Vec<Value> = nodes.iter().map(|(id, node)| node.shown(names.get(id))).collect();
+    let names = shared.with(|allocator, _| allocator.nodes_of(&ids));
+    let nodes: Vec<Value> = nodes.iter().map(|(id, node)| node.shown(*id, names.get(id))).collect();
     let mut body = json!({
         "limit": name,
         "pools": pools,
@@ -159,11 +159,12 @@ impl Node {
         self.pools += 1;
     }
 
-    /// A session that was forgotten meanwhile has no name.
-    fn shown(&self, who: Option<&(NodeName, u64)>) -> Value {
+    /// The allocator's own number of a session tells two of one node apart. The session's number is its secret. A session
+    /// that was forgotten meanwhile has no name.
+    fn shown(&self, id: LesseeId, node: Option<&NodeName>) -> Value {
         json!({
-            "node": who.map(|(node, _)| node.as_str()),
-            "session": who.map(|(_, session)| session),
+            "node": node.map(NodeName::as_str),
+            "lessee": id.0,
             "lease": self.lease,
             "lease_ms": self.lasts_ms,
             "demand": per_second(self.demand_milli),

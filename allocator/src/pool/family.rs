@@ -7,7 +7,7 @@
 //! its books say what its children lent. A child that burns a lease does so at the instant at which all mirrors did.
 
 use super::lessee::Settlement;
-use super::{AskError, Holder, Lessee, LesseeId, Pool};
+use super::{AskError, Goodbye, Holder, Lessee, LesseeId, Pool};
 use crate::share::Share;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, InFlight, Moment, RateClaim, Refusal, RefusalReason};
@@ -168,18 +168,21 @@ impl Pool {
         now: Moment,
         id: LesseeId,
         seq: u64,
-        spent_total: u64,
-        running: Option<u64>,
+        goodbye: Goodbye,
     ) -> Result<u64, AskError> {
         self.advance_all(above, now);
         let place = Place::own(id);
-        if self.replay(place, seq)?.is_some() || !self.lessees.contains_key(&place) {
+        let has_left = self.lessees.get(&place).is_none_or(|lessee| lessee.has_left);
+        if has_left || self.replay(place, seq)?.is_some() {
             return Ok(0);
         }
         let before = self.books.returned;
+        let Goodbye { spent_total, running, .. } = goodbye;
         let ask = Ask { spent_total, running, ..Ask::default() };
         let mirror = Place { below: self.number, session: id };
         self.count_anew(place, above, mirror, &ask);
+        // What it does not give back it may spend until its lease ends.
+        let ask = Ask { held: self.lessees[&place].unreturned(goodbye), ..ask };
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, RateClaim::None);
         self.fall_silent(place, seq);
@@ -237,6 +240,7 @@ impl Pool {
     fn fall_silent(&mut self, place: Place, seq: u64) {
         if let Some(lessee) = self.lessees.get_mut(&place) {
             (lessee.seq, lessee.demand_milli, lessee.waiting, lessee.wanted) = (seq, 0, 0, 0);
+            lessee.has_left = true;
             // It will say no more of what is in flight: that was spent by now.
             self.end_flights(place, 0, self.now);
         }

@@ -16,6 +16,17 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LesseeId(pub u64);
 
+/// What a session says last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Goodbye {
+    /// Permits spent since the session began.
+    pub spent_total: u64,
+    /// Permits whose calls go on, if it says so.
+    pub running: Option<u64>,
+    /// The most permits that it gives back. `None`: what its last ask said that it holds.
+    pub held: Option<u64>,
+}
+
 /// Leases that ended without a word and may still prove unspent, kept per session. A session that burns more
 /// leases in a row than this without one report gets no credit for the oldest: the memory is bounded.
 const BURNS_MAX: usize = 4;
@@ -53,6 +64,10 @@ pub(super) struct Lessee {
     pub waiting: u64,
     /// What it kept and wanted: all that it would have in hand and in use.
     pub wanted: u64,
+    /// What its last ask said that it holds.
+    pub held: u64,
+    /// It has said goodbye. Its number is not believed any more: what it asks for begins with another session.
+    pub has_left: bool,
     /// What it may have in flight, where that counts.
     pub flights: Flights,
     /// How far away it is, as it says.
@@ -107,6 +122,8 @@ impl Lessee {
             demand_milli: 0,
             waiting: 0,
             wanted: 0,
+            held: 0,
+            has_left: false,
             flights: Flights::default(),
             rtt: Duration::ZERO,
             turn: Turn::default(),
@@ -190,6 +207,13 @@ impl Lessee {
             credited: self.burned - spent_late - held_late,
             credits,
         })
+    }
+
+    /// What it was lent, and by `goodbye` neither spent nor gives back.
+    pub(super) fn unreturned(&self, goodbye: Goodbye) -> u64 {
+        let spent = goodbye.spent_total.saturating_sub(self.spent);
+        let unspent = (self.outstanding + self.burned).saturating_sub(spent);
+        unspent.saturating_sub(goodbye.held.unwrap_or(self.held))
     }
 
     /// The part of the settlement of a lessee that this one mirrors which it knows of: if it was forgotten since leases

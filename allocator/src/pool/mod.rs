@@ -33,7 +33,7 @@ pub use family::Above;
 pub use feedback::{Believe, Heard, Trust};
 pub use frozen::Frozen;
 pub use lend::LEASE_MAX;
-pub use lessee::{Holding, LesseeId};
+pub use lessee::{Goodbye, Holding, LesseeId};
 pub use outlook::Outlook;
 pub use plan::{AskError, Holder, Plan, PoolView};
 pub use record::{Block, Record};
@@ -189,20 +189,13 @@ impl Pool {
         self.settle_below(&mut [], now, holder, seq, ask, refusal)
     }
 
-    /// The session ends with a total of `spent_total` and holds nothing; calls for `running` permits go on, if it says
-    /// so. Returns what came back unspent.
+    /// The session ends. Returns what came back unspent: no more than it gives back by its `goodbye`. The rest stays charged
+    /// until its lease ends.
     ///
     /// # Errors
     /// As [`Pool::renew`]. A session that is not known returns nothing.
-    pub fn leave(
-        &mut self,
-        now: Moment,
-        id: LesseeId,
-        seq: u64,
-        spent_total: u64,
-        running: Option<u64>,
-    ) -> Result<u64, AskError> {
-        self.leave_below(&mut [], now, id, seq, spent_total, running)
+    pub fn leave(&mut self, now: Moment, id: LesseeId, seq: u64, goodbye: Goodbye) -> Result<u64, AskError> {
+        self.leave_below(&mut [], now, id, seq, goodbye)
     }
 
     /// What it looks like at `now`.
@@ -319,6 +312,9 @@ impl Pool {
         let Some(lessee) = self.lessees.get(&id) else {
             return Ok(None);
         };
+        if lessee.has_left {
+            return Err(AskError::Left);
+        }
         if seq < lessee.seq && !mutant::is(Mutant::OldAskAnswered) {
             return Err(AskError::Stale { seq, last: lessee.seq });
         }
@@ -415,6 +411,7 @@ impl Pool {
         lessee.answered = self.now;
         lessee.demand_milli = ask.demand_milli;
         lessee.waiting = ask.waiting;
+        lessee.held = ask.held;
         let kept = answer.grant().map_or(ask.held, |grant| grant.kept);
         lessee.wanted = kept.saturating_add(ask.want);
     }

@@ -55,6 +55,9 @@ pub enum AskError {
         /// The newest one.
         last: u64,
     },
+    /// The session has said goodbye.
+    #[error("this session has said goodbye: begin another one")]
+    Left,
     /// More than was ever granted, or less spent than before.
     #[error(
         "spent_total {spent_total} with held {held} cannot be: {spent} was reported before and {out} is unaccounted for"

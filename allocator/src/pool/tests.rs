@@ -3,7 +3,7 @@
 use super::*;
 use crate::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
-use lessor_protocol::{RefusalReason, Terms};
+use lessor_protocol::{PERMITS_MAX, RefusalReason, Terms};
 
 mod ahead;
 mod anew;
@@ -12,6 +12,7 @@ mod earlier;
 mod family;
 mod flow;
 mod frozen;
+mod goodbye;
 mod in_flight;
 mod kept;
 mod outlook;
@@ -57,6 +58,11 @@ const B: Holder = Holder { id: LesseeId(2), share: Share::EVEN, rtt: Duration::Z
 
 fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
     Ask { spent_total, held, want: waiting, waiting, ..Ask::default() }
+}
+
+/// The goodbye of a session that gives back all that it did not spend.
+fn goodbye(spent_total: u64, running: Option<u64>) -> Goodbye {
+    Goodbye { spent_total, running, held: Some(PERMITS_MAX) }
 }
 
 fn grant(answer: Result<Answer, AskError>) -> Grant {
@@ -199,8 +205,8 @@ fn retry_after_is_when_there_is_a_permit_and_not_before() {
 fn leaving_returns_everything() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
-    assert_eq!(pool.leave(millis(10), A.id, 2, 30, None), Ok(70));
-    assert_eq!(pool.leave(millis(11), A.id, 2, 30, None), Ok(0), "said twice, done once");
+    assert_eq!(pool.leave(millis(10), A.id, 2, goodbye(30, None)), Ok(70));
+    assert_eq!(pool.leave(millis(11), A.id, 2, goodbye(30, None)), Ok(0), "said twice, done once");
     assert_eq!(pool.view(millis(11)).books.outstanding, 0);
 }
 

@@ -53,6 +53,7 @@ impl Refill {
 
     fn count_from_zero(&mut self, slot: &Slot) {
         self.disowned = None;
+        self.known.forget();
         self.rate.forget();
         self.removed += slot.end();
         self.reserved.spend_all();
@@ -116,6 +117,7 @@ impl Refill {
         };
         self.acts(now);
         (self.asked, self.awaited) = (Some((now, ask)), Some(now));
+        self.known.asked(&ask);
         ask
     }
 

@@ -3,6 +3,7 @@
 use super::Refiller;
 use crate::local_pool::PoolName;
 use crate::transport::ExchangeError;
+use lessor_protocol::PERMITS_MAX;
 use lessor_protocol::wire::{ASKS_MAX, LeaveRequest, SpentBody};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,13 +22,14 @@ impl Refiller {
             .map(|pool| {
                 let mut refill = pool.refill();
                 let spent_total = refill.close(pool.slot());
-                let running = refill.left_running();
+                let (running, held) = (refill.left_running(), refill.gives_back(spent_total));
                 let PoolName { limit, key } = pool.name();
                 SpentBody {
                     limit: limit.to_string(),
                     key: key.as_deref().map(str::to_owned),
                     spent_total,
                     running,
+                    held: Some(held.min(PERMITS_MAX)),
                 }
             })
             .collect();

@@ -41,7 +41,7 @@ impl Refiller {
             return (self.backoff.failed(self.dice.u64(..)), true);
         }
         let from = self.rotation.current();
-        let turn = self.rotation.failed(self.dice.u64(..));
+        let turn = self.rotation.failed(self.numbers.draw());
         self.left.get_or_insert_with(|| Left { from, reason: reason.to_string() });
         if turn.disowns {
             for pool in self.shared.pools() {

@@ -90,10 +90,11 @@ fn leaving_is_pinned() {
         key: Some("user-42".to_owned()),
         spent_total: 3,
         running: None,
+        held: Some(41),
     };
     golden(
         &LeaveRequest { session: 1, seq: 13, spent: vec![spent] },
-        r#"{"session":1,"seq":13,"spent":[{"limit":"export","key":"user-42","spent_total":3}]}"#,
+        r#"{"session":1,"seq":13,"spent":[{"limit":"export","key":"user-42","spent_total":3,"held":41}]}"#,
     );
     golden(&LeaveResponse { returned: 41, errors: vec![] }, r#"{"returned":41}"#);
 }
@@ -110,7 +111,7 @@ fn what_is_in_flight_is_pinned() {
         ),
     );
     assert_eq!(AskBody::of("a", None, ask).ask(), ask);
-    let left = SpentBody { limit: "a".to_owned(), key: None, spent_total: 9, running: Some(6) };
+    let left = SpentBody { limit: "a".to_owned(), key: None, spent_total: 9, running: Some(6), held: None };
     golden(&left, r#"{"limit":"a","spent_total":9,"running":6}"#);
     let told = GrantBody { longest_ms: Some(120_000), hold: Some(7), ..GrantBody::default() };
     golden(&told, r#"{"limit":"","permits":0,"held":0,"term_ms":0,"longest_ms":120000,"hold":7}"#);

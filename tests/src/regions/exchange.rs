@@ -206,7 +206,7 @@ impl World {
         let code = match error {
             AskError::LeaseUnknown { .. } => code::LEASE_UNKNOWN,
             AskError::Totals { .. } => code::TOTALS_WRONG,
-            AskError::Stale { .. } => code::STALE_SEQUENCE,
+            AskError::Stale { .. } | AskError::Left => code::STALE_SEQUENCE,
             AskError::Full { .. } => code::LESSEES_FULL,
         };
         let remedy = remedy(code);

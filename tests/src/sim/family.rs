@@ -3,7 +3,9 @@
 //! with the same rules may be below those. The world drives it.
 
 use lessor_allocator::limits::Past;
-use lessor_allocator::pool::{Above, AskError, Block, Heard, Holder, LesseeId, Plan, Pool, PoolView, Record};
+use lessor_allocator::pool::{
+    Above, AskError, Block, Goodbye, Heard, Holder, LesseeId, Plan, Pool, PoolView, Record,
+};
 use lessor_allocator::rules::Gap;
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Carry, Moment, Observed, Refusal, SafeShare};
@@ -143,10 +145,9 @@ impl Family {
         now: Moment,
         id: LesseeId,
         seq: u64,
-        spent_total: u64,
-        running: Option<u64>,
+        goodbye: Goodbye,
     ) -> Result<u64, AskError> {
-        self.with(limit, |pool, above| pool.leave_below(above, now, id, seq, spent_total, running))
+        self.with(limit, |pool, above| pool.leave_below(above, now, id, seq, goodbye))
     }
 
     /// See [`Pool::safe_share`].

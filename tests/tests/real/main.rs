@@ -21,6 +21,7 @@ mod several;
 mod shared;
 mod store;
 mod stores;
+mod strangers;
 #[cfg(feature = "otlp")]
 mod tracing;
 mod transport;

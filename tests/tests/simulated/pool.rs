@@ -1,7 +1,7 @@
 //! Random sequences of asks, goodbyes, replays and lies against one pool, by several sessions on one clock: the books
 //! add up after each of them, and a reference that remembers every spend finds no permit too many.
 
-use lessor_allocator::pool::{Holder, LesseeId, Plan, Pool, PoolView};
+use lessor_allocator::pool::{Goodbye, Holder, LesseeId, Plan, Pool, PoolView};
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::rule::{
     Calendar, Concurrency, FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Unit, WarmUp,
@@ -151,11 +151,11 @@ impl Play {
                 }
             }
             Step::Leave { who } => {
-                let Session { id, seq, spent, .. } = self.sessions[who];
+                let Session { id, seq, spent, hand, .. } = self.sessions[who];
+                let goodbye = Goodbye { spent_total: spent, running: None, held: Some(hand) };
                 for said in ["once", "twice"] {
                     let outstanding = self.pool.view(self.now).books.outstanding;
-                    let back =
-                        self.pool.leave(self.now, LesseeId(id), seq + 1, spent, None).expect("the truth");
+                    let back = self.pool.leave(self.now, LesseeId(id), seq + 1, goodbye).expect("the truth");
                     assert!(
                         said == "once"
                             || (back == 0 && outstanding == self.pool.view(self.now).books.outstanding)

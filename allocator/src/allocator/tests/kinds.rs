@@ -27,7 +27,13 @@ fn a_pattern_serves_each_name_that_fits_it_apart() {
     let figures: Vec<(u64, u64)> =
         allocator.limits(millis(0)).iter().map(|(_, figures)| (figures.names, figures.pools)).collect();
     assert_eq!(figures, [(3, 3), (1, 1), (0, 1)]);
-    let spent = SpentBody { limit: "api/b".to_owned(), key: None, spent_total: 1, running: None };
+    let spent = SpentBody {
+        limit: "api/b".to_owned(),
+        key: None,
+        spent_total: 1,
+        running: None,
+        held: Some(PERMITS_MAX),
+    };
     assert_eq!(allocator.leave(millis(1), &caller(2), &[spent]).returned, 1);
     let wrong = allocator.leases(millis(2), &caller(3), &[ask("api/a b", None, 0, 0, 1)]);
     assert_eq!(error(&wrong[0]).0, code::INVALID);
@@ -110,6 +116,7 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
         key: Some("acme/bob".to_owned()),
         spent_total: 3,
         running: None,
+        held: Some(PERMITS_MAX),
     };
     assert_eq!(allocator.leave(millis(0), &caller(2), &[spent]).returned, 5);
     assert_eq!(available(&mut allocator, "tenant", Some("acme")), Some(23));

@@ -58,7 +58,7 @@ function nodes(name) {
     root: table.root,
     show(top, at) {
       sums = top;
-      const all = top.nodes.map((node) => ({ ...node, id: `${node.node} ${node.session}`, at }));
+      const all = top.nodes.map((node) => ({ ...node, id: `${node.node} ${node.lessee}`, at }));
       for (const one of all) one.spentPerSecond = spent(one);
       for (const one of all) past.set(one.id, one);
       for (const id of past.keys()) if (!all.some((one) => one.id === id)) past.delete(id);

@@ -90,12 +90,12 @@ fn a_session_that_does_not_say_what_runs_runs_all_that_it_spent() {
 fn whoever_leaves_may_leave_calls_behind() {
     let mut pool = beside_a_window();
     pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
-    assert_eq!(pool.leave(millis(500), A.id, 2, 6, Some(4)), Ok(4));
+    assert_eq!(pool.leave(millis(500), A.id, 2, goodbye(6, Some(4))), Ok(4));
     assert_eq!(pool.view(millis(60_000)).available, 25 - 4);
     assert_eq!(pool.view(millis(60_600)).available, 25);
     // And one that does not say may leave behind all that it spent.
     pool.renew(millis(61_000), B, 1, ask(0, 0, 10)).expect("true");
-    assert_eq!(pool.leave(millis(61_500), B.id, 2, 6, None), Ok(4));
+    assert_eq!(pool.leave(millis(61_500), B.id, 2, goodbye(6, None)), Ok(4));
     assert_eq!(pool.view(millis(62_000)).available, 25 - 6);
 }
 

@@ -55,7 +55,7 @@ fn what_was_free_is_lent_at_once_and_what_was_in_flight_when_it_has_landed() {
     // A clock of which nobody knows how long it stood still: the 1,905 ms that were left begin anew, a little longer.
     let mut other = restored(&plan, &mut pool, millis(600), Gap::Unknown, millis(700));
     assert_eq!(grant(other.renew(millis(700), B, 1, ask(0, 0, 10))).permits, 8, "half of what is left");
-    assert_eq!(other.leave(millis(701), B.id, 2, 0, Some(0)), Ok(8));
+    assert_eq!(other.leave(millis(701), B.id, 2, goodbye(0, Some(0))), Ok(8));
     assert_eq!(other.view(millis(62_600)).available, 17);
     assert_eq!(other.view(millis(62_700)).available, 25);
 }
@@ -65,7 +65,7 @@ fn calls_that_somebody_left_behind_are_in_flight_with_nothing_out() {
     let plan = beside_a_window();
     let mut pool = Pool::new(plan.clone(), millis(0));
     pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
-    assert_eq!(pool.leave(millis(500), A.id, 2, 6, Some(4)), Ok(4));
+    assert_eq!(pool.leave(millis(500), A.id, 2, goodbye(6, Some(4))), Ok(4));
     // A lease that was renewed just after it was written would be over at about 1,603 ms.
     let mut after = restored(&plan, &mut pool, millis(600), Gap::Counted, millis(700));
     let view = after.view(millis(700));

@@ -168,9 +168,9 @@ fn who_leaves_wants_nothing() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     grant(pool.renew(millis(0), A, 1, tries(0, 0, 100, 5_000)));
     grant(pool.renew(millis(0), B, 1, tries(0, 0, 100, 5_000)));
-    pool.leave(millis(10), A.id, 2, 0, None).expect("it is known");
+    pool.leave(millis(10), A.id, 2, goodbye(0, None)).expect("it is known");
     assert_eq!(standing(&mut pool, millis(10)), Standing::Drain, "B is there");
-    pool.leave(millis(20), B.id, 2, 0, None).expect("it is known");
+    pool.leave(millis(20), B.id, 2, goodbye(0, None)).expect("it is known");
     assert_eq!((standing(&mut pool, millis(20)), lasts(&mut pool, millis(20))), (Standing::Rich, None));
 }
 

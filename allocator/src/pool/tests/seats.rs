@@ -36,7 +36,7 @@ fn a_seat_is_free_once_what_was_spent_on_it_has_left_every_window() {
     assert_eq!((told(&mut pool, just, 2), told(&mut pool, just + 1, 2)), (None, Some(30)));
     // Whoever says goodbye spends nothing more: only its windows are waited for.
     pool.renew(millis(just + 1), B, 1, ask(0, 0, 1)).expect("a good ask");
-    pool.leave(millis(just + 10), LesseeId(2), 2, 0, None).expect("it is known");
+    pool.leave(millis(just + 10), LesseeId(2), 2, goodbye(0, None)).expect("it is known");
     assert_eq!((told(&mut pool, just + 1_010, 3), told(&mut pool, just + 1_012, 3)), (None, Some(30)));
 }
 

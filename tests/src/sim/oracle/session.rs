@@ -137,7 +137,7 @@ impl Session {
             AskError::LeaseUnknown { .. } => self.may_be_forgotten(now, by),
             AskError::Totals { .. } => self.is_mistaken,
             // It waits for the answer to its newest ask only.
-            AskError::Stale { .. } => false,
+            AskError::Stale { .. } | AskError::Left => false,
             // There is only so much room; that it is owed some in the end is not seen from here.
             AskError::Full { .. } => true,
         };

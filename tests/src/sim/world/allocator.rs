@@ -11,9 +11,9 @@ use crate::sim::network::Way;
 use crate::sim::node::Node;
 use crate::sim::oracle::{Asked, Verdict};
 use lessor_allocator::limits::{Gate, Past};
-use lessor_allocator::pool::{AskError, Holder, LesseeId, Plan};
+use lessor_allocator::pool::{AskError, Goodbye, Holder, LesseeId, Plan};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Answer, Moment};
+use lessor_protocol::{Answer, Ask, Moment};
 use std::sync::Arc;
 
 /// The allocator's host.
@@ -161,14 +161,9 @@ impl World {
         let now = self.now();
         let id = LesseeId(message.session);
         let limit = self.setup.limit(message.node);
-        let left = self.centre.pool.leave(
-            limit,
-            now.allocator,
-            id,
-            message.seq,
-            message.ask.spent_total,
-            message.ask.running,
-        );
+        let Ask { spent_total, running, held, .. } = message.ask;
+        let goodbye = Goodbye { spent_total, running, held: Some(held) };
+        let left = self.centre.pool.leave(limit, now.allocator, id, message.seq, goodbye);
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
         let (stocks, asked) = (self.stocks(), self.asked(&message));
         self.judges.of(limit).left(now, &asked, stocks.own[limit])

@@ -118,7 +118,8 @@ impl World {
         let at = &mut self.nodes[node];
         if at.up && at.paused_until <= self.real {
             let spent_total = at.refill.close(&at.slot);
-            let ask = Ask { spent_total, running: at.refill.left_running(), ..Ask::default() };
+            let (running, held) = (at.refill.left_running(), at.refill.gives_back(spent_total));
+            let ask = Ask { spent_total, running, held, ..Ask::default() };
             at.seq += 1;
             let (session, seq, rtt, sent) = (at.session, at.seq, at.rtt, self.real);
             let observed = None;

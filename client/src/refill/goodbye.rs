@@ -1,0 +1,55 @@
+//! The last that is told of a pool: what was spent, and how much comes back at most. As the rest of a refill, it reads no clock.
+
+use super::Refill;
+use crate::slot::Slot;
+use lessor_protocol::{Ask, Grant};
+
+/// What the allocator knows to be lent, as totals since it last began to count from zero.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// Spent and held by the last ask that was answered, and lent by its answer.
+    lent: u64,
+    /// The most that an ask without an answer wanted: it may have been lent.
+    unheard: u64,
+}
+
+impl Known {
+    /// `ask` is written.
+    pub(super) fn asked(&mut self, ask: &Ask) {
+        self.unheard = self.unheard.max(ask.want);
+    }
+
+    /// `ask` was answered with `grant`.
+    pub(super) fn answered(&mut self, ask: &Ask, grant: &Grant) {
+        self.lent = ask.spent_total.saturating_add(ask.held).saturating_add(grant.permits);
+        self.unheard = 0;
+    }
+
+    /// The allocator counts from zero. What an ask without an answer wanted may be lent all the same.
+    pub(super) fn forget(&mut self) {
+        self.lent = 0;
+    }
+}
+
+impl Refill {
+    /// Takes everything that is free out of the slot and returns the final total for the allocator. What is set aside at
+    /// that moment counts as spent. What was spent of a lease that the allocator does not know is not told.
+    pub fn close(&mut self, slot: &Slot) -> u64 {
+        if self.disowned.is_some() {
+            self.forget(slot);
+        }
+        self.rate.forget();
+        self.removed += slot.shed(0);
+        self.reserved.spend_all();
+        // What is set aside may be spent yet, and nobody will say so.
+        let busy = self.flights.busy();
+        let spent = self.installed - self.removed - busy;
+        self.flights.close(spent);
+        spent + busy - self.forgotten
+    }
+
+    /// The most permits that come back with a goodbye that says a total of `spent_total`.
+    pub fn gives_back(&self, spent_total: u64) -> u64 {
+        self.known.lent.saturating_sub(spent_total).saturating_add(self.known.unheard)
+    }
+}

@@ -1,0 +1,22 @@
+//! Where the numbers of a client's sessions come from. The background task draws one for each session that it begins.
+
+use lessor_protocol::entropy;
+
+/// The source of session numbers.
+#[derive(Debug)]
+pub(crate) enum SessionNumbers {
+    /// The operating system: no other process can foresee them.
+    System,
+    /// Dice with a seed, for tests that must repeat.
+    Seeded(fastrand::Rng),
+}
+
+impl SessionNumbers {
+    /// Any number.
+    pub(crate) fn draw(&mut self) -> u64 {
+        match self {
+            SessionNumbers::System => entropy::number(),
+            SessionNumbers::Seeded(dice) => dice.u64(..),
+        }
+    }
+}
