@@ -54,4 +54,4 @@ pub mod wrong;
 
 pub use allocator::Allocator;
 pub use config::{Config, ConfigError};
-pub use server::Server;
+pub use server::{Server, listen};

@@ -63,6 +63,11 @@ impl Overlay {
         self.file
     }
 
+    /// The limits of the file.
+    pub(crate) fn of_file(&self) -> impl Iterator<Item = &LimitConfig> {
+        self.limits.values()
+    }
+
     /// What was decided, as far as is known.
     pub(crate) fn decided(&self) -> &Decided {
         &self.decided

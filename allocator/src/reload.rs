@@ -76,7 +76,6 @@ impl Reloads {
         let changes = Changes { gone, put };
         self.shared.apply(&changes)?;
         self.shared.with(|allocator, _| allocator.file_says(&config.limits));
-        self.shared.have_changed(&changes);
         self.shared.tell_of(&changes);
         Ok(changes)
     }

@@ -14,11 +14,12 @@ use crate::store::StoreError;
 use crate::uplink::Uplinks;
 use peers::Peers;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{interval, sleep};
 
 /// How often sessions and pools that matter to nobody are looked for, and how many are looked at then. A hundred
@@ -28,6 +29,22 @@ const SWEEP_STEPS: usize = 500;
 
 /// How long to wait when there are no files left for another connection. Others will close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that wait to be accepted: a fleet that is started at once, or that lost its allocator, comes at once. The system
+/// may allow fewer (`net.core.somaxconn`); those beyond it try again after a second.
+const BACKLOG: u32 = 4_096;
+
+/// A listener at `address` for [`Server::run`].
+///
+/// # Errors
+/// If nothing can listen there.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Connections of an earlier life may linger there.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// The allocator, ready to serve.
 #[derive(Debug)]

@@ -5,7 +5,14 @@ use crate::store::STORE_PASSWORD;
 use lessor_allocator::cells::Password;
 use lessor_allocator::config::{LimitConfig, StoreConfig};
 use lessor_allocator::{Config, ConfigError};
+use rustix::fs::OFlags;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+/// The largest file, in bytes: ten thousand limits of one rule each take about one million. A larger file is another file.
+pub(crate) const FILE_MAX: u64 = 4 << 20;
 
 /// The configuration in `file`.
 ///
@@ -52,24 +59,43 @@ pub(crate) fn read_whole(
 /// What `file` holds.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If it cannot be read, is no regular file, or is larger than [`FILE_MAX`].
 pub(crate) fn text(file: &Path) -> Result<String, Failure> {
     let name = file.display();
-    std::fs::read_to_string(file)
-        .map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))
+    read_text(file).map_err(|error| Failure::Input(format!("cannot read configuration {name}: {error}")))
 }
 
-/// The configuration that `text`, of `file`, is.
+fn read_text(file: &Path) -> io::Result<String> {
+    // To open a pipe takes until another process opens it to write, and to read it may never end.
+    let opened =
+        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(file)?;
+    if !opened.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    let mut text = String::new();
+    // It may grow while it is read.
+    opened.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_MAX {
+        let problem = format!("it is larger than {} MiB", FILE_MAX >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+    }
+    Ok(text)
+}
+
+/// The configuration of an allocator that `text`, of `file`, is: with its store where it is placed, and the password for it.
 ///
 /// # Errors
 /// If it is none: names file, key and value.
-pub(crate) fn parse(file: &Path, text: &str) -> Result<Config, Failure> {
-    Config::parse(text).map_err(|error| wrong(file, &error))
+pub(crate) fn of_allocator(file: &Path, text: &str) -> Result<Config, Failure> {
+    let mut config = Config::parse(text).map_err(|error| wrong(file, &error))?;
+    place_store(&mut config, file);
+    unlock_store(&mut config);
+    Ok(config)
 }
 
 /// Says where the store is, where `config`, which is from `file`, does not: in the folder that a service manager has made for
 /// that, or else beside the file.
-pub(crate) fn place_store(config: &mut Config, file: &Path) {
+fn place_store(config: &mut Config, file: &Path) {
     if let StoreConfig::Embedded { path } = &mut config.server.store
         && path.is_none()
     {
@@ -80,7 +106,7 @@ pub(crate) fn place_store(config: &mut Config, file: &Path) {
 }
 
 /// Says what the password of a store is that several allocators share, where its URL does not.
-pub(crate) fn unlock_store(config: &mut Config) {
+fn unlock_store(config: &mut Config) {
     if let StoreConfig::Shared(shared) = &mut config.server.store {
         shared.cells.password = std::env::var(STORE_PASSWORD).ok().map(Password::new);
     }

@@ -5,7 +5,7 @@ use crate::configuration;
 use crate::failure::Failure;
 #[cfg(not(feature = "otlp"))]
 use crate::logging;
-use crate::stop::Stop;
+use crate::stop::{self, Stop};
 use crate::watch::Watch;
 use lessor_allocator::Server;
 use sd_notify::NotifyState;
@@ -21,16 +21,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     #[cfg(not(feature = "otlp"))]
     logging::install(args.log, filter);
     let text = configuration::text(&args.config)?;
-    let mut config = configuration::parse(&args.config, &text)?;
-    configuration::place_store(&mut config, &args.config);
-    configuration::unlock_store(&mut config);
+    let config = configuration::of_allocator(&args.config, &text)?;
+    stop::end_in_time()?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;
-    runtime.block_on(async {
+    let ran = runtime.block_on(async {
         let mut stop = Stop::install()?;
         let listen = args.listen.unwrap_or(config.server.listen);
         let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
-        let listener = TcpListener::bind(listen).await.map_err(cannot)?;
+        let listener = lessor_allocator::listen(listen).map_err(cannot)?;
         let server = Server::open(config, args.fresh).map_err(|error| Failure::Input(error.to_string()))?;
         let watch = Watch::install(args.config.clone(), text, server.reloads())?;
         // A signal that comes once it has said so must not be lost, nor kill.
@@ -45,7 +44,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             () = watch.run() => Ok(()),
         };
         ran.map_err(|error| Failure::Run(format!("the allocator broke: {error}")))
-    })
+    });
+    // A read of the configuration from a disk that hangs is not waited for.
+    runtime.shutdown_background();
+    ran
 }
 
 /// Tells whoever manages this process how far it is. Without a manager nobody is told.

@@ -2,6 +2,8 @@
 //! signal which comes early is not lost and does not kill.
 
 use crate::failure::Failure;
+use std::io;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Resolves when somebody wants this process to stop.
@@ -41,6 +43,30 @@ impl Stop {
             _ = hangup => {}
         }
     }
+}
+
+/// How long after the signal the process is there at most: less than the five seconds that it promises.
+const ENDS_WITHIN: Duration = Duration::from_millis(4_800);
+
+/// From now on the process ends in time after the first signal, whatever hangs in it: a disk, a log that is not read, a bug.
+/// What is durable by then is so, as after a crash. It has a thread of its own, which needs nothing that could hang.
+pub(crate) fn end_in_time() -> Result<(), Failure> {
+    let cannot =
+        |error: io::Error| Failure::Run(format!("cannot watch over the end of this process: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let mut stop = {
+        let _entered = runtime.enter();
+        Stop::install()?
+    };
+    let watch = move || {
+        runtime.block_on(async {
+            stop.asked().await;
+            tokio::time::sleep(ENDS_WITHIN).await;
+        });
+        // Nothing is said: the log may be what hangs.
+        std::process::exit(1);
+    };
+    std::thread::Builder::new().name("lessor-end".to_owned()).spawn(watch).map(drop).map_err(cannot)
 }
 
 /// As the system tells it: a bit for each signal, in hexadecimal, the first of them SIGHUP.

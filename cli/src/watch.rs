@@ -12,12 +12,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// system that tells; who wants it sooner sends SIGHUP.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How soon it is looked at again once SIGHUP came: an editor or a copy has most likely written all of it by then.
+const LOOK_TWICE: Duration = Duration::from_millis(200);
+
 /// Watches one file.
 #[derive(Debug)]
 pub(crate) struct Watch {
     file: PathBuf,
     /// What it said when it was last looked at, good or not.
     seen: Result<String, String>,
+    /// What it said at the last look, if that is another text: it is taken over once the next look finds the same, for
+    /// it may be half written.
+    next: Option<Result<String, String>>,
     reloads: Reloads,
     hangup: Signal,
 }
@@ -27,33 +33,37 @@ impl Watch {
     pub(crate) fn install(file: PathBuf, text: String, reloads: Reloads) -> Result<Self, Failure> {
         let hangup = signal(SignalKind::hangup())
             .map_err(|error| Failure::Run(format!("cannot listen for signals: {error}")))?;
-        Ok(Watch { file, seen: Ok(text), reloads, hangup })
+        Ok(Watch { file, seen: Ok(text), next: None, reloads, hangup })
     }
 
     /// Goes on until it is dropped.
     pub(crate) async fn run(mut self) {
+        let mut is_asked = false;
         loop {
-            let is_asked = tokio::select! {
-                Some(()) = self.hangup.recv() => true,
-                () = tokio::time::sleep(LOOK_EVERY) => false,
-            };
+            tokio::select! {
+                Some(()) = self.hangup.recv() => is_asked = true,
+                () = tokio::time::sleep(if is_asked { LOOK_TWICE } else { LOOK_EVERY }) => {}
+            }
             let file = self.file.clone();
             // A disk may take its time; exchanges do not wait for it.
             let read = tokio::task::spawn_blocking(move || configuration::text(&file));
             let text = read.await.unwrap_or_else(|error| Err(Failure::Run(error.to_string())));
             let text = text.map_err(|failure| failure.to_string());
-            if is_asked || text != self.seen {
+            if !is_asked && text == self.seen {
+                self.next = None;
+            } else if self.next.as_ref() == Some(&text) {
                 self.take_over(&text);
-                self.seen = text;
+                (self.seen, self.next, is_asked) = (text, None, false);
+            } else {
+                self.next = Some(text);
             }
         }
     }
 
     fn take_over(&self, text: &Result<String, String>) {
-        let config = text
-            .as_ref()
-            .map_err(String::clone)
-            .and_then(|text| configuration::parse(&self.file, text).map_err(|failure| failure.to_string()));
+        let config = text.as_ref().map_err(String::clone).and_then(|text| {
+            configuration::of_allocator(&self.file, text).map_err(|failure| failure.to_string())
+        });
         let done = config.and_then(|config| self.reloads.reload(&config).map_err(|unfit| unfit.to_string()));
         match done {
             Ok(done) => {

@@ -157,6 +157,11 @@ impl Allocator {
         Some(Ok(was_so))
     }
 
+    /// The limits of the file.
+    pub(crate) fn of_file(&self) -> impl Iterator<Item = &LimitConfig> {
+        self.beside.file.values()
+    }
+
     /// The file says `limits` by now.
     pub fn file_says(&mut self, limits: &[LimitConfig]) {
         let before = std::mem::replace(&mut self.beside.file, by_name(limits));

@@ -9,7 +9,7 @@ use super::store;
 use super::upstream;
 use super::{
     CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
-    Named, Names, ServerConfig,
+    Named, Names, ServerConfig, Upstream,
 };
 use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +61,20 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     let connections_max = at_least_one("server.connections_max", raw.connections_max, CONNECTIONS_MAX)?;
     let node = raw.node.as_deref().map(NodeName::try_new).transpose();
     let node = node.map_err(|error| format!("server.node {error}"))?;
-    Ok(ServerConfig { listen, connections_max, node, store: store::store(raw_store)? })
+    let hosts = raw.hosts.iter().map(|host| host_name(host)).collect::<Result<_, _>>()?;
+    let upstreams = raw.upstreams.iter().map(|address| Upstream::try_new(address));
+    let upstreams =
+        upstreams.collect::<Result<_, _>>().map_err(|problem| format!("server.upstreams: {problem}"))?;
+    Ok(ServerConfig { listen, connections_max, node, hosts, upstreams, store: store::store(raw_store)? })
+}
+
+/// `name` as a request's `Host` has it, without a port.
+fn host_name(name: &str) -> Result<String, String> {
+    let is_name =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    let wrong =
+        || format!("server.hosts has {name:?}: use names without a port, for example \"lessor.example.com\"");
+    is_name.then(|| name.to_ascii_lowercase()).ok_or_else(wrong)
 }
 
 /// A bound: at least one, or nothing would ever be let in.

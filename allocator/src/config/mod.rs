@@ -31,7 +31,7 @@ use crate::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -76,6 +76,10 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// What this allocator is called by those that it leases from; `None` where nobody says: each life has a name then.
     pub node: Option<NodeName>,
+    /// Names with a dot by which operators reach it, in small letters. A change that was sent to another one is not made.
+    pub hosts: BTreeSet<String>,
+    /// Allocators that limits may be leased from which are put over the API, beside those that the file leases limits from.
+    pub upstreams: BTreeSet<Upstream>,
     /// Where pools outlive the process.
     pub store: StoreConfig,
 }

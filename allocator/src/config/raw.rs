@@ -42,6 +42,10 @@ pub(super) struct RawServer {
     pub listen: Option<String>,
     pub connections_max: Option<Count>,
     pub node: Option<String>,
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    #[serde(default)]
+    pub upstreams: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -2,7 +2,7 @@
 //! can be read again and means the same.
 
 use super::raw::{AnchorDay, Count, RawLimit, RawOverride, RawRule, RawTerm, RawWarmUp, Timespan};
-use super::{ByNode, Config, Keyed, LimitConfig, Names, SharedStore, StoreConfig, safe, vendor};
+use super::{ByNode, Config, Keyed, LimitConfig, Names, SharedStore, StoreConfig, Upstream, safe, vendor};
 use lessor_protocol::rule::{FixedWindow, TokenBucket, Windows};
 use lessor_protocol::{Key, Rule};
 use serde::Serialize;
@@ -18,6 +18,9 @@ impl fmt::Display for Config {
         if let Some(node) = &self.server.node {
             line(f, "node", &node.as_str())?;
         }
+        line(f, "hosts", &self.server.hosts)?;
+        let upstreams: Vec<&str> = self.server.upstreams.iter().map(Upstream::as_str).collect();
+        line(f, "upstreams", &upstreams)?;
         writeln!(f, "\n[store]")?;
         line(f, "kind", &self.server.store.kind())?;
         match &self.server.store {

@@ -17,7 +17,7 @@ pub enum Upstream {
 }
 
 impl Upstream {
-    fn try_new(text: &str) -> Result<Self, String> {
+    pub(super) fn try_new(text: &str) -> Result<Self, String> {
         if text.contains('@') {
             // Not shown: it may be a secret.
             return Err("upstream has a name or a password in it, before an @: leave that out".to_owned());

@@ -3,6 +3,7 @@
 //!
 //! There is no authentication yet: whoever reaches the server may do all of it.
 
+use super::object::object;
 use super::problem::Problem;
 use super::{body, json, put, show};
 use crate::config::Upstream;
@@ -201,14 +202,6 @@ pub(super) fn carry(query: &BTreeMap<String, String>) -> Result<Carry, Problem> 
         let names = Carry::ALL.map(Carry::name).join(", ");
         Problem::invalid("carry", format!("carry is {}: use one of {names}", quoted(text)))
     })
-}
-
-pub(super) fn object(body: &[u8]) -> Result<Value, Problem> {
-    if body.is_empty() {
-        return Ok(json!({}));
-    }
-    let value: Value = serde_json::from_slice(body).map_err(|error| Problem::malformed(error.to_string()))?;
-    if value.is_object() { Ok(value) } else { Err(Problem::malformed("the body must be an object")) }
 }
 
 /// Refuses members that mean nothing: they would be taken for something that is done.

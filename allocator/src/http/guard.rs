@@ -1,13 +1,23 @@
 //! What keeps other web sites out of an operator's browser: nothing is changed for a request that another site made it
-//! send, no answer can be embedded elsewhere, and none that holds figures is kept. Programs that are no browsers send
-//! none of these headers, and notice nothing.
+//! send, or that was sent to a name which is not this allocator's; no answer can be embedded elsewhere, and none that holds
+//! figures is kept.
 
 use super::problem::Problem;
-use axum::extract::Request;
+use crate::shared::Shared;
+use crate::wrong::quoted;
+use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use lessor_protocol::wire::LEASES_PATH;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What the paths begin with that a node goes to in its own name.
+const NODES_PATH: &str = "/v1/nodes/";
 
 /// Refuses to change anything for another site. There is no password that a browser could be tricked into using, but
 /// there is the place it runs in, from which it may reach what the site cannot.
@@ -39,6 +49,40 @@ fn check(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem>
     }
     let detail = "a page of another site asked for this: nothing is changed";
     Err(Problem::new(StatusCode::FORBIDDEN, "cross_site", detail))
+}
+
+/// Refuses to change anything for a request to another name. A site may have its own name lead here: to a browser, that page
+/// and this allocator are one site then. An address, and a name without a dot, no site can have.
+pub(super) async fn own_host(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let hosts = &shared.config().server.hosts;
+    match misdirected(request.method(), request.uri(), request.headers(), hosts) {
+        None => next.run(request).await,
+        Some(problem) => problem.into_response(),
+    }
+}
+
+fn misdirected(method: &Method, uri: &Uri, headers: &HeaderMap, hosts: &BTreeSet<String>) -> Option<Problem> {
+    let is_browser = headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site");
+    // Nodes are programs, and find the allocator by any name that leads to it.
+    let is_of_node = uri.path() == LEASES_PATH || uri.path().starts_with(NODES_PATH);
+    if method.is_safe() || (is_of_node && !is_browser) {
+        return None;
+    }
+    let said = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
+    let stray = said.chain(uri.authority().map(Authority::as_str)).find(|host| !is_own(host, hosts))?;
+    let detail = format!(
+        "this was sent to {}, which is no name of this allocator: use its address, or add the name to hosts in [server]",
+        quoted(stray)
+    );
+    Some(Problem::of_field(StatusCode::MISDIRECTED_REQUEST, "wrong_host", "host", detail))
+}
+
+fn is_own(said: &str, hosts: &BTreeSet<String>) -> bool {
+    let Ok(authority) = said.parse::<Authority>() else { return false };
+    let host = authority.host().to_ascii_lowercase();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let is_single = !host.contains('.') && !host.is_empty();
+    address.parse::<IpAddr>().is_ok() || is_single || host.ends_with(".localhost") || hosts.contains(&host)
 }
 
 /// Figures are of now, and for whoever asked.
@@ -87,5 +131,46 @@ mod tests {
             assert_eq!(ask(&Method::POST, &[host, ("origin", origin)]), is_own, "{origin}");
         }
         assert!(!ask(&Method::POST, &[("origin", "http://box:7400")]), "nobody says where it went");
+    }
+
+    /// The bug: a site whose name leads to this allocator was taken for the allocator's own page.
+    #[test]
+    fn only_what_is_sent_to_a_name_of_this_allocator_is_done() {
+        let hosts = BTreeSet::from(["lessor.example.com".to_owned()]);
+        let ask = |path: &'static str, headers: &[(&'static str, &'static str)]| {
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            misdirected(&Method::POST, &Uri::from_static(path), &headers.collect(), &hosts).is_none()
+        };
+        let pause = "/v1/limits/a/pause";
+        for host in [
+            "127.0.0.1:7400",
+            "[::1]:7400",
+            "10.1.2.3",
+            "localhost:7400",
+            "a.localhost",
+            "allocator:7400",
+            "LESSOR.example.com:80",
+        ] {
+            assert!(ask(pause, &[("host", host)]), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "example.com",
+            "lessor.example.com.evil.example:7400",
+            "",
+            "a b",
+            "127.0.0.1.evil.example",
+        ] {
+            assert!(!ask(pause, &[("host", host)]), "{host}");
+            let of_browser =
+                [("host", host), ("origin", "http://evil.example"), ("sec-fetch-site", "same-origin")];
+            assert!(!ask("/v1/leases", &of_browser) && !ask("/v1/nodes/a/leave", &of_browser), "{host}");
+            assert!(ask("/v1/leases", &[("host", host)]), "a node finds it by any name: {host}");
+        }
+        assert!(!ask(pause, &[("host", "127.0.0.1"), ("host", "evil.example")]), "both are said");
+        assert!(!ask("http://evil.example/v1/limits/a/pause", &[]), "as HTTP/2 says it");
+        assert!(ask(pause, &[]), "a program may leave it out, a browser never does");
     }
 }

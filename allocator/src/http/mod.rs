@@ -9,6 +9,7 @@ mod exchange;
 mod explain;
 mod guard;
 mod health;
+mod object;
 mod page;
 mod problem;
 mod put;
@@ -23,7 +24,7 @@ mod walk;
 use crate::shared::Shared;
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use lessor_protocol::push::EVENTS_PATH;
@@ -53,6 +54,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(health::metrics))
         .merge(looked_at)
         .layer(from_fn(guard::same_site))
+        .layer(from_fn_with_state(shared.clone(), guard::own_host))
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .with_state(shared)

@@ -4,12 +4,15 @@
 use crate::allocator::Unfit;
 use crate::journal::NotDurable;
 use crate::uplink::Undecided;
-use crate::wrong::{Reason, Wrong};
+use crate::wrong::{Reason, Wrong, quoted};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use lessor_protocol::wire::code;
 use serde_json::{Map, Value, json};
+
+/// Characters of the path of a field that are shown.
+const PATH_MAX: usize = 100;
 
 /// What went wrong with a request. Nothing has changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,12 +35,26 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, "malformed", detail)
     }
 
+    /// The field at `path` is there twice: which of both is meant, the sender alone knows.
+    pub(super) fn twice(path: &str) -> Self {
+        let detail = format!("{} is there twice: say it once", quoted(path));
+        let path = path.chars().take(PATH_MAX).collect();
+        Problem { field: Some(path), ..Problem::malformed(detail) }
+    }
+
     /// `field` is missing, of the wrong type, or out of range.
     pub(super) fn invalid(field: &str, detail: impl Into<String>) -> Self {
-        Problem {
-            field: Some(field.to_owned()),
-            ..Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code::INVALID, detail)
-        }
+        Problem::of_field(StatusCode::UNPROCESSABLE_ENTITY, code::INVALID, field, detail)
+    }
+
+    /// `field` is what is wrong.
+    pub(super) fn of_field(
+        status: StatusCode,
+        code: &'static str,
+        field: &str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Problem { field: Some(field.to_owned()), ..Problem::new(status, code, detail) }
     }
 
     pub(super) fn not_found(detail: impl Into<String>) -> Self {

@@ -1,7 +1,8 @@
 //! Limits are put and removed, each only by somebody who has seen it as it is: here, or where allocators share a store for all of
 //! them. Handlers of [`super::admin`] and of what is shown call it.
 
-use super::admin::{Parameters, Rest, carry, decided, flag, name, object, parameters};
+use super::admin::{Parameters, Rest, carry, decided, flag, name, parameters};
+use super::object::object;
 use super::problem::Problem;
 use super::show::{self, Page};
 use super::{body, json};
@@ -67,9 +68,12 @@ async fn put_here(
 ) -> Result<bool, Problem> {
     let put = shared.with(|allocator, now| {
         check(allocator, config, condition)?;
-        allocator.put(now, config, carry, fresh).map_err(|full| Problem::from(Unfit::from(full)))
+        let put =
+            allocator.put(now, config, carry, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
+        // Under the same lock: a new life begins with what this one had last.
+        shared.limit_was_put(config);
+        Ok::<_, Problem>(put)
     })?;
-    shared.limit_was_put(config);
     shared.tell(&Event::of(Kind::Changed, config.name.as_str()));
     decided(shared).await?;
     Ok(put != Put::Changed)
@@ -109,8 +113,12 @@ pub(super) async fn remove(shared: &Shared, name: &str, headers: &HeaderMap) -> 
     if shared.is_sharing() {
         change(shared, name, None, || shared.with(|allocator, _| check(allocator))).await?;
     } else {
-        shared.with(|allocator, _| check(allocator).map(|()| allocator.remove(name)))?;
-        shared.limit_was_removed(name);
+        shared.with(|allocator, _| {
+            check(allocator)?;
+            allocator.remove(name);
+            shared.limit_was_removed(name);
+            Ok::<_, Problem>(())
+        })?;
         shared.tell(&Event::of(Kind::Changed, name));
         decided(shared).await?;
     }
@@ -134,6 +142,7 @@ fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Probl
         let key = error.key().unwrap_or("body").to_owned();
         Problem::invalid(&key, error.problem())
     })?;
+    check_upstream(shared, &limit)?;
     // Where allocators share a store, it is leased from there, as those in the file are.
     let leased = shared.config().server.store.lends(&mut limit);
     leased.map_err(|problem| {
@@ -141,6 +150,20 @@ fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Probl
         Problem::invalid(&key, problem)
     })?;
     Ok(limit)
+}
+
+/// This allocator calls only addresses that its file names. Otherwise a stranger who reaches the API chose what it calls.
+fn check_upstream(shared: &Shared, config: &LimitConfig) -> Result<(), Problem> {
+    match &config.upstream {
+        Some(upstream) if !shared.allows(upstream) => {
+            let detail = format!(
+                "upstream is {}, which the configuration file does not name: add it to upstreams in [server] there",
+                quoted(upstream.as_str())
+            );
+            Err(Problem::invalid("upstream", detail))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// What only one allocator could do of what a limit of all of them becomes.

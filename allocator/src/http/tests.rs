@@ -6,6 +6,7 @@ mod entries;
 mod looks;
 mod page;
 mod requests;
+mod strict;
 
 use super::*;
 use crate::config::Config;

@@ -6,7 +6,7 @@ use super::unused::{self, Unused};
 use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Tally, plans};
 use crate::config::LimitConfig;
 use crate::pool::{Holder, PoolView};
-use crate::wrong::Wrong;
+use crate::wrong::{Reason, Wrong};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::LeakyBucket;
 use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Rule, Terms};
@@ -107,7 +107,7 @@ impl Limit {
     /// done already under the same `name`.
     ///
     /// # Errors
-    /// If there is no room for another key.
+    /// If there is no room for another key, or the pool would have more than can be said.
     pub fn top_up(
         &mut self,
         now: Moment,
@@ -121,6 +121,13 @@ impl Limit {
         if !self.pools.contains_key(&id) {
             self.make_room(now, &id)?;
             self.make(now, id.clone());
+        }
+        let most = self.with_pool(now, &id, |pool| pool.top_up_max(now)).unwrap_or(0);
+        if permits > most {
+            let detail = format!(
+                "permits is {permits}: the pool has room for {most} more, up to {PERMITS_MAX} in all"
+            );
+            return Err(Wrong::new(Reason::Invalid, "permits", detail));
         }
         self.with_pool(now, &id, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
         self.write_soon(&id);

@@ -5,7 +5,7 @@ use super::{Plan, Pool};
 use crate::pacing::Pacer;
 use crate::share::Guarantees;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Carry, Moment};
+use lessor_protocol::{Carry, Moment, PERMITS_MAX};
 use std::sync::Arc;
 
 impl Pool {
@@ -86,6 +86,12 @@ impl Pool {
         }
         self.foresee_nothing();
         self.audit();
+    }
+
+    /// The most permits that a top-up at `now` may have: more would be more than anything can hold.
+    pub fn top_up_max(&mut self, now: Moment) -> u64 {
+        self.advance(now);
+        PERMITS_MAX.saturating_sub(self.ledgers.most())
     }
 
     /// The same pool again, to see what would become of it.

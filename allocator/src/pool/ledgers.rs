@@ -277,6 +277,11 @@ impl Ledgers {
         }
     }
 
+    /// The most that any of them may be charged, see [`Ledger::most`].
+    pub(super) fn most(&self) -> u64 {
+        self.all().map(|ledger| ledger.most()).max().unwrap_or(0)
+    }
+
     /// Permits that are charged beyond what a rule allows, the most of any.
     pub(super) fn excess(&self) -> u64 {
         self.all().map(|ledger| ledger.excess()).max().unwrap_or(0)

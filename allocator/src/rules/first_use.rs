@@ -179,6 +179,10 @@ impl Ledger for FirstUseLedger {
         self.extra = self.extra.saturating_add(permits);
     }
 
+    fn most(&self) -> u64 {
+        self.allowed()
+    }
+
     fn excess(&self) -> u64 {
         self.open.map_or(0, |open| open.charged.saturating_sub(self.allowed()))
     }

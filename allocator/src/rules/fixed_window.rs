@@ -226,6 +226,10 @@ impl Ledger for FixedLedger {
         self.extra = self.extra.saturating_add(permits);
     }
 
+    fn most(&self) -> u64 {
+        self.allowed()
+    }
+
     fn excess(&self) -> u64 {
         let now = self.charged.saturating_sub(self.allowed());
         now.max(self.ahead.saturating_sub(self.limit))

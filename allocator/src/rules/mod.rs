@@ -160,6 +160,11 @@ pub trait Ledger: Debug {
     /// Lets `permits` more be lent, once, beyond what the rule says.
     fn top_up(&mut self, permits: u64);
 
+    /// The most that it may be charged as it stands, with what it was topped up. 0 where nothing is topped up.
+    fn most(&self) -> u64 {
+        0
+    }
+
     /// Permits that are charged beyond what it allows, as there may be once it was changed. While there are, nothing
     /// that is out is extended: a lease's length later every window holds what it may.
     fn excess(&self) -> u64;

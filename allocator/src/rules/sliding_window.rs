@@ -260,6 +260,10 @@ impl Ledger for SlidingLedger {
         self.allow_more(permits);
     }
 
+    fn most(&self) -> u64 {
+        self.allowed()
+    }
+
     fn excess(&self) -> u64 {
         (self.outstanding + self.settled_sum).saturating_sub(self.allowed())
     }

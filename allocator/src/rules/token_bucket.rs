@@ -272,6 +272,11 @@ impl Ledger for BucketLedger {
         }
     }
 
+    fn most(&self) -> u64 {
+        let is_there = self.outstanding.saturating_add(u64::try_from(self.level).unwrap_or(0));
+        is_there.max(self.capacity)
+    }
+
     fn excess(&self) -> u64 {
         let most = self.capacity + self.surplus + self.debt.cast_unsigned();
         self.outstanding.saturating_sub(most)

@@ -3,7 +3,7 @@
 
 use super::Shared;
 use crate::allocator::Unfit;
-use crate::config::{Config, StoreConfig};
+use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
 use crate::overlay::Changes;
 use crate::roots::Decided;
 use lessor_protocol::Carry;
@@ -18,6 +18,16 @@ impl Shared {
     /// Whether it is known which limits there are.
     pub(crate) fn knows_limits(&self) -> bool {
         !self.is_sharing() || self.commons.has_limits()
+    }
+
+    /// Whether the file allows that a limit is leased from `upstream` that is put over the API.
+    pub(crate) fn allows(&self, upstream: &Upstream) -> bool {
+        let is_it = |limit: &LimitConfig| limit.upstream.as_ref() == Some(upstream);
+        let in_file = || match self.is_sharing() {
+            true => self.commons.overlay().of_file().any(is_it),
+            false => self.with(|allocator, _| allocator.of_file().any(is_it)),
+        };
+        self.config.server.upstreams.contains(upstream) || in_file()
     }
 
     /// Limits are from now on what was `decided`, where no newer file says otherwise: unless something newer is known.
@@ -41,12 +51,13 @@ impl Shared {
         let full = self.with(|allocator, now| {
             changes.gone.iter().for_each(|name| _ = allocator.remove(name));
             let put = changes.put.iter().map(|limit| allocator.put(now, limit, Carry::AsIs, false));
-            put.filter_map(Result::err).last()
+            let full = put.filter_map(Result::err).last();
+            self.have_changed(&changes);
+            full
         });
         if let Some(error) = full {
             tracing::warn!(%error, "not all limits that were put at other allocators can be had here");
         }
-        self.have_changed(&changes);
         self.commons.limits_are_known();
         drop(overlay);
         self.tell_of(&changes);
@@ -62,7 +73,6 @@ impl Shared {
         next.file_is(config);
         let changes = next.changes(&self.limits());
         self.apply(&changes)?;
-        self.have_changed(&changes);
         *overlay = next;
         drop(overlay);
         self.tell_of(&changes);
@@ -80,12 +90,14 @@ impl Shared {
             allocator.check(&gone, &put)?;
             gone.iter().for_each(|name| _ = allocator.remove(name));
             put.iter().try_for_each(|limit| allocator.put(now, limit, Carry::AsIs, false).map(drop))?;
+            self.have_changed(changes);
             Ok(())
         })
     }
 
-    /// They are what a new life begins with.
-    pub(crate) fn have_changed(&self, changes: &Changes) {
+    /// They are what a new life begins with. The caller holds the lock of the allocator under which they changed: the next change
+    /// comes after.
+    fn have_changed(&self, changes: &Changes) {
         changes.gone.iter().for_each(|name| self.limit_was_removed(name));
         changes.put.iter().for_each(|limit| self.limit_was_put(limit));
     }

@@ -4,14 +4,17 @@
 use super::dump::Dump;
 use super::rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use super::seal::{self, Seal, with_more};
-use super::{StoreError, boot};
+use super::{StoreError, boot, file};
 use crate::rules::Gap;
 use lessor_protocol::Clock;
+use redb::backends::FileBackend;
 use redb::{
-    Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError, TableHandle,
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError,
+    TableHandle,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -111,10 +114,14 @@ impl Embedded {
     /// # Errors
     /// If another process has it, or it can be neither read nor made.
     pub fn open(path: &Path) -> Result<(Self, Result<Found, Lost>), StoreError> {
+        // A link in place of the seal would be taken for a seal that is gone, and the store for an old one.
+        file::refuse_link(&seal::beside(path)).map_err(|error| unusable(path, &error))?;
         let lost = match Self::read(path)? {
             Ok((database, head, written)) => {
                 let (clock, gap) = clock(&head);
                 let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;
+                let ours = file::open(path, false).and_then(|file| file::keep_to_ourselves(&file));
+                ours.map_err(|error| unusable(path, &error))?;
                 let head = Head { boot: boot::id(), origin: clock.origin(), ..head };
                 let store = Embedded { path: path.to_owned(), database, seal, head };
                 return Ok((store, Ok(Found { written, gap, clock })));
@@ -157,7 +164,8 @@ impl Embedded {
 
     /// A new store at `path`, with nothing in it, for moments on `clock`.
     fn make(path: &Path, clock: Clock) -> Result<Self, StoreError> {
-        let database = Database::create(path).map_err(|error| cannot_open(path, error))?;
+        let file = file::open(path, true).map_err(|error| unusable(path, &error))?;
+        let database = database(file).map_err(|error| cannot_open(path, error))?;
         let store = RandomState::new().hash_one(clock.now());
         let head =
             Head { format: FORMAT, store, commits: 0, boot: boot::id(), origin: clock.origin(), sum: 0 };
@@ -168,13 +176,16 @@ impl Embedded {
     }
 
     fn read(path: &Path) -> Result<Result<(Guarded, Head, Written), Lost>, StoreError> {
-        match std::fs::metadata(path) {
+        let file = match file::open(path, false) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Err(Lost::Gone)),
             Err(error) => return Err(unusable(path, &error)),
-            Ok(meta) if !meta.is_file() => return Err(unusable(path, &"it is no file")),
-            Ok(_) => {}
+            Ok(file) => file,
+        };
+        // The library would make a new store of an empty file.
+        if file.metadata().is_ok_and(|meta| meta.len() == 0) {
+            return Ok(Err(Lost::Damaged("it is empty".to_owned())));
         }
-        let opened = catch_unwind(AssertUnwindSafe(|| Database::open(path)));
+        let opened = catch_unwind(AssertUnwindSafe(|| database(file)));
         let database = match opened {
             Ok(Ok(database)) => Guarded(Some(database)),
             Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => return Err(StoreError::Taken(path.to_owned())),
@@ -238,6 +249,11 @@ impl Embedded {
         *self = Embedded { path: self.path.clone(), ..new };
         Ok(())
     }
+}
+
+/// The database that `file` is, or becomes if it is empty.
+fn database(file: File) -> Result<Database, DatabaseError> {
+    Builder::new().create_with_backend(FileBackend::new(file)?)
 }
 
 /// Makes `batch` durable beside what `head` is of, and says what the head is then.

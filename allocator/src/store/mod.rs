@@ -4,6 +4,7 @@
 mod boot;
 mod dump;
 mod embedded;
+mod file;
 mod rows;
 mod seal;
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! what was lent since is not in it. The file is synced once, when its store is made. A later write is not: a machine that loses
 //! its power may find the seal as it was before, which says less.
 
-use std::fs::{File, OpenOptions};
-use std::io;
+use super::file;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,8 @@ pub(super) fn folder(path: &Path) -> io::Result<File> {
 /// Of which store, and how many commits it had seen, the seal beside `path` says; `None` if there is none, or none that
 /// can be read.
 pub(super) fn read(path: &Path) -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string(beside(path)).ok()?;
+    let mut text = String::new();
+    file::open(&beside(path), false).ok()?.take(SIZE as u64).read_to_string(&mut text).ok()?;
     let mut words = text.split_whitespace();
     let store = u64::from_str_radix(words.next()?, 16).ok()?;
     let commits = words.next()?.parse().ok()?;
@@ -47,7 +49,8 @@ pub(super) fn read(path: &Path) -> Option<(u64, u64)> {
 impl Seal {
     /// That of the store at `path`.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(beside(path))?;
+        let file = file::open(&beside(path), true)?;
+        file::keep_to_ourselves(&file)?;
         Ok(Seal { file })
     }
 

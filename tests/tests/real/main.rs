@@ -17,6 +17,7 @@ mod parts;
 mod processes;
 mod regions;
 mod reserve;
+mod service;
 mod several;
 mod shared;
 mod store;

@@ -215,7 +215,7 @@ async fn what_is_below_a_paused_limit_is_lent_nothing() {
 
 #[tokio::test]
 async fn a_limit_that_is_leased_is_topped_up_where_it_is_leased_from() {
-    let app = App::new(true);
+    let app = App::of(&format!("[server]\nupstreams = [\"http://127.0.0.1:9\"]\n{CONFIG}"), true);
     let path = "/v1/limits/leased";
     let made = app.request("PUT", path, None, r#"{"upstream":"http://127.0.0.1:9"}"#).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);

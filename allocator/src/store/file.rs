@@ -1,0 +1,53 @@
+//! How the files of a store are opened: by this user alone, and never through a symbolic link, which could lead a process
+//! with more rights to a file of somebody else.
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// What others may do with it: nothing.
+const MODE: u32 = 0o600;
+
+/// The file at `path`, to read and write; a new one if there is none, and it `may_be_new`.
+///
+/// # Errors
+/// If it is a symbolic link or no regular file, or cannot be opened.
+pub(super) fn open(path: &Path, may_be_new: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(may_be_new).truncate(false).mode(MODE);
+    // A pipe would be waited for.
+    let file = options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()).open(path);
+    let file = file.map_err(|error| match error.raw_os_error() {
+        Some(code) if code == Errno::LOOP.raw_os_error() => link(path),
+        _ => error,
+    })?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")),
+    }
+}
+
+/// Takes from others what they may do with `file`, which an earlier version may have made for all to read.
+///
+/// # Errors
+/// If it is not this user's.
+pub(super) fn keep_to_ourselves(file: &File) -> io::Result<()> {
+    match file.metadata()?.permissions().mode() & 0o777 {
+        MODE => Ok(()),
+        _ => file.set_permissions(Permissions::from_mode(MODE)),
+    }
+}
+
+/// # Errors
+/// If there is a symbolic link at `path`.
+pub(super) fn refuse_link(path: &Path) -> io::Result<()> {
+    let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_symlink());
+    if is_link { Err(link(path)) } else { Ok(()) }
+}
+
+fn link(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{} is a symbolic link", path.display()))
+}

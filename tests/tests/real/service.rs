@@ -1,0 +1,236 @@
+//! The allocator as an operator's service: many connections at once, files that are not what they should be, and an end in
+//! time whatever hangs.
+
+use lessor_protocol::Clock;
+use rustix::process::Signal;
+use scenarios::process::{Allocator, Running, lessor};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const CLOCK: Clock = Clock::since_boot();
+
+const CONFIG: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
+"#;
+
+/// A folder with a configuration in it.
+fn folder(config: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("lessor.toml");
+    std::fs::write(&file, config).expect("a file in it");
+    (folder, file)
+}
+
+fn serve(file: &Path, level: &str) -> Command {
+    let mut command = Command::new(lessor());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", level, "--config"]).arg(file);
+    command
+}
+
+/// Starts it, once it listens, with its log in a file.
+fn started(file: &Path, level: &str) -> (Running, String) {
+    let log = std::fs::File::create(file.with_extension("log")).expect("a file in the folder");
+    let mut running = Running::start(serve(file, level).stderr(log));
+    let line = running.line();
+    let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
+    (running, url)
+}
+
+fn log(file: &Path) -> String {
+    std::fs::read_to_string(file.with_extension("log")).expect("its log")
+}
+
+fn pause(millis: u64) {
+    std::thread::park_timeout(Duration::from_millis(millis));
+}
+
+/// Waits until `found`, for ten seconds.
+fn until(what: &str, mut found: impl FnMut() -> bool) {
+    let began = CLOCK.now();
+    while !found() {
+        assert!(CLOCK.now().since(began) < Duration::from_secs(10), "{what}");
+        pause(20);
+    }
+}
+
+/// Sends SIGTERM. With what it ended, and after how long.
+fn ended(running: Running) -> (Option<i32>, Duration) {
+    let asked = CLOCK.now();
+    running.signal(Signal::TERM);
+    let killer = running.id();
+    // A process that hangs for ever must not hang the test.
+    let guard = std::thread::spawn(move || {
+        pause(20_000);
+        let pid = rustix::process::Pid::from_raw(i32::try_from(killer).expect("a process id"));
+        let _ = rustix::process::kill_process(pid.expect("not zero"), Signal::KILL);
+    });
+    let status = running.wait();
+    drop(guard);
+    (status.code(), CLOCK.now().since(asked))
+}
+
+const IN_TIME: Duration = Duration::from_secs(5);
+
+/// The bug: 128 might wait to be accepted, and those beyond tried again after a second. The process stands still, so that it
+/// is the system alone that lets them in.
+#[test]
+fn a_thousand_connections_at_once_are_let_in_at_once() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let address: SocketAddr = allocator.address().parse().expect("an address");
+    allocator.running.signal(Signal::STOP);
+    let began = CLOCK.now();
+    let connect = move || TcpStream::connect_timeout(&address, Duration::from_millis(900));
+    let threads: Vec<_> = (0..8)
+        .map(|_| std::thread::spawn(move || (0..125).map(|_| connect().ok()).collect::<Vec<_>>()))
+        .collect();
+    let all = threads.into_iter().flat_map(|thread| thread.join().expect("it ends"));
+    let let_in: Vec<TcpStream> = all.flatten().collect();
+    println!("{} of 1,000 let in within {:?}", let_in.len(), CLOCK.now().since(began));
+    allocator.running.signal(Signal::CONT);
+    assert_eq!(let_in.len(), 1_000);
+}
+
+/// The bug: the file was opened, which takes until another process writes to the pipe, and the end waited for that.
+#[test]
+fn a_pipe_in_place_of_the_configuration_is_refused_and_holds_up_nothing() {
+    let (_folder, file) = folder(CONFIG);
+    let (running, url) = started(&file, "error");
+    std::fs::remove_file(&file).expect("it is there");
+    assert!(Command::new("mkfifo").arg(&file).status().expect("it runs").success());
+    until("it says what is wrong", || log(&file).contains("no regular file"));
+    let address = url.trim_start_matches("http://");
+    assert!(TcpStream::connect(address).is_ok(), "it goes on");
+    let (code, took) = ended(running);
+    println!("it ended with {code:?} after {took:?}");
+    assert!(code == Some(0) && took < IN_TIME, "{code:?} after {took:?}");
+}
+
+/// The bug: a log that was not read any more stopped what wrote to it, and the end of the process with it.
+#[test]
+fn a_log_that_is_not_read_does_not_hold_up_the_end() {
+    let (_folder, file) = folder(&format!("[store]\nkind = \"memory\"\n{CONFIG}"));
+    let mut running = Running::start(serve(&file, "info").stderr(Stdio::piped()));
+    let address = running.line().trim_start_matches("listening on http://").to_owned();
+    // Each pause is a line, until the pipe is full.
+    let answers = || {
+        let mut peer = TcpStream::connect(&address)?;
+        peer.set_read_timeout(Some(Duration::from_secs(1)))?;
+        peer.write_all(
+            b"POST /v1/limits/vendor/pause HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+            content-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
+        )?;
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer)
+    };
+    let mut answered = 0;
+    while answered < 20_000 && answers().is_ok() {
+        answered += 1;
+    }
+    println!("it stands still after {answered} answers");
+    assert!(answered < 20_000, "it never stood still: this would prove nothing");
+    let (code, took) = ended(running);
+    println!("it ended with {code:?} after {took:?}");
+    assert!(took < IN_TIME, "{code:?} after {took:?}");
+}
+
+#[test]
+fn a_configuration_that_is_no_regular_file_or_too_large_is_refused() {
+    let (folder, file) = folder(CONFIG);
+    let check = |file: &Path| {
+        let said = Command::new(lessor()).arg("check").arg(file).output().expect("it runs");
+        (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned())
+    };
+    assert_eq!(check(&file).0, Some(0));
+    let link = folder.path().join("link.toml");
+    symlink(&file, &link).expect("a link");
+    assert_eq!(check(&link).0, Some(0), "as a mounted configuration is");
+    let pipe = folder.path().join("pipe.toml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
+    for (file, words) in [(pipe.as_path(), "no regular file"), (Path::new("/dev/zero"), "no regular file")] {
+        let (code, said) = check(file);
+        assert!(code == Some(2) && said.contains(words), "{code:?}: {said}");
+    }
+    let padded = |size: usize| format!("{CONFIG}#{}\n", "x".repeat(size - CONFIG.len() - 2));
+    for (size, code) in [(4 << 20, Some(0)), ((4 << 20) + 1, Some(2))] {
+        std::fs::write(&file, padded(size)).expect("its folder is there");
+        let (ended, said) = check(&file);
+        assert!(
+            ended == code && (code == Some(0) || said.contains("larger than 4 MiB")),
+            "{size}: {ended:?}: {said}"
+        );
+    }
+}
+
+/// The bug: a file that was looked at while it was half written was taken over as it was: here, without its second limit.
+#[test]
+fn a_file_that_is_being_written_is_not_taken_over() {
+    let more = CONFIG.replace("\"vendor\"", "\"other\"");
+    let (_folder, file) = folder(&format!("{CONFIG}{more}"));
+    let (running, _url) = started(&file, "info");
+    // Written in two parts, time and again, with as long in between as it takes to be looked at once.
+    for _ in 0..3 {
+        std::fs::write(&file, CONFIG).expect("its folder is there");
+        pause(1_050);
+        std::fs::write(&file, format!("{CONFIG}{more}")).expect("its folder is there");
+        pause(1_050);
+    }
+    let removed = log(&file).matches("the configuration was read again").count();
+    println!("taken over {removed} times");
+    assert_eq!(removed, 0, "{}", log(&file));
+    std::fs::write(&file, CONFIG).expect("its folder is there");
+    until("it is taken over", || log(&file).contains("removed=[\"other\"]"));
+    assert_eq!(ended(running).0, Some(0));
+}
+
+/// The bug: the store that the file does not place was placed at the start alone, and each first reload said that it had
+/// changed.
+#[test]
+fn a_reload_does_not_say_that_the_server_has_changed_where_it_has_not() {
+    let (_folder, file) = folder(CONFIG);
+    let (running, _url) = started(&file, "info");
+    std::fs::write(&file, CONFIG.replace("limit = 100", "limit = 200")).expect("its folder is there");
+    until("it is read again", || log(&file).contains("the configuration was read again"));
+    pause(100);
+    assert!(!log(&file).contains("need a restart"), "{}", log(&file));
+    std::fs::write(&file, format!("[server]\nconnections_max = 7\n{CONFIG}")).expect("its folder is there");
+    until("it says so", || log(&file).contains("need a restart"));
+    assert_eq!(ended(running).0, Some(0));
+}
+
+/// The bug: others might read the books, and a link in place of a file led a process with more rights to any other file.
+#[test]
+fn the_files_of_the_store_are_for_its_user_alone_and_no_links() {
+    let (folder, file) = folder(CONFIG);
+    let (store, seal) = (folder.path().join("lessor.redb"), folder.path().join("lessor.redb.seal"));
+    let modes = || {
+        [&store, &seal].map(|path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777)
+    };
+    assert_eq!(ended(started(&file, "error").0).0, Some(0));
+    println!("{}", modes().map(|mode| format!("{mode:o}")).join(" "));
+    assert_eq!(modes(), [0o600; 2]);
+    // As an earlier version left them.
+    for path in [&store, &seal] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    }
+    assert_eq!(ended(started(&file, "error").0).0, Some(0));
+    assert_eq!(modes(), [0o600; 2]);
+    for path in [&store, &seal] {
+        let elsewhere = path.with_extension("elsewhere");
+        std::fs::rename(path, &elsewhere).expect("it is there");
+        symlink(&elsewhere, path).expect("a link");
+        let before = std::fs::read(&elsewhere).expect("it is there");
+        let said = serve(&file, "error").output().expect("it runs");
+        let words = String::from_utf8_lossy(&said.stderr).into_owned();
+        println!("{:?}: {words}", said.status.code());
+        assert!(said.status.code() == Some(2) && words.contains("symbolic link"), "{words}");
+        assert_eq!(std::fs::read(&elsewhere).expect("it is there"), before);
+        std::fs::rename(&elsewhere, path).expect("it is there");
+    }
+}
