@@ -160,7 +160,11 @@ impl Writer {
             return false;
         }
         let began = shared.now();
-        let written = if is_failing { self.store.begin_anew(&batch) } else { self.store.commit(&batch) };
+        let course = shared.course();
+        let written = match is_failing {
+            true => self.store.begin_anew(&batch, course),
+            false => self.store.commit(&batch, course),
+        };
         shared.metrics().store().written(batch.pools.len(), shared.now().since(began), written.is_ok());
         match written {
             Ok(()) => {

@@ -21,14 +21,15 @@
 //! In reading order. The core: [`rules`] (the books of one promise), [`sizing`], [`share`] and [`pacing`] (how
 //! big a lease is), [`pool`] (the books of one limit and key), [`limits`] (a limit and its pools), [`sessions`] (who asks),
 //! [`wrong`] (why an ask is refused), [`allocator`] (all of it); beside it [`central`] (the same promises kept in one
-//! place, to compare). Around it: [`config`] (what an operator decides),
-//! `shared` (a lock and a clock), `events` (who listens), [`reload`], `uplink` (what is leased from others), `http` (the routes),
+//! place, to compare), and [`steering`] (how its clock goes). Around it: [`config`] (what an operator decides),
+//! `clock` (reads those of the machine), `shared` (a lock and a clock), `events` (who listens), [`reload`], `uplink` (what is leased from others), `http` (the routes),
 //! `metrics`, and [`server`] (a function of a listener). Beside [`store`], which one allocator has for itself, are [`cells`], which
 //! several share, with [`roots`], the pools that they lease from there.
 
 pub mod allocator;
 pub mod cells;
 pub mod central;
+mod clock;
 mod commons;
 pub mod config;
 mod events;
@@ -47,6 +48,7 @@ pub mod sessions;
 pub mod share;
 mod shared;
 pub mod sizing;
+pub mod steering;
 pub mod store;
 mod sweep;
 mod uplink;

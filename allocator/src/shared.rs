@@ -4,6 +4,7 @@
 mod overlaid;
 
 use crate::allocator::{Allocator, Dropped, limits_beside};
+use crate::clock::{EpochClock, begin};
 use crate::commons::Commons;
 use crate::config::{Config, LimitConfig};
 use crate::events::Events;
@@ -11,10 +12,11 @@ use crate::journal::{Journal, NotDurable};
 use crate::limits::Past;
 use crate::metrics::Metrics;
 use crate::roots::Gates;
+use crate::steering::Course;
 use crate::store::{Embedded, Found, StoreError, Written};
 use lessor_protocol::push::Event;
 use lessor_protocol::trace::Cause;
-use lessor_protocol::{Clock, Moment, PERMITS_MAX, entropy};
+use lessor_protocol::{Moment, PERMITS_MAX, entropy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -27,7 +29,7 @@ pub(crate) struct Shared {
     config: Config,
     /// Whether no earlier life can have lent anything.
     is_fresh: bool,
-    clock: Clock,
+    clock: EpochClock,
     metrics: Metrics,
     events: Events,
     stop: watch::Sender<bool>,
@@ -50,7 +52,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// A new life of the allocator. Unless it is `fresh`, an earlier one may have lent until now.
     pub(crate) fn new(config: Config, fresh: bool) -> Self {
-        let clock = Clock::since_epoch();
+        let clock = EpochClock::new(begin(), config.terms);
         let now = clock.now();
         let past = if fresh { Past::None } else { Past::Lost(now) };
         let allocator = Allocator::new(&config, past, now, epoch(now));
@@ -65,9 +67,10 @@ impl Shared {
     pub(crate) fn open(config: Config, fresh: bool, path: &Path) -> Result<Arc<Self>, StoreError> {
         let (mut store, found) = Embedded::open(path)?;
         let path = path.display();
-        let (clock, mut allocator, restored) = match found {
-            Ok(Found { written, gap, clock }) => {
-                let now = clock.now();
+        let clock = EpochClock::new(store.course(), config.terms);
+        let now = clock.now();
+        let (mut allocator, restored) = match found {
+            Ok(Found { written, gap }) => {
                 let known = beside(&config, &written);
                 let (mut allocator, pools) = match fresh {
                     true => (Allocator::new(&known, Past::None, now, epoch(now)), 0),
@@ -78,11 +81,9 @@ impl Shared {
                     }
                 };
                 allocator.take_decisions(&config.limits, &written, gap, now);
-                (clock, allocator, pools)
+                (allocator, pools)
             }
             Err(lost) => {
-                let clock = store.clock();
-                let now = clock.now();
                 let past = if fresh {
                     tracing::info!(%path, store = %lost, "beginning afresh");
                     Past::None
@@ -90,12 +91,12 @@ impl Shared {
                     tracing::warn!(%path, store = %lost, "nothing is known of an earlier life: quarantine");
                     Past::Lost(now)
                 };
-                (clock, Allocator::new(&config, past, now, epoch(now)), 0)
+                (Allocator::new(&config, past, now, epoch(now)), 0)
             }
         };
         allocator.begin_writing(0);
         let batch = allocator.write_down(clock.now());
-        store.commit(&batch)?;
+        store.commit(&batch, clock.course())?;
         allocator.may_lend(&batch);
         let shared = Arc::new(Shared::of(config, fresh, clock, allocator));
         shared.metrics.store().restored(restored);
@@ -105,7 +106,7 @@ impl Shared {
         Ok(shared)
     }
 
-    fn of(config: Config, is_fresh: bool, clock: Clock, mut allocator: Allocator) -> Self {
+    fn of(config: Config, is_fresh: bool, clock: EpochClock, mut allocator: Allocator) -> Self {
         allocator.ask_above_as(entropy::number());
         let now = clock.now();
         let limits = allocator.limits(now).into_iter();
@@ -227,6 +228,11 @@ impl Shared {
     /// This instant, on the allocator's clock.
     pub(crate) fn now(&self) -> Moment {
         self.clock.now()
+    }
+
+    /// Where the allocator's clock is, for a life after this one.
+    pub(crate) fn course(&self) -> Course {
+        self.clock.course()
     }
 
     /// Waits until what `batch` holds is durable; not at all where there is no such batch. Cancel-safe.

@@ -15,7 +15,11 @@ const TICK: Duration = Duration::from_millis(1);
 /// which every call reads the exact clock: more would slow those down that are lent little at a time.
 const TICK_LATE_NS: u64 = 20_000_000;
 
-/// Which clock tells callers of a [`crate::Client`] that time has gone on. The exact clock costs 20 to 30 ns; it is
+/// The coarse clock is slewed like others: the kernel lets a daemon slow it by a tenth and a thousandth, and a step of it then
+/// takes longer by less than an eighth.
+const SLEWED_PART: u32 = 8;
+
+/// Which clock tells callers of a [`crate::Client`] that time has gone on. The exact clock costs 60 to 120 ns; it is
 /// read again whenever this one has moved, and whenever a lease is about to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HotClock {
@@ -23,7 +27,8 @@ pub enum HotClock {
     /// stopped, starved of processor time, or asleep with the whole machine. Where there is none, every call reads
     /// the exact clock.
     ///
-    /// It assumes that the kernel's timer moves that clock at least once in six of its steps (24 ms at 250 a second) while
+    /// It assumes that the kernel's timer moves that clock at least once in six of its steps (24 ms at 250 a second, or 27 ms
+    /// while a daemon slows it as far as the kernel lets one) while
     /// our threads run, and whenever the machine is suspended or resumed. Where a hypervisor withholds the core
     /// that does so for longer, or stops a machine and lets its clock jump, what is spent too late is at most 512
     /// permits from each stripe of a slot. That holds for each key too, although all those that are looked up in one limit
@@ -62,7 +67,8 @@ impl Ticks {
         Ok(match clock {
             HotClock::Exact => Ticks::None,
             HotClock::Coarse => CoarseClock::try_new().map_or(Ticks::None, |clock| {
-                let late_ns = (clock.step() * LATE_STEPS).as_nanos();
+                let late = clock.step() * LATE_STEPS;
+                let late_ns = (late + late / SLEWED_PART).as_nanos();
                 Ticks::System(clock, u32::try_from(late_ns).expect("a fraction of a second"))
             }),
             HotClock::Tick => Ticks::Ours(Ticker::start()?),

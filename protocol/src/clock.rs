@@ -1,65 +1,84 @@
-//! Where moments come from: a clock that goes on while the machine is suspended. The shells of allocator and
-//! node read it and hand the moment to the core. It never goes backwards and never steps with the wall clock.
+//! Where moments come from: clocks at the rate of the hardware, which go on while the machine is suspended. The shells of
+//! allocator and node read them and hand the moment to the core. They never go backwards, and no daemon slews them.
 
 use crate::moment::Moment;
 
-/// A suspend-aware clock.
+/// A suspend-aware clock that is not slewed, whose origin is the machine's own (its boot). For nodes, and for whatever
+/// measures a span.
 ///
-/// On Linux it is `CLOCK_BOOTTIME`: std's `Instant` stops while a laptop sleeps or a machine is suspended, and
-/// a lease counted on it would be spent long after the allocator took it back. Elsewhere it is `Instant`.
+/// On Linux it is `CLOCK_MONOTONIC_RAW`, and how long the machine was suspended: see [`crate::steady`]. std's `Instant`
+/// stops while a laptop sleeps or a machine is suspended, and a lease counted on it would be spent long after the
+/// allocator took it back. Elsewhere it is `Instant`.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    /// Added to each reading: zero on a node, the wall-clock time at start on an allocator.
-    offset: u64,
+pub struct Clock(());
+
+/// Two clocks of the machine at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instants {
+    /// At the rate of the hardware: what spans are measured by.
+    pub steady: Moment,
+    /// As a daemon disciplines it, and slews it: what follows the wall clock but for its steps.
+    pub disciplined: Moment,
 }
 
 impl Clock {
-    /// A clock whose origin is the machine's own (its boot). For nodes.
+    /// The one there is.
     pub const fn since_boot() -> Self {
-        Clock { offset: 0 }
+        Clock(())
     }
 
-    /// A clock whose origin is the Unix epoch, as the wall clock showed it *now*, once. Later steps of the wall
-    /// clock do not reach it. For allocators, whose fixed windows are aligned to the epoch.
-    pub fn since_epoch() -> Self {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the one reading that aligns fixed windows to the epoch"
-        )]
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let mut clock = Clock::since_boot();
-        clock.offset = crate::moment::nanos(wall).saturating_sub(clock.now().as_nanos());
-        clock
-    }
-
-    /// The clock that an earlier process of this boot went by, and said that [`Clock::origin`] of.
-    pub const fn going_on(origin: u64) -> Self {
-        Clock { offset: origin }
-    }
-
-    /// What it shows when the machine's own clock shows zero, in nanoseconds.
-    pub const fn origin(&self) -> u64 {
-        self.offset
-    }
-
-    /// This instant. Costs one `clock_gettime` through the vDSO, some 20 to 40 ns.
-    #[cfg(target_os = "linux")]
+    /// This instant. Costs three `clock_gettime` through the vDSO, 60 to 120 ns.
     #[inline]
     pub fn now(&self) -> Moment {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        // Boot time is never negative, and 2^64 ns are 584 years: neither cast can change the value.
-        Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 + self.offset)
+        Instants::now().steady
+    }
+}
+
+impl Instants {
+    /// This instant.
+    #[cfg(target_os = "linux")]
+    pub fn now() -> Self {
+        use crate::steady::Readings;
+        use rustix::time::{ClockId, clock_gettime};
+        use std::sync::atomic::{AtomicI64, Ordering};
+
+        /// How long the machine has been suspended, as far as this process has seen: each reading says at most that.
+        static ASLEEP: AtomicI64 = AtomicI64::new(i64::MIN);
+
+        let nanos = |clock| {
+            let time = clock_gettime(clock);
+            // Neither is ever negative, and 2^64 ns are 584 years: no cast can change the value.
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        };
+        let (boot, monotonic) = (nanos(ClockId::Boottime), nanos(ClockId::Monotonic));
+        let found = Readings::asleep(boot, monotonic);
+        // Relaxed: a thread that has heard of a moment of another's finds what that one found, or more.
+        let mut asleep = ASLEEP.load(Ordering::Relaxed);
+        if found > asleep {
+            asleep = ASLEEP.fetch_max(found, Ordering::Relaxed).max(found);
+        }
+        // Last: what is shown is not before this reading began, whatever came in between.
+        let readings = Readings { boot, monotonic, raw: nanos(ClockId::MonotonicRaw) };
+        Instants { steady: readings.steady(asleep), disciplined: Moment::from_nanos(boot) }
     }
 
     /// This instant.
     #[cfg(not(target_os = "linux"))]
-    pub fn now(&self) -> Moment {
+    pub fn now() -> Self {
         /// The first reading in this process, which stands in for the boot.
         static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
         #[expect(clippy::disallowed_methods, reason = "the best clock that std offers on this platform")]
         let origin = ORIGIN.get_or_init(std::time::Instant::now);
-        Moment::from_nanos(crate::moment::nanos(origin.elapsed()).saturating_add(self.offset))
+        let now = Moment::from_nanos(crate::moment::nanos(origin.elapsed()));
+        Instants { steady: now, disciplined: now }
     }
+}
+
+/// What the wall clock shows: the time since the Unix epoch.
+pub fn wall() -> Moment {
+    #[expect(clippy::disallowed_methods, reason = "the one reading that aligns fixed windows to the epoch")]
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Moment::from_nanos(crate::moment::nanos(wall))
 }
 
 #[cfg(test)]
@@ -78,8 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_clock_shows_this_century() {
-        let seconds = Clock::since_epoch().now().as_nanos() / 1_000_000_000;
+    fn the_wall_clock_shows_this_century() {
+        let seconds = wall().as_nanos() / 1_000_000_000;
         assert!((1_600_000_000..4_000_000_000).contains(&seconds), "{seconds} s since the epoch");
     }
 }

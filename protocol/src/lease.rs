@@ -25,8 +25,9 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Half of surveyed machines are within 78 ppm and nearly all within 500 ppm, which is also as fast as NTP
-    /// slews. Twice that costs 2 ms of a one-second lease; less would trust hardware we have not seen.
+    /// Half of surveyed machines are within 78 ppm and nearly all within 500 ppm. The other half is what an allocator may
+    /// steer its clock by. It costs 2 ms of a one-second lease; less would trust hardware we have not seen. How fast a daemon
+    /// slews does not matter: no term is counted on a clock that is slewed ([`crate::steady`]).
     pub const DRIFT_PPM: u32 = 1_000;
 
     /// A clock that is off by more than a tenth is broken, and leases on it would mostly be waiting.

@@ -16,7 +16,7 @@
 //! assert!(terms.grantor_end(decided, told) > decided + told);
 //! ```
 //!
-//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`tick`] (that time
+//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`steady`] (what the kernel's clocks say together), [`tick`] (that time
 //! has gone on), [`rule`]
 //! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`observed`] (what the
 //! vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
@@ -38,6 +38,7 @@ pub mod push;
 pub mod rule;
 pub mod safe_share;
 pub mod sizing;
+pub mod steady;
 pub mod tick;
 pub mod trace;
 pub mod wire;

@@ -74,6 +74,10 @@ mutants! {
     FromLastRetry,
     /// Neither side of a lease allows for the drift of the other's clock.
     NoDriftInTerms,
+    /// The clock that a daemon slews is believed.
+    SlewTrusted,
+    /// An allocator's clock is steered as fast as a daemon slews.
+    SlewFollowed,
     /// The deadline is looked at when a node refills, not at every spend.
     DeadlineAtRefill,
     /// A reading of the clock is taken for exact for as long as the coarse clock shows the same.

@@ -1,5 +1,5 @@
 //! A coarse clock, to learn cheaply that time has gone on: a few nanoseconds a reading, where [`crate::Clock`] takes
-//! twenty or more. Callers on a node read it at every spend. It says nothing of how late it is.
+//! sixty or more. Callers on a node read it at every spend. It says nothing of how late it is.
 
 use std::time::Duration;
 

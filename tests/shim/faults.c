@@ -1,9 +1,12 @@
-/* Does to one process what a bad disk, a wrong wall clock, kill -9 or a power cut does. Loaded before libc
- * (LD_PRELOAD), it stands between the process and the calls that write, sync and rename files, and that read the wall clock.
+/* Does to one process what a bad disk, a wrong or slewed clock, kill -9 or a power cut does. Loaded before libc
+ * (LD_PRELOAD), it stands between the process and the calls that write, sync and rename files, and that read clocks: those
+ * through libc, and those of the vDSO.
  *
  * LESSOR_FAULTS names a file with a setting a line, which is read again at every such call:
  *
  *   shift_s N        the wall clock shows N seconds more
+ *   slew_ppm N       all clocks that NTP disciplines run N parts per million faster than the raw one: the wall clock,
+ *                    CLOCK_MONOTONIC and CLOCK_BOOTTIME; what they have gained so far they keep
  *   sync_ms N        each sync takes N milliseconds longer
  *   sync_errno N     each sync fails with this error, and nothing is synced
  *   read_only 1      nothing is written, made or renamed: each of it fails with EROFS
@@ -17,14 +20,18 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
@@ -33,7 +40,7 @@
 #define REAL(name) ((__typeof__(&name))real(#name))
 
 struct settings {
-    long shift_s, sync_ms, sync_errno, read_only, fail_at, die_at, die_how, cut;
+    long shift_s, slew_ppm, sync_ms, sync_errno, read_only, fail_at, die_at, die_how, cut;
     char only[256];
 };
 
@@ -70,6 +77,7 @@ static struct settings settings(void) {
     for (const char *at = text; sscanf(at, "%63s %255s%n", word, value, &used) == 2; at += used) {
         long number = atol(value);
         if (!strcmp(word, "shift_s")) now.shift_s = number;
+        if (!strcmp(word, "slew_ppm")) now.slew_ppm = number;
         if (!strcmp(word, "sync_ms")) now.sync_ms = number;
         if (!strcmp(word, "sync_errno")) now.sync_errno = number;
         if (!strcmp(word, "read_only")) now.read_only = number;
@@ -255,14 +263,102 @@ int open64(const char *path, int flags, ...) {
     return open(path, flags | O_LARGEFILE, mode);
 }
 
+#define BILLION 1000000000LL
+#define MILLION 1000000LL
+
+/* How often the settings are read again for a clock: it is read far more often than a file is written. */
+#define SETTINGS_EVERY MILLION
+
+static pthread_mutex_t slew_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int64_t nanos_of(clockid_t clock) {
+    struct timespec now;
+    if (REAL(clock_gettime)(clock, &now)) abort();
+    return now.tv_sec * BILLION + now.tv_nsec;
+}
+
+/* What disciplined clocks have gained on the raw one until now, in nanoseconds. Under `slew_lock`. */
+static int64_t gained(void) {
+    static int64_t since, looked, ppm, sum;
+    int64_t raw = nanos_of(CLOCK_MONOTONIC_RAW);
+    if (!since) since = raw;
+    /* In parts of a million of a nanosecond: no reading loses what it rounds off. */
+    sum += (raw - since) * ppm;
+    since = raw;
+    if (!looked || raw - looked >= SETTINGS_EVERY) {
+        looked = raw;
+        ppm = settings().slew_ppm;
+    }
+    return sum / MILLION;
+}
+
+/* The coarse clock stands still between two interrupts, slewed or not. */
+static int64_t slewed_coarse(int64_t real_coarse) {
+    static int64_t last_real, last_shown;
+    if (real_coarse != last_real) last_shown = real_coarse + gained();
+    last_real = real_coarse;
+    return last_shown;
+}
+
 int clock_gettime(clockid_t clock, struct timespec *time) {
     int done = REAL(clock_gettime)(clock, time);
-    if (!done && clock == CLOCK_REALTIME) time->tv_sec += settings().shift_s;
-    return done;
+    if (done) return done;
+    int is_coarse = clock == CLOCK_MONOTONIC_COARSE;
+    if (is_coarse || clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME || clock == CLOCK_REALTIME) {
+        pthread_mutex_lock(&slew_lock);
+        /* Read under the lock, so that no reading is combined with an older gain. */
+        int64_t now = nanos_of(clock);
+        now = is_coarse ? slewed_coarse(now) : now + gained();
+        pthread_mutex_unlock(&slew_lock);
+        time->tv_sec = now / BILLION, time->tv_nsec = now % BILLION;
+    }
+    if (clock == CLOCK_REALTIME) time->tv_sec += settings().shift_s;
+    return 0;
 }
 
 int gettimeofday(struct timeval *restrict time, void *restrict zone) {
+    struct timespec now;
     int done = REAL(gettimeofday)(time, zone);
-    if (!done) time->tv_sec += settings().shift_s;
+    if (!done) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        time->tv_sec = now.tv_sec, time->tv_usec = now.tv_nsec / 1000;
+    }
     return done;
+}
+
+/* A copy of the vDSO whose clock_gettime is the one above; the original if it cannot be made. The copy's other functions
+ * are never called: a caller that looks the vDSO up by itself, as rustix does, wants this one. */
+static unsigned long patched_vdso(unsigned long vdso) {
+    static unsigned long copy;
+    const Elf64_Ehdr *head = (const Elf64_Ehdr *)vdso;
+    const Elf64_Phdr *part = (const Elf64_Phdr *)(vdso + head->e_phoff);
+    void *itself = dlopen("linux-vdso.so.1", RTLD_NOW | RTLD_NOLOAD);
+#if defined(__x86_64__)
+    unsigned char jump[12] = {0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0}; /* mov rax, target; jmp rax */
+    const int target = 2;
+    char *entry = itself ? dlsym(itself, "__vdso_clock_gettime") : NULL;
+#elif defined(__aarch64__)
+    unsigned char jump[16] = {0x50, 0, 0, 0x58, 0, 0x02, 0x1f, 0xd6}; /* ldr x16, #8; br x16; target */
+    const int target = 8;
+    char *entry = itself ? dlsym(itself, "__kernel_clock_gettime") : NULL;
+#else
+#error "no jump is known for this processor"
+#endif
+    if (copy || !entry) return copy ? copy : vdso;
+    size_t size = 0;
+    for (int i = 0; i < head->e_phnum; i++)
+        if (part[i].p_type == PT_LOAD) size = part[i].p_offset + part[i].p_memsz;
+    char *made = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) return vdso;
+    memcpy(made, (const void *)vdso, size);
+    void *ours = (void *)clock_gettime;
+    memcpy(jump + target, &ours, sizeof ours);
+    memcpy(made + (entry - (char *)vdso), jump, sizeof jump);
+    if (mprotect(made, size, PROT_READ | PROT_EXEC)) return vdso;
+    return copy = (unsigned long)made;
+}
+
+unsigned long getauxval(unsigned long type) {
+    unsigned long value = REAL(getauxval)(type);
+    return type == AT_SYSINFO_EHDR && value ? patched_vdso(value) : value;
 }

@@ -176,7 +176,15 @@ pub struct Node {
 impl Node {
     /// Starts a node called `name` and waits until it has spoken to the allocator at `url`.
     pub fn start(spender: &str, url: &str, limit: &str, name: &str) -> Self {
-        let mut running = Running::start(Command::new(spender).args([url, limit, name]));
+        Node::start_by(&mut Command::new(spender), url, limit, name)
+    }
+
+    /// The same by `spender`, a command that may have an environment of its own.
+    ///
+    /// # Panics
+    /// If it cannot connect.
+    pub fn start_by(spender: &mut Command, url: &str, limit: &str, name: &str) -> Self {
+        let mut running = Running::start(spender.args([url, limit, name]));
         assert_eq!(running.line(), "connected", "{name} could not connect");
         Node { running }
     }

@@ -22,9 +22,9 @@ const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-allocator", "lessor"];
 
 /// The core: each a file `….rs`, a folder, or both. It takes `now` and dice as arguments, and counts in integers.
 const CORE: &str = "
-    protocol/src/exchange protocol/src/lease protocol/src/observed protocol/src/rule protocol/src/sizing
+    protocol/src/exchange protocol/src/lease protocol/src/observed protocol/src/rule protocol/src/sizing protocol/src/steady
     allocator/src/central allocator/src/overlay allocator/src/pacing allocator/src/pool allocator/src/roots allocator/src/rules allocator/src/sizing
-    allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/sweep allocator/src/wrong
+    allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/steering allocator/src/sweep allocator/src/wrong
     client/src/backoff client/src/demand client/src/dispute client/src/feedback client/src/refill client/src/sighting
     client/src/rotation client/src/slot client/src/timing
 ";

@@ -19,7 +19,8 @@ pub use redis::Redis;
 pub use url::{StoreKind, StoreUrl, UrlError};
 
 use self::url::Place;
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::Moment;
+use lessor_protocol::clock::wall;
 use std::fmt;
 use std::time::Duration;
 
@@ -190,7 +191,7 @@ impl Cells {
     /// What the clock of the store shows, since the epoch: whoever asks knows when that was by when it asked and heard.
     pub async fn time(&mut self) -> Result<Moment, CellsError> {
         let micros = match self {
-            Cells::Memory(_) => return Ok(Clock::since_epoch().now()),
+            Cells::Memory(_) => return Ok(wall()),
             Cells::Redis(redis) => redis.time().await?,
             Cells::Postgres(postgres) => postgres.time().await?,
         };

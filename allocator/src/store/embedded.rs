@@ -5,8 +5,11 @@ use super::dump::Dump;
 use super::rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use super::seal::{self, Seal, with_more};
 use super::{StoreError, boot, file};
+use crate::clock::begin;
 use crate::rules::Gap;
-use lessor_protocol::Clock;
+use crate::steering::Course;
+use lessor_protocol::Moment;
+use lessor_protocol::clock::Instants;
 use redb::backends::FileBackend;
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError,
@@ -47,10 +50,28 @@ struct Head {
     commits: u64,
     /// The boot in which the last was.
     boot: Option<String>,
-    /// The origin of the clock that all moments in it are on.
+    /// The origin of the clock that all moments in it are on, by the disciplined clock that it is steered to.
     origin: u64,
+    /// What it showed with the last batch, and the steady clock then. Stores of before it was written down have none: there
+    /// the disciplined one was believed.
+    #[serde(default)]
+    course: Option<(u64, u64)>,
     /// Of all rows together: one that is missing, or came from elsewhere, shows.
     sum: u64,
+}
+
+impl Head {
+    /// The same on a clock that has come there.
+    fn on(self, course: Course) -> Self {
+        let at = (course.shown.as_nanos(), course.steady.as_nanos());
+        Head { origin: course.aim, course: Some(at), ..self }
+    }
+
+    /// Where its clock goes on; as the disciplined one shows it where nothing else is known.
+    fn course(&self) -> Course {
+        let (shown, steady) = self.course.unwrap_or((self.origin, 0));
+        Course { shown: Moment::from_nanos(shown), steady: Moment::from_nanos(steady), aim: self.origin }
+    }
 }
 
 /// A database that is closed with care: what a damaged one makes the library do is its own affair.
@@ -90,8 +111,6 @@ pub struct Found {
     pub written: Written,
     /// What lies between that and now.
     pub gap: Gap,
-    /// The clock to go by.
-    pub clock: Clock,
 }
 
 /// Why a store is of no use, and what was lent is lost.
@@ -118,13 +137,13 @@ impl Embedded {
         file::refuse_link(&seal::beside(path)).map_err(|error| unusable(path, &error))?;
         let lost = match Self::read(path)? {
             Ok((database, head, written)) => {
-                let (clock, gap) = clock(&head);
+                let (course, gap) = course(&head);
                 let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;
                 let ours = file::open(path, false).and_then(|file| file::keep_to_ourselves(&file));
                 ours.map_err(|error| unusable(path, &error))?;
-                let head = Head { boot: boot::id(), origin: clock.origin(), ..head };
+                let head = Head { boot: boot::id(), ..head }.on(course);
                 let store = Embedded { path: path.to_owned(), database, seal, head };
-                return Ok((store, Ok(Found { written, gap, clock })));
+                return Ok((store, Ok(Found { written, gap })));
             }
             Err(lost) => lost,
         };
@@ -132,12 +151,12 @@ impl Embedded {
             let aside = with_more(path, ".lost");
             std::fs::rename(path, &aside).map_err(|error| unusable(path, &error))?;
         }
-        Ok((Self::make(path, Clock::since_epoch())?, Err(lost)))
+        Ok((Self::make(path, begin())?, Err(lost)))
     }
 
-    /// The clock that moments in it are on.
-    pub fn clock(&self) -> Clock {
-        Clock::going_on(self.head.origin)
+    /// The clock that moments in it are on goes on from there.
+    pub fn course(&self) -> Course {
+        self.head.course()
     }
 
     /// Looks at the store at `path`, and changes nothing.
@@ -157,18 +176,20 @@ impl Embedded {
             return Err(unusable(path, &"there is a file already"));
         }
         let batch = dump.batch().map_err(|problem| unusable(path, &problem))?;
-        let mut store = Self::make(path, Clock::going_on(dump.origin))?;
+        let course =
+            Course { shown: Moment::from_nanos(dump.origin), steady: Moment::ORIGIN, aim: dump.origin };
+        let mut store = Self::make(path, course)?;
         store.head.boot = None;
-        store.commit(&batch)
+        store.commit(&batch, course)
     }
 
-    /// A new store at `path`, with nothing in it, for moments on `clock`.
-    fn make(path: &Path, clock: Clock) -> Result<Self, StoreError> {
+    /// A new store at `path`, with nothing in it, for moments on a clock that goes on from there.
+    fn make(path: &Path, course: Course) -> Result<Self, StoreError> {
         let file = file::open(path, true).map_err(|error| unusable(path, &error))?;
         let database = database(file).map_err(|error| cannot_open(path, error))?;
-        let store = RandomState::new().hash_one(clock.now());
-        let head =
-            Head { format: FORMAT, store, commits: 0, boot: boot::id(), origin: clock.origin(), sum: 0 };
+        let store = RandomState::new().hash_one(Instants::now().steady);
+        let (boot, origin) = (boot::id(), course.aim);
+        let head = Head { format: FORMAT, store, commits: 0, boot, origin, course: None, sum: 0 }.on(course);
         let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;
         seal.write(store, 0).map_err(|error| unusable(path, &error))?;
         seal.sync(path).map_err(|error| unusable(path, &error))?;
@@ -207,13 +228,13 @@ impl Embedded {
         Ok(if is_behind { Err(Lost::Older) } else { Ok((database, head, written)) })
     }
 
-    /// Makes `batch` durable, as a whole or not at all.
+    /// Makes `batch` durable, as a whole or not at all. Its moments are on a clock that has come there.
     ///
     /// # Errors
     /// If that failed. Whether it is there nobody knows then; no other batch is to be written to this store.
-    pub fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
-        let write =
-            |database: &Database| write(database, &self.head, batch).map_err(|error| error.to_string());
+    pub fn commit(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
+        let head = self.head.clone().on(course);
+        let write = |database: &Database| write(database, &head, batch).map_err(|error| error.to_string());
         let written = self.database.with(write);
         let sealed = written.and_then(|head| {
             self.head = head;
@@ -223,11 +244,11 @@ impl Embedded {
     }
 
     /// Makes a store of `batch` alone, in the place of this one, from which nothing is taken over: after an error nobody
-    /// knows which parts of it are on the disk.
+    /// knows which parts of it are on the disk. Its moments are on a clock that has come there.
     ///
     /// # Errors
     /// If that failed. This one is as it was.
-    pub fn begin_anew(&mut self, batch: &Batch) -> Result<(), StoreError> {
+    pub fn begin_anew(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
         let aside = with_more(&self.path, ".new");
         let failed = |error: &dyn std::fmt::Display| StoreError::Write {
             path: self.path.clone(),
@@ -239,8 +260,8 @@ impl Embedded {
                 Ok(()) | Err(_) => {}
             }
         }
-        let mut new = Self::make(&aside, Clock::going_on(self.head.origin))?;
-        new.commit(batch)?;
+        let mut new = Self::make(&aside, course)?;
+        new.commit(batch, course)?;
         // The seal first: a store without its own is one that nobody believes.
         std::fs::rename(seal::beside(&aside), seal::beside(&self.path)).map_err(|error| failed(&error))?;
         std::fs::rename(&aside, &self.path).map_err(|error| failed(&error))?;
@@ -320,12 +341,16 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
     Ok(head)
 }
 
-/// The clock that goes on where `head` was written, and whether it did.
-fn clock(head: &Head) -> (Clock, Gap) {
-    let now = Clock::since_epoch();
+/// Where the clock is that goes on from where `head` was written, and whether it does.
+fn course(head: &Head) -> (Course, Gap) {
+    let now = begin();
     let is_same_boot = head.boot.is_some() && head.boot == boot::id();
-    match is_same_boot && now.origin().abs_diff(head.origin) <= STEP_MAX {
-        true => (Clock::going_on(head.origin), Gap::Counted),
+    match is_same_boot && now.aim.abs_diff(head.origin) <= STEP_MAX {
+        true if head.course.is_none() => {
+            let shown = now.shown.as_nanos().wrapping_add(head.origin).wrapping_sub(now.aim);
+            (Course { shown: Moment::from_nanos(shown), aim: head.origin, ..now }, Gap::Counted)
+        }
+        true => (head.course(), Gap::Counted),
         false => (now, Gap::Unknown),
     }
 }

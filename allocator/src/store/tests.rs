@@ -55,8 +55,14 @@ fn filled(path: &Path) -> Embedded {
     first.limits =
         [("a", 1), ("b", 2)].map(|(name, version)| (name.to_owned(), Some(limit_row(version)))).into();
     first.pools = [("x", 1), ("y", 2), ("z", 3)].map(|(key, n)| (place("a", key), Some(pool_row(n)))).into();
-    store.commit(&first).expect("there is room");
+    commit(&mut store, &first).expect("there is room");
     store
+}
+
+/// Makes `batch` durable, on the clock that the store is on.
+fn commit(store: &mut Embedded, batch: &Batch) -> Result<(), StoreError> {
+    let course = store.course();
+    store.commit(batch, course)
 }
 
 fn reopened(path: &Path) -> Result<Found, Lost> {
@@ -70,12 +76,13 @@ fn what_was_written_is_found_by_the_same_boot_as_it_was() {
     let mut store = filled(&path);
     let mut second = batch(2);
     second.pools = [(place("a", "x"), None), (place("a", "y"), Some(pool_row(7)))].into();
-    store.commit(&second).expect("there is room");
-    let clock = store.clock();
+    commit(&mut store, &second).expect("there is room");
+    let course = store.course();
     drop(store);
-    let found = reopened(&path).expect("it is whole");
+    let (store, found) = Embedded::open(&path).expect("it can be opened");
+    let found = found.expect("it is whole");
     assert_eq!(found.gap, Gap::Counted);
-    assert_eq!(found.clock.origin(), clock.origin(), "moments mean what they meant");
+    assert_eq!(store.course(), course, "moments mean what they meant");
     let pools: Vec<_> = found.written.pools.into_iter().collect();
     assert_eq!(pools, [(place("a", "y"), pool_row(7)), (place("a", "z"), pool_row(3))]);
     assert_eq!(found.written.limits.keys().collect::<Vec<_>>(), ["a", "b"]);
@@ -91,10 +98,10 @@ fn a_limit_that_goes_takes_its_pools_with_it_and_no_others() {
     for limit in ["a2", "a\"", "b"] {
         more.pools.insert(place(limit, "x"), Some(pool_row(1)));
     }
-    store.commit(&more).expect("there is room");
+    commit(&mut store, &more).expect("there is room");
     let mut gone = batch(3);
     gone.limits.insert("a".to_owned(), None);
-    store.commit(&gone).expect("there is room");
+    commit(&mut store, &gone).expect("there is room");
     drop(store);
     let found = reopened(&path).expect("it is whole").written;
     assert_eq!(found.limits.keys().collect::<Vec<_>>(), ["b"]);
@@ -114,7 +121,7 @@ fn a_limit_of_another_version_has_no_pool_that_did_not_come_with_it() {
         let mut other = batch(number);
         other.limits.insert("a".to_owned(), Some(limit_row(version)));
         other.pools.insert(place("a", "y"), Some(pool_row(5)));
-        store.commit(&other).expect("there is room");
+        commit(&mut store, &other).expect("there is room");
         drop(store);
         assert_eq!(pools(&path), left.iter().map(|key| place("a", key)).collect::<Vec<_>>());
         store = Embedded::open(&path).expect("it can be opened").0;
@@ -137,7 +144,8 @@ fn what_is_behind_its_seal_or_has_none_is_not_believed() {
     let (path, copy) = (folder.path().join("a.redb"), folder.path().join("copy"));
     let mut store = filled(&path);
     std::fs::copy(&path, &copy).expect("a file");
-    store.commit(&Batch { limits: [("c".to_owned(), Some(limit_row(3)))].into(), ..batch(2) }).expect("room");
+    commit(&mut store, &Batch { limits: [("c".to_owned(), Some(limit_row(3)))].into(), ..batch(2) })
+        .expect("room");
     drop(store);
     let newest = folder.path().join("newest");
     std::fs::copy(&path, &newest).expect("a file");
@@ -220,8 +228,9 @@ fn one_that_cannot_be_written_is_made_anew_with_all_there_is() {
     let mut all = Batch { is_first: true, ..batch(2) };
     all.limits.insert("c".to_owned(), Some(limit_row(9)));
     all.pools.insert(place("c", "x"), Some(pool_row(5)));
-    store.begin_anew(&all).expect("there is room");
-    store.commit(&Batch { pools: [(place("c", "y"), Some(pool_row(6)))].into(), ..batch(3) }).expect("room");
+    store.begin_anew(&all, store.course()).expect("there is room");
+    commit(&mut store, &Batch { pools: [(place("c", "y"), Some(pool_row(6)))].into(), ..batch(3) })
+        .expect("room");
     assert!(matches!(Embedded::check(&path), Err(StoreError::Taken(_))), "it is the new one that is open");
     drop(store);
     let found = reopened(&path).expect("it is whole").written;
@@ -272,7 +281,7 @@ fn what_was_decided_is_found_and_a_store_of_before_there_was_such_a_thing_is_rea
         (3, [("a", None), ("c", Some(decision_row("z")))]),
     ] {
         let decisions = decisions.map(|(name, row)| (name.to_owned(), row)).into();
-        store.commit(&Batch { decisions, ..batch(number) }).expect("there is room");
+        commit(&mut store, &Batch { decisions, ..batch(number) }).expect("there is room");
     }
     drop(store);
     let left = [("b".to_owned(), decision_row("y")), ("c".to_owned(), decision_row("z"))].into();
@@ -284,7 +293,7 @@ fn what_was_decided_is_found_and_a_store_of_before_there_was_such_a_thing_is_rea
     Embedded::import(&copy, &Dump::parse(&text).expect("as printed")).expect("it can be made");
     assert_eq!(reopened(&copy).expect("it is whole").written.decisions, left);
     let (mut store, _) = Embedded::open(&path).expect("it can be opened");
-    store.commit(&Batch { is_first: true, ..batch(4) }).expect("there is room");
+    commit(&mut store, &Batch { is_first: true, ..batch(4) }).expect("there is room");
     drop(store);
     assert_eq!(reopened(&path).expect("it is whole").written, Written::default());
 }

@@ -19,9 +19,10 @@ use crate::roots::{
 use crate::share::Share;
 use crate::shared::Shared;
 use crate::wrong::Wrong;
+use lessor_protocol::clock::wall;
 use lessor_protocol::trace::TARGET;
 use lessor_protocol::wire::{GrantBody, LeasesRequest, LeasesResponse};
-use lessor_protocol::{Answer, Clock, Moment, Refusal, RefusalReason};
+use lessor_protocol::{Answer, Moment, Refusal, RefusalReason};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
@@ -161,7 +162,7 @@ impl Rooted {
             if self.has_stepped {
                 tracing::error!("the clock of the store was set: what was lent counts as if that were now");
                 head.begin_era(now);
-            } else if is_first && head.may_have_stepped(now, Clock::since_epoch().now()) {
+            } else if is_first && head.may_have_stepped(now, wall()) {
                 tracing::warn!(
                     "nobody has watched the clock of the store: what was lent counts as if that were now"
                 );

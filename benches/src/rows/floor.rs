@@ -82,10 +82,12 @@ fn clocks() -> Vec<Case> {
             };
             true
         }),
-        Case::new("floor/clock-boottime", || {
+        Case::new("floor/clock-exact", || {
             black_box(CLOCK.now());
             true
         }),
+        system("floor/clock-boottime", ClockId::Boottime),
+        system("floor/clock-raw", ClockId::MonotonicRaw),
         system("floor/clock-monotonic", ClockId::Monotonic),
         tsc(),
     ]

@@ -33,6 +33,8 @@ pub enum Fault {
     ClockJump,
     /// A clock changes its rate, within the bound.
     ClockRate,
+    /// A clock is slewed by a daemon, ten times as fast as chrony does.
+    ClockSlew,
     /// A node and its clock stand still. Beyond what is promised: on only where that is wanted.
     Freeze,
     /// The allocator dies and comes back without its books.
@@ -43,7 +45,7 @@ pub enum Fault {
 
 impl Fault {
     /// Those that strike at random moments rather than at a message or an exchange.
-    pub const TIMED: [Fault; 11] = [
+    pub const TIMED: [Fault; 12] = [
         Fault::Cut,
         Fault::CutBack,
         Fault::CutThere,
@@ -52,13 +54,14 @@ impl Fault {
         Fault::NodePause,
         Fault::ClockJump,
         Fault::ClockRate,
+        Fault::ClockSlew,
         Fault::Freeze,
         Fault::AllocatorRestart,
         Fault::AllocatorPause,
     ];
 
     /// All of them.
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 18] = [
         Fault::Loss,
         Fault::Duplicate,
         Fault::LongDelay,
@@ -73,6 +76,7 @@ impl Fault {
         Fault::NodePause,
         Fault::ClockJump,
         Fault::ClockRate,
+        Fault::ClockSlew,
         Fault::Freeze,
         Fault::AllocatorRestart,
         Fault::AllocatorPause,
@@ -95,6 +99,7 @@ impl Fault {
             Fault::NodePause => "node_pause",
             Fault::ClockJump => "clock_jump",
             Fault::ClockRate => "clock_rate",
+            Fault::ClockSlew => "clock_slew",
             Fault::Freeze => "node_freeze",
             Fault::AllocatorRestart => "allocator_restart",
             Fault::AllocatorPause => "allocator_pause",

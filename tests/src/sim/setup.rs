@@ -2,7 +2,7 @@
 //! line; the world only reads it.
 
 use crate::sim::family;
-use crate::sim::faults::Faults;
+use crate::sim::faults::{Fault, Faults};
 use crate::sim::foe::Lie;
 use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
@@ -70,6 +70,11 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Whether daemons slew clocks.
+    pub fn slews(&self) -> bool {
+        self.faults.every.contains_key(&Fault::ClockSlew)
+    }
+
     /// All sets of rules that are in force at some time.
     pub fn rule_sets(&self) -> impl Iterator<Item = &[Rule]> {
         let changed = self.live.iter().filter_map(|live| match &live.act {

@@ -135,6 +135,11 @@ pub fn draw(seed: u64) -> Setup {
     if dice.u32(..3) == 0 {
         draw_store(&mut dice, &mut setup);
     }
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x51e3_0000_0000_0000);
+    if dice.u32(..4) == 0 {
+        let every = log_uniform(&mut dice, 200 * MILLI, 10 * SECOND);
+        setup.faults.every.insert(Fault::ClockSlew, (every, log_uniform(&mut dice, 10 * MILLI, 5 * SECOND)));
+    }
     setup
 }
 
@@ -403,7 +408,8 @@ fn draw_faults(dice: &mut fastrand::Rng) -> Faults {
             faults.chance.insert(fault, most * dice.f64());
         }
     }
-    for fault in Fault::TIMED {
+    // Those that slew come later, from dice of their own.
+    for fault in Fault::TIMED.into_iter().filter(|fault| *fault != Fault::ClockSlew) {
         // A frozen clock breaks what is assumed; a restart costs seconds of quarantine.
         let is_on = fault != Fault::Freeze
             && if fault == Fault::AllocatorRestart { dice.u32(..4) == 0 } else { dice.bool() };

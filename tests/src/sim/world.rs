@@ -48,6 +48,9 @@ use std::fmt;
 use std::sync::Arc;
 use store::Store;
 
+/// How much faster than its hardware a disciplined clock runs for good, in parts per million, or slower.
+const STEERED_PPM: i64 = 490;
+
 pub use flights::longest;
 pub use watch::Watch;
 
@@ -180,7 +183,13 @@ impl World {
             let ppm = if dice.bool() { dice.i64(-drift..=drift) } else { [-drift, drift][dice.usize(..2)] };
             HostClock::new(shown, ppm)
         };
-        let centre_clock = clock(&mut dice, setup.start);
+        let mut centre_clock = clock(&mut dice, setup.start).steered(plan.terms);
+        if setup.slews() {
+            // Steering may have the other half. A daemon has found that its hardware is off by as much as it can follow.
+            let ppm = centre_clock.ppm();
+            centre_clock.set_rate(0, ppm / 2);
+            centre_clock.discipline(if ppm < 0 { -STEERED_PPM } else { STEERED_PPM });
+        }
         let nodes: Vec<Node> = (0..setup.nodes)
             .map(|node| {
                 let shown = dice.u64(0..1_000 * SECOND);
@@ -320,6 +329,7 @@ impl World {
             Event::Operate(index) => self.operate(index)?,
             Event::Start { node, life } => self.start(node, life),
             Event::Thaw { node, ppm } => self.nodes[node].clock.set_rate(self.real, ppm),
+            Event::Unslew { host } => self.unslew(host),
             Event::Reopen { life } => self.reopen(life),
             Event::Durable { life } => self.durable(life),
             Event::Sweep => self.sweep()?,
@@ -362,6 +372,7 @@ impl World {
             | Event::Operate(_)
             | Event::Start { .. }
             | Event::Thaw { .. }
+            | Event::Unslew { .. }
             | Event::Reopen { .. }
             | Event::Durable { .. }
             | Event::Next(_)

@@ -3,7 +3,7 @@
 
 use super::board::{Board, Panel, Place};
 use super::prometheus::Prometheus;
-use lessor_protocol::Clock;
+use lessor_protocol::clock::wall;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -73,7 +73,7 @@ pub(super) async fn draw(
 
 /// What `expr` was in the last `seconds`.
 async fn ask(prometheus: &Prometheus, expr: &str, legend: &str, seconds: u64) -> Vec<Line> {
-    let end = Clock::since_epoch().now();
+    let end = wall();
     let start = end.before(Duration::from_secs(seconds));
     let unix = |moment: lessor_protocol::Moment| format!("{:.3}", moment.as_nanos() as f64 / 1e9);
     let (from, until) = (unix(start), unix(end));

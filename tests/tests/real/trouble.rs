@@ -1,7 +1,8 @@
 //! An allocator whose disk is slow or fails, whose wall clock is set, that is stopped, cut off, or dies at any one of the calls
-//! by which it writes things down ([`deaths`]). The vendor's view is the judge, and what it cost is printed.
+//! by which it writes things down ([`deaths`]); and clocks that a daemon slews ([`slewed`]). The vendor's view is the judge, and what it cost is printed.
 
 mod deaths;
+mod slewed;
 
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Clock, Moment, Rule};

@@ -13,7 +13,7 @@ use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
 use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
-use apart::{cut_off, handed_on, in_vain};
+use apart::{cut_off, handed_on, in_vain, slewed};
 use family::{above, above_restarts};
 use lessor_allocator::share::Safe;
 use lessor_protocol::moment::nanos;
@@ -87,6 +87,8 @@ pub enum Ground {
     HandedOn,
     /// As `CutOff` under an allocator that dies once in a while.
     CutOffRestarts,
+    /// A window in full use by nodes whose links are cut, while their clocks or the allocator's are slewed.
+    Slewed,
     /// A limit with plenty below one that is scarce, of another length.
     Above,
     /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
@@ -123,7 +125,7 @@ pub enum Ground {
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 43] = [
+    pub const ALL: [Ground; 44] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -151,6 +153,7 @@ impl Ground {
         Ground::CutOff,
         Ground::HandedOn,
         Ground::CutOffRestarts,
+        Ground::Slewed,
         Ground::Above,
         Ground::AboveRestarts,
         Ground::Written,
@@ -246,6 +249,7 @@ impl Ground {
                 setup.faults.every.insert(Fault::AllocatorRestart, (20 * SECOND, MILLI));
                 setup
             }
+            Ground::Slewed => slewed(setup, &mut dice),
             Ground::Above => above(setup, &mut dice),
             Ground::AboveRestarts => above_restarts(setup, &mut dice),
             Ground::Written => written(setup, &mut dice),

@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 81] = [
+        const LED: [(Mutant, Ground); 83] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -54,6 +54,8 @@ impl Ground {
             (Mutant::SeatsOnRestart, Ground::CutOffRestarts),
             (Mutant::SeatOutlived, Ground::CutOff),
             (Mutant::SeatInAdvance, Ground::CutOff),
+            (Mutant::SlewTrusted, Ground::Slewed),
+            (Mutant::SlewFollowed, Ground::Slewed),
             (Mutant::AboveNotCharged, Ground::Above),
             (Mutant::AboveNotAsked, Ground::Above),
             (Mutant::AboveNotClipped, Ground::Above),

@@ -55,6 +55,8 @@ pub(super) enum Event {
     Start { node: usize, life: u64 },
     /// A frozen clock goes on.
     Thaw { node: usize, ppm: i64 },
+    /// A daemon has slewed the clock of a host far enough: of the allocator, or of the node after this one.
+    Unslew { host: usize },
     /// The allocator's process starts, without its books.
     Reopen { life: u64 },
     /// What the allocator wrote down is durable.
@@ -146,6 +148,7 @@ impl Event {
             | Event::Traffic { .. }
             | Event::Strike(_)
             | Event::Operate(_)
+            | Event::Unslew { .. }
             | Event::Reopen { .. }
             | Event::Durable { .. }
             | Event::Sweep

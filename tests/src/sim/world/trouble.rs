@@ -10,6 +10,9 @@ use lessor_protocol::{Ask, Moment};
 /// The rate of a clock that is frozen, in parts per million from a good one.
 const STANDS_STILL: i64 = -1_000_000;
 
+/// How fast a daemon slews a clock, in parts per million: ten times as fast as chrony does unless it is told otherwise.
+const SLEW_PPM: i64 = 833_333;
+
 impl World {
     /// Draws when `fault` strikes next.
     pub(super) fn strike_again(&mut self, fault: Fault) {
@@ -41,6 +44,7 @@ impl World {
             Fault::Freeze => self.freeze(node, until),
             Fault::ClockJump => self.nodes[node].clock.jump(self.real, until - self.real),
             Fault::ClockRate => self.change_rate(),
+            Fault::ClockSlew => self.slew(until),
             Fault::AllocatorRestart => self.lose_allocator(until),
             // Never longer than sessions are remembered: what happens then is what seeds with few sessions are for.
             Fault::AllocatorPause if self.centre.paused_until <= self.real => {
@@ -65,6 +69,7 @@ impl World {
             Fault::Freeze => "! node # and its clock stand still for # ns",
             Fault::ClockJump => "! the clock of node # jumps ahead by # ns",
             Fault::ClockRate => "! a clock changes its rate",
+            Fault::ClockSlew => "! a clock is slewed (#) for # ns",
             Fault::AllocatorPause => "! the allocator is paused (#) for # ns",
             Fault::AllocatorRestart => "! the allocator dies (#) for # ns",
             Fault::NodeLeave => "! node # is stopped in good order for # ns",
@@ -153,8 +158,29 @@ impl World {
         let drift = i64::from(self.setup.plan.terms.drift_ppm());
         let ppm = [-drift, drift, self.dice.i64(-drift..=drift)][self.dice.usize(..3)];
         match self.dice.usize(0..=self.nodes.len()) {
+            // Steering may have the other half.
+            0 if self.setup.slews() => self.centre.clock.set_rate(self.real, ppm / 2),
             0 => self.centre.clock.set_rate(self.real, ppm),
             node => self.nodes[node - 1].clock.set_rate(self.real, ppm),
+        }
+    }
+
+    /// A daemon slews the clock of the allocator or of a node.
+    fn slew(&mut self, until: u64) {
+        let host = self.dice.usize(0..=self.nodes.len());
+        let ppm = if self.dice.bool() { SLEW_PPM } else { -SLEW_PPM };
+        match host {
+            0 => self.centre.clock.slew(self.real, ppm),
+            node => self.nodes[node - 1].clock.slew(self.real, ppm),
+        }
+        self.push(until, Event::Unslew { host });
+    }
+
+    /// It has slewed that far enough.
+    pub(super) fn unslew(&mut self, host: usize) {
+        match host {
+            0 => self.centre.clock.unslew(self.real),
+            node => self.nodes[node - 1].clock.unslew(self.real),
         }
     }
 

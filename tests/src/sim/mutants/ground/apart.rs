@@ -53,3 +53,16 @@ pub(super) fn handed_on(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.lasts = 600 * SECOND;
     setup
 }
+
+/// Leases end unheard, on clocks that no longer agree about how long that takes.
+pub(super) fn slewed(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (limit, per) = (dice.u64(20..=200), Duration::from_millis(dice.u64(300..=2_000)));
+    let mut setup = alone(setup, sliding(limit, per), 4.0);
+    setup.nodes = dice.usize(2..=5);
+    setup.patience = 0;
+    setup.latency = Latency { one_way: MILLI, jitter: MILLI };
+    setup.faults.every =
+        [(Fault::Cut, (SECOND, 2 * SECOND)), (Fault::ClockSlew, (SECOND / 2, 2 * SECOND))].into();
+    setup.faults.chance = [(Fault::Loss, 0.2)].into();
+    setup
+}
