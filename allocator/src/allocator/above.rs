@@ -2,13 +2,13 @@
 
 use super::Allocator;
 use crate::config::Upstream;
-use crate::limits::{Due, News, PoolId};
+use crate::limits::{Due, Limit, News, PoolId};
 use crate::pool::HeardAbove;
 use crate::roots::{Closed, Gates, Origin, Version};
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
-use lessor_protocol::{Answer, Moment, PERMITS_MAX};
-use std::collections::BTreeSet;
+use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What becomes due within this goes with what is due now.
@@ -34,6 +34,46 @@ pub(crate) struct DueAbove {
     pub distance: Duration,
     /// The session that says it.
     pub session: u64,
+}
+
+/// Those of `limits` that are leased from `upstream`, with their names.
+fn leased<'a>(
+    limits: &'a mut BTreeMap<String, Limit>,
+    upstream: &'a Upstream,
+) -> impl Iterator<Item = (&'a String, &'a mut Limit)> {
+    limits.iter_mut().filter(|(_, limit)| limit.upstream() == Some(upstream))
+}
+
+impl DueAbove {
+    /// The pool of a limit called `name` says `ask`.
+    fn push(&mut self, name: &str, pool: PoolId, ask: Ask) {
+        let told = pool.name.as_ref().map_or(name, |name| name.as_str());
+        self.asks.push(AskBody::of(told, pool.key.as_ref().map(|key| key.as_str()), ask));
+        self.askers.push(Asker { limit: name.to_owned(), pool });
+    }
+}
+
+/// How many asks of each limit go with one exchange, at most `most` in all: of two limits with more to say than that, as many. What
+/// cannot be divided goes to the asks that are to be answered first.
+fn parts(due: &[Due], most: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> = due.iter().map(|due| due.pools.len()).collect();
+    counts.sort_unstable();
+    let (mut left, mut level) = (most, 0);
+    for (at, &count) in counts.iter().enumerate() {
+        level = count.min(left / (counts.len() - at));
+        left -= level;
+    }
+    let mut parts: Vec<usize> = due.iter().map(|due| due.pools.len().min(level)).collect();
+    let mut left = most - parts.iter().sum::<usize>();
+    let more = parts.iter().zip(due).enumerate();
+    let mut more: Vec<_> =
+        more.filter_map(|(place, (part, due))| Some((due.pools.get(*part)?.0, place))).collect();
+    more.sort_unstable();
+    for (_, place) in more {
+        parts[place] += usize::from(left > 0);
+        left = left.saturating_sub(1);
+    }
+    parts
 }
 
 /// What an exchange with an upstream came to.
@@ -89,21 +129,24 @@ impl Allocator {
     pub(crate) fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
         self.mind_lost_loans(now);
         let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };
-        for (name, limit) in &mut self.limits {
-            if limit.upstream() != Some(upstream) {
-                continue;
+        if self.is_stopping {
+            for (name, limit) in leased(&mut self.limits, upstream) {
+                let asks = limit.leaves_above(now, ASKS_MAX - all.asks.len());
+                asks.into_iter().for_each(|(pool, ask)| all.push(name, pool, ask));
             }
-            let mut due = Due { next: all.next, distance: all.distance, ..Due::default() };
-            let most = ASKS_MAX - all.asks.len();
-            match self.is_stopping {
-                true => limit.leaves_above(now, most, &mut due),
-                false => limit.asks_above(now, now + TOGETHER, rtt, most, &mut due),
-            }
-            (all.next, all.distance) = (due.next, due.distance);
-            for (pool, ask) in due.asks {
-                let told = pool.name.as_ref().map_or(name.as_str(), |name| name.as_str());
-                all.asks.push(AskBody::of(told, pool.key.as_ref().map(|key| key.as_str()), ask));
-                all.askers.push(Asker { limit: name.clone(), pool });
+            return all;
+        }
+        let due: Vec<Due> = leased(&mut self.limits, upstream)
+            .map(|(_, limit)| limit.due_above(now, now + TOGETHER, rtt, ASKS_MAX))
+            .collect();
+        all.next = due.iter().filter_map(|due| due.next).min();
+        let parts = parts(&due, ASKS_MAX);
+        for (((name, limit), due), part) in leased(&mut self.limits, upstream).zip(due).zip(parts) {
+            for (_, pool) in due.pools.into_iter().take(part) {
+                if let Some((ask, distance)) = limit.ask_above(now, &pool, rtt) {
+                    all.distance = all.distance.max(distance);
+                    all.push(name, pool, ask);
+                }
             }
         }
         all

@@ -7,7 +7,7 @@ use crate::pool::{HeardAbove, Plan, Pool};
 use crate::roots::{BLUR, Kin, Origin, Recipe, Version, stricter};
 use crate::share::Sharing;
 use lessor_protocol::{Answer, Ask, Grant, Key, Moment, Rule, Terms};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 /// Lives of allocators that one root remembers. Each that dies is remembered for as long as what it burned counts.
@@ -19,12 +19,10 @@ const TERM_MIN: Duration = BLUR.saturating_mul(10);
 /// What is due of a limit to its upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Due {
-    /// Pools with something to say, and what.
-    pub asks: Vec<(PoolId, Ask)>,
+    /// Pools with something to say, and by when they are to be answered, the first of those first.
+    pub pools: Vec<(Moment, PoolId)>,
     /// When the next one has.
     pub next: Option<Moment>,
-    /// How far away to say that they are, at most.
-    pub distance: Duration,
 }
 
 /// The most that one call can ever take of a limit by `config`, of which an `own` pool lends so much. Of one in a store its rules say
@@ -113,46 +111,55 @@ impl Limit {
         }
     }
 
-    /// Adds what its pools have to say to `due`, of at most `most` of them, where an exchange takes `rtt`. Whoever has by `soon`
-    /// says so now.
-    pub(crate) fn asks_above(
-        &mut self,
-        now: Moment,
-        soon: Moment,
-        rtt: Duration,
-        most: usize,
-        due: &mut Due,
-    ) {
+    /// Which of its pools have something to say by `soon`, where an exchange takes `rtt`: the `most` of them that are to be answered
+    /// first.
+    pub(crate) fn due_above(&mut self, now: Moment, soon: Moment, rtt: Duration, most: usize) -> Due {
         let (pools, tally) = (&mut self.pools, &mut self.tally);
+        // The last to be answered is on top, and makes way.
+        let (mut first, mut next) = (BinaryHeap::new(), None::<Moment>);
         self.leasing.retain(|id| {
             let Some(kept) = pools.get_mut(id) else { return false };
             let at = kept.pool.asks_above(now, rtt);
             tally.count(&mut kept.counted, kept.pool.view(now));
-            if at <= soon && due.asks.len() < most {
-                due.distance = due.distance.max(kept.pool.distance_above(rtt));
-                due.asks.extend(kept.pool.ask_above(now, rtt).map(|ask| (id.clone(), ask)));
+            if at <= soon {
+                let late = kept.pool.late_above(at, rtt);
+                if first.len() < most {
+                    first.push((late, id.clone()));
+                } else if let Some(mut last) = first.peek_mut().filter(|last| (late, id) < (last.0, &last.1))
+                {
+                    *last = (late, id.clone());
+                }
                 return true;
             }
             if at < Moment::NEVER {
-                due.next = Some(due.next.map_or(at, |next| next.min(at)));
+                next = Some(next.map_or(at, |next| next.min(at)));
                 return true;
             }
             !kept.pool.rests_above()
         });
+        Due { pools: first.into_sorted_vec(), next }
     }
 
-    /// Adds the last that its pools have to say to `due`, of at most `most` of them.
-    pub(crate) fn leaves_above(&mut self, now: Moment, most: usize, due: &mut Due) {
+    /// What a pool has to say where an exchange takes `rtt`, and how far away to say that it is.
+    pub(crate) fn ask_above(&mut self, now: Moment, id: &PoolId, rtt: Duration) -> Option<(Ask, Duration)> {
+        let pool = &mut self.pools.get_mut(id)?.pool;
+        let distance = pool.distance_above(rtt);
+        pool.ask_above(now, rtt).map(|ask| (ask, distance))
+    }
+
+    /// The last that its pools have to say, of at most `most` of them.
+    pub(crate) fn leaves_above(&mut self, now: Moment, most: usize) -> Vec<(PoolId, Ask)> {
         let pools = &mut self.pools;
-        let mut left = most;
+        let (mut asks, mut left) = (vec![], most);
         self.leasing.retain(|id| {
             let Some(kept) = pools.get_mut(id).filter(|_| left > 0) else { return left == 0 };
             if let Some(ask) = kept.pool.leave_above(now) {
-                due.asks.push((id.clone(), ask));
+                asks.push((id.clone(), ask));
                 left -= 1;
             }
             false
         });
+        asks
     }
 
     /// A pool is answered what it asked at `first_sent`. Whether it can make use of that.

@@ -40,6 +40,8 @@ const REFUSAL_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Borrower {
     /// When the last ask was written, and what it said.
     asked: Option<(Moment, Ask)>,
+    /// Since when there is something to say that was not asked yet.
+    due: Option<Moment>,
     /// It may arrive, or be answered, still.
     is_open: bool,
     /// It was told not to ask sooner.
@@ -67,6 +69,7 @@ impl Borrower {
     pub(super) fn new() -> Self {
         Borrower {
             asked: None,
+            due: None,
             is_open: false,
             not_before: Moment::ORIGIN,
             rtt: Duration::ZERO,
@@ -86,6 +89,11 @@ impl Borrower {
         self.horizon
     }
 
+    /// How long before its end a loan is renewed.
+    fn renews_before(&self, rtt: Duration) -> Duration {
+        low_span(rtt).max(self.term * RENEW_PERCENT / 100)
+    }
+
     fn asked_at(&self) -> Moment {
         self.asked.map_or(Moment::ORIGIN, |(at, _)| at)
     }
@@ -95,6 +103,24 @@ impl Pool {
     /// When to ask the one above: at once if that is not later than `now`, and never if there is nothing to say. An exchange
     /// with it takes `rtt`. Of a pool that leases from none: never.
     pub fn asks_above(&mut self, now: Moment, rtt: Duration) -> Moment {
+        let at = self.due_above(now, rtt);
+        if let Some(borrower) = &mut self.borrower {
+            borrower.due = (at <= self.now).then(|| borrower.due.unwrap_or(self.now));
+        }
+        at
+    }
+
+    /// By when an ask is to be answered that is due `at`, as [`Pool::asks_above`] said last: one that renews what is lent on when it
+    /// is due, and any other a term after that.
+    pub fn late_above(&self, at: Moment, rtt: Duration) -> Moment {
+        let (Some(loan), Some(borrower)) = (self.ledgers.loan(), &self.borrower) else {
+            return Moment::NEVER;
+        };
+        let late = borrower.due.unwrap_or(at) + borrower.term;
+        if loan.is_empty() { late } else { late.min(loan.end().before(borrower.renews_before(rtt))) }
+    }
+
+    fn due_above(&mut self, now: Moment, rtt: Duration) -> Moment {
         self.advance(now);
         let wishes = self.wishes(rtt);
         let (Some(loan), Some(borrower)) = (self.ledgers.loan(), &self.borrower) else {
@@ -105,7 +131,7 @@ impl Pool {
             return loan.end();
         }
         let once = rtt + GUARD;
-        let margin = low_span(rtt).max(borrower.term * RENEW_PERCENT / 100);
+        let margin = borrower.renews_before(rtt);
         let is_live = !loan.is_empty() || (loan.is_in_flight() && loan.end() > self.now);
         let renews = match (is_live, loan.is_untold() || loan.is_in_flight()) {
             (true, _) => loan.end().before(margin).max(borrower.asked_at() + once),
@@ -154,6 +180,7 @@ impl Pool {
         let waiting = waiting.min(want);
         let ask = Ask { spent_total, held, want, waiting, demand_milli, running, busy, ..Ask::default() };
         (borrower.asked, borrower.is_open, borrower.rtt) = (Some((self.now, ask)), true, rtt);
+        borrower.due = None;
         Some(ask)
     }
 

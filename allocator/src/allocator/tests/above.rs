@@ -4,8 +4,8 @@ use super::*;
 use crate::allocator::DueAbove;
 use crate::config::Upstream;
 use crate::limits::PoolId;
-use lessor_protocol::wire::GrantBody;
-use lessor_protocol::{Carry, Grant, Rate};
+use lessor_protocol::wire::{ASKS_MAX, GrantBody};
+use lessor_protocol::{Carry, Clock, Grant, Rate};
 
 const LEASED: &str = "[[limit]]\nname = \"a\"\nupstream = \"http://centre:1\"\n";
 
@@ -63,4 +63,73 @@ fn books_that_went_are_never_told_of_in_the_session_that_they_were_lent_in() {
     assert_ne!(due(&mut allocator, 3).session, first.session);
     // Another life, after a panic.
     assert_ne!(asked(8).1.session, first.session);
+}
+
+/// Keys that want something all the time, of a limit whose name comes first.
+const BUSY: usize = 10_000;
+
+/// The bug: each exchange had room for 1,000 asks, and the first limits and keys by name took all of it. With 10,000 busy keys, 2,000
+/// were ever asked for, and a loan of a limit later in the alphabet was never renewed.
+#[test]
+fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exchange_takes() {
+    let limit = |name| {
+        format!(
+            "[[limit]]\nname = \"{name}\"\nkeyed = true\nkeys_max = 20000\nupstream = \"http://centre:1\"\n"
+        )
+    };
+    let config = Config::parse(&["a", "z"].map(limit).concat()).expect("valid");
+    let mut allocator = Allocator::new(&config, Past::None, millis(0), 7);
+    let keys: Vec<String> = (0..BUSY).map(|key| format!("k{key:05}")).collect();
+    let wants = |seq, at: u64, allocator: &mut Allocator| {
+        let mut entries: Vec<_> = keys.iter().map(|key| ask("a", Some(key), 0, 0, 4)).collect();
+        entries.push(ask("z", Some("last"), 0, 0, 4));
+        allocator.leases(millis(at), &caller(seq), &entries);
+    };
+    wants(1, 0, &mut allocator);
+    let (mut asked, mut of_last, mut took) =
+        (std::collections::BTreeMap::<String, u64>::new(), vec![], Duration::ZERO);
+    for exchange in 0..100_u64 {
+        let now = exchange * 10;
+        let clock = Clock::since_boot();
+        let began = clock.now();
+        let due = due(&mut allocator, now);
+        took += clock.now().since(began);
+        assert!(due.asks.len() <= ASKS_MAX);
+        let answers = due.asks.iter().map(|ask| {
+            let key = ask.key.clone().expect("each has one");
+            let grant = match ask.limit.as_str() {
+                // As long as it is asked again in time.
+                "z" => Grant {
+                    permits: ask.want,
+                    kept: ask.held,
+                    term: Duration::from_millis(400),
+                    ceiling: 9,
+                    ..NOTHING
+                },
+                // It has nothing for now.
+                _ => Grant { ceiling: 9, ..NOTHING },
+            };
+            match ask.limit.as_str() {
+                "z" => of_last.push(now),
+                _ => *asked.entry(key).or_default() += 1,
+            }
+            GrantBody::of(&ask.limit, ask.key.as_deref(), Answer::Grant(grant))
+        });
+        let answers: Vec<_> = answers.collect();
+        let upstream = upstream(&allocator);
+        allocator.hear_above(millis(now), &upstream, due.session, millis(now), &due.askers, &answers);
+        if exchange == 39 {
+            println!("after 40 exchanges {} of {BUSY} keys were asked for", asked.len());
+        }
+    }
+    let often = asked.values().min().zip(asked.values().max());
+    println!(
+        "{} keys asked, {often:?} times; the last limit at {of_last:?} ms; 100 looks took {took:?}",
+        asked.len()
+    );
+    assert_eq!(asked.len(), BUSY);
+    assert!(often.is_some_and(|(least, most)| most - least <= 1), "all wait alike: {often:?}");
+    // Its loan lasts 400 ms from each exchange on, and is renewed before the end of that.
+    assert!(of_last.first() == Some(&0) && of_last.last() >= Some(&700), "{of_last:?}");
+    assert!(of_last.windows(2).all(|two| two[1] - two[0] < 400), "{of_last:?}");
 }
