@@ -33,6 +33,8 @@ struct Open {
     ends: Moment,
     /// Lent in it and not returned.
     charged: u64,
+    /// Nothing more is lent in it: it may be over by now, and what is lent would open another one, of which this knows nothing.
+    is_shut: bool,
 }
 
 impl FirstUseLedger {
@@ -63,14 +65,17 @@ impl Ledger for FirstUseLedger {
             let (adopted, until) = self.adopted;
             let charged = adopted.min(self.outstanding);
             // Leases that reach beyond it are charged to another one, which begins where it ended.
-            let next = Open { since: open.ends, ends: self.now + self.per, charged };
+            let next = Open { since: open.ends, ends: self.now + self.per, charged, is_shut: false };
             self.open = (self.now < until && charged > 0).then_some(next);
             self.extra = 0;
         }
     }
 
     fn available(&self) -> u64 {
-        self.allowed().saturating_sub(self.open.map_or(0, |open| open.charged))
+        match self.open {
+            Some(open) if open.is_shut => 0,
+            open => self.allowed().saturating_sub(open.map_or(0, |open| open.charged)),
+        }
     }
 
     fn charge(&mut self, permits: u64) {
@@ -78,7 +83,7 @@ impl Ledger for FirstUseLedger {
             return;
         }
         let ends = self.now + self.per;
-        let open = self.open.get_or_insert(Open { since: self.now, ends, charged: 0 });
+        let open = self.open.get_or_insert(Open { since: self.now, ends, charged: 0, is_shut: false });
         open.charged += permits;
         if mutant::is(Mutant::FirstUseRestarts) {
             open.ends = ends;
@@ -198,18 +203,22 @@ impl Ledger for FirstUseLedger {
     fn save(&self) -> Option<Saved> {
         let open = self.open.map(|open| (open.ends.into(), open.charged));
         let since = self.open.map(|open| open.since.into());
-        Some(Saved::FirstUse { open, since, extra: self.extra })
+        let is_shut = self.open.is_some_and(|open| open.is_shut);
+        Some(Saved::FirstUse { open, since, extra: self.extra, is_shut })
     }
 
     fn restore(&mut self, saved: &Saved, since: Since, (out, until): (u64, Moment)) -> bool {
-        let &Saved::FirstUse { open, since: began, extra } = saved else { return false };
+        let &Saved::FirstUse { open, since: began, extra, is_shut } = saved else { return false };
         let charged = open.map_or(0, |(_, charged)| charged);
-        // After a gap nobody knows whether that window is over, and the next one is open already.
-        if since.gap == Gap::Unknown || charged > PERMITS_MAX || extra > PERMITS_MAX || out > charged {
+        if charged > PERMITS_MAX || extra > PERMITS_MAX || out > charged {
             return false;
         }
         let began = began.map_or(self.now, |began| since.moment(began));
-        self.open = open.map(|(ends, charged)| Open { since: began, ends: since.moment(ends), charged });
+        // After an unknown gap the window may be over. It is, for sure, when as long has passed as was left of it, and nothing was lent
+        // meanwhile.
+        let is_shut = is_shut || since.gap == Gap::Unknown;
+        self.open =
+            open.map(|(ends, charged)| Open { since: began, ends: since.moment(ends), charged, is_shut });
         (self.extra, self.outstanding, self.adopted) = (extra, out, (out, until));
         true
     }
@@ -275,6 +284,39 @@ mod tests {
         ledger.charge(2);
         ledger.credit(1, millis(100));
         assert_eq!(ledger.available(), 1, "it was lent in the window before");
+    }
+
+    #[test]
+    fn after_a_gap_that_nobody_counted_nothing_is_lent_until_the_window_is_over_for_sure() {
+        let mut first = ledger(3, 0);
+        first.charge(2);
+        first.advance(millis(40));
+        let restored = |saved: &Saved, gap, (written, now): (u64, u64), (out, until): (u64, u64)| {
+            let terms = Terms::try_new(0).expect("no drift");
+            let since = Since { gap, written: millis(written).into(), now: millis(now), terms };
+            let mut again = ledger(3, now);
+            assert!(again.restore(saved, since, (out, millis(until))));
+            again.advance(millis(now));
+            again
+        };
+        let saved = first.save().expect("it can be");
+        let known = restored(&saved, Gap::Counted, (40, 50), (1, 100));
+        assert_eq!((known.available(), known.lease_end()), (1, Some(millis(100))));
+        let mut shut = restored(&saved, Gap::Unknown, (40, 1_000), (1, 1_060));
+        shut.release(1);
+        assert_eq!(
+            (shut.available(), shut.lease_end()),
+            (0, Some(millis(1_060))),
+            "what comes back makes no room"
+        );
+        assert_eq!(shut.ready_at(3, &mut std::iter::empty()), Some(millis(1_060)));
+        let saved = shut.save().expect("it can be");
+        let other = restored(&saved, Gap::Unknown, (1_010, 7), (0, 7));
+        assert_eq!((other.available(), other.lease_end()), (0, Some(millis(57))), "no longer than was left");
+        let mut still = restored(&saved, Gap::Counted, (1_010, 1_020), (0, 1_020));
+        assert_eq!((still.available(), still.lease_end()), (0, Some(millis(1_060))));
+        still.advance(millis(1_060));
+        assert_eq!((still.available(), still.is_fresh()), (3, true));
     }
 
     #[test]

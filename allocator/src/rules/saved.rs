@@ -40,6 +40,9 @@ pub enum Saved {
         since: Option<At>,
         /// On top of its limit.
         extra: u64,
+        /// Whether nothing more is lent in it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_shut: bool,
     },
     /// Of a bucket.
     Bucket {

@@ -126,6 +126,11 @@ impl Judges {
         }
     }
 
+    /// See [`Oracle::refills_at`]: of each rule of each, those above several last.
+    pub fn refill_at(&mut self, now: Instant, next: &[Vec<Option<Moment>>]) {
+        self.all().zip(next).for_each(|(oracle, next)| oracle.refills_at(now, next));
+    }
+
     /// See [`Oracle::books_go_on`].
     pub fn books_go_on(&mut self, now: Instant) {
         self.all().for_each(|oracle| oracle.books_go_on(now));

@@ -386,6 +386,13 @@ impl Oracle {
         made.for_each(|(promise, _)| promise.begin(now, begins.as_nanos()));
     }
 
+    /// After a gap of unknown length the buckets of those rules that refill at intervals do so `next`, on the allocator's clock.
+    pub fn refills_at(&mut self, now: Instant, next: &[Option<Moment>]) {
+        let known =
+            self.promises.iter_mut().zip(next).filter_map(|(promise, next)| Some((promise, (*next)?)));
+        known.for_each(|(promise, next)| promise.refill_at(now, next.as_nanos()));
+    }
+
     /// When, on the allocator's clock, the last quarantine was over, if nothing was lent since.
     pub fn opens_unlent(&self) -> Option<Moment> {
         (self.opens > Moment::ORIGIN && self.books.granted == 0).then_some(self.opens)

@@ -2,7 +2,7 @@
 
 use super::*;
 use lessor_protocol::InFlight;
-use lessor_protocol::rule::{Concurrency, LeakyBucket, RefillStyle};
+use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, Windows};
 
 fn by(rule: Rule, version: u64) -> Origin {
     let rules = vec![stricter(&rule).expect("it can be kept")];
@@ -119,4 +119,70 @@ fn a_steady_flow_is_kept_as_the_bucket_that_promises_as_much() {
     assert_eq!((next.permits, next.ceiling), (1, 2), "a tenth of a second after the first two were spent");
     let Rule::TokenBucket(nothing) = by(flow(0), 1).recipe.plan().rules[0] else { panic!("it is a bucket") };
     assert_eq!((nothing.capacity(), nothing.initial()), (0, 0), "of a flow of nothing not even the burst");
+}
+
+const HOUR: u64 = 3_600_000;
+
+/// The bug: after a gap that nobody counted, a window was in quarantine for as long as a whole one, however little was left of it.
+/// Now it lends nothing more, and is over when it would have been.
+#[test]
+fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() {
+    let per = Duration::from_millis(HOUR);
+    let rule = FixedWindow::of(9, Windows::FirstUse { per }).expect("valid");
+    let (mut world, origin) = (World::new(true), by(Rule::FixedWindow(rule), 1));
+    let (seq, _) = world.takes(1, 0, &origin, 5);
+    // 50 minutes later it says that all were spent, and a minute after that the store is on another time.
+    let later = HOUR / 60 * 50;
+    world.at(later);
+    world.lent(1, seq + 1, later, &origin, Ask { spent_total: 5, ..wants(0) });
+    world.head.begin_era(millis(later + HOUR / 60));
+    let mut refused = |at: u64, seq| {
+        world.at(at);
+        let answer =
+            world.ask(2, seq, at, &origin, wants(1)).answer.expect("nobody is faster").expect("good");
+        answer.permits() == 0
+    };
+    let mut lent_at = None;
+    for minute in 51..180 {
+        // Nothing of the four that were left: if the window is over by now, they would be of the next one.
+        if !refused(minute * HOUR / 60, minute) {
+            lent_at = Some(minute);
+            break;
+        }
+    }
+    println!("lent again in minute {lent_at:?}");
+    // Ten minutes were left when it was written, and it was read in minute 51.
+    assert_eq!(lent_at, Some(61));
+}
+
+/// The bug: each gap that nobody counted emptied the bucket, and put off its refill by a whole period. What it held is there, and it
+/// refills after as long as it would have.
+#[test]
+fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
+    let day = Duration::from_secs(86_400);
+    let rule = TokenBucket::try_new(8, 8, day, 8).expect("valid");
+    let rule = Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"));
+    let (mut world, origin) = (World::new(true), by(rule, 1));
+    let (mut seq, _) = world.takes(1, 0, &origin, 5);
+    seq += 1;
+    world.at(100);
+    world.lent(1, seq, 100, &origin, Ask { spent_total: 5, ..wants(0) });
+    // Every three hours its time begins anew. An hour before that it is asked.
+    let (mut levels, mut spent) = (vec![], 0);
+    for hour in 1..60 {
+        let at = hour * HOUR;
+        if hour % 3 == 0 {
+            world.head.begin_era(millis(at));
+        }
+        world.at(at);
+        seq += 1;
+        let answer = world.ask(2, seq, at, &origin, Ask { spent_total: spent, ..wants(9) }).answer;
+        let lent = answer.expect("nobody is faster").expect("good").permits();
+        spent += lent;
+        levels.push(lent);
+    }
+    println!("{levels:?}, {spent} in all");
+    // Three were left, and 8 come every 24 hours that were counted: of each 3 hours at least 2 are.
+    assert!((3 + 8..=3 + 2 * 8).contains(&spent), "{spent}");
+    assert!(levels.iter().take(24).sum::<u64>() == 3, "{levels:?}");
 }

@@ -183,10 +183,11 @@ impl Refill {
                     (Some(_), None) | (None, Some(_)) => false,
                 }
             }
-            // After a gap its instants would be others: a bucket that holds something would get more than between two.
+            // After an unknown gap its instants are others from then on. None is closer to the one before than a whole period: as much
+            // is left until the next as was when it was written.
             (Refill::Interval(interval), SavedRefill::Interval { next }) => {
                 interval.next = since.moment(*next);
-                since.gap == Gap::Counted
+                true
             }
             (Refill::Even(_), SavedRefill::Interval { .. })
             | (Refill::Interval(_), SavedRefill::Even { .. }) => false,

@@ -160,6 +160,14 @@ impl Promise {
         }
     }
 
+    /// It refills `at` an instant that no gap brings closer to the one before, and at intervals from then on.
+    pub(super) fn refill_at(&mut self, now: Instant, at: u64) {
+        self.room(now);
+        if let Promise::Interval { next, .. } = self {
+            *next = at;
+        }
+    }
+
     /// `permits` were lent.
     pub(super) fn lent(&mut self, now: Instant, permits: u64) {
         if let Promise::Fixed(windows) = self {

@@ -170,9 +170,33 @@ impl World {
             return false;
         }
         self.books_are_others(&self.all_new());
+        if gap == Gap::Unknown {
+            let (next, now) = (self.refills_after_gap(now), self.now());
+            self.judges.refill_at(now, &next);
+        }
         let now = self.now();
         self.judges.books_go_on(now);
         true
+    }
+
+    /// When each rule that refills at intervals does so after a gap of unknown length: as long from `now` on as it had to wait when that
+    /// was written down.
+    fn refills_after_gap(&self, now: Moment) -> Vec<Vec<Option<Moment>>> {
+        let terms = self.setup.plan.terms;
+        let of_record = |record: &Option<Record>| -> Vec<Option<Moment>> {
+            let written = serde_json::to_value(record).expect("plain data");
+            let next = |rule: &serde_json::Value| {
+                let next = rule["bucket"]["refill"]["interval"]["next"].as_u64()?;
+                let left = Duration::from_nanos(next - written["written"].as_u64()?);
+                Some(now + terms.stretched(left))
+            };
+            written["rules"].as_array().map_or(vec![], |rules| rules.iter().map(next).collect())
+        };
+        let each: Vec<_> = self.centre.store.durable.iter().map(of_record).collect();
+        match self.setup.limits() {
+            1 => vec![each.concat()],
+            limits => each[..limits].iter().cloned().chain([each[limits..].concat()]).collect(),
+        }
     }
 
     /// It is closed as it was when that was written down.
