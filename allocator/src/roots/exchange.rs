@@ -56,6 +56,8 @@ struct Asking {
     /// When that was asked, on the own clock.
     asked: Moment,
     answer: Option<Result<Answer, RootError>>,
+    /// Whether it was not there, and this made it.
+    is_made: bool,
     is_contested: bool,
 }
 
@@ -63,8 +65,15 @@ impl Exchange {
     /// `holder` asks for the `seq`-th time; each ask comes with what is thought to be in its cell.
     pub fn new(holder: Holder, seq: u64, asks: Vec<(RootAsk, Option<Cell>)>) -> Self {
         let asked = Moment::ORIGIN;
-        let asking =
-            |(ask, cell)| Asking { ask, cell, hopes: None, asked, answer: None, is_contested: false };
+        let asking = |(ask, cell)| Asking {
+            ask,
+            cell,
+            hopes: None,
+            asked,
+            answer: None,
+            is_made: false,
+            is_contested: false,
+        };
         Exchange { holder, seq, asks: asks.into_iter().map(asking).collect() }
     }
 
@@ -108,6 +117,19 @@ impl Exchange {
         swaps
     }
 
+    /// Whether it has made a root that was not there. Another allocator may have made one before, which went with all that is in the
+    /// store: no such root is believed before another look at the head.
+    pub fn has_made(&self) -> bool {
+        self.asks.iter().any(|asking| asking.is_made)
+    }
+
+    /// The head went, or is another one, since it was looked at first: what was made is not believed.
+    pub fn is_emptied(&mut self) {
+        for asking in self.asks.iter_mut().filter(|asking| asking.is_made) {
+            (asking.cell, asking.answer) = (None, Some(Err(RootError::Gone)));
+        }
+    }
+
     /// What came of those swaps, in their order. How many were too late.
     pub fn swapped(&mut self, swapped: Vec<Swapped>) -> usize {
         let mut late = 0;
@@ -116,6 +138,7 @@ impl Exchange {
             let Some((next, answer)) = asking.hopes.take() else { continue };
             match swapped {
                 Swapped::Done => {
+                    asking.is_made = asking.cell.is_none() && next.is_some();
                     asking.cell = next;
                     asking.answer = Some(answer.map_err(RootError::Ask));
                 }

@@ -94,11 +94,14 @@ pub struct Signer {
 impl Head {
     /// That of a store in which nothing is, called `id` and begun when it is `now`. Unless it is `fresh`, an earlier one may have been lost.
     pub fn begin(id: u64, timeline: &Timeline, now: Moment, fresh: bool) -> Self {
+        // Later than all eras of a head that is gone: a root that was made by that one meanwhile is taken for lost. An era lasts a second
+        // on average, at least.
+        let era = if fresh { 1 } else { (now.as_nanos() / 1_000_000_000).max(1) };
         Head {
             format: FORMAT,
             id,
-            era: 1,
-            whole_since: 1,
+            era,
+            whole_since: era,
             now: now.into(),
             lost: (!fresh).then(|| now.into()),
             timeline: timeline.as_str().to_owned(),

@@ -117,6 +117,32 @@ fn who_is_slower_is_lent_what_is_left() {
     assert!(first.permits + rest <= 100 && pool.view(millis(0)).books.outstanding <= 100);
 }
 
+/// The bug: two allocators found no root. One made it and was lent of it, the store was emptied, and the other one made it anew.
+#[test]
+fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
+    let (mut world, origin) = (World::new(true), origin(100, 1));
+    let mut slow = world.exchange(1, 1, &origin, wants(80), None);
+    let stale = world.swaps(&mut slow, 0);
+    assert!(world.lent(2, 1, 0, &origin, wants(80)).permits > 0);
+    world.table = Table::new(Timeline::new("a"));
+    assert_eq!(world.swap(&mut slow, &stale), 0, "there is none again");
+    assert!(slow.has_made(), "so it looks at the head, which is gone");
+    slow.is_emptied();
+    let answer = slow.finish(millis(0)).remove(0);
+    assert_eq!((answer.cell, answer.answer), (None, Some(Err(RootError::Gone))));
+    // Nobody believes it by the head that is made then, either: it knows nothing of what the first one was lent.
+    world.head = Head::begin(2, &Timeline::new("a"), millis(10), false);
+    let answer = world.ask(3, 1, 20, &origin, wants(10)).answer.expect("nobody is faster").expect("good");
+    assert_eq!(answer.permits(), 0, "it waits until what was lent is over");
+    // One that was there is swapped by its version.
+    let mut world = World::new(true);
+    world.lent(2, 1, 0, &origin, wants(10));
+    let mut known = world.exchange(1, 1, &origin, wants(10), world.cell());
+    let swaps = world.swaps(&mut known, 0);
+    world.swap(&mut known, &swaps);
+    assert!(!known.has_made());
+}
+
 #[test]
 fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
     let (mut world, origin) = (World::new(true), origin(100, 1));

@@ -376,6 +376,12 @@ impl Rooted {
             };
             shared.metrics().roots().swapped(swaps.len() - late, late, took);
         }
+        if exchange.has_made() {
+            let cell = self.load(&[HEAD.to_owned()]).await?.pop().flatten();
+            if self.goes_on(cell).is_err() {
+                exchange.is_emptied();
+            }
+        }
         let mut answers = vec![];
         for RootAnswer { name, cell, answer, is_contested } in exchange.finish(shared.now()) {
             if is_contested {
