@@ -12,7 +12,9 @@ use lessor_allocator::central::{Limiter, Verdict};
 use lessor_allocator::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
+use lessor_protocol::rule::{
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, Windows,
+};
 use lessor_protocol::wire::code;
 use lessor_protocol::{Answer, Ask, Grant, Moment, Rule, Terms};
 use std::collections::BTreeMap;
@@ -124,6 +126,7 @@ struct Node {
 #[derive(Debug)]
 struct Region {
     ppm: i64,
+    lag: Lag,
     pool: Pool,
     /// The one above, where all that is lent is charged to two limits, and this region knows that.
     above: Option<Pool>,
@@ -234,7 +237,16 @@ impl World {
     }
 
     /// With trouble for so long, at most; and then, if that is not the end, calm.
-    fn run_on(mut self, trouble: u64) -> Result<Figures, String> {
+    fn run_on(self, trouble: u64) -> Result<Figures, String> {
+        self.run_to_the_end(trouble, |_| Ok(()))
+    }
+
+    /// The same, and what must hold `at_last`.
+    fn run_to_the_end(
+        mut self,
+        trouble: u64,
+        at_last: impl FnOnce(&World) -> Result<(), String>,
+    ) -> Result<Figures, String> {
         let (begin, ends) = (self.real, self.real + TROUBLE + CALM);
         for node in 0..self.nodes.len() {
             self.after(0, Event::Wake(Who::Node(node)));
@@ -263,6 +275,7 @@ impl World {
         if let Some(breach) = { judged }.find_map(|rule| breach(rule, &self.spends)) {
             return Err(format!("the vendor saw too much: {breach}"));
         }
+        at_last(&self)?;
         self.figures.admitted = self.spends.len() as u64;
         Ok(self.figures)
     }
@@ -374,8 +387,12 @@ impl World {
                 let above = self.regions[region]
                     .above
                     .as_ref()
-                    .map(|_| Pool::new(self.borrowed.clone(), shown(self.real, self.regions[region].ppm)));
-                self.regions[region] = Region { above, ..self.new_region(self.regions[region].ppm) };
+                    .map(|_| Pool::new(self.borrowed.clone(), self.regions[region].clock(self.real)));
+                self.regions[region] = Region {
+                    above,
+                    lag: self.regions[region].lag,
+                    ..self.new_region(self.regions[region].ppm)
+                };
             }
             Who::Centre if self.store.is_some() => self.store_in_trouble(),
             Who::Centre => {
@@ -400,15 +417,18 @@ mod calls;
 mod draw;
 mod exchange;
 mod family;
+mod lag;
 mod left;
 mod runs;
 mod store;
 mod stored;
 
+pub use lag::Fault;
+use lag::Lag;
 use left::Left;
 pub use runs::{
     run, run_capped, run_capped_family, run_capped_store, run_close, run_emptied, run_family, run_fated,
-    run_flow, run_intervals, run_intervals_close, run_small, run_stored, used, used_capped,
+    run_flow, run_intervals, run_intervals_close, run_lagging, run_small, run_stored, used, used_capped,
     used_capped_store, used_family, used_flow, used_intervals, used_stored,
 };
 pub use store::Fate;

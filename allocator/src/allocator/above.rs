@@ -215,6 +215,12 @@ impl Allocator {
         told
     }
 
+    /// The clock may have stood still: of what `upstream` has lent no more is lent on.
+    pub(crate) fn hold_back_above(&mut self, now: Moment, upstream: &Upstream) {
+        let leased = self.limits.values_mut().filter(|limit| limit.upstream() == Some(upstream));
+        leased.for_each(|limit| limit.hold_back_above(now));
+    }
+
     /// Nothing came back to `askers`.
     pub(crate) fn unanswered_above(&mut self, askers: &[Asker]) {
         for Asker { limit, pool } in askers {

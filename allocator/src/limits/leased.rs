@@ -184,6 +184,13 @@ impl Limit {
         heard.unwrap_or(HeardAbove::Believed)
     }
 
+    /// The clock may have stood still: of what its pools were lent no more is lent on.
+    pub(crate) fn hold_back_above(&mut self, now: Moment) {
+        for id in self.leasing.clone() {
+            self.with_pool(now, &id, |pool| pool.hold_back_above(now));
+        }
+    }
+
     /// No answer came to a pool.
     pub(crate) fn unanswered_above(&mut self, id: &PoolId) {
         if let Some(kept) = self.pools.get_mut(id) {

@@ -270,6 +270,12 @@ impl Pool {
         self.pause_above(now, DISPUTE_PAUSE, false);
     }
 
+    /// The clock may have stood still, and then the loan ends later than the one above takes it to: no more of it is lent.
+    pub fn hold_back_above(&mut self, now: Moment) {
+        self.advance(now);
+        self.ledgers.loan_mut().into_iter().for_each(Loan::hold_back);
+    }
+
     /// Whether there is nothing to say to the one above, and no answer to come.
     pub fn rests_above(&self) -> bool {
         let has_said_all = |loan: &Loan| loan.is_empty() && !loan.is_untold() && !loan.is_in_flight();

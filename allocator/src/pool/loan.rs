@@ -140,6 +140,12 @@ impl Loan {
         self.cap.and_then(|cap| cap.hold).unwrap_or(PERMITS_MAX)
     }
 
+    /// The clock by which it ends may be late: what is in hand goes back, and nothing that is out is extended.
+    pub(super) fn hold_back(&mut self) {
+        self.shed(0);
+        self.unkept = self.out;
+    }
+
     /// Takes out what is in hand beyond `keep`: it is given back.
     pub(super) fn shed(&mut self, keep: u64) {
         self.free = self.free.min(keep);

@@ -197,6 +197,17 @@ impl Head {
         self.signed.values()
     }
 
+    /// The sessions of those who watch its time.
+    pub(super) fn watchers(&self, now: Moment) -> impl Iterator<Item = u64> {
+        let signs = move |at: Moment| now.since(at) < WATCHED;
+        self.signatures().filter(move |(_, at)| signs(*at)).map(|(session, _)| session)
+    }
+
+    /// Who has signed it, by the session, and when.
+    pub(super) fn signatures(&self) -> impl Iterator<Item = (u64, Moment)> {
+        self.signed.iter().map(|(session, signed)| (*session, signed.at.as_calendar()))
+    }
+
     /// When it was found that something may have been lost, on the time of now.
     pub(super) fn lost(&self) -> Option<Moment> {
         self.lost.map(At::as_calendar).filter(|_| !mutant::is(Mutant::RootLossIgnored))
@@ -239,6 +250,22 @@ impl Head {
     /// once more since the era began, and only whoever heard it before can tell.
     pub fn is_watched(&self, now: Moment) -> bool {
         self.was_just_signed(now) || mutant::is(Mutant::SetTwiceIgnored)
+    }
+
+    /// An allocator that watched does not know whether the time went on, when it is `now` by the clock of the store. One that comes
+    /// before another signature cannot go by that time.
+    pub(super) fn doubt(&mut self, now: Moment) {
+        self.now = self.now.as_calendar().min(now).before(WATCHED).into();
+    }
+
+    /// When it was written last, or in doubt a while before that.
+    pub(super) fn written(&self) -> Moment {
+        self.now.as_calendar()
+    }
+
+    /// Whether one that watched has written it within a second of `now`, and none is in doubt.
+    pub(super) fn is_vouched_for(&self, now: Moment) -> bool {
+        self.was_just_signed(now)
     }
 
     fn was_just_signed(&self, now: Moment) -> bool {

@@ -13,6 +13,7 @@ mod root;
 #[cfg(test)]
 mod tests;
 mod version;
+mod watch;
 
 pub use blur::stricter;
 pub use clock::{BLUR, RootClock, Stepped};
@@ -24,6 +25,7 @@ pub use head::{Head, SIGN_EVERY, Signed, Signer};
 pub use recipe::Recipe;
 pub use root::{Origin, Read, RootError, is_forgettable, read};
 pub use version::Version;
+pub use watch::{Verdict, Watch};
 
 /// The cell of the head.
 pub const HEAD: &str = "head";

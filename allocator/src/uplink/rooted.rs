@@ -3,6 +3,7 @@
 
 mod follow;
 mod presence;
+mod time;
 
 use super::contested::Contested;
 use super::dice;
@@ -13,8 +14,8 @@ use crate::cells::{BATCH_MAX, Cell, Cells, Swap, Swapped, Timeline, batches};
 use crate::config::StoreConfig;
 use crate::pool::{Holder, LesseeId};
 use crate::roots::{
-    Exchange, Families, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, Signer, cell_of,
-    is_forgettable,
+    Exchange, Families, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, Signer, Watch,
+    cell_of, is_forgettable,
 };
 use crate::share::Share;
 use crate::shared::Shared;
@@ -45,6 +46,8 @@ pub(super) struct Rooted {
     is_fresh: bool,
     /// What is known of the time of the store, in the era that is known.
     clock: RootClock,
+    /// Which clock is wrong if that does not fit.
+    watch: Watch,
     era: Option<u64>,
     /// Whether it was found to be another one than it should be.
     has_stepped: bool,
@@ -72,6 +75,7 @@ impl Rooted {
             signer: Signer { session: 0, node: node.to_owned() },
             is_fresh: shared.is_fresh(),
             clock: RootClock::new(shared.config().terms.drift_ppm()),
+            watch: Watch::default(),
             era: None,
             has_stepped: false,
             head: None,
@@ -130,18 +134,6 @@ impl Rooted {
         Ok(LeasesResponse { epoch: 0, session, seq, grants: grants.collect() })
     }
 
-    /// Asks the store for the time.
-    async fn look_at_clock(&mut self, shared: &Shared) -> Result<Moment, TransportError> {
-        let asked = shared.now();
-        let said = self.cells.time().await.map_err(|error| broken(&error))?;
-        if self.clock.hear(said, asked, shared.now()).is_err() {
-            // What is known of roots goes by what was known of the time.
-            (self.has_stepped, self.head) = (true, None);
-        }
-        let now = self.clock.now(shared.now());
-        now.ok_or_else(|| broken(&RootError::NoTime))
-    }
-
     /// Reads the head, and makes it or changes it where that must be.
     async fn open(&mut self, shared: &Shared) -> Result<(), TransportError> {
         for _ in 0..TRIES {
@@ -158,10 +150,14 @@ impl Rooted {
                 }
             };
             let now = self.go_by(shared, &head, now).await?;
+            if self.is_in_doubt(&head, &timeline, now) {
+                return self.doubts(shared, &timeline, found, head, now).await;
+            }
             let is_first = self.era.is_none();
             if self.has_stepped {
                 tracing::error!("the clock of the store was set: what was lent counts as if that were now");
                 head.begin_era(now);
+                self.watch.forget();
             } else if is_first && head.may_have_stepped(now, wall()) {
                 tracing::warn!(
                     "nobody has watched the clock of the store: what was lent counts as if that were now"
@@ -196,17 +192,6 @@ impl Rooted {
             }
         }
         Ok(())
-    }
-
-    /// It is `now`, unless `head` is of another era than the one that was known: what was known of the time is over then.
-    async fn go_by(&mut self, shared: &Shared, head: &Head, now: Moment) -> Result<Moment, TransportError> {
-        if self.era.is_none_or(|era| era == head.era()) {
-            return Ok(now);
-        }
-        self.clock = RootClock::new(shared.config().terms.drift_ppm());
-        let now = self.look_at_clock(shared).await?;
-        (self.era, self.has_stepped) = (Some(head.era()), !head.is_watched(now));
-        Ok(now)
     }
 
     /// Writes `head` in the place of `before`; `false` if it is another one by now, which is known then.

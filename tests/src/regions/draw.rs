@@ -99,7 +99,15 @@ impl World {
     pub(super) fn new_region(&mut self, ppm: i64) -> Region {
         let member = Member::new(self.plan.terms);
         let pool = Pool::new(self.borrowed.clone(), shown(self.real, ppm));
-        Region { ppm, pool, above: None, told: [Duration::MAX; 2], line: self.new_line(), member }
+        Region {
+            ppm,
+            lag: Lag::default(),
+            pool,
+            above: None,
+            told: [Duration::MAX; 2],
+            line: self.new_line(),
+            member,
+        }
     }
 
     pub(super) fn new_node(&mut self, ppm: i64, region: usize) -> Node {

@@ -41,10 +41,10 @@ impl World {
                     return self.after(SECOND, Event::Wake(who));
                 }
                 let at = &mut self.regions[region];
-                let now = shown(self.real, at.ppm);
+                let now = at.clock(self.real);
                 let pools = std::iter::once(&mut at.pool).chain(&mut at.above);
                 let due = pools.map(|pool| pool.asks_above(now, rtt(self.far))).min();
-                when(due.unwrap_or(Moment::NEVER), at.ppm)
+                at.when(due.unwrap_or(Moment::NEVER), self.real)
             }
             Who::Centre => return,
         };
@@ -68,7 +68,7 @@ impl World {
             Who::Region(region) => {
                 self.figures.exchanges += 1;
                 let at = &mut self.regions[region];
-                let now = shown(self.real, at.ppm);
+                let now = at.clock(self.real);
                 let ask = at.pool.ask_above(now, rtt(self.far)).expect("it leases from the centre");
                 above = at.above.as_mut().and_then(|pool| pool.ask_above(now, rtt(self.far)));
                 (ask, now, self.far)
@@ -89,7 +89,7 @@ impl World {
     /// A region gives back what is not lent on, and is not there to hear what becomes of that.
     pub(super) fn leaves(&mut self, region: usize) {
         let at = &mut self.regions[region];
-        let now = shown(self.real, at.ppm);
+        let now = at.clock(self.real);
         let Some(ask) = at.pool.leave_above(now) else { return };
         let above = at.above.as_mut().and_then(|pool| pool.leave_above(now));
         at.line.seq += 1;
@@ -121,7 +121,7 @@ impl World {
             Who::Node(node) => {
                 let region = self.nodes[node].region;
                 let at = &mut self.regions[region];
-                let now = shown(self.real, at.ppm);
+                let now = at.clock(self.real);
                 let mut above: Vec<Above<'_>> =
                     at.above.iter_mut().map(|pool| Above { pool, share: Share::EVEN }).collect();
                 let answer = at.pool.renew_below(&mut above, now, holder(self.near), seq, ask);
@@ -173,7 +173,7 @@ impl World {
                 }
                 Who::Region(region) => {
                     let at = &mut self.regions[region];
-                    at.pool.refused_above(shown(self.real, at.ppm), refusal);
+                    at.pool.refused_above(at.clock(self.real), refusal);
                 }
                 Who::Centre => {}
             },
@@ -193,7 +193,7 @@ impl World {
             }
             Who::Region(region) => {
                 let at = &mut self.regions[region];
-                let now = shown(self.real, at.ppm);
+                let now = at.clock(self.real);
                 at.is_told(0, grant);
                 at.pool.hear_above(now, first_sent, grant) == HeardAbove::Believed
             }
@@ -229,7 +229,7 @@ impl World {
             }
             Who::Region(region) => {
                 let at = &mut self.regions[region];
-                let now = shown(self.real, at.ppm);
+                let now = at.clock(self.real);
                 at.pool.disowned_above(now);
                 // Another session is one with both.
                 if remedy == Remedy::BeginSession {

@@ -32,7 +32,7 @@ impl World {
         (self.left[1], self.above) = (Left::of(&above, now), Some(above));
         let (real, borrowed) = (self.real, self.borrowed.clone());
         for region in &mut self.regions {
-            region.above = Some(Pool::new(borrowed.clone(), shown(real, region.ppm)));
+            region.above = Some(Pool::new(borrowed.clone(), region.clock(real)));
         }
         if let Some(store) = &mut self.store {
             let plan = |rule| Plan {
@@ -92,7 +92,7 @@ impl World {
     ) -> Result<(), String> {
         let centre_died = self.centre_died;
         let at = &mut self.regions[region];
-        let now = shown(self.real, at.ppm);
+        let now = at.clock(self.real);
         if let Ok(Answer::Grant(grant)) = &answer {
             at.is_told(1, grant);
         }

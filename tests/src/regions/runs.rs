@@ -141,6 +141,26 @@ pub fn run_emptied(seed: u64) -> Result<Figures, String> {
     world.in_full_use(&[Fate::EmptiedUnderway], 2 * SECOND).of_mortals().run_on(TROUBLE)
 }
 
+/// The same by long rules, without any trouble but a `fault` of the clock of one region, which has no nodes.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_lagging(seed: u64, fault: Fault) -> Result<Figures, String> {
+    let mut world = World::draw(seed, 5..600, 2_000..6_000);
+    let (hour, day) = (Duration::from_secs(3_600), Duration::from_secs(86_400));
+    world.lends_by(match seed % 3 {
+        0 => Rule::FixedWindow(FixedWindow::of(1_000_000, Windows::FirstUse { per: hour }).expect("valid")),
+        1 => {
+            let bucket = TokenBucket::try_new(10_000_000, 10_000_000, day, 10_000_000).expect("valid");
+            Rule::TokenBucket(bucket.with_refill_style(RefillStyle::Interval).expect("valid"))
+        }
+        _ => {
+            Rule::SlidingWindow(SlidingWindow::try_new(600, 2 * hour / 3_600, Duration::ZERO).expect("valid"))
+        }
+    });
+    world.lagging(fault).run_lagging(fault)
+}
+
 /// The same by a small bucket, which has to be on time: either everybody wants a permit all the time, and nothing comes over the
 /// store, or hardly anybody does, and it is emptied.
 ///

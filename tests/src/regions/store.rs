@@ -158,7 +158,7 @@ impl World {
         let step = self.dice.i64(20..100_000) * MILLI.cast_signed() * if self.dice.bool() { 1 } else { -1 };
         // While somebody watches: of one that nobody watches, nobody can know.
         let is_watched = self.regions.iter().any(|region| {
-            real > 100 * MILLI && shown(real, region.ppm).since(region.member.signed) < SIGN_EVERY * 2
+            real > 100 * MILLI && region.clock(real).since(region.member.signed) < SIGN_EVERY * 2
         });
         let Some(store) = &mut self.store else { return };
         store.roots = [None, None];

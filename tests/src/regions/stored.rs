@@ -7,7 +7,7 @@ use super::*;
 use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use lessor_allocator::roots::{
     self, Exchange, HEAD, Head, Kin, Origin, Recipe, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY,
-    Signer, Version, cell_of,
+    Signer, Stepped, Verdict, Version, Watch, cell_of,
 };
 
 /// How often somebody else may be faster.
@@ -17,6 +17,7 @@ const TRIES: u32 = 6;
 #[derive(Debug)]
 pub(super) struct Member {
     clock: RootClock,
+    watch: Watch,
     era: Option<u64>,
     has_stepped: bool,
     head: Option<(Cell, Head)>,
@@ -39,6 +40,8 @@ enum Step {
     Looks(Option<Asks>),
     /// It writes this head.
     Heads(Option<Asks>, Cell, Box<Head>),
+    /// It says that nobody knows whether the time goes on; and whether it has asked.
+    Doubts(bool),
     Asks(Box<Exchange>),
 }
 
@@ -50,6 +53,7 @@ impl Member {
     pub(super) fn new(terms: Terms) -> Self {
         Member {
             clock: RootClock::new(terms.drift_ppm()),
+            watch: Watch::default(),
             era: None,
             has_stepped: false,
             head: None,
@@ -148,7 +152,7 @@ impl World {
         let id = store.written;
         store.letters.insert(id, letter);
         let at = &mut self.regions[region];
-        at.member.waits = Some((id, shown(self.real, at.ppm)));
+        at.member.waits = Some((id, at.clock(self.real)));
         let way = self.regions[region].member.ways.map_or(self.far, |(there, _)| there);
         self.post(region, way, Event::AtStore(region, id));
         self.after(TIMEOUT / 2, Event::StoreSilent(region, id));
@@ -217,6 +221,7 @@ impl World {
                     (_, None) => {}
                 }
             }
+            (Some(Letter::Swapped(_)), Step::Doubts(has_asked)) => self.give_up(region, has_asked),
             (Some(Letter::Swapped(swapped)), Step::Asks(exchange)) => {
                 self.swapped_root(region, *exchange, swapped)?;
             }
@@ -241,19 +246,28 @@ impl World {
         let families = self.families(region);
         let is_first = self.store.as_ref().is_some_and(|store| store.is_new);
         let at = &mut self.regions[region];
-        let (local, member) = (shown(self.real, at.ppm), &mut at.member);
+        let (local, member) = (at.clock(self.real), &mut at.member);
         // Whatever was known goes by what was known of the time.
-        member.head = None;
+        let known = member.head.take();
         let found = cells.pop().flatten();
         member.roots = [1, 0].map(|_| cells.pop().flatten());
         member.roots.reverse();
-        let mut has_stepped = member.has_stepped | member.clock.hear(said, asked, local).is_err();
+        let mut has_stepped = member.has_stepped;
+        match member.clock.hear(said, asked, local) {
+            Ok(()) => member.watch.fits(known.as_ref().map(|(_, head)| head), session, said),
+            Err(Stepped) => {
+                member.watch.differs(said);
+                std::iter::once(&mut at.pool)
+                    .chain(&mut at.above)
+                    .for_each(|pool| pool.hold_back_above(local));
+            }
+        }
         let head = found.as_ref().map(|cell| Head::read(&cell.value)).transpose()?;
         if let (Some(era), Some(head)) = (member.era, &head)
             && era != head.era()
         {
             // What was known of its time is over.
-            member.clock = RootClock::new(drift);
+            (member.clock, member.watch) = (RootClock::new(drift), Watch::default());
             member
                 .clock
                 .hear(said, asked, local)
@@ -270,6 +284,23 @@ impl World {
         };
         // The first one knows that nobody has lent anything. If there is none later, somebody threw it away.
         let mut head = head.unwrap_or_else(|| Head::begin(version, timeline, now, is_first));
+        let verdict = if has_stepped { Verdict::None } else { member.watch.judge(&head, timeline, now) };
+        if verdict == Verdict::Unknown {
+            if found.is_none() || !member.watch.doubts(&mut head, now) {
+                self.give_up(region, ask.is_some());
+                return Ok(());
+            }
+            let next = Some(Cell { version, value: head.write() });
+            let swap = Swap { name: HEAD.to_owned(), expected: found.map(|cell| cell.version), next };
+            member.step = Step::Doubts(ask.is_some());
+            self.write_to_store(region, Letter::Swap(timeline.clone(), vec![swap]));
+            return Ok(());
+        }
+        has_stepped |= verdict == Verdict::Store;
+        if has_stepped {
+            member.watch.forget();
+        }
+        member.has_stepped = has_stepped;
         if has_stepped || (member.era.is_none() && head.may_have_stepped(now, calendar)) {
             head.begin_era(now);
         }
@@ -308,7 +339,7 @@ impl World {
         let at = &mut self.regions[region];
         at.member.tries += 1;
         let Some((_, head)) = &at.member.head else { return self.give_up(region, true) };
-        let swaps = exchange.swaps(head, &at.member.clock, shown(self.real, at.ppm), || version);
+        let swaps = exchange.swaps(head, &at.member.clock, at.clock(self.real), || version);
         if swaps.is_empty() || at.member.tries > TRIES {
             return self.give_up(region, true);
         }
@@ -332,7 +363,7 @@ impl World {
             self.try_root(region, exchange);
             return Ok(());
         }
-        let local = shown(self.real, self.regions[region].ppm);
+        let local = self.regions[region].clock(self.real);
         let mut answers = exchange.finish(local).into_iter();
         let (Some(own), above) = (answers.next(), answers.next()) else { return Ok(()) };
         let at = &mut self.regions[region];

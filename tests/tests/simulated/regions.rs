@@ -2,9 +2,9 @@
 //! trouble, and what is used of a limit without.
 
 use scenarios::regions::{
-    Fate, Figures, run, run_capped, run_capped_family, run_capped_store, run_close, run_emptied, run_family,
-    run_fated, run_flow, run_intervals, run_intervals_close, run_small, run_stored, used, used_capped,
-    used_capped_store, used_family, used_flow, used_intervals, used_stored,
+    Fate, Fault, Figures, run, run_capped, run_capped_family, run_capped_store, run_close, run_emptied,
+    run_family, run_fated, run_flow, run_intervals, run_intervals_close, run_lagging, run_small, run_stored,
+    used, used_capped, used_capped_store, used_family, used_flow, used_intervals, used_stored,
 };
 
 /// Worlds, in CI. `REGION_SEEDS` is for more.
@@ -105,6 +105,15 @@ fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
         run_close(seed).unwrap_or_else(|wrong| panic!("close, seed {seed}: {wrong}"));
         run_emptied(seed).unwrap_or_else(|wrong| panic!("emptied, seed {seed}: {wrong}"));
         run_small(seed).unwrap_or_else(|wrong| panic!("small, seed {seed}: {wrong}"));
+    }
+}
+
+/// The bug: an allocator whose own clock stood still for 200 ms said that the clock of the store was set, and limits of an hour or a
+/// day were shut for all.
+#[test]
+fn one_allocator_whose_clock_stood_still_shuts_no_limit_for_the_others() {
+    for seed in 0..few_seeds() {
+        run_lagging(seed, Fault::Stalled).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
     }
 }
 
