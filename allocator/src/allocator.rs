@@ -21,6 +21,7 @@ use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use crate::wrong::{Reason, Wrong, quoted};
 use beside::Beside;
 use family::Family;
+use lessor_protocol::lease::millis_up;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::push::Event;
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SafeShareBody, SpentBody};
@@ -122,7 +123,14 @@ impl Allocator {
                         Ok(answer) => {
                             let safe = answer.grant().and_then(|_| self.safe_share(now, caller, ask));
                             let safe = safe.map(SafeShareBody::of);
-                            GrantBody { safe, ..GrantBody::of(&ask.limit, ask.key.as_deref(), answer) }
+                            let (left, window_ms) = self.left(now, ask).unzip();
+                            let window_ms = window_ms.flatten();
+                            GrantBody {
+                                safe,
+                                left,
+                                window_ms,
+                                ..GrantBody::of(&ask.limit, ask.key.as_deref(), answer)
+                            }
                         }
                         Err(wrong) => {
                             self.count_wrong(wrong.reason);
@@ -286,6 +294,13 @@ impl Allocator {
         let id = self.sessions.find(&caller.node, caller.session)?;
         let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref()).ok()?;
         limit.safe_share(now, &pool, id)
+    }
+
+    /// What the pool of `ask` has left, and its window in milliseconds.
+    fn left(&mut self, now: Moment, ask: &AskBody) -> Option<(u64, Option<u64>)> {
+        let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref()).ok()?;
+        let (left, window) = limit.left(now, &pool)?;
+        Some((left, window.map(millis_up)))
     }
 
     fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {

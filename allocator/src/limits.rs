@@ -213,6 +213,11 @@ impl Limit {
         self.pools.get_mut(pool)?.pool.safe_share(now, id)
     }
 
+    /// Permits that `pool` has left at `now`, and the window of its rule with the least limit: for callers to be told.
+    pub fn left(&mut self, now: Moment, pool: &PoolId) -> Option<(u64, Option<Duration>)> {
+        self.pools.get_mut(pool).map(|kept| kept.pool.told_left(now))
+    }
+
     /// Whether it has a pool for each key.
     pub fn is_keyed(&self) -> bool {
         self.config.keyed != Keyed::No

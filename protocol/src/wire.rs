@@ -162,6 +162,12 @@ pub struct GrantBody {
     /// With [`Fallback::SafeShare`]: what this session may go on with, if there was a share left for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe: Option<SafeShareBody>,
+    /// Permits that the pool has left once this is granted. A number to show, that grants nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<u64>,
+    /// The window of the rule with the least limit, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_ms: Option<u64>,
     /// Set on a refusal: nothing that is held was touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,

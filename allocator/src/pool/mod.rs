@@ -234,6 +234,14 @@ impl Pool {
         self.ledgers.available().saturating_sub(kept_back).min(self.eased())
     }
 
+    /// Permits that it has left at `now`, and the window of the rule with the least limit, if that has one.
+    pub fn told_left(&mut self, now: Moment) -> (u64, Option<Duration>) {
+        self.advance(now);
+        let left = if self.now < self.opens { 0 } else { self.available() };
+        let least = self.plan.rules.iter().min_by_key(|rule| rule.ceiling());
+        (left, least.and_then(Rule::window))
+    }
+
     /// Permits that could be lent and spent now.
     fn available(&self) -> u64 {
         let level = self.flow.as_ref().map_or(u64::MAX, Flow::level);

@@ -67,6 +67,23 @@ impl Rule {
         if let Rule::Concurrency(rule) = self { Some(rule.longest()) } else { None }
     }
 
+    /// The time over which it counts: its window or, of a bucket, how long it takes to fill. `None` if it has none.
+    pub fn window(&self) -> Option<Duration> {
+        let fills = |capacity: u64, refill: u64, per: Duration| {
+            let nanos =
+                per.as_nanos().saturating_mul(u128::from(capacity)).checked_div(u128::from(refill))?;
+            Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+        };
+        match self {
+            Rule::SlidingWindow(rule) => Some(rule.per()),
+            Rule::SlidingLog(rule) => Some(rule.per()),
+            Rule::FixedWindow(rule) => Some(rule.per()),
+            Rule::TokenBucket(rule) => fills(rule.capacity(), rule.refill(), rule.per()),
+            Rule::LeakyBucket(rule) => fills(rule.burst(), rule.refill(), rule.per()),
+            Rule::Concurrency(_) => None,
+        }
+    }
+
     /// Its name in configuration, on the wire and in metrics.
     pub fn kind(&self) -> &'static str {
         match self {
