@@ -6,10 +6,8 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::HeaderName;
 use axum::routing::get;
 use lessor::layer::LimitLayer;
-use std::time::Duration;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,10 +21,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// What some users are answered.
 pub(crate) async fn run(url: &str) -> Result<Vec<(&'static str, u16, String)>, Box<dyn std::error::Error>> {
     let lessor = lessor::Client::connect(url).await?;
-    // Whoever comes for the first time waits for a round trip, rather than being refused.
-    let layer = LimitLayer::<Body>::new(lessor.limit("user"))
-        .by_header(HeaderName::from_static("x-user"))
-        .patience(Duration::from_secs(5));
+    // The first request of a user waits for an answer of the allocator, rather than being refused.
+    let layer = LimitLayer::<Body>::new(lessor.limit("user")).by_header("x-user");
     let app = Router::new().route("/", get(async || "an export")).layer(layer);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let server = format!("http://{}/", listener.local_addr()?);

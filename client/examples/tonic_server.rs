@@ -4,7 +4,6 @@
 //! `lessor serve --config lessor.toml`, with a keyed limit "user", and then
 //! `cargo run -p lessor --features tower --example tonic_server -- http://127.0.0.1:7400`
 
-use lessor::http::HeaderName;
 use lessor::layer::LimitLayer;
 use std::time::Duration;
 use tonic::transport::server::TcpIncoming;
@@ -28,9 +27,7 @@ pub(crate) async fn run(
 ) -> Result<Vec<(&'static str, Code, Option<u64>)>, Box<dyn std::error::Error>> {
     let lessor = lessor::Client::connect(url).await?;
     // Whoever comes for the first time waits for a round trip, rather than being refused.
-    let layer = LimitLayer::grpc(lessor.limit("user"))
-        .by_header(HeaderName::from_static("x-user"))
-        .patience(Duration::from_secs(5));
+    let layer = LimitLayer::grpc(lessor.limit("user")).by_header("x-user").patience(Duration::from_secs(5));
     let (_, service) = tonic_health::server::health_reporter();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let server = format!("http://{}", listener.local_addr()?);

@@ -1,7 +1,9 @@
 //! The pools that the background task is to look at: those with a lease, and those that somebody called since. A million
 //! keys that nobody calls are none of its business. Pools put themselves here, the task takes them.
 
+use crate::feedback::Feedback;
 use crate::local_pool::LocalPool;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -13,12 +15,28 @@ pub(crate) struct Called {
     /// The runtime that the task runs on, which has a timer.
     pub(crate) runtime: OnceLock<Handle>,
     pools: Mutex<Vec<Arc<LocalPool>>>,
+    /// The largest number of a word of a vendor, and of refusals, that any pool told which was forgotten. The allocator may
+    /// remember them for longer, and believes none that is not larger.
+    number: AtomicU64,
+    refused: AtomicU64,
 }
 
 impl Called {
     /// The task is to look at `pool` from now on.
     pub(crate) fn push(&self, pool: Arc<LocalPool>) {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner).push(pool);
+    }
+
+    /// What a pool has heard of its vendor that is forgotten, as far as the next one of its name has to know it.
+    pub(crate) fn forget(&self, feedback: &Feedback) {
+        let (number, refused) = feedback.totals();
+        self.number.fetch_max(number, Ordering::Relaxed);
+        self.refused.fetch_max(refused, Ordering::Relaxed);
+    }
+
+    /// Feedback of a pool that has heard nothing, whose numbers go on after all that was forgotten.
+    pub(crate) fn new_feedback(&self) -> Feedback {
+        Feedback::after(self.number.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
 
     /// Moves all of them to `known`.

@@ -92,7 +92,7 @@ impl Client {
 
     /// A handle to a limit. The first lease is asked for at once.
     ///
-    /// A name that no limit can have gives a handle that refuses everything as [`crate::Refusal::Unavailable`],
+    /// A name that no limit can have gives a handle that refuses everything as [`crate::Refusal::UnknownLimit`],
     /// as does a limit that the allocator does not know.
     pub fn limit(&self, name: &str) -> Limit {
         Limit::new(self.shared.pool(name, None), self.shared.clone()).of(Some(self.task.clone()))

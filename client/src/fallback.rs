@@ -95,6 +95,17 @@ impl Standby {
         self.active.store(true, Ordering::Relaxed);
     }
 
+    /// Whether nothing of a part of the reserve is spent that some window still holds.
+    pub(crate) fn is_forgettable(&self, now: Moment) -> bool {
+        self.seat().is_forgettable(now)
+    }
+
+    /// Takes over what `earlier` has spent of its part of the reserve.
+    pub(crate) fn inherit(&self, earlier: &Standby) {
+        let earlier = *earlier.seat();
+        self.seat().inherit(&earlier);
+    }
+
     fn expect(&self, fallback: Fallback) {
         let place = Fallback::ALL.iter().position(|known| *known == fallback).unwrap_or(0);
         self.told.store(u8::try_from(place).unwrap_or(0), Ordering::Relaxed);
@@ -124,17 +135,16 @@ pub(crate) fn enter(shared: &Shared, now: Moment) {
     let told: HashMap<&str, Fallback> = told.filter(|(_, fallback)| *fallback != Fallback::Closed).collect();
     for pool in &pools {
         let standby = pool.standby();
-        let is_of_no_use = [Condition::Unknown, Condition::Closed].contains(&pool.condition());
+        let is_of_no_use = pool.condition().is_for_good();
         if now < pool.slot().deadline() || is_of_no_use || standby.stopped.load(Ordering::Relaxed) {
             continue;
         }
         standby.expect(told.get(&*pool.name().limit).copied().unwrap_or_default());
-        standby.begin_outage();
-        pool.mind_passing();
-        let fallback = standby.fallback();
-        if shared.fallen().insert(pool.name().limit.clone(), fallback).is_none() {
-            entered(shared, pool, fallback);
+        if matches!(pool.condition(), Condition::Good | Condition::Quarantine) {
+            // Also one that was not asked for: its calls would wait, or be told that permits come back.
+            pool.set_condition(Condition::Unreachable);
         }
+        fall(shared, pool);
         if standby.lets_some_pass() {
             // Whoever waits need not wait any more, or not for an answer: one after the other.
             pool.call_first();
@@ -142,8 +152,35 @@ pub(crate) fn enter(shared: &Shared, now: Moment) {
     }
 }
 
+/// Begins the new pool of a key of the limit with the pool `plain`: by what was told of the limit, and in fallback if no
+/// allocator answers. The caller holds the lock under which pools are added.
+pub(crate) fn begin(shared: &Shared, pool: &LocalPool, plain: &LocalPool) {
+    let standby = pool.standby();
+    standby.expect(plain.standby().fallback());
+    standby.inherit(plain.standby());
+    if !shared.is_unreachable() {
+        return;
+    }
+    pool.set_condition(Condition::Unreachable);
+    if !plain.standby().stopped.load(Ordering::Relaxed) {
+        fall(shared, pool);
+    }
+}
+
+fn fall(shared: &Shared, pool: &LocalPool) {
+    let standby = pool.standby();
+    standby.begin_outage();
+    pool.mind_passing();
+    let fallback = standby.fallback();
+    if shared.fallen().insert(pool.name().limit.clone(), fallback).is_none() {
+        entered(shared, pool, fallback);
+    }
+}
+
 /// The allocator answers again: no limit is in fallback any more.
 pub(crate) fn leave(shared: &Shared) {
+    // A pool that is made at this moment is there, or is made by what is known now.
+    let _no_new_pools = shared.no_new_pools();
     let fallen = std::mem::take(&mut *shared.fallen());
     if fallen.is_empty() {
         return;
@@ -151,6 +188,10 @@ pub(crate) fn leave(shared: &Shared) {
     for pool in shared.pools() {
         pool.standby().active.store(false, Ordering::Relaxed);
         pool.mind_passing();
+        if pool.condition() == Condition::Unreachable {
+            // What holds nothing is not asked about before it is called: that call has to ask, and not to be refused.
+            pool.set_condition(Condition::Good);
+        }
     }
     for pool in shared.plain_pools().iter().filter(|pool| fallen.contains_key(&pool.name().limit)) {
         pool.tally().tell_fallback(None);

@@ -25,6 +25,8 @@ const REMEMBERED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Feedback {
     number: u64,
     refused: u64,
+    /// Of `refused`, those that an earlier pool of this process was told.
+    before: u64,
     /// Until when the vendor wants to be left alone; whether it said for how long.
     wait: Option<(Moment, bool)>,
     /// What it had left, when that was seen, and until when it holds.
@@ -38,6 +40,16 @@ pub struct Feedback {
 }
 
 impl Feedback {
+    /// Nothing heard, and numbers that go on after `number` words and `refused` refusals that were told before.
+    pub fn after(number: u64, refused: u64) -> Self {
+        Feedback { number, refused, before: refused, ..Feedback::default() }
+    }
+
+    /// The number of the last word, and of refusals, as they are told.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.number, self.refused)
+    }
+
     /// An answer was seen at `now`, while this process had `in_hand` permits left. Whether the allocator should hear of it
     /// at once.
     pub fn see(&mut self, sighting: &Sighting, now: Moment, in_hand: u64) -> bool {
@@ -75,7 +87,7 @@ impl Feedback {
 
     /// Answers so far in which the vendor refused.
     pub fn refused(&self) -> u64 {
-        self.refused
+        self.refused - self.before
     }
 
     /// Whether the vendor refused, or had less left than this process, since this was last asked.

@@ -4,42 +4,65 @@
 use crate::limit::Limit;
 use crate::refusal::Refusal;
 use crate::sighting::{RATELIMIT, RATELIMIT_POLICY};
+use crate::timing::LOOK_AGAIN;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use lessor_protocol::PERMITS_MAX;
 use std::time::Duration;
 
 impl Limit {
-    /// How the limit stands, in the fields of `draft-ietf-httpapi-ratelimit-headers-11`: `RateLimit-Policy: "name";q=100` and
-    /// `RateLimit: "name";r=7`.
+    /// How the limit stands, in the fields of `draft-ietf-httpapi-ratelimit-headers-11`: `RateLimit-Policy: "name";q=100;w=60`
+    /// and `RateLimit: "name";r=7`.
     ///
-    /// `q` is the most that one call can ever take, left out until the allocator has told it; `r` is what this process
-    /// holds, so at least that much can be had. A `refusal` adds `Retry-After`, and `t`, in whole seconds, rounded up.
+    /// `q` is the most that one call can ever take and `w` the window, in seconds, of the rule that says so: both are left out
+    /// until the allocator has told them. `r` is what the allocator had left at its last answer, and what this process holds;
+    /// from an allocator that does not tell, what this process holds. A `refusal` adds `Retry-After`, in whole seconds, rounded
+    /// up: with each 429 and 503. It adds `t` where the time is known.
     pub fn headers(&self, refusal: Option<&Refusal>) -> HeaderMap {
         let (name, ceiling) = (self.name(), self.pool().ceiling());
         let mut headers = HeaderMap::with_capacity(3);
         if ceiling < PERMITS_MAX {
-            headers.insert(RATELIMIT_POLICY, value(format!("\"{name}\";q={ceiling}")));
+            let window = self.pool().window().map(seconds_up);
+            let window = window.map_or_else(String::new, |seconds| format!(";w={seconds}"));
+            headers.insert(RATELIMIT_POLICY, value(format!("\"{name}\";q={ceiling}{window}")));
         }
-        let wait = refusal.and_then(Refusal::retry_after).map(seconds_up);
-        let left = if refusal.is_some() { 0 } else { self.available() };
-        let lasts = wait.map_or_else(String::new, |seconds| format!(";t={seconds}"));
+        let left = match refusal {
+            Some(_) => 0,
+            None => self.available().saturating_add(self.pool().told_left().unwrap_or(0)).min(ceiling),
+        };
+        let lasts = refusal.and_then(Refusal::retry_after).map(seconds_up);
+        let lasts = lasts.map_or_else(String::new, |seconds| format!(";t={seconds}"));
         headers.insert(RATELIMIT, value(format!("\"{name}\";r={left}{lasts}")));
-        if let Some(seconds) = wait {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        if let Some(wait) = refusal.and_then(Refusal::worth_waiting) {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds_up(wait)));
         }
         headers
     }
 }
 
 impl Refusal {
-    /// The status that says so: 429 where there were too many calls, 503 where nobody knows.
+    /// The status that says so: 429 where there were too many calls, 503 where no answer of an allocator says so, 400 for a key
+    /// that cannot be.
     pub fn status(&self) -> StatusCode {
         match self {
             Refusal::Empty { .. } | Refusal::Paused { .. } | Refusal::TooLarge { .. } => {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Refusal::Unavailable | Refusal::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::BadKey => StatusCode::BAD_REQUEST,
+            Refusal::Quarantine { .. }
+            | Refusal::Unreachable { .. }
+            | Refusal::UnknownLimit
+            | Refusal::Full { .. }
+            | Refusal::Closed => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// When to try again or, where no time is known, when an operator may have changed something; `None` where only the caller
+    /// can.
+    fn worth_waiting(&self) -> Option<Duration> {
+        match self {
+            Refusal::BadKey => None,
+            refusal => Some(refusal.retry_after().unwrap_or(LOOK_AGAIN)),
         }
     }
 }
@@ -89,11 +112,35 @@ mod tests {
     }
 
     #[test]
-    fn what_no_waiting_changes_says_nothing_of_a_wait() {
-        let headers = limit("a").headers(Some(&Refusal::TooLarge { limit: 5 }));
-        assert_eq!(said(&headers, "retry-after"), None);
-        assert_eq!(said(&headers, "ratelimit"), Some("\"a\";r=0".to_owned()));
-        assert_eq!(Refusal::Unavailable.status(), StatusCode::SERVICE_UNAVAILABLE);
+    fn each_429_and_503_says_when_to_come_back_and_only_a_known_time_is_told_as_one() {
+        let wait = Duration::from_secs(3);
+        let known = [Refusal::Unreachable { retry_after: wait }, Refusal::Quarantine { retry_after: wait }];
+        let unknown = [Refusal::TooLarge { limit: 5 }, Refusal::UnknownLimit, Refusal::Closed];
+        for (refusal, status) in known.iter().chain(&unknown).zip([503, 503, 429, 503, 503]) {
+            let headers = limit("a").headers(Some(refusal));
+            let is_known = known.contains(refusal);
+            assert_eq!(refusal.status().as_u16(), status, "{refusal}");
+            assert_eq!(said(&headers, "retry-after"), Some(if is_known { "3" } else { "5" }.to_owned()));
+            let expected = if is_known { "\"a\";r=0;t=3" } else { "\"a\";r=0" };
+            assert_eq!(said(&headers, "ratelimit"), Some(expected.to_owned()), "{refusal}");
+        }
+        let headers = limit("a").headers(Some(&Refusal::BadKey));
+        assert_eq!((Refusal::BadKey.status().as_u16(), said(&headers, "retry-after")), (400, None));
+    }
+
+    #[test]
+    fn what_is_left_is_what_the_allocator_said_and_what_is_held() {
+        let limit = limit("a");
+        limit.pool().answered(Some(7), Some(59_001));
+        limit.pool().set_standing(crate::local_pool::Standing {
+            condition: crate::local_pool::Condition::Good,
+            ceiling: 10,
+            chance: lessor_protocol::Moment::ORIGIN,
+            rtt: Duration::ZERO,
+        });
+        let headers = limit.headers(None);
+        assert_eq!(said(&headers, "ratelimit"), Some("\"a\";r=7".to_owned()));
+        assert_eq!(said(&headers, "ratelimit-policy"), Some("\"a\";q=10;w=60".to_owned()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::refusal::Refusal;
 use crate::slot::Watch;
 use crate::ticks::Ticks;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use table::Table;
 
@@ -26,6 +27,8 @@ pub(crate) struct Keys {
     hasher: RandomState,
     /// The newest reading of the exact clock that any lookup took: a key that is called now and then takes none.
     watch: SharedWatch,
+    /// How many there are.
+    len: AtomicUsize,
     /// What their pools go by: that of one would be in a line that a call need not wait for.
     ticks: Ticks,
 }
@@ -45,6 +48,7 @@ impl Keys {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             hasher: RandomState::new(),
             watch: SharedWatch(Watch::new()),
+            len: AtomicUsize::new(0),
             ticks,
         }
     }
@@ -74,8 +78,16 @@ impl Keys {
         let hash = self.hash(key);
         let mut table = self.shard(hash).write();
         let found = table.find(hash, key).map(|(index, _)| index);
-        let index = found.unwrap_or_else(|| table.insert(hash, make));
+        let index = found.unwrap_or_else(|| {
+            self.len.fetch_add(1, Ordering::Relaxed);
+            table.insert(hash, make)
+        });
         table.pool(index).clone()
+    }
+
+    /// How many keys are known.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
     }
 
     /// All pools.
@@ -97,6 +109,7 @@ impl Keys {
                 // Looked at again: somebody may have called it just now, and nobody does any more.
                 if !is_needed(table.pool(index)) {
                     table.remove(index);
+                    self.len.fetch_sub(1, Ordering::Relaxed);
                 }
             }
             table.trim();

@@ -38,21 +38,25 @@ type Rejection<R> = Arc<dyn Fn(&Limit, &Refusal) -> Response<R> + Send + Sync>;
 
 /// Lets through as many requests as a limit has permits, and refuses the others.
 ///
-/// A refused request is answered 429 (or 503 where the allocator gives no lease) as `application/problem+json`, with the
+/// A request whose key is not known here waits for the next answer of the allocator, see [`Limit::check`]: that needs a tokio
+/// timer. Where the limit caps what is in flight, a request is in flight until the service has answered it with a head.
+///
+/// A refused request is answered 429 (503 where no answer of an allocator says so, 400 for a key that cannot be) as `application/problem+json`, with the
 /// headers of [`Limit::headers`]; those that are let through get `RateLimit` and `RateLimit-Policy` too. A refused gRPC call is
 /// answered `RESOURCE_EXHAUSTED` (or `UNAVAILABLE`), with `grpc-retry-pushback-ms`. With a key, each request looks up the
 /// pool of its own.
 pub struct LimitLayer<R> {
     limit: Limit,
     key: Option<KeyOf>,
-    patience: Duration,
+    /// For how long to wait for a permit; `None` is for an answer alone.
+    patience: Option<Duration>,
     reject: Rejection<R>,
     /// The same for gRPC calls.
     reject_grpc: Rejection<R>,
 }
 
 impl<R: From<String> + 'static> LimitLayer<R> {
-    /// Each request takes a permit of `limit`, or is refused at once.
+    /// Each request takes a permit of `limit`, or is refused.
     pub fn new(limit: Limit) -> Self {
         let in_grpc = |limit: &Limit, refusal: &Refusal| grpc::refused(String::new().into(), limit, refusal);
         LimitLayer { reject_grpc: Arc::new(in_grpc), ..LimitLayer::rejecting(limit, problem) }
@@ -74,7 +78,7 @@ impl<R> LimitLayer<R> {
         reject: impl Fn(&Limit, &Refusal) -> Response<R> + Send + Sync + 'static,
     ) -> Self {
         let reject: Rejection<R> = Arc::new(reject);
-        LimitLayer { limit, key: None, patience: Duration::ZERO, reject_grpc: reject.clone(), reject }
+        LimitLayer { limit, key: None, patience: None, reject_grpc: reject.clone(), reject }
     }
 
     /// Counts by what `key` says of a request, see [`NO_KEY`] for what it says nothing of. The limit must be keyed.
@@ -84,10 +88,19 @@ impl<R> LimitLayer<R> {
         self
     }
 
-    /// Counts by the header `name`.
+    /// Counts by the header `name`, such as `"x-user"`. A name that no header can have is logged once: all requests share
+    /// [`NO_KEY`] then.
     #[must_use]
-    pub fn by_header(self, name: HeaderName) -> Self {
-        self.by(move |head| head.headers.get(&name)?.to_str().ok().map(str::to_owned))
+    pub fn by_header<N>(self, name: N) -> Self
+    where
+        N: TryInto<HeaderName>,
+        N::Error: fmt::Display,
+    {
+        let name = name
+            .try_into()
+            .inspect_err(|error: &N::Error| tracing::error!(%error, "no header has this name: all requests share a key"))
+            .ok();
+        self.by(move |head| head.headers.get(name.as_ref()?)?.to_str().ok().map(str::to_owned))
     }
 
     /// Counts by the path.
@@ -103,10 +116,11 @@ impl<R> LimitLayer<R> {
         self.by(move |head| ip(head.extensions).map(|ip| ip.to_string()))
     }
 
-    /// Lets requests wait for a permit, for so long at most. Needs a tokio timer.
+    /// Lets requests wait for a permit, for so long at most, also where the pool has none. With no time at all, each request is
+    /// decided by what this process holds: the first of a key is refused. Needs a tokio timer.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+        self.patience = Some(patience);
         self
     }
 }
@@ -169,15 +183,19 @@ where
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         let (layer, limit) = (self.layer.clone(), self.layer.limit_of(&request));
         Box::pin(async move {
-            let taken = match layer.patience.is_zero() {
-                true => limit.try_acquire(1),
-                false => limit.acquire_within(1, layer.patience).await,
+            let entered = match layer.patience {
+                None => limit.check_enter(1).await,
+                Some(Duration::ZERO) => limit.try_enter(1),
+                Some(patience) => limit.enter_within(1, patience).await,
             };
-            if let Err(refusal) = taken {
-                let is_grpc = grpc::is_call(request.headers());
-                let reject = if is_grpc { &layer.reject_grpc } else { &layer.reject };
-                return Ok(reject(&limit, &refusal));
-            }
+            let _in_flight = match entered {
+                Ok(guard) => guard,
+                Err(refusal) => {
+                    let is_grpc = grpc::is_call(request.headers());
+                    let reject = if is_grpc { &layer.reject_grpc } else { &layer.reject };
+                    return Ok(reject(&limit, &refusal));
+                }
+            };
             let mut response = inner.call(request).await?;
             response.headers_mut().extend(limit.headers(None));
             Ok(response)

@@ -1,5 +1,6 @@
 //! The handle that callers hold: one limit, or one key of it. Cheap to clone; look it up once and keep it.
 
+mod check;
 mod enter;
 mod reserve;
 mod waits;
@@ -102,7 +103,7 @@ impl Limit {
     ///
     /// # Errors
     /// As [`Limit::try_acquire`]. The first call of a key is refused unless its limit is in shadow mode: nothing is leased
-    /// for it yet, and it is asked for.
+    /// for it yet, and it is asked for. [`Limit::check_key`] waits for that answer.
     #[inline]
     pub fn try_acquire_key(&self, key: &str, permits: u64) -> Result<(), Refusal> {
         let known = self.pool.keys().and_then(|keys| keys.try_acquire(key, permits));

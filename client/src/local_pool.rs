@@ -42,6 +42,9 @@ pub(crate) use front::{Front, Place, Spot};
 /// much as ten calls, and less often would be late with little in hand.
 const SUM_EVERY: u64 = 64;
 
+/// No number of permits: nothing was told.
+const UNTOLD: u64 = u64::MAX;
+
 /// What every deadline on a node is counted on.
 pub(crate) const CLOCK: Clock = Clock::since_boot();
 
@@ -79,18 +82,32 @@ pub(crate) enum Condition {
     Unknown,
     /// The client was shut down.
     Closed,
+    /// No key has this text.
+    BadKey,
+    /// The limit has as many keys, names or sessions as it may.
+    Full,
+    /// The allocator waits until what it may have forgotten has ended, or is about to stop.
+    Quarantine,
 }
 
 impl Condition {
     fn from_u8(condition: u8) -> Self {
-        const ALL: [Condition; 5] = [
+        const ALL: [Condition; 8] = [
             Condition::Good,
             Condition::Unreachable,
             Condition::Paused,
             Condition::Unknown,
             Condition::Closed,
+            Condition::BadKey,
+            Condition::Full,
+            Condition::Quarantine,
         ];
         ALL[usize::from(condition)]
+    }
+
+    /// Whether no call gets a permit while it lasts, however long it waits.
+    pub(crate) fn is_for_good(self) -> bool {
+        matches!(self, Condition::Unknown | Condition::Closed | Condition::BadKey | Condition::Full)
     }
 }
 
@@ -152,6 +169,12 @@ struct Cold {
     tally: Arc<Tally>,
     /// What of this pool is counted there. The background task alone goes by it.
     counted: Mutex<Totals>,
+    /// What the pool had left when it last answered, [`UNTOLD`] if it did not say, and how often it has answered. Written by
+    /// the background task.
+    left: AtomicU64,
+    answers: AtomicU64,
+    /// The window of the rule with the least limit, in milliseconds; 0 if it has none, or was not told.
+    window_ms: AtomicU64,
     /// When the lease was asked for, in nanoseconds of the node's clock. Written by the background task.
     leased: AtomicU64,
     /// How long a call took that was timed, until the background task takes it: see `timed`.
@@ -309,7 +332,7 @@ impl LocalPool {
 
     /// The same, from now on.
     pub(crate) fn feedback_or_new(&self) -> &Mutex<Feedback> {
-        self.cold.feedback.get_or_init(Box::default)
+        self.cold.feedback.get_or_init(|| Box::new(Mutex::new(self.cold.called.new_feedback())))
     }
 
     /// The pools of a limit's keys, of the limit's plain pool.

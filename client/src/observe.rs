@@ -66,14 +66,14 @@ impl LocalPool {
         let heard = self.feedback().and_then(|feedback| lock(feedback).waits(CLOCK.now()));
         let told = match self.condition() {
             Condition::Paused => self.not_now(0).retry_after(),
-            Condition::Good | Condition::Unreachable | Condition::Unknown | Condition::Closed => None,
+            _ => None,
         };
         heard.max(told)
     }
 
     /// Somebody said that nobody is to spend any more. For how long, the next answer says.
     pub(crate) fn is_told_to_stop(&self) {
-        if matches!(self.condition(), Condition::Good | Condition::Unreachable) {
+        if matches!(self.condition(), Condition::Good | Condition::Unreachable | Condition::Quarantine) {
             self.set_condition(Condition::Paused);
         }
     }

@@ -13,6 +13,7 @@ mod in_flight;
 mod low_water;
 mod rate;
 mod reserved;
+mod rest;
 mod stuck;
 
 use crate::demand::Demand;
@@ -27,6 +28,7 @@ use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Terms};
 use low_water::{GUARD, low_water_span};
 use rate::RateHeld;
 use reserved::Reserved;
+pub use rest::GOES_ALONG;
 use std::sync::Arc;
 use std::time::Duration;
 use stuck::patience;
@@ -106,6 +108,8 @@ pub struct Refill {
     /// When to ask anew because something was heard, and when anything may be acted on next.
     heard: Option<Moment>,
     acted: Moment,
+    /// Since when an ask is due that was put off.
+    overdue: Option<Moment>,
     /// What it mints by, where the limit has a steady flow.
     rate: RateHeld,
 }
@@ -179,6 +183,7 @@ impl Refill {
             phase: Phase::New { eager },
             heard: None,
             acted: Moment::ORIGIN,
+            overdue: None,
             rate: RateHeld::new(),
         }
     }
@@ -398,17 +403,6 @@ impl Refill {
         self.is_known
     }
 
-    /// Whether there is nothing to hold or to tell.
-    pub fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::New { .. } | Phase::Idle)
-    }
-
-    /// Whether there is nothing to lose by forgetting this pool altogether. An ask without an answer may have been granted
-    /// something: whoever forgets that, and counts from zero before it is over, would not be believed. And a call that goes on,
-    /// though the allocator has forgotten it, would be taken for a later one when it ends.
-    pub fn is_forgettable(&self, now: Moment) -> bool {
-        let goes_on = self.flights.are_forgotten();
-        self.is_idle() && !goes_on && self.awaited.is_none_or(|asked| now.since(asked) >= GRANTED_UNHEARD)
     }
 
     /// When the next ask may bring something.

@@ -1,6 +1,7 @@
 //! The background task: one per client. It looks which pools are due, asks for all of them in one exchange, and
 //! installs what was granted. One exchange is in flight at a time; what becomes due meanwhile goes into the next.
 
+mod due;
 mod goodbye;
 mod moves;
 mod sending;
@@ -15,12 +16,13 @@ use crate::refill::{Belief, Seen};
 use crate::rotation::Rotation;
 use crate::session_numbers::SessionNumbers;
 use crate::shared::Shared;
-use crate::timing::{LOOK_AGAIN, RTT_UNTOLD, TOGETHER};
+use crate::timing::{LOOK_AGAIN, RTT_UNTOLD};
 use crate::transport::{ExchangeError, Transport, excerpt};
-use lessor_protocol::wire::{ASKS_MAX, AskBody, ErrorBody, GrantBody, ObservedBody, SafeShareBody, code};
+use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, ObservedBody, SafeShareBody, code};
 use lessor_protocol::{Answer, Grant, Moment, Rate, Refusal, RefusalReason, Terms};
 use moves::Left;
 use sending::matching;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,6 +32,9 @@ use tokio::sync::{oneshot, watch};
 /// Permits that a stripe of a slot is worth having for: the calls of some microseconds. Less would be looked for all over
 /// soon after, more would leave threads contending for what is there.
 const STRIPE_WORTH: u64 = 256;
+
+/// What is so of many keys of a limit is logged this often.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Told to stop: say goodbye and answer on this.
 pub(crate) type Stop = oneshot::Receiver<oneshot::Sender<()>>;
@@ -53,6 +58,10 @@ pub(crate) struct Refiller {
     /// The pools to look at, and when those that nobody needs are forgotten next.
     known: Vec<Arc<LocalPool>>,
     forgets: Moment,
+    /// When the last exchange began.
+    began: Moment,
+    /// When it was last logged of a limit that something is wrong with its keys, or that it caps what is in flight.
+    logged: HashMap<Arc<str>, Moment>,
     /// How many stripes a slot is given that threads contend for.
     stripes: usize,
     /// Where jitter comes from.
@@ -87,6 +96,8 @@ impl Refiller {
             quiet_until: Moment::ORIGIN,
             known: vec![],
             forgets: Moment::ORIGIN,
+            began: Moment::ORIGIN,
+            logged: HashMap::new(),
             stripes: std::thread::available_parallelism().map_or(1, usize::from),
             dice,
             numbers,
@@ -145,59 +156,10 @@ impl Refiller {
         Ok(())
     }
 
-    /// Which pools are due now, and when the next one will be.
-    fn look(&mut self) -> (Vec<Arc<LocalPool>>, Moment) {
-        let now = CLOCK.now();
-        if now < self.quiet_until {
-            return (vec![], self.quiet_until);
-        }
-        self.shared.called.take(&mut self.known);
-        let (mut due, mut next) = (vec![], Moment::NEVER);
-        let known = std::mem::take(&mut self.known);
-        self.time_calls(&known, now);
-        for pool in known {
-            if pool.is_forgotten() {
-                continue;
-            }
-            pool.let_go();
-            let mut refill = pool.refill();
-            if pool.takes_doubt() {
-                refill.doubt(now);
-            }
-            if pool.slot().is_contended() {
-                pool.slot().stripe(self.stripes, STRIPE_WORTH);
-            }
-            let may_ask = now >= refill.not_before();
-            if may_ask {
-                pool.listen(true);
-            } else {
-                next = next.min(refill.not_before());
-            }
-            let when = refill.due(pool.slot(), pool.seen(), now, self.rtt);
-            let rests = may_ask && when == Moment::NEVER && refill.is_idle();
-            drop(refill);
-            if when <= now + TOGETHER && due.len() < ASKS_MAX {
-                due.push(pool.clone());
-            } else {
-                next = next.min(when);
-            }
-            // One that rests is called again by whoever wants something of it.
-            if rests {
-                pool.count_up();
-            } else if pool.keep() {
-                self.known.push(pool);
-            }
-        }
-        if now >= self.forgets {
-            self.forgets = now + LOOK_AGAIN;
-            self.shared.forget_idle();
-        }
-        (due, next)
-    }
-
     /// Asks for `pools`, all at once.
     async fn exchange(&mut self, pools: Vec<Arc<LocalPool>>) {
         let first_sent = CLOCK.now();
+        self.began = first_sent;
         let asks = pools
             .iter()
             .map(|pool| {
@@ -228,6 +190,7 @@ impl Refiller {
         for (pool, body) in pools.iter().zip(grants) {
             let share = body.safe.map(SafeShareBody::share);
             pool.standby().tell_share(share, first_sent, self.terms);
+            pool.answered(body.left, body.window_ms);
             if pool.standby().told(body.shadow, body.fallback) {
                 pool.mind_passing();
                 // Whoever waits need not wait any more, one after the other.
@@ -257,6 +220,7 @@ impl Refiller {
     fn granted(&mut self, pool: &Arc<LocalPool>, grant: &Grant, first_sent: Moment) {
         if pool.set_counts_flights(grant.in_flight.is_some())
             && let Some(cap) = grant.in_flight
+            && self.is_news(pool)
         {
             tracing::info!(
                 limit = %excerpt(&pool.name().limit), longest = ?cap.longest,
@@ -304,16 +268,21 @@ impl Refiller {
         }
         drop(refill);
         self.stops(pool, stops, refusal.retry_after);
-        let condition = if stops { Condition::Paused } else { Condition::Good };
+        let condition = match refusal.reason {
+            _ if stops => Condition::Paused,
+            RefusalReason::Quarantine | RefusalReason::Stopping => Condition::Quarantine,
+            _ => Condition::Good,
+        };
         self.stand(pool, condition, pool.ceiling(), now + refusal.retry_after);
-        if stops {
-            // A call on several limits does not keep the other ones waiting for this one.
-            pool.call_first();
-        }
+        pool.call_first();
     }
 
     /// Tells whether `pool` is paused, if that is news.
     fn stops(&self, pool: &LocalPool, stops: bool, retry_after: Duration) {
+        if pool.name().key.is_some() {
+            // A key that is new in an outage has heard nothing: what was told of another one holds for it too.
+            self.shared.pool(&pool.name().limit, None).standby().stops(stops);
+        }
         if pool.standby().stops(stops) {
             let limit = pool.name().limit.clone();
             self.shared.tell(if stops {
@@ -334,16 +303,25 @@ impl Refiller {
             }
             Remedy::BeginSession => true,
             Remedy::LookAgain => {
-                pool.refill().refused(now, LOOK_AGAIN, self.dice.u64(..));
+                let (is_key, dice) = (pool.name().key.is_some(), self.dice.u64(..));
+                match is_key {
+                    // Strangers may choose keys: one that is refused is of no use before it is called again.
+                    true => pool.refill().refused_for_good(pool.slot(), now, LOOK_AGAIN, dice),
+                    false => pool.refill().refused(now, LOOK_AGAIN, dice),
+                }
                 // The plain handle of a keyed limit is only there to make others from, unless somebody calls it.
                 let for_keys = error.code == code::KEY_MISMATCH && pool.seen() == Seen::default();
-                if pool.condition() != Condition::Unknown && !for_keys {
+                if !pool.condition().is_for_good() && !for_keys && (!is_key || self.is_news(pool)) {
                     tracing::error!(
                         limit = %excerpt(&pool.name().limit), code = %excerpt(&error.code),
                         detail = %excerpt(&error.detail), "the allocator lends nothing from this limit"
                     );
                 }
-                self.stand(pool, Condition::Unknown, pool.ceiling(), now + LOOK_AGAIN);
+                let condition = match &*error.code {
+                    code::KEYS_FULL | code::NAMES_FULL | code::LESSEES_FULL => Condition::Full,
+                    _ => Condition::Unknown,
+                };
+                self.stand(pool, condition, pool.ceiling(), now + LOOK_AGAIN);
                 pool.call_all();
                 false
             }
@@ -371,6 +349,20 @@ impl Refiller {
             }
         }
         fallback::enter(&self.shared, now);
+        for pool in pools {
+            // Who waits for an answer alone need not wait any more.
+            pool.call_first();
+        }
+    }
+
+    /// Whether it is time to log something of the limit of `pool` that may be so of each of its keys.
+    fn is_news(&mut self, pool: &LocalPool) -> bool {
+        let now = CLOCK.now();
+        let is_news = self.logged.get(&pool.name().limit).is_none_or(|last| now.since(*last) >= LOG_EVERY);
+        if is_news {
+            self.logged.insert(pool.name().limit.clone(), now);
+        }
+        is_news
     }
 
     fn stand(&self, pool: &LocalPool, condition: Condition, ceiling: u64, chance: Moment) {

@@ -23,8 +23,25 @@ pub enum Refusal {
         /// When to try again.
         retry_after: Duration,
     },
-    /// There is no live lease, and the allocator cannot be reached or does not know this limit.
-    Unavailable,
+    /// The allocator lends nothing until all that it may have forgotten has ended, or because it is about to stop.
+    Quarantine {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// There is no live lease, and no allocator answers.
+    Unreachable {
+        /// When an allocator is asked again.
+        retry_after: Duration,
+    },
+    /// The allocator has no such limit, or counts it by key and the handle has none, or the other way round.
+    UnknownLimit,
+    /// No key can have this text: it is empty, too long, or has characters that no key has.
+    BadKey,
+    /// The limit has as many keys, names or sessions as it may. Those that it has go on.
+    Full {
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// The client was shut down.
     Closed,
 }
@@ -33,8 +50,12 @@ impl Refusal {
     /// When to try again, where trying again can help.
     pub fn retry_after(&self) -> Option<Duration> {
         match *self {
-            Refusal::Empty { retry_after } | Refusal::Paused { retry_after } => Some(retry_after),
-            Refusal::TooLarge { .. } | Refusal::Unavailable | Refusal::Closed => None,
+            Refusal::Empty { retry_after }
+            | Refusal::Paused { retry_after }
+            | Refusal::Quarantine { retry_after }
+            | Refusal::Unreachable { retry_after }
+            | Refusal::Full { retry_after } => Some(retry_after),
+            Refusal::TooLarge { .. } | Refusal::UnknownLimit | Refusal::BadKey | Refusal::Closed => None,
         }
     }
 }
@@ -49,7 +70,17 @@ impl fmt::Display for Refusal {
             Refusal::TooLarge { limit } => {
                 write!(f, "more than the {limit} permits that one call can ever take")
             }
-            Refusal::Unavailable => f.write_str("no live lease, and the allocator gives none"),
+            Refusal::Quarantine { retry_after } => {
+                write!(f, "the allocator lends nothing yet, try again in {retry_after:?}")
+            }
+            Refusal::Unreachable { retry_after } => {
+                write!(f, "no live lease, and no allocator answers, try again in {retry_after:?}")
+            }
+            Refusal::UnknownLimit => f.write_str("the allocator has no such limit, or not with such a key"),
+            Refusal::BadKey => f.write_str("no key can have this text"),
+            Refusal::Full { retry_after } => {
+                write!(f, "the limit has as many keys as it may, try again in {retry_after:?}")
+            }
             Refusal::Closed => f.write_str("the client was shut down"),
         }
     }

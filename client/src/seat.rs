@@ -14,6 +14,8 @@ pub struct Seat {
     held: Option<Held>,
     /// When what was taken last is paid for.
     paid: Moment,
+    /// When all that was taken has left the longest window of any share that was told.
+    clear: Moment,
 }
 
 /// What [`Seat::try_take`] took.
@@ -38,6 +40,26 @@ impl Seat {
         let Some(share) = share.filter(SafeShare::is_sane) else { return };
         let ends = terms.holder_end(first_sent, share.lasts);
         self.held = Some(Held { permits: share.permits, interval: share.interval(terms), ends });
+        self.note();
+    }
+
+    /// Goes on as a share of which as much is spent as of `earlier`, or of this one, if that is more.
+    pub fn inherit(&mut self, earlier: &Seat) {
+        self.paid = self.paid.max(earlier.paid);
+        self.clear = self.clear.max(earlier.clear);
+        self.note();
+    }
+
+    /// Whether what was taken has left every window, so that a new share may be spent beside it.
+    pub fn is_forgettable(&self, now: Moment) -> bool {
+        now >= self.clear
+    }
+
+    /// Extends the time for which what was taken is remembered, by the share that is held.
+    fn note(&mut self) {
+        if let Some(held) = self.held.filter(|_| self.paid > Moment::ORIGIN) {
+            self.clear = self.clear.max(self.paid + times(held.interval, held.permits));
+        }
     }
 
     /// Takes `permits`, if that is due by now.
@@ -49,6 +71,7 @@ impl Seat {
     pub fn try_take(&mut self, permits: u64, now: Moment) -> Option<Paid> {
         let (Some(held), Some(Duration::ZERO)) = (self.held, self.wait(permits, now)) else { return None };
         let before = std::mem::replace(&mut self.paid, now + times(held.interval, permits));
+        self.note();
         Some(Paid { before, after: self.paid })
     }
 
@@ -63,6 +86,7 @@ impl Seat {
     pub fn owe(&mut self, permits: u64, now: Moment) -> bool {
         let Some(held) = self.held else { return false };
         self.paid = self.paid.max(now) + times(held.interval, permits);
+        self.note();
         true
     }
 

@@ -2,12 +2,15 @@
 
 use crate::called::Called;
 use crate::events::{Event, Events, Teller};
+use crate::fallback;
 use crate::keys::Keys;
-use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Spot};
+use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Spot, Standing};
 use crate::tally::{self, Tally};
 use crate::ticks::Ticks;
+use crate::timing::RTT_UNTOLD;
 use arc_swap::ArcSwap;
 use lessor_protocol::{Fallback, Key, LimitName};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,13 +35,21 @@ pub(crate) struct Shared {
     changes: Mutex<Changes>,
 }
 
+/// What changes when pools are added and forgotten.
 #[derive(Debug, Default)]
-struct Changes {
+pub(crate) struct Changes {
     /// None is added any more.
     closed: bool,
     /// What is told of limits, each under a label of its own, and at last of all others under one.
     tallies: Vec<Arc<Tally>>,
 }
+
+/// Keys of one limit that are known at most: 1.5 GB. Strangers may choose keys; more are refused until others are forgotten.
+const KEYS_MAX: usize = 1 << 20;
+
+/// Keys of one limit that are remembered only for what they spent of their part of the reserve. Beyond that, keys that are new
+/// go on with what the others have spent: too little is let pass then, and never too much.
+const SEATS_KEPT_MAX: usize = 100_000;
 
 /// Limits that metrics are told of by name. Each is some ninety series: more would be a process that makes names up as it
 /// goes, by a pattern for example, and floods whatever keeps them.
@@ -101,10 +112,16 @@ impl Shared {
         let changes = self.lock();
         plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
             let name = PoolName { limit: plain.name().limit.clone(), key: Some(key.into()) };
-            let condition = condition(&name, &changes);
+            let is_full = || plain.keys().is_some_and(|keys| keys.len() >= KEYS_MAX);
+            let condition = match condition(&name, &changes) {
+                Condition::Good if is_full() => Condition::Full,
+                condition => condition,
+            };
             let make = |spot| self.make(name, condition, spot, plain.shared_tally());
             if condition == Condition::Good {
-                plain.keys_or_new().get_or_insert(key, make)
+                let pool = plain.keys_or_new().get_or_insert(key, make);
+                fallback::begin(self, &pool, plain);
+                pool
             } else {
                 make(Spot::alone())
             }
@@ -114,7 +131,13 @@ impl Shared {
     fn make(&self, name: PoolName, condition: Condition, spot: Spot, tally: Arc<Tally>) -> Arc<LocalPool> {
         let eager = name.key.is_none() && condition == Condition::Good;
         let pool = LocalPool::new(spot, self.ticks.clone(), name, eager, self.called.clone(), tally);
-        pool.set_condition(condition);
+        if condition == Condition::Good {
+            pool.set_condition(condition);
+        } else {
+            // No call has the allocator asked for it.
+            let (ceiling, chance) = (pool.ceiling(), lessor_protocol::Moment::NEVER);
+            pool.set_standing(Standing { condition, ceiling, chance, rtt: RTT_UNTOLD });
+        }
         if eager {
             pool.nudge();
         }
@@ -144,11 +167,35 @@ impl Shared {
         // Handles are cloned under the lock or from a handle: with this owner left, nobody else can come by one. Who
         // calls by the key just now is refused, for nothing is held, and finds another pool next time.
         let now = CLOCK.now();
-        let is_needed =
-            |pool: &Arc<LocalPool>| Arc::strong_count(pool) > 1 || !pool.refill().is_forgettable(now);
-        for keys in self.limits.load().values().filter_map(|plain| plain.keys()) {
+        for plain in self.limits.load().values() {
+            let Some(keys) = plain.keys() else { continue };
+            let kept = Cell::new(0);
+            let is_needed = |pool: &Arc<LocalPool>| {
+                if Arc::strong_count(pool) > 1 || !pool.refill().is_forgettable(now) {
+                    return true;
+                }
+                if pool.standby().is_forgettable(now) {
+                    return false;
+                }
+                kept.set(kept.get() + 1);
+                let is_kept = kept.get() <= SEATS_KEPT_MAX;
+                if !is_kept {
+                    plain.standby().inherit(pool.standby());
+                }
+                is_kept
+            };
             keys.forget(|| self.lock(), is_needed);
         }
+    }
+
+    /// Whether no allocator answers.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.unreachable.load(Ordering::Relaxed)
+    }
+
+    /// No pool is added while this is held, and each that was begun before is there.
+    pub(crate) fn no_new_pools(&self) -> MutexGuard<'_, Changes> {
+        self.lock()
     }
 
     /// Notes whether the allocator answers. True if that is news.
@@ -216,21 +263,25 @@ impl Changes {
 /// Of a new pool. If it is not good, it stays so, and the background task is not to know the pool: a name that cannot be
 /// is never sent.
 fn condition(name: &PoolName, changes: &Changes) -> Condition {
-    let key = name.key.as_ref();
-    let wrong = LimitName::try_new(&name.limit).err().or_else(|| Key::try_new(key?).err());
-    match wrong {
-        _ if changes.closed => Condition::Closed,
-        Some(error) => {
-            tracing::error!(%error, "no limit or key can have this name: every call on it is refused");
+    if changes.closed {
+        return Condition::Closed;
+    }
+    match (LimitName::try_new(&name.limit), &name.key) {
+        // Strangers may choose keys: what is refused is not logged.
+        (Ok(_), Some(key)) if Key::try_new(key).is_err() => Condition::BadKey,
+        (Ok(_), _) => Condition::Good,
+        (Err(_), Some(_)) => Condition::Unknown,
+        (Err(error), None) => {
+            tracing::error!(%error, "no limit can have this name: every call on it is refused");
             Condition::Unknown
         }
-        None => Condition::Good,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::Limit;
     use crate::ticks::HotClock;
 
     fn is_found(plain: &LocalPool, key: &str) -> bool {
@@ -266,5 +317,60 @@ mod tests {
         assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
         shared.pool("no name at all", None);
         assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
+    }
+
+    /// The bug: a key was forgotten with what it had spent of its part of the reserve, and spent the same part again.
+    #[test]
+    fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
+        let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+        let span = std::time::Duration::from_secs(60);
+        let share = lessor_protocol::SafeShare { permits: 10, span, lasts: 10 * span };
+        let mut passed = 0;
+        for _outage in 0..3 {
+            let pool = shared.pool("user", Some("a"));
+            pool.standby().told(false, Fallback::SafeShare);
+            pool.standby().tell_share(Some(share), CLOCK.now(), lessor_protocol::Terms::default());
+            crate::fallback::enter(&shared, CLOCK.now());
+            passed += 10 * usize::from(pool.try_acquire_at(pool.spot().front(), 10).is_ok());
+            crate::fallback::leave(&shared);
+            // The background task has looked at it.
+            shared.called.take(&mut vec![]);
+            pool.let_go();
+            drop(pool);
+            shared.forget_idle();
+        }
+        assert!(passed <= 10, "{passed} of a share of 10");
+    }
+
+    /// The bug: the allocator remembers the number of the last word of a vendor, and a key that was forgotten began at 1 again.
+    #[test]
+    fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
+        let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+        let told = |refusals: u64| {
+            let pool = shared.pool("user", Some("a"));
+            (0..refusals).for_each(|_| {
+                let refusal = crate::Sighting::refused(Some(std::time::Duration::from_secs(1)));
+                Limit::new(pool.clone(), Arc::new(Shared::new(shared.ticks.clone()))).report(&refusal);
+            });
+            let told = pool.observed(CLOCK.now()).expect("it was just now");
+            assert_eq!(pool.vendor_refused(), refusals, "what metrics add up begins at none");
+            shared.called.take(&mut vec![]);
+            pool.forget();
+            told
+        };
+        let (before, after) = (told(3), {
+            shared.limits.store(Arc::default());
+            told(1)
+        });
+        assert!(after.number > before.number, "{after:?} after {before:?}");
+        assert!(after.refused_total > before.refused_total, "{after:?} after {before:?}");
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_is_refused_as_one() {
+        let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+        let pool = shared.pool("user", Some(&"k".repeat(10_000)));
+        assert_eq!(pool.try_acquire_at(pool.spot().front(), 1), Err(crate::Refusal::BadKey));
+        assert_eq!(shared.pools().len(), 1, "it is not kept");
     }
 }

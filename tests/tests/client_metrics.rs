@@ -201,7 +201,7 @@ async fn calls_are_counted_by_what_came_of_them() {
     eventually("all that passed", all).await;
     assert_eq!(refused("tried", "empty"), 0, "nobody was refused");
     let unknown = client.limit("of/somebody/else");
-    eventually("a refusal", async || (unknown.try_acquire(1) == Err(Refusal::Unavailable)).then_some(()))
+    eventually("a refusal", async || (unknown.try_acquire(1) == Err(Refusal::UnknownLimit)).then_some(()))
         .await;
     eventually("unknown", async || (refused("of/somebody/else", "unknown") >= 1).then_some(())).await;
     client.shutdown().await;
@@ -284,7 +284,10 @@ async fn a_limit_without_its_allocator_is_shown_as_such() {
     let fallback = "{limit=\"cut\",fallback=\"closed\"}";
     assert_eq!(count("lessor_client_fallback", fallback), 0);
     fleet.stop().await;
-    eventually("closed", async || (cut.try_acquire(1) == Err(Refusal::Unavailable)).then_some(())).await;
+    eventually("closed", async || {
+        matches!(cut.try_acquire(1), Err(Refusal::Unreachable { .. })).then_some(())
+    })
+    .await;
     becomes("lessor_client_fallback", fallback, 1).await;
     eventually("refusals", async || (refused("cut", "unreachable") >= 1).then_some(())).await;
     assert!(count("lessor_client_exchanges_total", "{result=\"failed\"}") >= 1);

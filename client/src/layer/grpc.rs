@@ -13,7 +13,8 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// When to try again, in milliseconds: the clients that retry by themselves go by it.
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// `RESOURCE_EXHAUSTED` and `UNAVAILABLE`.
+/// `INVALID_ARGUMENT`, `RESOURCE_EXHAUSTED` and `UNAVAILABLE`.
+const INVALID: u64 = 3;
 const EXHAUSTED: u64 = 8;
 const UNAVAILABLE: u64 = 14;
 
@@ -27,7 +28,8 @@ pub(super) fn is_call(headers: &HeaderMap) -> bool {
 pub(super) fn refused<R>(body: R, limit: &Limit, refusal: &Refusal) -> Response<R> {
     let status = match refusal {
         Refusal::Empty { .. } | Refusal::Paused { .. } | Refusal::TooLarge { .. } => EXHAUSTED,
-        Refusal::Unavailable | Refusal::Closed => UNAVAILABLE,
+        Refusal::BadKey => INVALID,
+        _ => UNAVAILABLE,
     };
     let mut response = Response::new(body);
     *response.headers_mut() = limit.headers(Some(refusal));

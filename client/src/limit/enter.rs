@@ -45,7 +45,7 @@ impl Limit {
     }
 
     /// The guard is made at once: whoever drops the future that holds it then drops it too.
-    fn started(&self, permits: u64, first: bool) -> Option<Guard> {
+    pub(super) fn started(&self, permits: u64, first: bool) -> Option<Guard> {
         Some(self.guard(permits, self.pool.enter_or_pass(permits, first).ok()?))
     }
 }

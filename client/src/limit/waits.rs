@@ -27,7 +27,7 @@ impl Limit {
     ///
     /// # Errors
     /// [`Refusal::TooLarge`] and [`Refusal::Closed`], which no waiting would change, and
-    /// [`Refusal::Unavailable`] if the allocator does not know the limit.
+    /// [`Refusal::UnknownLimit`], [`Refusal::BadKey`] and [`Refusal::Full`] if the allocator lends nothing of it.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the line; nothing is spent and nothing is lost.

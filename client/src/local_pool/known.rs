@@ -2,6 +2,7 @@
 //! is made good by the next call; it decides nothing about permits.
 
 use super::LocalPool;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 
@@ -50,6 +51,10 @@ impl LocalPool {
 
     /// Somebody may still call it who has just looked it up: nothing will come of that.
     pub(crate) fn forget(&self) {
+        if let Some(feedback) = self.feedback() {
+            // Numbers: no panic can have left them half changed.
+            self.cold.called.forget(&feedback.lock().unwrap_or_else(PoisonError::into_inner));
+        }
         self.cold.is_forgotten.store(true, Ordering::Relaxed);
     }
 

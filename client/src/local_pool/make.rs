@@ -1,6 +1,6 @@
 //! How a pool begins: with nothing in it, and nothing heard.
 
-use super::{CLOCK, Cold, Condition, Hot, LocalPool, PoolName, Spot};
+use super::{CLOCK, Cold, Condition, Hot, LocalPool, PoolName, Spot, UNTOLD};
 use crate::called::Called;
 use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
@@ -52,6 +52,9 @@ impl LocalPool {
             called,
             tally,
             counted: Mutex::default(),
+            left: AtomicU64::new(UNTOLD),
+            answers: AtomicU64::new(0),
+            window_ms: AtomicU64::new(0),
             leased: AtomicU64::new(0),
             timed: AtomicU64::new(0),
             is_known: AtomicBool::new(false),

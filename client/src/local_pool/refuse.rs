@@ -5,6 +5,7 @@ use crate::near::near;
 use crate::refusal::Refusal;
 use crate::slot::SLOT_MAX;
 use crate::tally::Reason;
+use crate::timing::LOOK_AGAIN;
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -48,8 +49,9 @@ impl LocalPool {
         // Before all of them are counted, for of those the ones with another reason are taken off.
         match refusal {
             Refusal::Paused { .. } => self.tally().refuse(Reason::Paused, permits),
-            Refusal::Unavailable => self.tally().refuse(Reason::Unreachable, permits),
-            Refusal::Empty { .. } | Refusal::TooLarge { .. } | Refusal::Closed => {}
+            Refusal::Unreachable { .. } => self.tally().refuse(Reason::Unreachable, permits),
+            Refusal::Quarantine { .. } => self.tally().refuse(Reason::Quarantine, permits),
+            _ => {}
         }
         self.slot().refuse(near(), permits);
         self.nudge();
@@ -63,11 +65,24 @@ impl LocalPool {
         self.doubt(refusal);
         match refusal {
             Refusal::TooLarge { .. } => self.tally().refuse(Reason::TooLarge, permits),
-            Refusal::Unavailable => self.tally().refuse(Reason::Unknown, permits),
+            Refusal::UnknownLimit | Refusal::BadKey | Refusal::Full { .. } => {
+                self.tally().refuse(Reason::Unknown, permits);
+            }
             // Nobody counts any more.
-            Refusal::Closed | Refusal::Empty { .. } | Refusal::Paused { .. } => {}
+            _ => {}
         }
         Some(refusal)
+    }
+
+    /// Refuses a call that has waited in vain for an answer of the allocator, and counts it.
+    pub(crate) fn refuse_unanswered(&self, permits: u64) -> Refusal {
+        if let Some(refusal) = self.refuse_for_good(permits) {
+            return refusal;
+        }
+        self.tally().refuse(Reason::Unreachable, permits);
+        self.slot().refuse(near(), permits);
+        self.nudge();
+        Refusal::Unreachable { retry_after: self.chance_in(CLOCK.now()) }
     }
 
     /// Refuses a call that cannot even wait: it is no demand.
@@ -79,7 +94,15 @@ impl LocalPool {
     /// Has the allocator asked whether `refusal` is still true, if that may have changed: the limit may have been raised.
     /// It is no demand: what is lent to a node cannot be spent by calls that are too large for it.
     fn doubt(&self, refusal: Refusal) {
-        if matches!(refusal, Refusal::TooLarge { .. }) {
+        let is_doubtful = match refusal {
+            Refusal::TooLarge { .. } => true,
+            // Not before its time: of a key that is refused many calls may come.
+            Refusal::UnknownLimit | Refusal::Full { .. } => {
+                self.hot.chance.load(Ordering::Relaxed) <= CLOCK.now().as_nanos()
+            }
+            _ => false,
+        };
+        if is_doubtful {
             self.cold.doubted.store(true, Ordering::Relaxed);
             self.nudge();
         }
@@ -96,11 +119,27 @@ impl LocalPool {
         let ceiling = self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX);
         match self.condition() {
             Condition::Closed => Some(Refusal::Closed),
-            Condition::Unknown => Some(Refusal::Unavailable),
-            Condition::Good | Condition::Unreachable | Condition::Paused if permits > ceiling => {
-                Some(Refusal::TooLarge { limit: ceiling })
+            Condition::Unknown => Some(Refusal::UnknownLimit),
+            Condition::BadKey => Some(Refusal::BadKey),
+            Condition::Full => Some(Refusal::Full { retry_after: LOOK_AGAIN }),
+            _ if permits > ceiling => Some(Refusal::TooLarge { limit: ceiling }),
+            Condition::Good | Condition::Unreachable | Condition::Paused | Condition::Quarantine => None,
+        }
+    }
+
+    /// The refusal of `permits` at `now`, as far as this process knows that the allocator would lend none: `None` if only
+    /// another answer of the allocator can say.
+    pub(crate) fn known_refusal(&self, permits: u64, now: Moment) -> Option<Refusal> {
+        if let Some(refusal) = self.for_good(permits) {
+            return Some(refusal);
+        }
+        let is_told = self.hot.chance.load(Ordering::Relaxed) > now.as_nanos();
+        match self.not_now_at(permits, now) {
+            Refusal::Empty { .. } if self.early_by(permits, now).is_none() => {
+                let has_room = self.told_left().is_some_and(|left| left >= permits);
+                (is_told && !has_room).then(|| Refusal::Empty { retry_after: self.chance_in(now) })
             }
-            Condition::Good | Condition::Unreachable | Condition::Paused => None,
+            refusal => Some(refusal),
         }
     }
 
@@ -121,15 +160,13 @@ impl LocalPool {
             return Refusal::Empty { retry_after };
         }
         let condition = self.condition();
-        if condition == Condition::Unreachable && now >= self.slot().deadline() {
-            return Refusal::Unavailable;
-        }
         let retry_after = self.chance_in(now);
+        let is_over = now >= self.slot().deadline();
         match condition {
             Condition::Paused => Refusal::Paused { retry_after },
-            Condition::Good | Condition::Unreachable | Condition::Unknown | Condition::Closed => {
-                Refusal::Empty { retry_after }
-            }
+            Condition::Unreachable if is_over => Refusal::Unreachable { retry_after },
+            Condition::Quarantine if is_over => Refusal::Quarantine { retry_after },
+            _ => Refusal::Empty { retry_after },
         }
     }
 

@@ -1,11 +1,12 @@
 //! What of one pool is in its limit's tally: the background task puts it there now and then, out of what the slot and the
 //! books know anyway, so that no call counts anything for it.
 
-use super::{CLOCK, LocalPool};
+use super::{CLOCK, LocalPool, UNTOLD};
 use crate::tally::{Now, Tally, Totals};
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 impl LocalPool {
     pub(crate) fn tally(&self) -> &Tally {
@@ -35,6 +36,29 @@ impl LocalPool {
             fallback: self.fallback_passed(),
             vendor_refused: self.vendor_refused(),
         }
+    }
+
+    /// The allocator has answered: the pool has so many permits `left`, and a window of so long, if it said so.
+    pub(crate) fn answered(&self, left: Option<u64>, window_ms: Option<u64>) {
+        self.cold.left.store(left.unwrap_or(UNTOLD), Ordering::Relaxed);
+        self.cold.window_ms.store(window_ms.unwrap_or(0), Ordering::Relaxed);
+        self.cold.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Permits that the pool had left at its last answer, if it said so.
+    pub(crate) fn told_left(&self) -> Option<u64> {
+        Some(self.cold.left.load(Ordering::Relaxed)).filter(|left| *left != UNTOLD)
+    }
+
+    /// The window of the rule with the least limit, if the allocator told one.
+    pub(crate) fn window(&self) -> Option<Duration> {
+        let millis = self.cold.window_ms.load(Ordering::Relaxed);
+        (millis > 0).then(|| Duration::from_millis(millis))
+    }
+
+    /// How often the allocator has answered.
+    pub(crate) fn answers(&self) -> u64 {
+        self.cold.answers.load(Ordering::Relaxed)
     }
 
     /// The lease was extended, by the answer to an ask that was first sent at `first_sent`.

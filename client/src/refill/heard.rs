@@ -75,6 +75,7 @@ impl Refill {
 
     /// An ask is written: what was heard until `now` is acted on.
     pub(super) fn acts(&mut self, now: Moment) {
+        self.overdue = None;
         if self.heard.take_if(|heard| *heard <= now).is_some() {
             self.acted = self.acted.max(now.before(HEAR_EVERY * HEAR_AT_ONCE)) + HEAR_EVERY;
         }

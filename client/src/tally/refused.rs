@@ -18,6 +18,8 @@ pub(crate) enum Reason {
     Unknown,
     /// More than one call can ever take.
     TooLarge,
+    /// The allocator waits until what it may have forgotten has ended.
+    Quarantine,
 }
 
 /// Permits by reason, of the threads that count here: in lines that no other ones write.
@@ -30,8 +32,14 @@ struct Cell([AtomicU64; Reason::ALL.len()]);
 pub(super) struct Cells([Cell; STRIPES_MAX]);
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 5] =
-        [Reason::Empty, Reason::Paused, Reason::Unreachable, Reason::Unknown, Reason::TooLarge];
+    pub(crate) const ALL: [Reason; 6] = [
+        Reason::Empty,
+        Reason::Paused,
+        Reason::Unreachable,
+        Reason::Unknown,
+        Reason::TooLarge,
+        Reason::Quarantine,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -40,6 +48,7 @@ impl Reason {
             Reason::Unreachable => "unreachable",
             Reason::Unknown => "unknown",
             Reason::TooLarge => "too_large",
+            Reason::Quarantine => "quarantine",
         }
     }
 }
@@ -61,7 +70,8 @@ impl Cells {
             cells.sum::<u64>()
         });
         // The slots have counted those too.
-        let others = refused[Reason::Paused as usize] + refused[Reason::Unreachable as usize];
+        let counted = [Reason::Paused, Reason::Unreachable, Reason::Quarantine];
+        let others: u64 = counted.into_iter().map(|reason| refused[reason as usize]).sum();
         let passed = totals.shadow + totals.fallback;
         refused[Reason::Empty as usize] += totals.refused.saturating_sub(others + passed);
         refused

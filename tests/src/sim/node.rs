@@ -159,12 +159,14 @@ impl Node {
             && is_quiet
             && self.refill.is_known()
             && self.refill.is_forgettable(self.now(real))
+            && self.seat.is_forgettable(self.now(real))
     }
 
     /// Forgets it: the next call finds a new one.
     pub fn forget(&mut self, real: u64) {
         self.slot.renew();
         self.refill = Refill::new(self.now(real), false);
+        self.seat = Seat::default();
         (self.refused, self.largest, self.low_water) = (0, 0, 0);
     }
 

@@ -69,8 +69,8 @@ async fn a_refusal_says_what_can_be_done_about_it() {
     let empty = std::iter::from_fn(|| few.try_acquire(1).err()).next().expect("not more than five");
     assert!(empty.retry_after().is_some_and(|wait| wait <= Duration::from_secs(1)), "{empty:?}");
     let unknown = client.limit("nobody/configured/this");
-    assert_eq!(unknown.acquire(1).await, Err(Refusal::Unavailable));
-    assert_eq!(client.limit("no such name!").try_acquire(1), Err(Refusal::Unavailable));
+    assert_eq!(unknown.acquire(1).await, Err(Refusal::UnknownLimit));
+    assert_eq!(client.limit("no such name!").try_acquire(1), Err(Refusal::UnknownLimit));
     client.shutdown().await;
     assert_eq!(few.try_acquire(1), Err(Refusal::Closed));
     assert_eq!(few.acquire(1).await, Err(Refusal::Closed));
@@ -255,7 +255,7 @@ async fn each_key_has_a_pool_of_its_own() {
     assert_eq!(spend(&user.key("ann")).await, 3);
     assert_eq!(spend(&user.key("bob")).await, 3);
     assert_eq!(spend(&user.key("ann")).await, 0, "three an hour are spent");
-    assert_eq!(user.try_acquire(1), Err(Refusal::Unavailable), "counted by key: say which");
+    assert_eq!(user.try_acquire(1), Err(Refusal::UnknownLimit), "counted by key: say which");
     user.try_acquire_key("cat", 1).expect_err("nobody knew of it");
     eventually("a lease for the key", async || user.try_acquire_key("cat", 1).ok()).await;
     assert_eq!(spend(&user.key("cat")).await, 2, "a handle of it spends the same");
@@ -366,7 +366,7 @@ async fn a_client_without_an_allocator_starts_and_refuses() {
     let limit = client.limit("plenty");
     let failed = async || (client.stats().failed_exchanges > 0).then_some(());
     eventually("a failed exchange", failed).await;
-    assert_eq!(limit.try_acquire(1), Err(Refusal::Unavailable));
+    assert!(matches!(limit.try_acquire(1), Err(Refusal::Unreachable { .. })));
     client.shutdown().await;
 }
 

@@ -15,6 +15,7 @@ mod outgoing;
 mod page;
 mod parts;
 mod processes;
+mod rare;
 mod regions;
 mod reserve;
 mod service;

@@ -58,7 +58,7 @@ async fn get(url: &str) -> (u16, HeaderMap, String) {
     (answer.status().as_u16(), answer.headers().clone(), answer.text().await.expect("text"))
 }
 
-fn said<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+pub(crate) fn said<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).map_or("", |value| value.to_str().expect("text"))
 }
 
@@ -101,7 +101,7 @@ async fn a_refused_request_is_told_why_and_when_to_come_back() {
     let (status, headers, _) = get(&format!("{server}/a")).await;
     assert_eq!(
         (status, said(&headers, "ratelimit-policy"), said(&headers, "ratelimit")),
-        (200, "\"user\";q=1", "\"user\";r=0")
+        (200, "\"user\";q=1;w=3600", "\"user\";r=0")
     );
     // Another path is another key; the same one is refused, for it cannot come in time.
     assert_eq!(get(&format!("{server}/b")).await.0, 200);

@@ -1,0 +1,91 @@
+//! When a pool may be silent: asks that can wait, and pools of which nothing is left to tell. As the rest of a refill, it reads
+//! no clock.
+
+use super::{GRANTED_UNHEARD, Phase, Refill, Seen, low_water_span};
+use crate::slot::Slot;
+use crate::timing::EXCHANGE_TIMEOUT;
+use lessor_protocol::Moment;
+use std::time::Duration;
+
+/// Demand below which a key is rare, in permits per 1,000 s: its next call is half a second away. An ask for it need not be on its
+/// way at once.
+const RARE_MILLI: u64 = 2_000;
+
+/// Attempts since the last ask that a rare key may have had: more are the beginning of a demand that is not known yet.
+const RARE_TRIES: u64 = 2;
+
+/// An ask that holds up no caller waits for so long for another one to go along with. A longer wait would delay what other nodes
+/// get back; a shorter one would cost more exchanges.
+pub const GOES_ALONG: Duration = Duration::from_millis(100);
+
+/// An exchange in which all callers that wait are of rare keys begins no sooner than this after the one before. It delays a call
+/// by no more than that, and only where a hundred exchanges a second are not enough.
+const RARE_EVERY: Duration = Duration::from_millis(10);
+
+impl Refill {
+    /// Whether there is nothing to hold or to tell.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::New { .. } | Phase::Idle)
+    }
+
+    /// Whether there is nothing to lose by forgetting this pool altogether. An ask without an answer may have been granted
+    /// something: whoever forgets that, and counts from zero before it is over, would not be believed. And a call that goes on,
+    /// though the allocator has forgotten it, would be taken for a later one when it ends.
+    pub fn is_forgettable(&self, now: Moment) -> bool {
+        let goes_on = self.flights.are_forgotten();
+        self.is_idle() && !goes_on && self.awaited.is_none_or(|asked| now.since(asked) >= GRANTED_UNHEARD)
+    }
+
+    /// The allocator lends nothing of this pool at all. Where nothing is held and nothing is left to tell, it is silent until
+    /// a caller tries again.
+    pub fn refused_for_good(&mut self, slot: &Slot, now: Moment, retry_after: Duration, dice: u64) {
+        self.refused(now, retry_after, dice);
+        self.awaited = None;
+        let holds = slot.balance().total() + self.reserved.permits() > 0 || self.rate.is_held();
+        let told = self.asked.map_or(0, |(_, ask)| ask.spent_total) + self.forgotten;
+        let has_told = !self.is_known || self.spent(slot) <= told;
+        if !holds && has_told && self.flights.is_empty() {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    /// Whether its asks may wait for others: it is called seldom, and hands no steady flow on.
+    pub fn is_rare(&self, slot: &Slot, seen: Seen) -> bool {
+        let tried = self.attempts(slot, seen).saturating_sub(self.attempted);
+        tried <= RARE_TRIES
+            && self.demand.milli() < RARE_MILLI
+            && !self.is_paced()
+            && !self.flights.count()
+            && self.disowned.is_none()
+    }
+
+    /// The latest moment for an ask that is due at `when`, of a pool that is rare. The exchange before this one began at `began`.
+    pub fn latest(
+        &mut self,
+        slot: &Slot,
+        seen: Seen,
+        (when, began): (Moment, Moment),
+        now: Moment,
+        rtt: Duration,
+    ) -> Moment {
+        if when > now {
+            return self.put_off(slot, seen, when, began, rtt);
+        }
+        let since = *self.overdue.get_or_insert(now);
+        self.put_off(slot, seen, since, began, rtt)
+    }
+
+    fn put_off(&self, slot: &Slot, seen: Seen, due: Moment, began: Moment, rtt: Duration) -> Moment {
+        if seen.waiting > 0 || due >= slot.deadline() {
+            return due.max(began + RARE_EVERY);
+        }
+        (due + GOES_ALONG).min(slot.deadline().before(low_water_span(rtt))).max(due)
+    }
+
+    /// Until when an ask that is due is of use, for the order of many: when the lease ends, or a second after it was due.
+    pub fn deadline(&mut self, slot: &Slot, now: Moment) -> Moment {
+        let due = *self.overdue.get_or_insert(now) + EXCHANGE_TIMEOUT;
+        let ends = slot.deadline();
+        if ends > now { due.min(ends) } else { due }
+    }
+}

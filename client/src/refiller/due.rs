@@ -1,0 +1,145 @@
+//! Which pools an exchange is for: those whose time it is, and with them those whose asks could wait. The background task looks
+//! before each exchange; nothing is sent here.
+
+use super::{Refiller, STRIPE_WORTH};
+use crate::local_pool::{CLOCK, LocalPool};
+use crate::refill::GOES_ALONG;
+use crate::timing::{LOOK_AGAIN, TOGETHER};
+use lessor_protocol::Moment;
+use lessor_protocol::wire::ASKS_MAX;
+use std::sync::Arc;
+
+/// Pools that may go along in the next exchange.
+#[derive(Debug, Default)]
+struct Due {
+    pools: Vec<Arc<LocalPool>>,
+    /// The latest moment for any of them.
+    latest: Option<Moment>,
+}
+
+impl Refiller {
+    /// Which pools are due now, and when the next one will be.
+    pub(super) fn look(&mut self) -> (Vec<Arc<LocalPool>>, Moment) {
+        let now = CLOCK.now();
+        if now < self.quiet_until {
+            return (vec![], self.quiet_until);
+        }
+        self.shared.called.take(&mut self.known);
+        let (mut due, mut next) = (Due::default(), Moment::NEVER);
+        let known = std::mem::take(&mut self.known);
+        self.time_calls(&known, now);
+        for pool in known {
+            if !pool.is_forgotten() {
+                next = next.min(self.look_at(pool, &mut due, now));
+            }
+        }
+        if now >= self.forgets {
+            self.forgets = now + LOOK_AGAIN;
+            self.shared.forget_idle();
+        }
+        match due.latest {
+            Some(latest) if latest > now + TOGETHER => (vec![], next.min(latest)),
+            _ => most_urgent(due.pools, now, next),
+        }
+    }
+
+    /// Adds `pool` to those that are `due` if it is, and says when it will be if it is not.
+    fn look_at(&mut self, pool: Arc<LocalPool>, due: &mut Due, now: Moment) -> Moment {
+        pool.let_go();
+        let mut refill = pool.refill();
+        if pool.takes_doubt() {
+            refill.doubt(now);
+        }
+        if pool.slot().is_contended() {
+            pool.slot().stripe(self.stripes, STRIPE_WORTH);
+        }
+        let mut next = Moment::NEVER;
+        let may_ask = now >= refill.not_before();
+        if may_ask {
+            pool.listen(true);
+        } else {
+            next = refill.not_before();
+        }
+        let seen = pool.seen();
+        let when = refill.due(pool.slot(), seen, now, self.rtt);
+        let rests = may_ask && when == Moment::NEVER && refill.is_idle();
+        let is_rare = pool.name().key.is_some() && refill.is_rare(pool.slot(), seen);
+        let goes_along = is_rare && may_ask && when <= now + GOES_ALONG;
+        if goes_along || when <= now + TOGETHER {
+            let latest = match is_rare {
+                true => refill.latest(pool.slot(), seen, (when, self.began), now, self.rtt),
+                false => when,
+            };
+            due.latest = Some(due.latest.map_or(latest, |other| other.min(latest)));
+            due.pools.push(pool.clone());
+        } else {
+            next = next.min(when);
+        }
+        drop(refill);
+        // One that rests is called again by whoever wants something of it.
+        if rests {
+            pool.count_up();
+        } else if pool.keep() {
+            self.known.push(pool);
+        }
+        next
+    }
+}
+
+/// As many of the pools that are `due` as fit into one exchange, and when the next one will be: at once for those that do not.
+fn most_urgent(due: Vec<Arc<LocalPool>>, now: Moment, next: Moment) -> (Vec<Arc<LocalPool>>, Moment) {
+    if due.len() <= ASKS_MAX {
+        return (due, next);
+    }
+    let mut due: Vec<_> = due
+        .into_iter()
+        .map(|pool| {
+            let deadline = pool.refill().deadline(pool.slot(), now);
+            (deadline, pool)
+        })
+        .collect();
+    due.sort_by_key(|(deadline, _)| *deadline);
+    due.truncate(ASKS_MAX);
+    (due.into_iter().map(|(_, pool)| pool).collect(), now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::Shared;
+    use crate::ticks::{HotClock, Ticks};
+    use crate::transport::Transport;
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    /// The bug: the first thousand pools of the list were asked for each time, and those behind them never.
+    #[test]
+    fn of_more_pools_than_fit_into_an_exchange_each_has_its_turn() {
+        let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
+        let second = Duration::from_secs(1);
+        let way = Transport::try_new("http://127.0.0.1:1", second).expect("an address");
+        let dice = fastrand::Rng::with_seed(1);
+        let mut refiller =
+            Refiller::new(shared.clone(), vec![way], second, "a".to_owned(), Default::default(), dice);
+        let pools: Vec<_> = (0..2_500).map(|key| shared.pool("user", Some(&key.to_string()))).collect();
+        for pool in &pools {
+            // One caller waits, for ever.
+            pool.line().1.join(1);
+            pool.make_known();
+        }
+        let mut asked = BTreeSet::new();
+        for _exchange in 0..4 {
+            let (due, _) = refiller.look();
+            assert!(due.len() <= ASKS_MAX);
+            for pool in due {
+                pool.refill().write(pool.slot(), pool.seen(), CLOCK.now(), Duration::ZERO);
+                asked.insert(pool.key().to_owned());
+            }
+        }
+        assert_eq!(
+            asked.iter().filter(|key| !key.is_empty()).count(),
+            2_500,
+            "each in one of four exchanges"
+        );
+    }
+}
