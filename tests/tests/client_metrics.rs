@@ -156,7 +156,7 @@ async fn the_table_of_client_metrics_is_what_a_client_shows_from_the_start() {
     let series = |name: &str| at_zero.keys().filter(|series| series.starts_with(name)).count();
     let all = [
         ("lessor_client_admitted", 1),
-        ("lessor_client_refused_permits_total", 5),
+        ("lessor_client_refused_permits_total", 6),
         ("lessor_client_fallback{", 3),
         ("lessor_client_wait_seconds_count", 3),
         ("lessor_client_check_seconds_count", 2),
