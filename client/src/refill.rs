@@ -403,8 +403,6 @@ impl Refill {
         self.is_known
     }
 
-    }
-
     /// When the next ask may bring something.
     pub fn not_before(&self) -> Moment {
         self.not_before

@@ -39,7 +39,7 @@ impl Counter {
     fn arrive(&self) -> StatusCode {
         self.arrivals.lock().expect("no panic").push(CLOCK.now());
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        if self.fails && number % 3 == 0 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
+        if self.fails && number.is_multiple_of(3) { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
     }
 
     async fn serve(self: &Arc<Self>) -> String {

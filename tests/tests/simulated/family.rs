@@ -1,7 +1,7 @@
 //! A vendor's limit over two tenants' over four users': whatever they ask and spend at whichever of them, in whatever
 //! order, die and come back late, every limit keeps its promise over all that is spent at it or below it.
 
-use lessor_allocator::pool::{Above, AskError, Holder, LesseeId, Plan, Pool};
+use lessor_allocator::pool::{Above, AskError, Goodbye, Holder, LesseeId, Plan, Pool};
 use lessor_allocator::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Ask, Moment, Rule, Terms};
@@ -163,9 +163,10 @@ impl Play {
                 }
             }
             Step::Leave { who } => {
-                let Session { id, seq, spent, .. } = self.sessions[who];
+                let Session { id, seq, spent, hand, .. } = self.sessions[who];
                 self.with(who / 2, |pool, above| {
-                    pool.leave_below(above, now, LesseeId(id), seq + 1, spent, None)
+                    let goodbye = Goodbye { spent_total: spent, running: None, held: Some(hand) };
+                    pool.leave_below(above, now, LesseeId(id), seq + 1, goodbye)
                 })
                 .expect("the truth");
                 self.begin(who);
