@@ -81,7 +81,7 @@ fn readings_a_nanosecond_apart_steer_it_as_those_a_second_apart_do() {
     let (mut machine, mut clock) = begin(Terms::default());
     let first = clock.show(machine.now());
     for _ in 0..1_000_000 {
-        clock.show(machine.run(7, 100_000));
+        clock.show(machine.run(7, 1_000_000));
     }
     assert_eq!(clock.show(machine.now()).since(first), Duration::from_nanos(7_000_000 + 7 * 490));
 }
