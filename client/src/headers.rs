@@ -60,10 +60,8 @@ impl Refusal {
     /// When to try again or, where no time is known, when an operator may have changed something; `None` where only the caller
     /// can.
     fn worth_waiting(&self) -> Option<Duration> {
-        match self {
-            Refusal::BadKey => None,
-            refusal => Some(refusal.retry_after().unwrap_or(LOOK_AGAIN)),
-        }
+        let is_the_callers = matches!(self, Refusal::BadKey);
+        (!is_the_callers).then(|| self.retry_after().unwrap_or(LOOK_AGAIN))
     }
 }
 

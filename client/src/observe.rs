@@ -64,10 +64,8 @@ impl LocalPool {
     /// See [`Limit::paused`].
     fn paused(&self) -> Option<Duration> {
         let heard = self.feedback().and_then(|feedback| lock(feedback).waits(CLOCK.now()));
-        let told = match self.condition() {
-            Condition::Paused => self.not_now(0).retry_after(),
-            _ => None,
-        };
+        let is_paused = self.condition() == Condition::Paused;
+        let told = if is_paused { self.not_now(0).retry_after() } else { None };
         heard.max(told)
     }
 

@@ -271,7 +271,7 @@ impl Refiller {
         let condition = match refusal.reason {
             _ if stops => Condition::Paused,
             RefusalReason::Quarantine | RefusalReason::Stopping => Condition::Quarantine,
-            _ => Condition::Good,
+            RefusalReason::Paused | RefusalReason::Blocked | RefusalReason::Other => Condition::Good,
         };
         self.stand(pool, condition, pool.ceiling(), now + refusal.retry_after);
         pool.call_first();

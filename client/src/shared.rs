@@ -113,10 +113,8 @@ impl Shared {
         plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
             let name = PoolName { limit: plain.name().limit.clone(), key: Some(key.into()) };
             let is_full = || plain.keys().is_some_and(|keys| keys.len() >= KEYS_MAX);
-            let condition = match condition(&name, &changes) {
-                Condition::Good if is_full() => Condition::Full,
-                condition => condition,
-            };
+            let found = condition(&name, &changes);
+            let condition = if found == Condition::Good && is_full() { Condition::Full } else { found };
             let make = |spot| self.make(name, condition, spot, plain.shared_tally());
             if condition == Condition::Good {
                 let pool = plain.keys_or_new().get_or_insert(key, make);

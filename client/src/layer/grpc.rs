@@ -29,7 +29,11 @@ pub(super) fn refused<R>(body: R, limit: &Limit, refusal: &Refusal) -> Response<
     let status = match refusal {
         Refusal::Empty { .. } | Refusal::Paused { .. } | Refusal::TooLarge { .. } => EXHAUSTED,
         Refusal::BadKey => INVALID,
-        _ => UNAVAILABLE,
+        Refusal::Quarantine { .. }
+        | Refusal::Unreachable { .. }
+        | Refusal::UnknownLimit
+        | Refusal::Full { .. }
+        | Refusal::Closed => UNAVAILABLE,
     };
     let mut response = Response::new(body);
     *response.headers_mut() = limit.headers(Some(refusal));

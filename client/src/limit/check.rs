@@ -81,7 +81,7 @@ impl Limit {
         let mut wait = pin!(wait_in_line(pool, self.priority, permits, || attempt(true)));
         let answered = poll_fn(|cx| match wait.as_mut().poll(cx) {
             Poll::Pending if is_answered(pool, permits, before) => Poll::Ready(Err(pool.refuse(permits))),
-            polled => polled,
+            polled @ (Poll::Ready(_) | Poll::Pending) => polled,
         });
         match within(ANSWER_WITHIN, answered).await {
             Some(taken) => taken,

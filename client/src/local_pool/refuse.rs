@@ -51,7 +51,12 @@ impl LocalPool {
             Refusal::Paused { .. } => self.tally().refuse(Reason::Paused, permits),
             Refusal::Unreachable { .. } => self.tally().refuse(Reason::Unreachable, permits),
             Refusal::Quarantine { .. } => self.tally().refuse(Reason::Quarantine, permits),
-            _ => {}
+            Refusal::Empty { .. }
+            | Refusal::TooLarge { .. }
+            | Refusal::UnknownLimit
+            | Refusal::BadKey
+            | Refusal::Full { .. }
+            | Refusal::Closed => {}
         }
         self.slot().refuse(near(), permits);
         self.nudge();
@@ -68,8 +73,12 @@ impl LocalPool {
             Refusal::UnknownLimit | Refusal::BadKey | Refusal::Full { .. } => {
                 self.tally().refuse(Reason::Unknown, permits);
             }
-            // Nobody counts any more.
-            _ => {}
+            // A closed client counts nothing any more.
+            Refusal::Closed
+            | Refusal::Empty { .. }
+            | Refusal::Paused { .. }
+            | Refusal::Quarantine { .. }
+            | Refusal::Unreachable { .. } => {}
         }
         Some(refusal)
     }
@@ -100,7 +109,12 @@ impl LocalPool {
             Refusal::UnknownLimit | Refusal::Full { .. } => {
                 self.hot.chance.load(Ordering::Relaxed) <= CLOCK.now().as_nanos()
             }
-            _ => false,
+            Refusal::Empty { .. }
+            | Refusal::Paused { .. }
+            | Refusal::Quarantine { .. }
+            | Refusal::Unreachable { .. }
+            | Refusal::BadKey
+            | Refusal::Closed => false,
         };
         if is_doubtful {
             self.cold.doubted.store(true, Ordering::Relaxed);
@@ -134,13 +148,12 @@ impl LocalPool {
             return Some(refusal);
         }
         let is_told = self.hot.chance.load(Ordering::Relaxed) > now.as_nanos();
-        match self.not_now_at(permits, now) {
-            Refusal::Empty { .. } if self.early_by(permits, now).is_none() => {
-                let has_room = self.told_left().is_some_and(|left| left >= permits);
-                (is_told && !has_room).then(|| Refusal::Empty { retry_after: self.chance_in(now) })
-            }
-            refusal => Some(refusal),
+        let refusal = self.not_now_at(permits, now);
+        if matches!(refusal, Refusal::Empty { .. }) && self.early_by(permits, now).is_none() {
+            let has_room = self.told_left().is_some_and(|left| left >= permits);
+            return (is_told && !has_room).then(|| Refusal::Empty { retry_after: self.chance_in(now) });
         }
+        Some(refusal)
     }
 
     /// Whether a wait of `patience` cannot end well, as far as this process knows.
@@ -166,7 +179,13 @@ impl LocalPool {
             Condition::Paused => Refusal::Paused { retry_after },
             Condition::Unreachable if is_over => Refusal::Unreachable { retry_after },
             Condition::Quarantine if is_over => Refusal::Quarantine { retry_after },
-            _ => Refusal::Empty { retry_after },
+            Condition::Good
+            | Condition::Unreachable
+            | Condition::Quarantine
+            | Condition::Unknown
+            | Condition::Closed
+            | Condition::BadKey
+            | Condition::Full => Refusal::Empty { retry_after },
         }
     }
 

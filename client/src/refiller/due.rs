@@ -106,6 +106,7 @@ fn most_urgent(due: Vec<Arc<LocalPool>>, now: Moment, next: Moment) -> (Vec<Arc<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session_numbers::SessionNumbers;
     use crate::shared::Shared;
     use crate::ticks::{HotClock, Ticks};
     use crate::transport::Transport;
@@ -118,7 +119,7 @@ mod tests {
         let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
         let second = Duration::from_secs(1);
         let way = Transport::try_new("http://127.0.0.1:1", second).expect("an address");
-        let dice = fastrand::Rng::with_seed(1);
+        let dice = (fastrand::Rng::with_seed(1), SessionNumbers::System);
         let mut refiller =
             Refiller::new(shared.clone(), vec![way], second, "a".to_owned(), Default::default(), dice);
         let pools: Vec<_> = (0..2_500).map(|key| shared.pool("user", Some(&key.to_string()))).collect();
