@@ -19,9 +19,11 @@ COPY client/Cargo.toml client/
 COPY client/examples client/examples
 COPY cli/Cargo.toml cli/
 COPY tests/Cargo.toml tests/
+COPY tests/gate/Cargo.toml tests/gate/
 COPY benches/Cargo.toml benches/
-RUN mkdir protocol/src allocator/src client/src cli/src tests/src benches/src \
+RUN mkdir protocol/src allocator/src client/src cli/src tests/src tests/gate/tests benches/src \
     && touch protocol/src/lib.rs allocator/src/lib.rs client/src/lib.rs tests/src/lib.rs benches/src/lib.rs \
+    && touch tests/gate/tests/mutants.rs \
     && echo 'fn main() {}' > cli/src/main.rs \
     && cargo build --release --locked --package lessor-cli
 

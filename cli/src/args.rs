@@ -65,8 +65,7 @@ Example:
 
 Prints one line with the address once it listens. The file is read again when it changes and on SIGHUP: limits whose
 entry changed go on by what it says, one that is wrong is refused whole. Each limit has one owner: two allocators with a store
-each lend it twice. Several allocators of one limit share a store ([store] kind = \"redis\" or \"postgres\"), or lease it from one
-(upstream). SIGTERM and SIGINT stop it: what is in flight is finished.
+each lend it twice. Several share a store ([store] kind = \"redis\" or \"postgres\"), or lease from one (upstream). SIGTERM and SIGINT stop it: what is in flight is finished.
 Exit codes: 0 stopped, 1 broken, 2 bad command line or configuration.";
 
 const CHECK_EXAMPLE: &str = "\

@@ -101,7 +101,7 @@ fn replay(
             }
             (Err(problem), _) => Err(problem.clone()),
         };
-        are_all_wrong &= answered.is_err();
+        are_all_wrong &= line.request.is_err();
         if let Err(problem) = answered {
             first_problem.get_or_insert_with(|| format!("line {}: {problem}", line.number));
             out.put(ticket, Answer::wrong(format!("line {}: {problem}", line.number)));

@@ -1,0 +1,101 @@
+//! What is told of limits, as listeners hear it.
+
+use super::*;
+use crate::roots::Decision;
+use lessor_protocol::push::Kind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+#[test]
+fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
+    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+    let shared = Shared::new(Config::parse(text).expect("valid"), true);
+    let epoch = shared.with(|allocator, now| {
+        assert!(allocator.quarantined(now).is_empty());
+        allocator.epoch()
+    });
+    let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
+    assert!(bug.is_err());
+    for _ in 0..2 {
+        shared.with(|allocator, now| {
+            assert_eq!(allocator.quarantined(now).len(), 1);
+            assert_ne!(allocator.epoch(), epoch);
+        });
+    }
+}
+
+/// The head that a task has just read may be older than what somebody has decided meanwhile.
+#[test]
+fn what_was_decided_is_not_undone_by_who_has_read_the_store_before() {
+    let text = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n\
+                [[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+    let shared = Shared::new(Config::parse(text).expect("valid"), true);
+    let (there, before) = (Moment::from_nanos(1_000), Gates::default());
+    let mut after = before.clone();
+    after.decide("a", &Decision::Pause(None), there).expect("there is room");
+    let is_paused = || {
+        shared.with(|allocator, now| {
+            allocator.limit("a").is_some_and(|limit| limit.gate().pause(now).is_some())
+        })
+    };
+    shared.follow(&before, there);
+    assert!(!is_paused());
+    shared.follow(&after, there);
+    shared.follow(&before, there);
+    assert!(is_paused());
+    after.decide("a", &Decision::Resume, there).expect("there is room");
+    shared.follow(&after, there);
+    assert!(!is_paused());
+}
+
+/// The store goes on where the books broke: what comes after is durable, and says that all was lost.
+#[tokio::test]
+async fn a_panic_in_the_core_leaves_a_store_that_is_written() {
+    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
+    let config = Config::parse(text).expect("valid");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let shared = Shared::open(config.clone(), true, &path).expect("it can be made");
+    let is_paused = |shared: &Shared| {
+        shared.with(|allocator, now| {
+            allocator.limit("a").is_some_and(|limit| limit.gate().pause(now).is_some())
+        })
+    };
+    let paused = shared.with(|allocator, now| allocator.decide(now, "a", &Decision::Pause(None)));
+    assert_eq!(paused, Some(Ok(false)));
+    let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
+    assert!(bug.is_err());
+    let next = shared.with(|allocator, now| {
+        assert_eq!(allocator.quarantined(now).len(), 1);
+        allocator.next_batch()
+    });
+    assert!(next.is_some() && is_paused(&shared), "that is no part of the books");
+    assert_eq!(shared.durable(next).await, Ok(()));
+    shared.close_store();
+    drop(shared);
+    let after = Shared::open(config, false, &path).expect("it is there");
+    assert_eq!(after.with(|allocator, now| allocator.quarantined(now).len()), 1, "it goes on waiting");
+    assert!(is_paused(&after));
+    after.close_store();
+}
+
+#[tokio::test]
+async fn what_happens_to_a_limit_happens_to_those_below_it() {
+    let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+    let limit = |name: &str, more: &str| format!("[[limit]]\nname = \"{name}\"\n{rules}\n{more}\n");
+    let text = limit("vendor", "")
+        + &limit("tenant", "parent = \"vendor\"")
+        + &limit("user/*", "parent = \"tenant\"")
+        + &limit("other", "");
+    let shared = Shared::new(Config::parse(&text).expect("valid"), true);
+    let mut listener = shared.events().listen().expect("there is room");
+    shared.tell(&Event::of(Kind::ToppedUp, "vendor"));
+    shared.tell(&Event::of(Kind::Paused, "other"));
+    for (kind, name) in [
+        (Kind::ToppedUp, "vendor"),
+        (Kind::ToppedUp, "tenant"),
+        (Kind::ToppedUp, "user/*"),
+        (Kind::Paused, "other"),
+    ] {
+        assert_eq!(listener.next().await, Some(Event::of(kind, name)));
+    }
+}
