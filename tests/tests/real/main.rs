@@ -24,8 +24,6 @@ mod shared;
 mod store;
 mod stores;
 mod strangers;
-#[cfg(feature = "otlp")]
-mod tracing;
 mod transport;
 #[cfg(target_os = "linux")]
 mod trouble;
