@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-/// A pool that nobody uses, through the changes of its limit.
+/// A pool that is in no use, through the changes of its limit.
 #[derive(Debug)]
 pub struct Unused {
     books: Books,

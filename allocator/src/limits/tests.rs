@@ -345,7 +345,7 @@ fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
     assert_eq!(shared.figures(millis(0)).ceiling, 30, "of a key that has others it is told otherwise");
 }
 
-/// A key that nobody has used began with a full bucket by the new rules after a change, where one that was there kept its
+/// A key that was never used began with a full bucket by the new rules after a change, where one that was there kept its
 /// level; and after a loss of books as if it had refilled by them since the quarantine.
 #[test]
 fn a_new_key_has_no_more_after_a_change_than_one_that_was_there() {

@@ -130,7 +130,7 @@ fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
     slow.is_emptied();
     let answer = slow.finish(millis(0)).remove(0);
     assert_eq!((answer.cell, answer.answer), (None, Some(Err(RootError::Gone))));
-    // Nobody believes it by the head that is made then, either: it knows nothing of what the first one was lent.
+    // The head that is made then does not vouch for it, either: it knows nothing of what the first one was lent.
     world.head = Head::begin(2, &Timeline::new("a"), millis(10), false);
     let answer = world.ask(3, 1, 20, &origin, wants(10)).answer.expect("nobody is faster").expect("good");
     assert_eq!(answer.permits(), 0, "it waits until what was lent is over");

@@ -168,8 +168,8 @@ fn what_passes_in_shadow_mode_never_makes_an_ask_invalid() {
     }
 }
 
-/// The bug: what a call had cost beyond its reservation stood in line for permits that could not come, and nobody
-/// overtakes the line.
+/// The bug: what a call had cost beyond its reservation stood in line for permits that could not come, and no
+/// caller overtakes the line.
 #[test]
 fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     let pool = pool();

@@ -123,7 +123,7 @@ fn a_steady_flow_is_kept_as_the_bucket_that_promises_as_much() {
 
 const HOUR: u64 = 3_600_000;
 
-/// The bug: after a gap that nobody counted, a window was in quarantine for as long as a whole one, however little was left of it.
+/// The bug: after a gap of unknown length, a window was in quarantine for as long as a whole one, however little was left of it.
 /// Now it lends nothing more, and is over when it would have been.
 #[test]
 fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() {
@@ -155,7 +155,7 @@ fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() 
     assert_eq!(lent_at, Some(61));
 }
 
-/// The bug: each gap that nobody counted emptied the bucket, and put off its refill by a whole period. What it held is there, and it
+/// The bug: each gap of unknown length emptied the bucket, and put off its refill by a whole period. What it held is there, and it
 /// refills after as long as it would have.
 #[test]
 fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
