@@ -118,7 +118,7 @@ impl World {
         // What the network does twice looks like what a node does twice: the second was sent only then.
         let way = setup.latency.one_way + setup.latency.jitter;
         for (copy, at) in arrivals.into_iter().enumerate() {
-            let sent = if copy == 0 { self.real } else { self.real.max(at - way) };
+            let sent = if copy == 0 { self.real } else { self.real.max(at.saturating_sub(way)) };
             self.push(at, Event::Ask(Message { sent, ..message }));
         }
     }
