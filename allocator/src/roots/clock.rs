@@ -4,6 +4,7 @@
 //!
 //! Nobody relies on a store whose clock is set: what it says then fits none of what it said before.
 
+use crate::cells::Timeline;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
@@ -16,10 +17,12 @@ pub const BLUR: Duration = Duration::from_millis(10);
 const MILLION: u128 = 1_000_000;
 
 /// What an allocator knows of the time of a store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RootClock {
     /// How much the clocks of both may drift apart, in a million.
     drift_ppm: u32,
+    /// The server whose time this is.
+    timeline: Option<Timeline>,
     known: Option<Known>,
 }
 
@@ -37,7 +40,22 @@ pub struct Stepped;
 impl RootClock {
     /// One that knows nothing yet, where either clock may be off by `drift_ppm`.
     pub const fn new(drift_ppm: u32) -> Self {
-        RootClock { drift_ppm: drift_ppm.saturating_mul(2), known: None }
+        RootClock { drift_ppm: drift_ppm.saturating_mul(2), timeline: None, known: None }
+    }
+
+    /// Goes by the time of the server of `timeline`. `false` if it went by another one, whose time it forgets: ask again.
+    pub fn follow(&mut self, timeline: &Timeline) -> bool {
+        if self.timeline.as_ref() == Some(timeline) {
+            return true;
+        }
+        self.timeline = Some(timeline.clone());
+        self.known = None;
+        false
+    }
+
+    /// Forgets what the server said of the time.
+    pub fn forget(&mut self) {
+        self.known = None;
     }
 
     /// The store was asked at `asked` on the own clock, answered by `heard`, and said that it was `said`.
@@ -107,6 +125,19 @@ mod tests {
         assert_eq!(clock.now(at(48)), Some(at(1_032)));
         clock.hear(at(1_050), at(60), at(90)).expect("at 90 it is 1,074 to 1,080");
         assert_eq!(clock.now(at(100)), Some(at(1_084)), "what it knew before is better");
+    }
+
+    #[test]
+    fn the_time_of_one_server_says_nothing_of_another_one() {
+        let mut clock = RootClock::new(0);
+        assert!(!clock.follow(&Timeline::new("a")));
+        clock.hear(at(1_010), at(0), at(1)).expect("the first");
+        assert!(clock.follow(&Timeline::new("a")));
+        assert_eq!(clock.now(at(5)), Some(at(1_014)));
+        // The clock of its replica is 6 ms behind, and its answer took 8 ms: by both together it would be 1,018 to 1,019.
+        assert!(!clock.follow(&Timeline::new("b")));
+        clock.hear(at(1_011), at(2), at(10)).expect("the first of another server");
+        assert_eq!((clock.now(at(10)), clock.latest(at(10))), (Some(at(1_011)), Some(at(1_019))));
     }
 
     #[test]

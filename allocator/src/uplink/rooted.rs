@@ -137,9 +137,12 @@ impl Rooted {
     /// Reads the head, and makes it or changes it where that must be.
     async fn open(&mut self, shared: &Shared) -> Result<(), TransportError> {
         for _ in 0..TRIES {
-            let now = self.look_at_clock(shared).await?;
+            let mut now = self.look_at_clock(shared).await?;
             let (timeline, mut cells) =
                 self.cells.load(&[HEAD.to_owned()]).await.map_err(|error| broken(&error))?;
+            if !self.clock.follow(&timeline) {
+                now = self.look_at_clock(shared).await?;
+            }
             let found = cells.pop().flatten();
             let mut head = match &found {
                 Some(cell) => read(cell)?,

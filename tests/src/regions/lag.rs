@@ -2,16 +2,20 @@
 //! as if it were not there, and the time of the store must go on.
 
 use super::*;
+use crate::sim::clock::HostClock;
 
-/// How far a clock is behind what it would show.
+/// What is wrong with the clock of a region, and since when.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lag {
-    /// When it begins to fall behind.
-    from: u64,
-    /// How fast, in a million.
-    ppm: u64,
-    /// How far at most.
-    most: u64,
+pub(super) enum Lag {
+    #[default]
+    None,
+    Stalled {
+        from: u64,
+    },
+    Slewed {
+        from: u64,
+        host: HostClock,
+    },
 }
 
 /// What is wrong with the clock.
@@ -19,32 +23,33 @@ pub(super) struct Lag {
 pub enum Fault {
     /// It stands still for 200 ms, as that of a machine which is moved.
     Stalled,
-    /// It runs 5,000 ppm slow from then on.
-    Slewed,
+    /// A daemon slews the disciplined clock by so many parts per million from then on. The allocator goes by what the shipping code
+    /// makes of that.
+    Slewed(i64),
 }
 
-impl Lag {
-    fn of(fault: Fault, from: u64) -> Self {
-        match fault {
-            Fault::Stalled => Lag { from, ppm: 1_000_000, most: 200 * MILLI },
-            Fault::Slewed => Lag { from, ppm: 5_000, most: u64::MAX },
-        }
-    }
-
-    fn behind(self, real: u64) -> u64 {
-        (real.saturating_sub(self.from) / 1_000_000 * self.ppm).min(self.most)
-    }
-}
+/// How long a clock stands still.
+const STALL: u64 = 200 * MILLI;
 
 impl Region {
     /// What its clock shows.
     pub(super) fn clock(&self, real: u64) -> Moment {
-        shown(real - self.lag.behind(real), self.ppm)
+        match self.lag {
+            Lag::Stalled { from } if real >= from => shown(from.max(real.saturating_sub(STALL)), self.ppm),
+            Lag::Slewed { from, host } if real >= from => host.show(real),
+            Lag::None | Lag::Stalled { .. } | Lag::Slewed { .. } => shown(real, self.ppm),
+        }
     }
 
     /// When its clock shows `moment`, if it lags no more than it does at `real`.
     pub(super) fn when(&self, moment: Moment, real: u64) -> u64 {
-        when(moment, self.ppm).saturating_add(self.lag.behind(real))
+        match self.lag {
+            Lag::Slewed { from, host } if real >= from => host.when(moment),
+            Lag::Stalled { from } if real >= from => {
+                when(moment, self.ppm).saturating_add(STALL.min(real - from))
+            }
+            Lag::None | Lag::Stalled { .. } | Lag::Slewed { .. } => when(moment, self.ppm),
+        }
     }
 }
 
@@ -65,14 +70,21 @@ impl World {
         }
         self = self.stored();
         let from = self.real + self.dice.u64(2 * SECOND..4 * SECOND);
-        self.regions[0].lag = Lag::of(fault, from);
+        self.regions[0].lag = match fault {
+            Fault::Stalled => Lag::Stalled { from },
+            Fault::Slewed(ppm) => {
+                let mut host = HostClock::new(0, self.regions[0].ppm).steered(self.plan.terms);
+                host.slew(from, ppm);
+                Lag::Slewed { from, host }
+            }
+        };
         self.trouble = Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: u64::MAX, centre_dies: false };
         self.rate = self.calm_rate();
         self
     }
 
     /// Until the end: whether the time of the store went on, and who was refused.
-    pub(super) fn run_lagging(self, fault: Fault) -> Result<Figures, String> {
+    pub(super) fn run_lagging(self) -> Result<Figures, String> {
         let figures = self.run_to_the_end(TROUBLE, |world| {
             let store = world.store.as_ref().ok_or("there is a store")?;
             if store.has_eras {
@@ -80,8 +92,8 @@ impl World {
             }
             let (region, real) = (&world.regions[0], world.real);
             let is_back = region.clock(real).since(region.member.signed) < Duration::from_secs(1);
-            if fault == Fault::Stalled && !is_back {
-                return Err("an allocator whose clock goes on again does not sign".to_owned());
+            if !is_back {
+                return Err("an allocator whose clock was wrong does not sign".to_owned());
             }
             Ok(())
         })?;

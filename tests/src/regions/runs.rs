@@ -158,7 +158,7 @@ pub fn run_lagging(seed: u64, fault: Fault) -> Result<Figures, String> {
             Rule::SlidingWindow(SlidingWindow::try_new(600, 2 * hour / 3_600, Duration::ZERO).expect("valid"))
         }
     });
-    world.lagging(fault).run_lagging(fault)
+    world.lagging(fault).run_lagging()
 }
 
 /// The same by a small bucket, which has to be on time: either everybody wants a permit all the time, and nothing comes over the

@@ -240,7 +240,7 @@ impl World {
         mut cells: Vec<Option<Cell>>,
     ) -> Result<(), String> {
         // Nobody has set that of the machine.
-        let (drift, calendar) = (self.plan.terms.drift_ppm(), shown(self.real, self.centre_ppm));
+        let calendar = shown(self.real, self.centre_ppm);
         let session = self.regions[region].line.session.0;
         let version = self.dice.u64(..);
         let families = self.families(region);
@@ -262,16 +262,19 @@ impl World {
                     .for_each(|pool| pool.hold_back_above(local));
             }
         }
+        if !member.clock.follow(timeline) {
+            let is_fit = member.clock.hear(said, asked, local);
+            is_fit.map_err(|_| "a clock that is new knows more than it heard")?;
+        }
         let head = found.as_ref().map(|cell| Head::read(&cell.value)).transpose()?;
         if let (Some(era), Some(head)) = (member.era, &head)
             && era != head.era()
         {
             // What was known of its time is over.
-            (member.clock, member.watch) = (RootClock::new(drift), Watch::default());
-            member
-                .clock
-                .hear(said, asked, local)
-                .map_err(|_| "a clock that is new knows more than it heard")?;
+            member.clock.forget();
+            member.watch.forget();
+            let is_fit = member.clock.hear(said, asked, local);
+            is_fit.map_err(|_| "a clock that is new knows more than it heard")?;
             if let Some(now) = member.clock.now(local) {
                 (member.era, has_stepped) = (Some(head.era()), !head.is_watched(now));
             }

@@ -117,6 +117,17 @@ fn one_allocator_whose_clock_stood_still_shuts_no_limit_for_the_others() {
     }
 }
 
+/// chrony slews by up to 83,333 ppm: ten times that, and what broke it once.
+#[test]
+fn one_allocator_whose_clock_is_slewed_shuts_no_limit_for_the_others() {
+    for seed in 0..few_seeds() {
+        for ppm in [-833_333, -5_000, 5_000, 833_333] {
+            let slewed = run_lagging(seed, Fault::Slewed(ppm));
+            slewed.unwrap_or_else(|wrong| panic!("seed {seed}, {ppm} ppm: {wrong}"));
+        }
+    }
+}
+
 /// With twice as much demand as there is, so much `is_used` at least in the worst of `worlds`, and in the median.
 fn used_at_least(worlds: usize, worst: f64, median: f64, is_used: fn(u64, f64) -> Result<f64, String>) {
     let used = |seed| is_used(seed, 2.0).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));

@@ -4,7 +4,7 @@ use super::super::transport::TransportError;
 use super::{Rooted, broken};
 use crate::cells::{Cell, Timeline};
 use crate::config::Upstream;
-use crate::roots::{Head, RootClock, RootError, Stepped, Verdict};
+use crate::roots::{Head, RootError, Stepped, Verdict};
 use crate::shared::Shared;
 use lessor_protocol::Moment;
 
@@ -39,7 +39,7 @@ impl Rooted {
         if self.era.is_none_or(|era| era == head.era()) {
             return Ok(now);
         }
-        self.clock = RootClock::new(shared.config().terms.drift_ppm());
+        self.clock.forget();
         self.watch.forget();
         let now = self.look_at_clock(shared).await?;
         (self.era, self.has_stepped) = (Some(head.era()), !head.is_watched(now));
