@@ -17,7 +17,7 @@ pub(crate) use text::KeyText;
 
 /// Parts with a lock of their own. A lookup writes to the lock of its part: with so many, two threads seldom do so at
 /// once, and a part that grows keeps few of them waiting. Each is 128 bytes.
-const SHARDS: usize = 256;
+pub(crate) const SHARDS: usize = 256;
 
 /// The pools of one limit by key.
 #[derive(Debug)]
@@ -95,25 +95,27 @@ impl Keys {
         self.shards.iter().flat_map(|shard| shard.read().pools().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// Forgets the pools that `is_needed` says no of. A part at a time, each under a lock of `lock`'s: whoever holds that
-    /// adds none and takes none out. Lookups wait only while some are taken out.
-    pub(crate) fn forget<L>(&self, lock: impl Fn() -> L, is_needed: impl Fn(&Arc<LocalPool>) -> bool) {
-        for shard in &self.shards {
-            let _lock = lock();
-            let unneeded = shard.read().unneeded(&is_needed);
-            if unneeded.is_empty() {
-                continue;
-            }
-            let mut table = shard.write();
-            for index in unneeded {
-                // Looked at again: somebody may have called it just now, and nobody does any more.
-                if !is_needed(table.pool(index)) {
-                    table.remove(index);
-                    self.len.fetch_sub(1, Ordering::Relaxed);
-                }
-            }
-            table.trim();
+    /// Forgets the pools of a part that `is_needed` says no of, and says how many pools it looked at. The caller holds
+    /// the lock under which pools are added and taken out. Lookups wait only while some are taken out.
+    pub(crate) fn forget(&self, part: usize, is_needed: impl Fn(&Arc<LocalPool>) -> bool) -> usize {
+        let shard = &self.shards[part];
+        let (looked, unneeded) = {
+            let table = shard.read();
+            (table.pools().count(), table.unneeded(&is_needed))
+        };
+        if unneeded.is_empty() {
+            return looked;
         }
+        let mut table = shard.write();
+        for index in unneeded {
+            // Looked at again: a caller may have used it just now, and none can any more.
+            if !is_needed(table.pool(index)) {
+                table.remove(index);
+                self.len.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        table.trim();
+        looked
     }
 
     /// Of the bytes alone: what a `str` adds tells it from others that follow, and none does.

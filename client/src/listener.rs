@@ -98,17 +98,15 @@ impl Listener {
         if let (Kind::Changed, Some(limit)) = (event.kind, &event.limit) {
             self.shared.tell(crate::events::Event::Changed { limit: limit.as_str().into() });
         }
-        for pool in self.shared.pools() {
-            if event.is_about(&pool.name().limit, pool.name().key.as_deref()) {
-                let waits = pool.seen().waiting > 0;
-                let mut refill = pool.refill();
-                if event.stops(&self.node) {
-                    refill.stop(pool.slot());
-                    pool.is_told_to_stop();
-                }
-                refill.hear(now, waits, self.dice.u64(..));
-                pool.make_known();
+        for pool in self.shared.about(event) {
+            let waits = pool.seen().waiting > 0;
+            let mut refill = pool.refill();
+            if event.stops(&self.node) {
+                refill.stop(pool.slot());
+                pool.is_told_to_stop();
             }
+            refill.hear(now, waits, self.dice.u64(..));
+            pool.make_known();
         }
         self.shared.called.wake.notify_one();
     }

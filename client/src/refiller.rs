@@ -15,7 +15,7 @@ use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::refill::{Belief, Seen};
 use crate::rotation::Rotation;
 use crate::session_numbers::SessionNumbers;
-use crate::shared::Shared;
+use crate::shared::{Shared, Sweep};
 use crate::timing::{LOOK_AGAIN, RTT_UNTOLD};
 use crate::transport::{ExchangeError, Transport, excerpt};
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, ObservedBody, SafeShareBody, code};
@@ -58,6 +58,7 @@ pub(crate) struct Refiller {
     /// The pools to look at, and when those that nobody needs are forgotten next.
     known: Vec<Arc<LocalPool>>,
     forgets: Moment,
+    sweep: Sweep,
     /// When the last exchange began.
     began: Moment,
     /// When it was last logged of a limit that something is wrong with its keys, or that it caps what is in flight.
@@ -96,6 +97,7 @@ impl Refiller {
             quiet_until: Moment::ORIGIN,
             known: vec![],
             forgets: Moment::ORIGIN,
+            sweep: Sweep::default(),
             began: Moment::ORIGIN,
             logged: HashMap::new(),
             stripes: std::thread::available_parallelism().map_or(1, usize::from),

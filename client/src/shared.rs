@@ -3,13 +3,13 @@
 use crate::called::Called;
 use crate::events::{Event, Events, Teller};
 use crate::fallback;
-use crate::keys::Keys;
+use crate::keys::{Keys, SHARDS};
 use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Spot, Standing};
 use crate::tally::{self, Tally};
 use crate::ticks::Ticks;
 use crate::timing::RTT_UNTOLD;
 use arc_swap::ArcSwap;
-use lessor_protocol::{Fallback, Key, LimitName};
+use lessor_protocol::{Fallback, Key, LimitName, push};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -50,6 +50,20 @@ const KEYS_MAX: usize = 1 << 20;
 /// Keys of one limit that are remembered only for what they spent of their part of the reserve. Beyond that, keys that are new
 /// go on with what the others have spent: too little is let pass then, and never too much.
 const SEATS_KEPT_MAX: usize = 100_000;
+
+/// Pools of keys that are looked at in one go when idle ones are forgotten: a millisecond or two of the background task.
+const SWEPT_MAX: usize = 1_000;
+
+/// A sweep over the keys of all limits, of which it remembers how far it is.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    /// Limits to look at yet, the last one first.
+    limits: Vec<Arc<LocalPool>>,
+    /// The next part of the keys of the last one.
+    part: usize,
+    /// Keys of it that are only kept for what they spent of their part of the reserve.
+    kept: usize,
+}
 
 /// Limits that metrics are told of by name. Each is some ninety series: more would be a process that makes names up as it
 /// goes, by a pattern for example, and floods whatever keeps them.
@@ -160,14 +174,44 @@ impl Shared {
         pools
     }
 
-    /// Forgets the pools of keys that nobody holds a handle to and nothing is leased for. This looks at all there are.
-    pub(crate) fn forget_idle(&self) {
-        // Handles are cloned under the lock or from a handle: with this owner left, nobody else can come by one. Who
-        // calls by the key just now is refused, for nothing is held, and finds another pool next time.
-        let now = CLOCK.now();
-        for plain in self.limits.load().values() {
-            let Some(keys) = plain.keys() else { continue };
-            let kept = Cell::new(0);
+    /// The pools that `event` is about.
+    pub(crate) fn about(&self, event: &push::Event) -> Vec<Arc<LocalPool>> {
+        let plain = self.plain_pools();
+        let plain = plain.into_iter().filter(|pool| event.is_about(&pool.name().limit, event.key.as_deref()));
+        let mut pools = vec![];
+        for plain in plain {
+            match (&event.key, plain.keys()) {
+                (Some(key), keys) => pools.extend(keys.and_then(|keys| keys.get(key))),
+                (None, keys) => {
+                    pools.extend(keys.map(Keys::pools).unwrap_or_default());
+                    pools.push(plain);
+                }
+            }
+        }
+        pools
+    }
+
+    /// Forgets some pools of keys that have no handle and no lease, and says whether the `sweep` over all of them is over.
+    /// It looks at [`SWEPT_MAX`] pools and a part of a map at most.
+    pub(crate) fn forget_idle(&self, sweep: &mut Sweep) -> bool {
+        if sweep.limits.is_empty() {
+            sweep.limits = self.plain_pools();
+        }
+        let (now, mut looked) = (CLOCK.now(), 0);
+        while let Some(plain) = sweep.limits.last() {
+            let keys = plain.keys().filter(|_| sweep.part < SHARDS);
+            let Some(keys) = keys else {
+                sweep.limits.pop();
+                (sweep.part, sweep.kept) = (0, 0);
+                continue;
+            };
+            if looked >= SWEPT_MAX {
+                return false;
+            }
+            // Handles are cloned under the lock or from a handle: with this owner left, no other one can appear. A call
+            // by the key just now is refused, for nothing is held, and the next one finds another pool.
+            let _lock = self.lock();
+            let kept = Cell::new(sweep.kept);
             let is_needed = |pool: &Arc<LocalPool>| {
                 if Arc::strong_count(pool) > 1 || !pool.refill().is_forgettable(now) {
                     return true;
@@ -182,8 +226,10 @@ impl Shared {
                 }
                 is_kept
             };
-            keys.forget(|| self.lock(), is_needed);
+            looked += keys.forget(sweep.part, is_needed);
+            (sweep.part, sweep.kept) = (sweep.part + 1, kept.get());
         }
+        true
     }
 
     /// Whether no allocator answers.
@@ -296,11 +342,56 @@ mod tests {
         let forgotten = shared.pool("user", Some("forgotten"));
         let weak = Arc::downgrade(&forgotten);
         drop((called, forgotten));
-        shared.forget_idle();
+        assert!(shared.forget_idle(&mut Sweep::default()));
         assert!(is_found(&plain, "kept") && !is_found(&plain, "forgotten"));
         assert!(is_found(&plain, "called"), "the background task is about to look at it");
         assert_eq!((weak.strong_count(), shared.pools().len()), (0, 3));
         assert!(Arc::ptr_eq(&kept, &shared.pool("user", Some("kept"))));
+    }
+
+    /// The bug: all keys were looked at in one go, in which no exchange of any limit began.
+    #[test]
+    fn many_keys_are_forgotten_in_parts() {
+        let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+        let keys = 20 * SWEPT_MAX;
+        for key in 0..keys {
+            shared.pool("user", Some(&key.to_string()));
+        }
+        shared.called.take(&mut vec![]);
+        let (mut sweep, mut left, mut parts) = (Sweep::default(), keys, 0);
+        loop {
+            let is_over = shared.forget_idle(&mut sweep);
+            let now_left = shared.pools().len() - 1;
+            assert!(left - now_left < 2 * SWEPT_MAX, "{} at once", left - now_left);
+            (left, parts) = (now_left, parts + 1);
+            if is_over {
+                break;
+            }
+        }
+        assert!(left == 0 && parts >= 10, "{left} left after {parts} parts");
+    }
+
+    /// The bug: an event about one key looked at all keys of all limits.
+    #[test]
+    fn an_event_is_about_the_pools_that_it_names() {
+        let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+        for (limit, key) in [("user", None), ("user", Some("a")), ("user", Some("b")), ("used/x", Some("a"))]
+        {
+            shared.pool(limit, key);
+        }
+        let about = |limit: Option<&str>, key: Option<&str>| {
+            let mut event = push::Event::of_all(push::Kind::Lagged);
+            (event.limit, event.key) = (limit.map(Into::into), key.map(Into::into));
+            let named = |pool: &Arc<LocalPool>| format!("{} {}", pool.name().limit, pool.key());
+            let mut pools: Vec<String> = shared.about(&event).iter().map(named).collect();
+            pools.sort();
+            pools
+        };
+        assert_eq!(about(Some("user"), Some("a")), ["user a"]);
+        assert_eq!(about(Some("user"), None), ["user ", "user a", "user b"]);
+        assert_eq!(about(Some("us*"), Some("a")), ["used/x a", "user a"]);
+        assert_eq!(about(Some("user"), Some("c")), [""; 0]);
+        assert_eq!(about(None, None).len(), 5, "with the plain one of the second limit");
     }
 
     #[test]
@@ -335,7 +426,7 @@ mod tests {
             shared.called.take(&mut vec![]);
             pool.let_go();
             drop(pool);
-            shared.forget_idle();
+            assert!(shared.forget_idle(&mut Sweep::default()));
         }
         assert!(passed <= 10, "{passed} of a share of 10");
     }

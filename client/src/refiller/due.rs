@@ -34,8 +34,11 @@ impl Refiller {
             }
         }
         if now >= self.forgets {
-            self.forgets = now + LOOK_AGAIN;
-            self.shared.forget_idle();
+            if self.shared.forget_idle(&mut self.sweep) {
+                self.forgets = now + LOOK_AGAIN;
+            } else {
+                next = now;
+            }
         }
         match due.latest {
             Some(latest) if latest > now + TOGETHER => (vec![], next.min(latest)),
