@@ -2,8 +2,9 @@
 //! strict vendor and the nodes, lets them run, and reports what the vendor saw.
 //!
 //! In reading order: [`schedule`] (when nodes call), [`judge`] (the contract) with [`shift`] (that it was changed), [`vendor`] (who enforces it),
-//! [`report`] (the table).
+//! [`hot`] (a loop without a vendor), [`report`] (the table).
 
+pub(super) mod hot;
 pub(super) mod judge;
 pub(super) mod report;
 pub(super) mod schedule;
@@ -14,7 +15,7 @@ use super::allocator::Hosted;
 use super::books::Books;
 use super::fleet::{Done, Fleet};
 use super::killer::Killer;
-use super::latency::Latency;
+use super::latency::{Timed, Took};
 use super::line::{Found, Job, Tally, Work};
 use super::place::{self, Place};
 use super::progress::{Progress, follow};
@@ -173,7 +174,7 @@ async fn run_on(
     }
     drop(unharmed);
     let most = done.iter().map(|node| node.tally.vendor_refused).max().unwrap_or(0);
-    let report = summary(&done, ran, in_time, vendor.seen(), stranded);
+    let report = summary(&done, ran, in_time, vendor.seen(), stranded, hot::run().await?);
     let shifted = shift.map(|(shift, in_window)| shift.report(start, done.len(), most, in_window));
     let kills = spared.map_or(0, |(_served, kills)| kills);
     Ok(Report { vendor_change: shifted, kills, longest_gap_ms: gap.as_millis() as u64, ..report })
@@ -199,13 +200,20 @@ fn jobs(args: &DemoArgs, allocators: &[String], vendor: &str) -> Vec<Job> {
 }
 
 /// `in_time` is what the vendor had seen when the time was up, `seen` when all nodes had left.
-fn summary(done: &[Done], ran: Duration, in_time: [Seen; 2], seen: [Seen; 2], stranded: u64) -> Report {
+fn summary(
+    done: &[Done],
+    ran: Duration,
+    in_time: [Seen; 2],
+    seen: [Seen; 2],
+    stranded: u64,
+    hot: Took,
+) -> Report {
     let mut tally = Tally::default();
-    let mut latency = Latency::new();
+    let mut timed = Timed::new();
     for node in done {
         tally.add(&node.tally);
         if let Some(Found::Contract(buckets)) = &node.found {
-            latency.add(buckets);
+            timed.add(buckets);
         }
     }
     if tally.unsent > 0 {
@@ -217,7 +225,8 @@ fn summary(done: &[Done], ran: Duration, in_time: [Seen; 2], seen: [Seen; 2], st
     });
     Report {
         limits: limits.into(),
-        try_acquire_ns: latency.percentiles(),
+        batches: timed.took(),
+        hot_loop: hot,
         exchanges_per_1000_calls: tally.exchanges_per_1000_calls(),
         stranded,
         vendor_change: None,

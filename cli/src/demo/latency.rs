@@ -1,10 +1,11 @@
 //! How long `try_acquire` took. Each node fills one, sends its buckets home, and the demo adds them up.
 //!
-//! A sample is the time between two readings of the clock around one call: the readings themselves (20 to 40 ns
-//! each) are in it and nothing is subtracted. The first call after a sleep finds cold caches; it is in it too.
+//! A sample is the time between two readings of the clock around one call. The readings are in it, and nothing is
+//! subtracted: [`Timed`] keeps samples of two readings with nothing in between beside those of calls.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::Duration;
 
 /// The slowest call that is told apart from slower ones: a process stopped for a minute, not one for an hour.
@@ -17,12 +18,64 @@ const DIGITS: u8 = 3;
 #[derive(Debug)]
 pub(crate) struct Latency(Histogram<u64>);
 
-/// What the table shows.
+/// Calls, and the clock alone in their place.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    pub(crate) calls: Latency,
+    pub(crate) clock: Latency,
+}
+
+/// The buckets of both, as they go home.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Buckets {
+    calls: Vec<(u64, u64)>,
+    clock: Vec<(u64, u64)>,
+}
+
+/// What the table shows of both, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Took {
+    pub(crate) try_acquire_ns: Percentiles,
+    /// Two readings of the clock with nothing in between.
+    pub(crate) clock_ns: Percentiles,
+}
+
+impl Timed {
+    /// No sample yet.
+    pub(crate) fn new() -> Self {
+        Timed { calls: Latency::new(), clock: Latency::new() }
+    }
+
+    /// What goes home.
+    pub(crate) fn buckets(&self) -> Buckets {
+        Buckets { calls: self.calls.buckets(), clock: self.clock.buckets() }
+    }
+
+    /// Adds what came home.
+    pub(crate) fn add(&mut self, buckets: &Buckets) {
+        self.calls.add(&buckets.calls);
+        self.clock.add(&buckets.clock);
+    }
+
+    /// What the table shows.
+    pub(crate) fn took(&self) -> Took {
+        Took { try_acquire_ns: self.calls.percentiles(), clock_ns: self.clock.percentiles() }
+    }
+}
+
+/// Of the samples, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Percentiles {
     pub(crate) p50: u64,
     pub(crate) p99: u64,
     pub(crate) p999: u64,
+}
+
+impl fmt::Display for Percentiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Percentiles { p50, p99, p999 } = self;
+        write!(f, "p50 {p50} ns, p99 {p99} ns, p99.9 {p999} ns")
+    }
 }
 
 impl Latency {

@@ -1,6 +1,7 @@
 //! What the demo and its node processes say to each other: one JSON object a line, orders on a node's stdin,
 //! news on its stdout. All instants are `CLOCK_BOOTTIME`, which every process of one machine shares.
 
+use super::latency::Buckets;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -114,8 +115,8 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Found {
-    /// How long `try_acquire` took: a histogram, as `(nanoseconds, calls)` of the buckets in use.
-    Contract(Vec<(u64, u64)>),
+    /// How long `try_acquire` took: histograms, as `(nanoseconds, calls)` of the buckets in use.
+    Contract(Buckets),
     /// Which of its calls were admitted, and when: `(index in the job, instant in nanoseconds)`.
     Replay(Vec<(u32, u64)>),
 }

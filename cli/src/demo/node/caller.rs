@@ -5,7 +5,7 @@ use super::sender::Sender;
 use super::{PROGRESS_EVERY, ticks};
 use crate::demo::contract::schedule::{Call, Schedule};
 use crate::demo::contract::{MESSAGES, REST};
-use crate::demo::latency::Latency;
+use crate::demo::latency::Timed;
 use crate::demo::line::{Count, Found, Report, Tally};
 use crate::failure::Failure;
 use lessor::{Client, Limit};
@@ -27,7 +27,9 @@ pub(crate) struct Caller<'a> {
     schedule: Schedule,
     sender: Sender,
     clock: Clock,
-    latency: Latency,
+    timed: Timed,
+    /// Whether this batch measures its calls, or the clock alone in their place.
+    times_calls: bool,
     /// When in a tick it works its batch off: processes that know nothing of each other do not do so at the same time.
     phase: Duration,
     /// A push counts on both: [all calls, messages].
@@ -50,7 +52,8 @@ impl<'a> Caller<'a> {
             messages,
             schedule,
             clock: Clock::since_boot(),
-            latency: Latency::new(),
+            timed: Timed::new(),
+            times_calls: false,
             phase: TICK.mul_f64(node as f64 / nodes.max(1) as f64),
             counts: [Count::default(); 2],
         })
@@ -75,14 +78,20 @@ impl<'a> Caller<'a> {
             }
         }
         self.sender.finish().await;
-        Report { tally: self.tally(), found: Found::Contract(self.latency.buckets()) }
+        Report { tally: self.tally(), found: Found::Contract(self.timed.buckets()) }
     }
 
     /// Decides about the whole batch, then sends what was admitted of it.
     fn make_due(&mut self, start: Moment) {
         let mut admitted = Vec::new();
+        self.times_calls = !self.times_calls;
         for call in self.schedule.due(self.clock.now().since(start)) {
-            let began = self.clock.now();
+            let mut began = self.clock.now();
+            if !self.times_calls {
+                let again = self.clock.now();
+                self.timed.clock.record(again.since(began));
+                began = again;
+            }
             if self.decide(call, began) {
                 admitted.push((call, began));
             }
@@ -98,8 +107,8 @@ impl<'a> Caller<'a> {
             Call::Push => lessor::try_all([(&self.rest, 1), (&self.messages, 1)]),
         };
         let ended = self.clock.now();
-        if call == Call::Plain {
-            self.latency.record(ended.since(began));
+        if call == Call::Plain && self.times_calls {
+            self.timed.calls.record(ended.since(began));
         }
         self.count(call, answer.is_ok());
         answer.is_ok()
