@@ -8,7 +8,8 @@ use crate::moment::Moment;
 ///
 /// On Linux it is `CLOCK_MONOTONIC_RAW`, and how long the machine was suspended: see [`crate::steady`]. std's `Instant`
 /// stops while a laptop sleeps or a machine is suspended, and a lease counted on it would be spent long after the
-/// allocator took it back. Elsewhere it is `Instant`.
+/// allocator took it back. On a Mac it is `CLOCK_MONOTONIC`, which goes on in sleep there. Elsewhere it is `Instant`, which may
+/// stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(());
 
@@ -63,7 +64,16 @@ impl Instants {
     }
 
     /// This instant.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(target_vendor = "apple")]
+    pub fn now() -> Self {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        // Neither is ever negative, and 2^64 ns are 584 years: no cast can change the value.
+        let now = Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
+        Instants { steady: now, disciplined: now }
+    }
+
+    /// This instant.
+    #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
     pub fn now() -> Self {
         /// The first reading in this process, which stands in for the boot.
         static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
