@@ -16,11 +16,11 @@ pub use live::{LIMITS_MAX, LimitsFull, Put, Unfit};
 
 use crate::config::{Config, LimitConfig, named_for};
 use crate::limits::{Figures, Limit, Past, PoolId};
-use crate::pool::{Goodbye, Holder, LesseeId};
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use crate::wrong::{Reason, Wrong, quoted};
 use beside::Beside;
 use family::Family;
+use lessor_ledger::pool::{Goodbye, Holder, LesseeId};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::push::Event;

@@ -1,6 +1,6 @@
 //! The allocator of Lessor: it owns quotas, and lends them to nodes so that in every window all nodes together
-//! admit at most the limit, whatever crashes, is cut off, lost, repeated or late; and so that what nobody spends
-//! is back within one lease term. Its core is pure: it takes the time as an argument and does no IO.
+//! admit at most the limit, whatever crashes, is cut off, lost, repeated or late; and so that what is not spent
+//! is back within one lease term. How much is lent, the pure crate [`lessor_ledger`] decides.
 //!
 //! ```
 //! use lessor_allocator::{Allocator, Config, allocator::{Caller, Entry}, limits::Past};
@@ -18,17 +18,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order. The core: [`rules`] (the books of one promise), [`sizing`], [`share`] and [`pacing`] (how
-//! big a lease is), [`pool`] (the books of one limit and key), [`limits`] (a limit and its pools), [`sessions`] (who asks),
-//! [`wrong`] (why an ask is refused), [`allocator`] (all of it); beside it [`central`] (the same promises kept in one
-//! place, to compare), and [`steering`] (how its clock goes). Around it: [`config`] (what an operator decides),
+//! In reading order. Without IO: [`limits`] (a limit and its pools), [`sessions`] (who asks), [`wrong`] (why an ask is
+//! refused), [`allocator`] (all of it), and [`steering`] (how its clock goes). Around it: [`config`] (what an operator decides),
 //! `clock` (reads those of the machine), `shared` (a lock and a clock), `events` (who listens), [`reload`], `uplink` (what is leased from others), `http` (the routes),
 //! `metrics`, and [`server`] (a function of a listener). Beside [`store`], which one allocator has for itself, are [`cells`], which
 //! several share, with [`roots`], the pools that they lease from there.
 
 pub mod allocator;
 pub mod cells;
-pub mod central;
 mod clock;
 mod commons;
 pub mod config;
@@ -38,16 +35,11 @@ mod journal;
 pub mod limits;
 mod metrics;
 mod overlay;
-pub mod pacing;
-pub mod pool;
 pub mod reload;
 pub mod roots;
-pub mod rules;
 pub mod server;
 pub mod sessions;
-pub mod share;
 mod shared;
-pub mod sizing;
 pub mod steering;
 pub mod store;
 mod sweep;

@@ -23,12 +23,12 @@ pub use pool_id::PoolId;
 pub use written::{BLOCK, SavedPast};
 
 use crate::config::{Keyed, LimitConfig, Names};
-use crate::pool::{AskError, Goodbye, Heard, Holder, Holding, LesseeId, Plan, Pool, PoolView};
-use crate::share::Sharing;
 use crate::sweep::Sweep;
 use crate::wrong::{Reason, Wrong};
 use figures::Tally;
 use leased::Recipes;
+use lessor_ledger::pool::{AskError, Goodbye, Heard, Holder, Holding, LesseeId, Plan, Pool, PoolView};
+use lessor_ledger::share::Sharing;
 use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Observed, Rule, SafeShare, Terms};
 use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};

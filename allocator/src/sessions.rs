@@ -1,8 +1,8 @@
 //! Who is asking: each (node, session) is one lessee to every pool. The allocator looks it up once an exchange.
 //! What the name of a node says about trust or size is never used.
 
-use crate::pool::LesseeId;
 use crate::sweep::Sweep;
+use lessor_ledger::pool::LesseeId;
 use lessor_protocol::{Moment, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

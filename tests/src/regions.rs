@@ -8,9 +8,9 @@ use crate::reference::{Spend, breach};
 use lessor::dispute::{Remedy, disown, remedy, start_over};
 use lessor::refill::{Belief, Refill, Seen};
 use lessor::slot::Slot;
-use lessor_allocator::central::{Limiter, Verdict};
-use lessor_allocator::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
-use lessor_allocator::share::{Share, Sharing};
+use lessor_ledger::central::{Limiter, Verdict};
+use lessor_ledger::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, Windows,

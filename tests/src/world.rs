@@ -5,8 +5,8 @@
 use crate::reference::Spend;
 use lessor::refill::{Belief, Refill, Seen};
 use lessor::slot::Slot;
-use lessor_allocator::pool::{AskError, Holder, LesseeId, Plan, Pool};
-use lessor_allocator::share::Share;
+use lessor_ledger::pool::{AskError, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::share::Share;
 use lessor_protocol::{Answer, Ask, Moment, Terms};
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,21 +9,23 @@ use std::process::Command;
 
 /// The arrows: folder and name of each crate, and the crates beside it that it may see, be it to build, to run or
 /// to test. Nothing sees the last three, so that what they need for themselves reaches no user.
-const ARROWS: [(&str, &str, &[&str]); 7] = [
+const ARROWS: [(&str, &str, &[&str]); 8] = [
     ("protocol", "lessor-protocol", &[]),
-    ("allocator", "lessor-allocator", &["lessor-protocol"]),
+    ("ledger", "lessor-ledger", &["lessor-protocol"]),
+    ("allocator", "lessor-allocator", &["lessor-protocol", "lessor-ledger"]),
     ("client", "lessor", &["lessor-protocol"]),
     ("cli", "lessor-cli", BOTH_SIDES),
     ("tests", "scenarios", BOTH_SIDES),
     ("tests/gate", "gate", &["lessor-protocol", "scenarios"]),
     ("benches", "benches", BOTH_SIDES),
 ];
-const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-allocator", "lessor"];
+const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-allocator", "lessor"];
 
 /// The core: each a file `….rs`, a folder, or both. It takes `now` and dice as arguments, and counts in integers.
 const CORE: &str = "
     protocol/src/exchange protocol/src/lease protocol/src/observed protocol/src/rule protocol/src/sizing protocol/src/steady
-    allocator/src/central allocator/src/overlay allocator/src/pacing allocator/src/pool allocator/src/roots allocator/src/rules allocator/src/sizing
+    ledger/src
+    allocator/src/overlay allocator/src/roots
     allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/steering allocator/src/sweep allocator/src/wrong
     client/src/backoff client/src/demand client/src/dispute client/src/feedback client/src/refill client/src/sighting
     client/src/rotation client/src/slot client/src/timing
@@ -350,8 +352,8 @@ mod samples {
     #[test]
     fn the_core_is_known_by_its_paths() {
         assert!(is_core("client/src/slot.rs"));
-        assert!(is_core("allocator/src/pool/mod.rs"));
-        assert!(!is_core("allocator/src/pool/tests.rs"));
+        assert!(is_core("ledger/src/pool/mod.rs"));
+        assert!(!is_core("ledger/src/pool/tests.rs"));
         assert!(!is_core("client/src/slots.rs"));
     }
 

@@ -3,8 +3,8 @@
 use super::Allocator;
 use crate::config::Upstream;
 use crate::limits::{Due, Limit, News, PoolId};
-use crate::pool::HeardAbove;
 use crate::roots::{Closed, Gates, Origin, Version};
+use lessor_ledger::pool::HeardAbove;
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};

@@ -4,8 +4,8 @@
 use super::Caller;
 use crate::config::{DEPTH_MAX, key_above};
 use crate::limits::{Kept, Limit, PoolId};
-use crate::pool::Above;
 use crate::wrong::{Reason, Wrong};
+use lessor_ledger::pool::Above;
 use lessor_protocol::Moment;
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ impl Family {
         &mut self,
         limits: &BTreeMap<String, Limit>,
         caller: &Caller,
-        act: impl FnOnce(&mut crate::pool::Pool, &mut [Above<'_>]) -> T,
+        act: impl FnOnce(&mut lessor_ledger::pool::Pool, &mut [Above<'_>]) -> T,
     ) -> T {
         let (lowest, rest) = self.members.split_first_mut().expect("there is one at least");
         let above = rest.iter_mut().map(|(name, _, kept)| {

@@ -3,7 +3,7 @@
 
 use super::Allocator;
 use crate::limits::PoolId;
-use crate::pool::LesseeId;
+use lessor_ledger::pool::LesseeId;
 use lessor_protocol::Moment;
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::AskBody;

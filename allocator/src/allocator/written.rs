@@ -4,8 +4,8 @@
 use super::Allocator;
 use crate::config::{Config, LimitConfig, named_for};
 use crate::limits::{Limit, Past};
-use crate::rules::Gap;
 use crate::store::{Batch, LimitRow, PoolPlace, Written};
+use lessor_ledger::rules::Gap;
 use lessor_protocol::{Moment, Terms};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -27,7 +27,7 @@ pub use named::{Named, Names, named_for};
 pub use upstream::Upstream;
 
 use crate::cells::CellsConfig;
-use crate::share::{Share, Sharing};
+use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
 use serde_json::value::RawValue;

@@ -3,8 +3,8 @@
 
 use super::raw::{Count, RawLimit, RawSafe, Timespan};
 use super::show::timespan;
-use crate::pool::safe_span;
-use crate::share::Safe;
+use lessor_ledger::pool::safe_span;
+use lessor_ledger::share::Safe;
 use lessor_protocol::{Fallback, Rule, SafeShare};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use super::raw::{Count, RawVendor, Timespan};
 use super::show::timespan;
-use crate::pool::{Believe, Trust};
+use lessor_ledger::share::{Believe, Trust};
 use std::time::Duration;
 
 /// One word is believed for a day at most: nobody wants to find out next week why a limit lends nothing.

@@ -3,8 +3,8 @@
 
 use super::walk::Walk;
 use crate::metrics::{PLACES, Ranks};
-use crate::pool::LesseeId;
 use crate::shared::Shared;
+use lessor_ledger::pool::LesseeId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use tokio::task::yield_now;

@@ -1,8 +1,8 @@
 //! Looking at all pools of a limit for people: some under the lock in one go, and asks of nodes in between.
 
 use crate::limits::PoolId;
-use crate::pool::{Holding, PoolView};
 use crate::shared::Shared;
+use lessor_ledger::pool::{Holding, PoolView};
 use std::ops::Bound;
 use tokio::task::yield_now;
 

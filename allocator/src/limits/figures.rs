@@ -2,8 +2,8 @@
 //! costs the same for one key and for a million. Counts never fall, also when pools are dropped.
 
 use super::outlooks::{Forecast, Outlooks};
-use crate::pool::{Heard, Outlook, PoolView};
-use crate::sizing::Standing;
+use lessor_ledger::pool::{Heard, Outlook, PoolView};
+use lessor_ledger::sizing::Standing;
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX, RefusalReason};
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 
 use super::{Limit, PoolId};
 use crate::config::{LimitConfig, Upstream};
-use crate::pool::{HeardAbove, Plan, Pool};
 use crate::roots::{BLUR, Kin, Origin, Recipe, Version, stricter};
-use crate::share::Sharing;
+use lessor_ledger::pool::{HeardAbove, Plan, Pool};
+use lessor_ledger::share::Sharing;
 use lessor_protocol::{Answer, Ask, Grant, Key, Moment, Rule, Terms};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;

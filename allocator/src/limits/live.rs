@@ -5,8 +5,8 @@ use super::leased::{self, Recipes};
 use super::unused::{self, Unused};
 use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Tally, plans};
 use crate::config::LimitConfig;
-use crate::pool::{Holder, PoolView};
 use crate::wrong::{Reason, Wrong};
+use lessor_ledger::pool::{Holder, PoolView};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::rule::LeakyBucket;
 use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Rule, Terms};
@@ -50,7 +50,7 @@ pub struct Preview {
 
 impl Limit {
     /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry` says, see
-    /// [`crate::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts
+    /// [`lessor_ledger::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts
     /// what is in flight otherwise, or keeps another steady flow, begins anew, and lends nothing until whatever is out
     /// has ended and left every window, and, if it still counts calls, until those have ended that it let begin.
     pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
@@ -103,7 +103,7 @@ impl Limit {
         Preview { effects, begins_anew }
     }
 
-    /// Lets `permits` more be lent from the pool `id`, once, see [`crate::pool::Pool::top_up`]. False if that was
+    /// Lets `permits` more be lent from the pool `id`, once, see [`lessor_ledger::pool::Pool::top_up`]. False if that was
     /// done already under the same `name`.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 //! So pools are kept by the span of time in which it will be: a look takes the spans that are not over, of which there are
 //! some tens at most, for no pool is remembered for longer than a few terms.
 
-use crate::pool::Outlook;
-use crate::sizing::Standing;
+use lessor_ledger::pool::Outlook;
+use lessor_ledger::sizing::Standing;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::collections::BTreeMap;

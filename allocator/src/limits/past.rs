@@ -1,7 +1,7 @@
 //! What pools that are made now have to wait for: what an earlier life of the allocator, or other rules of the limit, let
 //! begin and the books do not know. Limits keep one; it knows no pool.
 
-use crate::pool::{Plan, Pool};
+use lessor_ledger::pool::{Plan, Pool};
 use lessor_protocol::{Moment, Terms};
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::config::Config;
-use crate::pool::Books;
-use crate::rules;
-use crate::rules::Gap;
-use crate::share::Share;
-use crate::sizing::Standing;
+use lessor_ledger::pool::Books;
+use lessor_ledger::rules;
+use lessor_ledger::rules::Gap;
+use lessor_ledger::share::Share;
+use lessor_ledger::sizing::Standing;
 use lessor_protocol::Carry;
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //! one such pool for each plan, from the first change on, until it cannot be told from a new one.
 
 use super::{Past, Plan};
-use crate::pool::Pool;
+use lessor_ledger::pool::Pool;
 use lessor_protocol::{Carry, Key, Moment};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 
 use super::{Kept, Limit, Past, PoolId};
 use crate::config::{Keyed, LimitConfig};
-use crate::pool::{Block, Pool, PoolView};
-use crate::rules::{At, Gap, Since};
 use crate::store::{LimitRow, PoolRow};
+use lessor_ledger::pool::{Block, Pool, PoolView};
+use lessor_ledger::rules::{At, Gap, Since};
 use lessor_protocol::{Moment, Rule, Terms};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

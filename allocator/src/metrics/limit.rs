@@ -1,7 +1,7 @@
 //! What Prometheus sees of one limit: the sums over its pools, as they are when somebody looks.
 
 use crate::limits::{Answered, Disagreed, Figures};
-use crate::sizing::Standing;
+use lessor_ledger::sizing::Standing;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
 /// Nodes that are told apart by what they hold of a limit; all others are counted together.

@@ -1,7 +1,7 @@
 //! What a root is made of, with its rules as they are written in its cell: once for all that is asked of it.
 
 use crate::config;
-use crate::pool::Plan;
+use lessor_ledger::pool::Plan;
 use lessor_protocol::Rule;
 use serde_json::value::RawValue;
 use std::sync::Arc;

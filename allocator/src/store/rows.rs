@@ -2,7 +2,7 @@
 //! record. One batch holds what changed.
 
 use crate::limits::{PoolId, SavedGate, SavedPast};
-use crate::pool::{Block, Record};
+use lessor_ledger::pool::{Block, Record};
 use lessor_protocol::{Key, LimitName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::limits::{PoolId, SavedPast};
-use crate::pool::{Holder, LesseeId, Plan, Pool};
-use crate::rules::Gap;
-use crate::share::{Share, Sharing};
+use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
+use lessor_ledger::rules::Gap;
+use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Ask, Key, Moment, Rule, Terms};
 use std::path::Path;

@@ -65,9 +65,9 @@ impl Idle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::Plan;
     use crate::roots::{Kin, Recipe, Version};
-    use crate::share::Sharing;
+    use lessor_ledger::pool::Plan;
+    use lessor_ledger::share::Sharing;
     use lessor_protocol::{Ask, Terms};
 
     #[test]

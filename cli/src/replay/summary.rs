@@ -6,7 +6,7 @@ use super::contract::PoolId;
 use super::lineage::Lineage;
 use super::request::{Call, Request};
 use lessor_allocator::Config;
-use lessor_allocator::central::Admission;
+use lessor_ledger::central::Admission;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Key, Moment, Rule};
 use serde::Serialize;

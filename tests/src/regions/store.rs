@@ -3,8 +3,8 @@
 use super::family::NAMES;
 use super::*;
 use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
-use lessor_allocator::pool::PoolView;
 use lessor_allocator::roots::{self, HEAD, Head, Origin, SIGN_EVERY, cell_of};
+use lessor_ledger::pool::PoolView;
 
 /// What becomes of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

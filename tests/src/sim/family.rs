@@ -3,11 +3,11 @@
 //! with the same rules may be below those. The world drives it.
 
 use lessor_allocator::limits::Past;
-use lessor_allocator::pool::{
+use lessor_ledger::pool::{
     Above, AskError, Block, Goodbye, Heard, Holder, LesseeId, Plan, Pool, PoolView, Record,
 };
-use lessor_allocator::rules::Gap;
-use lessor_allocator::share::{Share, Sharing};
+use lessor_ledger::rules::Gap;
+use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Carry, Moment, Observed, Refusal, SafeShare};
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 
 use crate::sim::oracle::{Asked, Instant, Oracle, Stock, Verdict, Wrong};
 use crate::sim::setup::{Sabotage, Setup};
-use lessor_allocator::pool::AskError;
+use lessor_ledger::pool::AskError;
 use lessor_protocol::{Answer, Carry, Moment, Rule};
 
 /// All of them.

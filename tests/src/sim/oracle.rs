@@ -33,7 +33,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use lessor_allocator::pool::{AskError, Books, PoolView};
+use lessor_ledger::pool::{AskError, Books, PoolView};
 use lessor_protocol::{Answer, Ask, Moment, Rule};
 use promise::Promise;
 use session::{Measure, Session};

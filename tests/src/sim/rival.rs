@@ -9,8 +9,8 @@ use crate::sim::policy::Policy;
 use crate::sim::world::sustained;
 use ledgers::Ledgers;
 use lessor::slot::SLOT_MAX;
-use lessor_allocator::pool::Plan;
-use lessor_allocator::rules::term;
+use lessor_ledger::pool::Plan;
+use lessor_ledger::rules::term;
 use lessor_protocol::{Moment, Rule};
 use std::time::Duration;
 

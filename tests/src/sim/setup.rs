@@ -7,9 +7,9 @@ use crate::sim::foe::Lie;
 use crate::sim::live::{Act, Live};
 use crate::sim::network::Latency;
 use crate::sim::traffic::Workload;
-use lessor_allocator::pool::Plan;
-use lessor_allocator::rules::term;
-use lessor_allocator::share::{Share, Sharing};
+use lessor_ledger::pool::Plan;
+use lessor_ledger::rules::term;
+use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
     TokenBucket, Unit, WarmUp, Windows, Zone,

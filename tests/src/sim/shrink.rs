@@ -5,7 +5,7 @@ use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::Workload;
 use crate::sim::world::Failure;
 use crate::sim::{MILLI, SECOND, soak, text};
-use lessor_allocator::share::Sharing;
+use lessor_ledger::share::Sharing;
 
 /// Seeds tried for each cut. A cut changes which dice fall where: what fails with one in four of all seeds is still
 /// found in nine of ten tries, and more would spend the budget on cuts that cure.

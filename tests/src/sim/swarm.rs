@@ -10,9 +10,9 @@ use crate::sim::setup::{Sabotage, Setup};
 use crate::sim::traffic::WORKLOADS;
 use crate::sim::world::{longest, sustained};
 use crate::sim::{MILLI, SECOND};
-use lessor_allocator::pool::{Believe, Plan, Trust};
-use lessor_allocator::rules::term;
-use lessor_allocator::share::{Safe, Sharing};
+use lessor_ledger::pool::Plan;
+use lessor_ledger::rules::term;
+use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,

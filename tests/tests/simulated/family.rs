@@ -1,8 +1,8 @@
 //! A vendor's limit over two tenants' over four users': whatever they ask and spend at whichever of them, in whatever
 //! order, die and come back late, every limit keeps its promise over all that is spent at it or below it.
 
-use lessor_allocator::pool::{Above, AskError, Goodbye, Holder, LesseeId, Plan, Pool};
-use lessor_allocator::share::{Share, Sharing};
+use lessor_ledger::pool::{Above, AskError, Goodbye, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Ask, Moment, Rule, Terms};
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
 //! Random sequences of asks, goodbyes, replays and lies against one pool, by several sessions on one clock: the books
 //! add up after each of them, and a reference that remembers every spend finds no permit too many.
 
-use lessor_allocator::pool::{Goodbye, Holder, LesseeId, Plan, Pool, PoolView};
-use lessor_allocator::share::{Share, Sharing};
+use lessor_ledger::pool::{Goodbye, Holder, LesseeId, Plan, Pool, PoolView};
+use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::rule::{
     Calendar, Concurrency, FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Unit, WarmUp,
     Windows, Zone,

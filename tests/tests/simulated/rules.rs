@@ -2,8 +2,8 @@
 //! repeated, late or restarted, on clocks at the edge of their drift.
 
 use lessor::pace::{Gait, Pace};
-use lessor_allocator::pool::Plan;
-use lessor_allocator::share::Sharing;
+use lessor_ledger::pool::Plan;
+use lessor_ledger::share::Sharing;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, WarmUp,
     Windows,

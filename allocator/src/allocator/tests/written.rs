@@ -1,8 +1,8 @@
 //! What is written down, and what an allocator that begins with it knows.
 
 use super::*;
-use crate::rules::Gap;
 use crate::store::{Batch, Written};
+use lessor_ledger::rules::Gap;
 
 const FAMILY: &str = r#"
 [[limit]]

@@ -2,7 +2,7 @@
 //! they decide themselves.
 
 use crate::replay::contract::{PoolId, Told};
-use lessor_allocator::central::{Family, Place};
+use lessor_ledger::central::{Family, Place};
 use lessor_protocol::{Moment, Rule};
 use std::rc::Rc;
 

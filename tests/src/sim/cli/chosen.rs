@@ -3,7 +3,7 @@
 
 use crate::sim::setup::{parse_rules, plan};
 use lessor_allocator::config::{Config, Keyed, LimitConfig};
-use lessor_allocator::pool::Plan;
+use lessor_ledger::pool::Plan;
 use std::path::Path;
 
 /// A limit.

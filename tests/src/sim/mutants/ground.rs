@@ -15,7 +15,7 @@ use crate::sim::world::sustained;
 use crate::sim::{MILLI, SECOND, swarm};
 use apart::{cut_off, handed_on, in_vain, slewed};
 use family::{above, above_restarts};
-use lessor_allocator::share::Safe;
+use lessor_ledger::share::Safe;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,

@@ -3,7 +3,7 @@
 
 use super::promise::Promise;
 use super::{Asked, Instant, Oracle, Stock, Verdict, Wrong, kept, must};
-use lessor_allocator::pool::PoolView;
+use lessor_ledger::pool::PoolView;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Carry, Moment, Observed, Rule};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! What the oracle remembers of one session: what it was lent, what it spent and said, and what it may be answered.
 
 use super::{Instant, Verdict, Wrong, must};
-use lessor_allocator::pool::AskError;
+use lessor_ledger::pool::AskError;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Ask, Grant, Moment};

@@ -1,7 +1,7 @@
 //! All rules of a limit, each kept by its shipping ledger, where permits are spent once they are given out. Rivals
 //! use it as the central counter, or as a node's own share. It knows no leases: what is unspent never comes back.
 
-use lessor_allocator::rules::{Ledger, ledger};
+use lessor_ledger::rules::{Ledger, ledger};
 use lessor_protocol::{Moment, Rule, Terms};
 use std::time::Duration;
 

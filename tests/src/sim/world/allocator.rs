@@ -11,7 +11,7 @@ use crate::sim::network::Way;
 use crate::sim::node::Node;
 use crate::sim::oracle::{Asked, Verdict};
 use lessor_allocator::limits::{Gate, Past};
-use lessor_allocator::pool::{AskError, Goodbye, Holder, LesseeId, Plan};
+use lessor_ledger::pool::{AskError, Goodbye, Holder, LesseeId, Plan};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Answer, Ask, Moment};
 use std::sync::Arc;

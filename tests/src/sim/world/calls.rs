@@ -8,7 +8,7 @@ use crate::sim::SECOND;
 use crate::sim::node::Waiter;
 use crate::sim::oracle::Verdict;
 use crate::sim::traffic::{Beat, Workload};
-use lessor_allocator::rules::term;
+use lessor_ledger::rules::term;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, Rule};
 use std::cmp::Reverse;

@@ -2,8 +2,8 @@
 //! that was queued first.
 
 use crate::sim::faults::Fault;
-use lessor_allocator::pool::AskError;
 use lessor_allocator::wrong::{Reason, Wrong};
+use lessor_ledger::pool::AskError;
 use lessor_protocol::{Answer, Ask, Observed, SafeShare};
 use std::cmp::Ordering;
 

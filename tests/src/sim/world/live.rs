@@ -6,7 +6,7 @@ use super::event::Phase;
 use crate::sim::live::Act;
 use crate::sim::oracle::Verdict;
 use lessor_allocator::limits::{Fixtures, Gate};
-use lessor_allocator::pool::Plan;
+use lessor_ledger::pool::Plan;
 use lessor_protocol::{Moment, NodeName, Refusal};
 use std::sync::Arc;
 use std::time::Duration;

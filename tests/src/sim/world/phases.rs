@@ -9,7 +9,7 @@ use crate::sim::oracle::{Verdict, must};
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Workload;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
-use lessor_allocator::pool::Plan;
+use lessor_ledger::pool::Plan;
 use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::rule::RefillStyle;

@@ -5,8 +5,8 @@ use super::World;
 use super::event::{Event, Reply};
 use crate::sim::MILLI;
 use lessor_allocator::limits::{BLOCK, SavedGate};
-use lessor_allocator::pool::{Block, Record};
-use lessor_allocator::rules::Gap;
+use lessor_ledger::pool::{Block, Record};
+use lessor_ledger::rules::Gap;
 use lessor_protocol::{Moment, Rule};
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use super::event::Message;
 use crate::sim::oracle::Verdict;
 use crate::sim::{MILLI, SECOND};
 use lessor::Sighting;
-use lessor_allocator::pool::LesseeId;
+use lessor_ledger::pool::LesseeId;
 use lessor_protocol::{Announced, Left, Rule};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! those that lie about what they need.
 
 use super::{MILLI, setup};
-use lessor_allocator::rules::term;
+use lessor_ledger::rules::term;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Rule, Terms};
 use scenarios::sim::SECOND;

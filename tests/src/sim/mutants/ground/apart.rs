@@ -5,7 +5,7 @@ use crate::sim::faults::Fault;
 use crate::sim::network::Latency;
 use crate::sim::setup::Setup;
 use crate::sim::{MILLI, SECOND};
-use lessor_allocator::share::Safe;
+use lessor_ledger::share::Safe;
 use std::time::Duration;
 
 /// One or two nodes: what one of them sets aside is much of what there is, and little is left for its next lease.

@@ -6,69 +6,13 @@
 
 use super::{Above, LesseeId, Place, Pool};
 use crate::rules::{At, Since};
+use crate::share::{Believe, Trust};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::need;
 use lessor_protocol::{Announced, Left, Moment, Observed, Refusal, RefusalReason, Rule};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// How far a vendor's word is believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trust {
-    /// What is done about it. Whatever that is, it is counted.
-    pub believe: Believe,
-    /// The longest that one word is believed, and the longest pause. A vendor whose day is used up says so again after
-    /// each; longer, and a node that lies has more to say.
-    pub longest: Duration,
-    /// The part of the limit that is lent however little the vendor says is left, in percent, from 1 to 100.
-    pub keep_percent: u64,
-    /// How long it takes until as much is lent as before.
-    pub ease: Duration,
-}
-
-/// What is done about a vendor's word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Believe {
-    /// Nothing.
-    Off,
-    /// Nothing is lent for as long as the vendor asks to be left alone.
-    Pause,
-    /// And no more is lent than it has left, or says that the contract is.
-    Trim,
-}
-
-impl Believe {
-    /// All, with their words.
-    pub const ALL: [(&'static str, Believe); 3] =
-        [("off", Believe::Off), ("pause", Believe::Pause), ("trim", Believe::Trim)];
-
-    /// Its word in configurations.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, it)| *it == self).expect("all are listed").0
-    }
-}
-
-impl Trust {
-    /// See [`Trust::longest`]: longer than most vendors' windows.
-    pub const LONGEST: Duration = Duration::from_secs(60);
-    /// See [`Trust::keep_percent`]: less, and a node that lies could all but close a limit; more, and a vendor that cut
-    /// the contract to nearly nothing would refuse more often.
-    pub const KEEP_PERCENT: u64 = 10;
-    /// See [`Trust::ease`]: long against a round trip, so that a vendor which still refuses is heard before much is lent.
-    pub const EASE: Duration = Duration::from_secs(5);
-}
-
-impl Default for Trust {
-    fn default() -> Self {
-        Trust {
-            believe: Believe::Trim,
-            longest: Self::LONGEST,
-            keep_percent: Self::KEEP_PERCENT,
-            ease: Self::EASE,
-        }
-    }
-}
 
 /// How long to pause where a vendor refuses and does not say for how long: vendors count in whole seconds.
 const WAIT_UNTOLD: Duration = Duration::from_secs(1);

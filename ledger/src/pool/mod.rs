@@ -30,14 +30,13 @@ mod tests;
 pub use books::Books;
 pub use borrow::HeardAbove;
 pub use family::Above;
-pub use feedback::{Believe, Heard, Trust};
+pub use feedback::Heard;
 pub use frozen::Frozen;
-pub use lend::LEASE_MAX;
 pub use lessee::{Goodbye, Holding, LesseeId};
 pub use outlook::Outlook;
 pub use plan::{AskError, Holder, Plan, PoolView};
 pub use record::{Block, Record};
-pub(crate) use seats::safe_span;
+pub use seats::safe_span;
 
 use crate::pacing::Pacer;
 use crate::rules::{self, Flow};

@@ -1,7 +1,7 @@
 //! How a pool stands and when it will be empty, as people are told: what its rules, its nodes and the time make of it.
 
 use super::*;
-use crate::pool::Trust;
+use crate::share::Trust;
 use crate::sizing::Standing;
 use lessor_protocol::rule::{Concurrency, LeakyBucket, RefillStyle, SlidingLog};
 use lessor_protocol::{Carry, Observed, Rate};

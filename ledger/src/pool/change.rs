@@ -64,7 +64,7 @@ impl Pool {
     }
 
     /// Begins with no more than `unused` has, a pool of the same limit that was there through its changes and lent nothing.
-    pub(crate) fn begin_as(&mut self, unused: &mut Pool, now: Moment) {
+    pub fn begin_as(&mut self, unused: &mut Pool, now: Moment) {
         unused.advance(now);
         self.advance(now);
         self.ledgers.begin_as(&unused.ledgers);
@@ -95,7 +95,7 @@ impl Pool {
     }
 
     /// The same pool again, to see what would become of it.
-    pub(crate) fn copy(&self) -> Pool {
+    pub fn copy(&self) -> Pool {
         Pool {
             plan: self.plan.clone(),
             ledgers: self.ledgers.copy(),

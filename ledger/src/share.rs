@@ -1,12 +1,19 @@
 //! What part of a pool is for whom: priorities, guaranteed minimums, a reserve, bounds on leases. Pools ask it before
 //! they size a grant. It only ever makes a grant smaller or moves it to somebody else: no promise depends on it.
 
-use crate::pool::{LEASE_MAX, Trust};
+mod trust;
+
 use crate::sizing::{Claim, Supply};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
+
+pub use trust::{Believe, Trust};
+
+/// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
+/// lease that is two billion calls a second on one node.
+pub const LEASE_MAX: u64 = u32::MAX as u64;
 
 /// How a pool is shared, beside weights.
 #[derive(Clone, Debug, PartialEq, Eq)]

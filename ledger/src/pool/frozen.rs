@@ -79,14 +79,14 @@ impl Frozen {
     }
 
     /// The same, as it is written down.
-    pub(crate) fn written_at(&self) -> At {
+    pub fn written_at(&self) -> At {
         self.written
     }
 }
 
 impl Pool {
     /// What must hold.
-    pub(crate) fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[Rule] {
         &self.plan.rules
     }
 
@@ -106,7 +106,7 @@ impl Pool {
     }
 
     /// Whoever tells it something does not know the time well: it may be as late as `latest`.
-    pub(crate) fn doubt(&mut self, latest: Moment) {
+    pub fn doubt(&mut self, latest: Moment) {
         self.ledgers.doubt(latest);
     }
 

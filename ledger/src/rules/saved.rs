@@ -90,7 +90,7 @@ pub struct At(u64);
 
 impl At {
     /// The same where the clock that shows it is the calendar.
-    pub(crate) fn as_calendar(self) -> Moment {
+    pub fn as_calendar(self) -> Moment {
         Moment::from_nanos(self.0)
     }
 }

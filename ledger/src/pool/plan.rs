@@ -13,7 +13,7 @@ pub struct Plan {
     pub rules: Vec<Rule>,
     /// Whether it lends on what another allocator lends it, see [`super::Pool::ask_above`].
     pub is_borrowed: bool,
-    /// Whether it is the root of a limit that several allocators lease from a store, see [`crate::roots`]: nobody is sure on which
+    /// Whether it is the root of a limit that several allocators lease from a store, whose time is not exact: it is not sure on which
     /// side of a boundary of windows it is then, and no lease reaches beyond one.
     pub is_root: bool,
     /// The assumption about clocks.

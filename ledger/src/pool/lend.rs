@@ -16,10 +16,6 @@ use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Rule, Terms};
 use std::time::Duration;
 
-/// The largest lease, in permits: a node keeps its balance in 32 bits of one atomic word. At two seconds a
-/// lease that is two billion calls a second on one node.
-pub const LEASE_MAX: u64 = u32::MAX as u64;
-
 /// When permits are scarce, nodes ask this many times a term. More polls find permits sooner, fewer cost less;
 /// all nodes ask equally often, so that shares do not depend on who asks more.
 const POLLS_PER_TERM: u32 = 4;

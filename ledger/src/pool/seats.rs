@@ -151,7 +151,7 @@ impl Pool {
 
 /// The longest window of `rules`, with the way to the vendor. `None` if one of them counts otherwise than in windows that
 /// begin by themselves.
-pub(crate) fn safe_span(rules: &[Rule]) -> Option<Duration> {
+pub fn safe_span(rules: &[Rule]) -> Option<Duration> {
     let mut spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => Some(rule.per() + rule.margin()),
         Rule::SlidingLog(rule) => Some(rule.per() + rule.margin()),

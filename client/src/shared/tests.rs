@@ -1,0 +1,139 @@
+//! What is added and forgotten, and what is kept of what was forgotten.
+
+use super::*;
+use crate::limit::Limit;
+use crate::ticks::HotClock;
+
+fn is_found(plain: &LocalPool, key: &str) -> bool {
+    plain.keys().is_some_and(|keys| keys.get(key).is_some())
+}
+
+#[test]
+fn keys_without_a_lease_or_a_handle_are_forgotten() {
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let plain = shared.pool("user", None);
+    let kept = shared.pool("user", Some("kept"));
+    let called = shared.pool("user", Some("called"));
+    called.make_known();
+    let forgotten = shared.pool("user", Some("forgotten"));
+    let weak = Arc::downgrade(&forgotten);
+    drop((called, forgotten));
+    assert!(shared.forget_idle(&mut Sweep::default()));
+    assert!(is_found(&plain, "kept") && !is_found(&plain, "forgotten"));
+    assert!(is_found(&plain, "called"), "the background task is about to look at it");
+    assert_eq!((weak.strong_count(), shared.pools().len()), (0, 3));
+    assert!(Arc::ptr_eq(&kept, &shared.pool("user", Some("kept"))));
+}
+
+/// The bug: all keys were looked at in one go, in which no exchange of any limit began.
+#[test]
+fn many_keys_are_forgotten_in_parts() {
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let keys = 20 * SWEPT_MAX;
+    for key in 0..keys {
+        shared.pool("user", Some(&key.to_string()));
+    }
+    shared.called.take(&mut vec![]);
+    let (mut sweep, mut left, mut parts) = (Sweep::default(), keys, 0);
+    loop {
+        let is_over = shared.forget_idle(&mut sweep);
+        let now_left = shared.pools().len() - 1;
+        assert!(left - now_left < 2 * SWEPT_MAX, "{} at once", left - now_left);
+        (left, parts) = (now_left, parts + 1);
+        if is_over {
+            break;
+        }
+    }
+    assert!(left == 0 && parts >= 10, "{left} left after {parts} parts");
+}
+
+/// The bug: an event about one key looked at all keys of all limits.
+#[test]
+fn an_event_is_about_the_pools_that_it_names() {
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    for (limit, key) in [("user", None), ("user", Some("a")), ("user", Some("b")), ("used/x", Some("a"))] {
+        shared.pool(limit, key);
+    }
+    let about = |limit: Option<&str>, key: Option<&str>| {
+        let mut event = push::Event::of_all(push::Kind::Lagged);
+        (event.limit, event.key) = (limit.map(Into::into), key.map(Into::into));
+        let named = |pool: &Arc<LocalPool>| format!("{} {}", pool.name().limit, pool.key());
+        let mut pools: Vec<String> = shared.about(&event).iter().map(named).collect();
+        pools.sort();
+        pools
+    };
+    assert_eq!(about(Some("user"), Some("a")), ["user a"]);
+    assert_eq!(about(Some("user"), None), ["user ", "user a", "user b"]);
+    assert_eq!(about(Some("us*"), Some("a")), ["used/x a", "user a"]);
+    assert_eq!(about(Some("user"), Some("c")), [""; 0]);
+    assert_eq!(about(None, None).len(), 5, "with the plain one of the second limit");
+}
+
+#[test]
+fn a_process_that_makes_up_names_of_limits_makes_no_more_series_for_it() {
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    for limit in 0..3 * LABELS_MAX {
+        let pool = shared.pool(&format!("limit-{limit}"), None);
+        let label = if limit < LABELS_MAX { format!("limit-{limit}") } else { "(others)".to_owned() };
+        assert_eq!(pool.tally().label(), label);
+        assert!(Arc::ptr_eq(&pool, &shared.pool(&format!("limit-{limit}"), None)), "it is made once");
+    }
+    assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
+    shared.pool("no name at all", None);
+    assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
+}
+
+/// The bug: a key was forgotten with what it had spent of its part of the reserve, and spent the same part again.
+#[test]
+fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let span = std::time::Duration::from_secs(60);
+    let share = lessor_protocol::SafeShare { permits: 10, span, lasts: 10 * span };
+    let mut passed = 0;
+    for _outage in 0..3 {
+        let pool = shared.pool("user", Some("a"));
+        pool.standby().told(false, Fallback::SafeShare);
+        pool.standby().tell_share(Some(share), CLOCK.now(), lessor_protocol::Terms::default());
+        crate::fallback::enter(&shared, CLOCK.now());
+        passed += 10 * usize::from(pool.try_acquire_at(pool.spot().front(), 10).is_ok());
+        crate::fallback::leave(&shared);
+        // The background task has looked at it.
+        shared.called.take(&mut vec![]);
+        pool.let_go();
+        drop(pool);
+        assert!(shared.forget_idle(&mut Sweep::default()));
+    }
+    assert!(passed <= 10, "{passed} of a share of 10");
+}
+
+/// The bug: the allocator remembers the number of the last word of a vendor, and a key that was forgotten began at 1 again.
+#[test]
+fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let told = |refusals: u64| {
+        let pool = shared.pool("user", Some("a"));
+        (0..refusals).for_each(|_| {
+            let refusal = crate::Sighting::refused(Some(std::time::Duration::from_secs(1)));
+            Limit::new(pool.clone(), Arc::new(Shared::new(shared.ticks.clone()))).report(&refusal);
+        });
+        let told = pool.observed(CLOCK.now()).expect("it was just now");
+        assert_eq!(pool.vendor_refused(), refusals, "what metrics add up begins at none");
+        shared.called.take(&mut vec![]);
+        pool.forget();
+        told
+    };
+    let (before, after) = (told(3), {
+        shared.limits.store(Arc::default());
+        told(1)
+    });
+    assert!(after.number > before.number, "{after:?} after {before:?}");
+    assert!(after.refused_total > before.refused_total, "{after:?} after {before:?}");
+}
+
+#[test]
+fn a_key_that_cannot_be_is_refused_as_one() {
+    let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
+    let pool = shared.pool("user", Some(&"k".repeat(10_000)));
+    assert_eq!(pool.try_acquire_at(pool.spot().front(), 1), Err(crate::Refusal::BadKey));
+    assert_eq!(shared.pools().len(), 1, "it is not kept");
+}

@@ -1,0 +1,30 @@
+//! The lender: permits in, grants out. For each pool it decides who is lent how much and until when, so that all holders
+//! together admit at most what the rules allow, in every window. It is pure: synchronous, in integers, and the time is an
+//! argument.
+//!
+//! In reading order: [`rules`] (the books of one promise), [`sizing`], [`share`] and [`pacing`] (how big a lease is),
+//! [`pool`] (the books of one limit and key). Beside them [`central`] keeps the same promises in one place, to compare.
+//!
+//! ```
+//! use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
+//! use lessor_ledger::share::{Share, Sharing};
+//! use lessor_protocol::{Answer, Ask, Moment, Rule, SlidingWindow, Terms};
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! let window = SlidingWindow::try_new(9_000, Duration::from_secs(30), Duration::ZERO)?;
+//! let (rules, sharing, terms) = (vec![Rule::SlidingWindow(window)], Sharing::default(), Terms::default());
+//! let plan = Plan { rules, is_borrowed: false, is_root: false, terms, ease_off: true, lessees_max: 100, sharing };
+//! let mut pool = Pool::new(Arc::new(plan), Moment::ORIGIN);
+//! let node = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::from_millis(2) };
+//! let answer = pool.renew(Moment::ORIGIN, node, 1, Ask { want: 300, ..Ask::default() })?;
+//! assert!(matches!(answer, Answer::Grant(grant) if grant.permits == 300));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod central;
+pub mod pacing;
+pub mod pool;
+pub mod rules;
+pub mod share;
+pub mod sizing;
