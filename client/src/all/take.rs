@@ -10,6 +10,9 @@ use crate::reservation::Reservation;
 use crate::seat::Paid;
 use lessor_protocol::Moment;
 
+/// What one part pays, and what was set aside for it.
+type Paying = (u64, Held);
+
 /// What was set aside for one part.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Held {
@@ -43,12 +46,12 @@ impl<P: Parts> All<P> {
     /// Spends every part, or names the one that is short. `lines` are those that the caller stands in.
     pub(super) fn take(&self, lines: Option<&Lines<'_>>) -> Result<(), usize> {
         let held = self.hold(lines)?;
-        for (part, held) in held.as_ref().iter().enumerate() {
-            let (pool, cost) = (self.parts.at(part).0.pool(), self.cost(part));
+        for (part, (cost, held)) in held.as_ref().iter().enumerate() {
+            let pool = self.parts.at(part).0.pool();
             match held {
                 Held::Nothing => {}
-                Held::Permits(_) => pool.spend_held(cost),
-                Held::Share(_) | Held::Passes => pool.let_pass(cost),
+                Held::Permits(_) => pool.spend_held(*cost),
+                Held::Share(_) | Held::Passes => pool.let_pass(*cost),
             }
         }
         Ok(())
@@ -75,8 +78,8 @@ impl<P: Parts> All<P> {
     }
 
     /// Whether permits were set aside for `part`. If it passes without, that is counted.
-    fn settles(&self, held: &P::Each<Held>, part: usize) -> bool {
-        match held.as_ref()[self.payer(part)] {
+    fn settles(&self, held: &P::Each<Paying>, part: usize) -> bool {
+        match held.as_ref()[self.payer(part)].1 {
             Held::Permits(_) => true,
             Held::Nothing => false,
             Held::Share(_) | Held::Passes => {
@@ -88,25 +91,28 @@ impl<P: Parts> All<P> {
     }
 
     /// Sets aside what every part pays; or puts back what was set aside, and names the part that is short.
-    fn hold(&self, lines: Option<&Lines<'_>>) -> Result<P::Each<Held>, usize> {
-        let mut held = self.parts.each(|_| Held::Nothing);
+    fn hold(&self, lines: Option<&Lines<'_>>) -> Result<P::Each<Paying>, usize> {
+        let mut held = self.parts.each(|part| (self.cost(part), Held::Nothing));
         match self.hold_each(held.as_mut(), lines) {
             Ok(()) => Ok(held),
             Err(short) => {
-                held.as_ref().iter().enumerate().for_each(|(part, held)| self.put_back(part, *held, lines));
+                held.as_ref()
+                    .iter()
+                    .enumerate()
+                    .for_each(|(part, paying)| self.put_back(part, *paying, lines));
                 Err(short)
             }
         }
     }
 
-    fn hold_each(&self, held: &mut [Held], lines: Option<&Lines<'_>>) -> Result<(), usize> {
+    fn hold_each(&self, held: &mut [Paying], lines: Option<&Lines<'_>>) -> Result<(), usize> {
         // One reading for all parts: they are checked within nanoseconds of each other.
         let now = CLOCK.now();
         if let Some(short) = lines.and_then(|lines| self.short_of(lines, now)) {
             return Err(short);
         }
-        for (part, held) in held.iter_mut().enumerate() {
-            let (pool, cost) = (self.parts.at(part).0.pool(), self.cost(part));
+        for (part, (cost, held)) in held.iter_mut().enumerate() {
+            let (pool, cost) = (self.parts.at(part).0.pool(), *cost);
             if cost == 0 {
                 continue;
             }
@@ -131,9 +137,9 @@ impl<P: Parts> All<P> {
     }
 
     /// Takes from the pace of a limit that has a steady flow; or names the part, which is too early.
-    fn take_pace(&self, part: usize, held: &mut Held, now: Moment) -> Result<(), usize> {
+    fn take_pace(&self, part: usize, (cost, held): &mut Paying, now: Moment) -> Result<(), usize> {
         let Held::Permits(pace) = held else { return Ok(()) };
-        let (pool, cost) = (self.parts.at(part).0.pool(), self.cost(part));
+        let (pool, cost) = (self.parts.at(part).0.pool(), *cost);
         match pool.hold_pace(cost, now) {
             Ok(taken) => *pace = taken,
             Err(_) if pool.is_shadow() => {
@@ -145,8 +151,8 @@ impl<P: Parts> All<P> {
         Ok(())
     }
 
-    fn put_back(&self, part: usize, held: Held, lines: Option<&Lines<'_>>) {
-        let (pool, cost) = (self.parts.at(part).0.pool(), self.cost(part));
+    fn put_back(&self, part: usize, (cost, held): Paying, lines: Option<&Lines<'_>>) {
+        let pool = self.parts.at(part).0.pool();
         match held {
             Held::Nothing | Held::Passes => return,
             Held::Share(taken) => pool.put_back_share(taken),
