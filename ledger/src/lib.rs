@@ -8,7 +8,8 @@
 //! ```
 //! use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
 //! use lessor_ledger::share::{Share, Sharing};
-//! use lessor_protocol::{Answer, Ask, Moment, Rule, SlidingWindow, Terms};
+//! use lessor_protocol::rule::SlidingWindow;
+//! use lessor_protocol::{Answer, Ask, Moment, Rule, Terms};
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
