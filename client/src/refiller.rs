@@ -117,7 +117,7 @@ impl Refiller {
                 tokio::select! {
                     told = &mut stop => Some(told),
                     () = self.shared.called.wake.notified() => None,
-                    () = tokio::time::sleep(sleep) => None,
+                    () = rest(&self.shared, &mut self.sweep, sleep) => None,
                 }
             } else {
                 tokio::select! {
@@ -380,4 +380,15 @@ impl Refiller {
             pool.make_known();
         }
     }
+}
+
+/// Sleeps for `sleep`, or goes on with the `sweep` for as long, in parts between which other tasks run. To look at all that is
+/// leased between two parts would be more work than the sweep.
+async fn rest(shared: &Shared, sweep: &mut Sweep, sleep: Duration) {
+    let until = CLOCK.now() + sleep;
+    while !sweep.is_over() && CLOCK.now() < until {
+        shared.forget_idle(sweep);
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(until.since(CLOCK.now())).await;
 }

@@ -191,10 +191,10 @@ impl Shared {
         pools
     }
 
-    /// Forgets some pools of keys that have no handle and no lease, and says whether the `sweep` over all of them is over.
+    /// Forgets some pools of keys that have no handle and no lease: goes on with the `sweep` over all of them, or begins it.
     /// It looks at [`SWEPT_MAX`] pools and a part of a map at most.
-    pub(crate) fn forget_idle(&self, sweep: &mut Sweep) -> bool {
-        if sweep.limits.is_empty() {
+    pub(crate) fn forget_idle(&self, sweep: &mut Sweep) {
+        if sweep.is_over() {
             sweep.limits = self.plain_pools();
         }
         let (now, mut looked) = (CLOCK.now(), 0);
@@ -206,7 +206,7 @@ impl Shared {
                 continue;
             };
             if looked >= SWEPT_MAX {
-                return false;
+                return;
             }
             // Handles are cloned under the lock or from a handle: with this owner left, no other one can appear. A call
             // by the key just now is refused, for nothing is held, and the next one finds another pool.
@@ -229,7 +229,6 @@ impl Shared {
             looked += keys.forget(sweep.part, is_needed);
             (sweep.part, sweep.kept) = (sweep.part + 1, kept.get());
         }
-        true
     }
 
     /// Whether no allocator answers.
@@ -287,6 +286,13 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reach = if self.unreachable.load(Ordering::Relaxed) { "unreachable" } else { "reachable" };
         write!(f, "{} limits, allocator {reach}", self.limits.load().len())
+    }
+}
+
+impl Sweep {
+    /// Whether no limit is left to look at, so that the next one begins with the first.
+    pub(crate) fn is_over(&self) -> bool {
+        self.limits.is_empty()
     }
 }
 

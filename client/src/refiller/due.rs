@@ -33,12 +33,9 @@ impl Refiller {
                 next = next.min(self.look_at(pool, &mut due, now));
             }
         }
-        if now >= self.forgets {
-            if self.shared.forget_idle(&mut self.sweep) {
-                self.forgets = now + LOOK_AGAIN;
-            } else {
-                next = now;
-            }
+        if now >= self.forgets || !self.sweep.is_over() {
+            self.forgets = now + LOOK_AGAIN;
+            self.shared.forget_idle(&mut self.sweep);
         }
         match due.latest {
             Some(latest) if latest > now + TOGETHER => (vec![], next.min(latest)),
@@ -108,6 +105,7 @@ fn most_urgent(due: Vec<Arc<LocalPool>>, now: Moment, next: Moment) -> (Vec<Arc<
 
 #[cfg(test)]
 mod tests {
+    use super::super::rest;
     use super::*;
     use crate::session_numbers::SessionNumbers;
     use crate::shared::Shared;
@@ -116,15 +114,35 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
+    fn refiller(shared: &Arc<Shared>) -> Refiller {
+        let second = Duration::from_secs(1);
+        let way = Transport::try_new("http://127.0.0.1:1", second).expect("an address");
+        let dice = (fastrand::Rng::with_seed(1), SessionNumbers::System);
+        Refiller::new(shared.clone(), vec![way], second, "a".to_owned(), Default::default(), dice)
+    }
+
+    /// The bug: all that is leased was looked at between two parts of a sweep.
+    #[tokio::test(start_paused = true)]
+    async fn a_sweep_goes_on_while_nothing_is_due() {
+        let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
+        let mut refiller = refiller(&shared);
+        for key in 0..20_000 {
+            shared.pool("user", Some(&key.to_string()));
+        }
+        shared.called.take(&mut vec![]);
+        let (due, next) = refiller.look();
+        assert!(due.is_empty() && next == Moment::NEVER, "nothing is leased: {} due, {next:?}", due.len());
+        assert!(!refiller.sweep.is_over());
+        rest(&shared, &mut refiller.sweep, LOOK_AGAIN).await;
+        assert!(refiller.sweep.is_over());
+        assert_eq!(shared.pools().len(), 1, "the plain one is kept");
+    }
+
     /// The bug: the first thousand pools of the list were asked for each time, and those behind them never.
     #[test]
     fn of_more_pools_than_fit_into_an_exchange_each_has_its_turn() {
         let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
-        let second = Duration::from_secs(1);
-        let way = Transport::try_new("http://127.0.0.1:1", second).expect("an address");
-        let dice = (fastrand::Rng::with_seed(1), SessionNumbers::System);
-        let mut refiller =
-            Refiller::new(shared.clone(), vec![way], second, "a".to_owned(), Default::default(), dice);
+        let mut refiller = refiller(&shared);
         let pools: Vec<_> = (0..2_500).map(|key| shared.pool("user", Some(&key.to_string()))).collect();
         for pool in &pools {
             // One caller waits, for ever.
