@@ -23,6 +23,8 @@ pub enum Fate {
     Behind,
     /// It goes on with all that it had, on another timeline.
     Started,
+    /// The same on another server, whose clock is a few milliseconds off: less than allocators may be about the time.
+    Replaced,
 }
 
 /// That of a store when somebody comes to it first.
@@ -160,11 +162,12 @@ impl World {
         let is_watched = self.regions.iter().any(|region| {
             real > 100 * MILLI && region.clock(real).since(region.member.signed) < SIGN_EVERY * 2
         });
+        // Where windows are of the calendar, another clock has others.
+        let apart = if is_fixed { 0 } else { step % (8 * MILLI.cast_signed()) };
         let Some(store) = &mut self.store else { return };
         store.roots = [None, None];
         match fate {
             Fate::Copied => store.behind = store.table.clone(),
-            // Where windows are of the calendar, another clock has others.
             Fate::Set if is_watched && !is_fixed => store.set += step,
             Fate::SetTwice if is_watched && !is_fixed => {
                 store.set += step;
@@ -174,15 +177,30 @@ impl World {
             Fate::Set | Fate::SetTwice => {}
             Fate::Emptied => self.empty_store(),
             Fate::EmptiedUnderway => store.is_doomed = true,
-            Fate::Behind | Fate::Started => {
+            Fate::Behind | Fate::Started | Fate::Replaced => {
                 // Whether anything is lost nobody knows who sees another timeline.
                 self.centre_died = true;
                 if fate == Fate::Behind {
                     store.table = store.behind.clone();
                 }
+                if fate == Fate::Replaced {
+                    store.set += apart;
+                }
                 store.timelines += 1;
                 store.table.move_to(Timeline::new(store.timelines.to_string()));
             }
+        }
+    }
+
+    /// No allocator may take it to be later than the clock of the server at `timeline` shows, from which it just heard.
+    pub(super) fn is_not_ahead(&self, now: Moment, timeline: &Timeline) -> Result<(), String> {
+        let Some(store) = &self.store else { return Ok(()) };
+        // Where a clock is set, allocators know it from the next answer.
+        let is_set = store.fates.iter().any(|fate| matches!(fate, Fate::Set | Fate::SetTwice));
+        let (clock, is_same) = (self.store_clock(), store.table.timeline() == timeline);
+        match is_set || !is_same || now <= clock {
+            true => Ok(()),
+            false => Err(format!("an allocator takes it to be {:?} later than its store", now.since(clock))),
         }
     }
 

@@ -285,6 +285,8 @@ impl World {
             self.give_up(region, ask.is_some());
             return Ok(());
         };
+        self.is_not_ahead(now, timeline)?;
+        let member = &mut self.regions[region].member;
         // The first one knows that nobody has lent anything. If there is none later, somebody threw it away.
         let mut head = head.unwrap_or_else(|| Head::begin(version, timeline, now, is_first));
         let verdict = if has_stepped { Verdict::None } else { member.watch.judge(&head, timeline, now) };

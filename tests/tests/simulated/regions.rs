@@ -101,6 +101,8 @@ fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
         set.unwrap_or_else(|wrong| panic!("clock set, seed {seed}: {wrong}"));
         let twice = run_fated(seed, &[Fate::SetTwice]);
         twice.unwrap_or_else(|wrong| panic!("clock set twice, seed {seed}: {wrong}"));
+        let replaced = run_fated(seed, &[Fate::Replaced]);
+        replaced.unwrap_or_else(|wrong| panic!("replaced, seed {seed}: {wrong}"));
         run_fated(seed, LOST).unwrap_or_else(|wrong| panic!("lost, seed {seed}: {wrong}"));
         run_close(seed).unwrap_or_else(|wrong| panic!("close, seed {seed}: {wrong}"));
         run_emptied(seed).unwrap_or_else(|wrong| panic!("emptied, seed {seed}: {wrong}"));
