@@ -21,10 +21,6 @@ pub struct Flights {
     running: u64,
     /// Held, in use, and spent again when their calls end.
     busy: u64,
-    /// Of `busy`, those that a lease left in use when it ended: they are in nobody's hand when they end. At the ask that
-    /// was written last there were `owed_then`.
-    owed: u64,
-    owed_then: u64,
     /// In use when the allocator forgot this session, and unknown to it.
     forgotten: u64,
     /// Spent, and handed back by nobody, since the allocator began to count. It knows of `heard`.
@@ -141,13 +137,9 @@ impl Flights {
         let part = self.part(permits, now);
         self.used += part.busy;
         self.ended += permits - part.forgotten;
-        let busy = part.busy - part.owed;
         let hold = self.hold().filter(|_| !is_stopped).unwrap_or(0);
         let room = hold.saturating_sub(in_hand + self.busy);
-        let mut reused = busy.min(room);
-        if mutant::is(Mutant::OwedIsSpentAgain) {
-            reused = part.busy;
-        }
+        let reused = part.busy.min(room);
         self.ended -= reused.min(self.ended);
         Ended { reused, removed: part.busy - reused }
     }
@@ -164,17 +156,15 @@ impl Flights {
         self.unguarded += part.busy + part.running;
     }
 
-    /// Takes `permits` out of what is in flight: those first that were forgotten, then those that were spent, then those
-    /// that are owed.
+    /// Takes `permits` out of what is in flight: those first that were forgotten, then those that were spent.
     fn part(&mut self, permits: u64, now: Moment) -> Part {
         let forgotten = permits.min(self.forgotten);
         let running = (permits - forgotten).min(self.running);
         let busy = (permits - forgotten - running).min(self.busy);
-        let owed = busy.min(self.owed);
         self.usage.pass(self.busy, now);
         (self.forgotten, self.running) = (self.forgotten - forgotten, self.running - running);
-        (self.busy, self.owed) = (self.busy - busy, self.owed - owed);
-        Part { forgotten, running, busy, owed }
+        self.busy -= busy;
+        Part { forgotten, running, busy }
     }
 
     /// By now `spent` permits were ever spent: those that nobody took to hand them back count for as long as a call may
@@ -188,22 +178,20 @@ impl Flights {
 
     /// An ask was written.
     pub(crate) fn told(&mut self) {
-        (self.owed_then, self.ended) = (self.owed, 0);
+        self.ended = 0;
     }
 
-    /// How many permits to take out of hand, if of those that the last ask claimed `lost` were not kept.
-    pub(crate) fn to_drop(&self, lost: u64) -> u64 {
-        self.lost_in_hand(lost).saturating_sub(self.owed)
-    }
-
-    /// Of those, `dropped` were there. The others are in use, and owed.
-    pub(crate) fn owe(&mut self, lost: u64, dropped: u64) {
-        self.owed = (self.lost_in_hand(lost) - dropped).min(self.busy);
-    }
-
-    /// Some of those that were owed when the ask was written have ended since.
-    fn lost_in_hand(&self, lost: u64) -> u64 {
-        lost.saturating_sub(self.owed_then.saturating_sub(self.owed))
+    /// A lease has ended under `permits` that are in use: the allocator takes them for spent, and counts their calls only for as
+    /// long as a call may take. So they are spent, and said to run until they end.
+    pub(crate) fn spend(&mut self, permits: u64, now: Moment) {
+        if mutant::is(Mutant::LapsedIsHeld) {
+            return;
+        }
+        self.usage.pass(self.busy, now);
+        let permits = permits.min(self.busy);
+        self.busy -= permits;
+        self.running += permits;
+        self.noted += permits;
     }
 
     /// The allocator says that it counts what is in flight, or that it does not. It was told that `told` are spent; who
@@ -219,7 +207,7 @@ impl Flights {
     /// The allocator knows nothing of this session. What is in flight ends unheard, and is not spent again.
     pub(crate) fn forget(&mut self) {
         self.forgotten += self.running + self.busy;
-        (self.running, self.busy, self.owed, self.owed_then) = (0, 0, 0, 0);
+        (self.running, self.busy) = (0, 0);
         (self.unguarded, self.heard) = (0, 0);
     }
 
@@ -236,7 +224,7 @@ impl Flights {
         }
         self.running += self.busy;
         self.noted = spent + self.busy;
-        (self.busy, self.owed) = (0, 0);
+        self.busy = 0;
     }
 
     /// What is in use on average, as a total in thousandths of a permit and second, with those `refused` that would have
@@ -254,8 +242,6 @@ struct Part {
     forgotten: u64,
     running: u64,
     busy: u64,
-    /// Of those that were busy.
-    owed: u64,
 }
 
 impl Usage {

@@ -369,7 +369,7 @@ impl Refill {
         // claimed is given back.
         let permits = if made_way && now >= deadline { 0 } else { grant.permits };
         let dropped = self.install(slot, permits, lost, deadline);
-        self.flights.owe(lost, dropped);
+        self.flights.spend(lost - dropped, now);
         self.removed += dropped;
         self.installed += permits;
         self.shadow.told = ask.shadow_refused + self.shadow.forgotten;

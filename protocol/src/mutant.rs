@@ -180,8 +180,10 @@ mutants! {
     UnkeptIsFree,
     /// An allocator that lost its books does not wait for calls in flight to end.
     NoFlightsOnRestart,
-    /// A node spends again what a lease left it in use when it ended, once the call is over.
-    OwedIsSpentAgain,
+    /// What a session has in use when its lease ends has landed after the longest call, whatever it says.
+    LapsedLands,
+    /// A node goes on to hold what was in use when its lease ended, and spends it again once the call is over.
+    LapsedIsHeld,
     /// What is reserved is held beyond the end of its lease, and given back then.
     ReservedOutlivesLease,
     /// A reservation gives the same permits back twice.

@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`mod@reference`] (a rule kept by remembering every spend: what is true) with [`civil`] (calendars)
 //! and [`warming`] (the curve of a cold bucket), [`world`] (the shipping pool, refill and slot on drifting clocks with a
-//! bad network between them), [`regions`] (nodes, regions that lend on, and a centre), for whole processes [`process`] (the real binary, its addresses and its signals) and [`faults`] (its disk and its clock), and for
+//! bad network between them), [`overlong`] (calls that last longer than any should), [`regions`] (nodes, regions that lend on, and a centre), for whole processes [`process`] (the real binary, its addresses and its signals) and [`faults`] (its disk and its clock), and for
 //! the real transport [`proxy`] (a bad network on loopback) and [`vendor`] (who counts what was admitted), for callers
 //! [`fleet`] (a server for one test).
 //! [`servers`] are the stores that several allocators share, each a server of the test's own, [`wire`] what leads there, and
@@ -13,6 +13,7 @@ pub mod civil;
 #[cfg(target_os = "linux")]
 pub mod faults;
 pub mod fleet;
+pub mod overlong;
 pub mod process;
 pub mod proxy;
 pub mod reference;

@@ -14,7 +14,6 @@ impl Refill {
     /// those, nothing is left that is free; then the slot stays as it is until the next exchange takes the rest out,
     /// lest what is put back meanwhile is spent.
     pub(super) fn install(&self, slot: &Slot, permits: u64, lost: u64, deadline: Moment) -> u64 {
-        let lost = self.flights.to_drop(lost);
         if lost == 0 {
             return slot.install(permits, 0, deadline);
         }

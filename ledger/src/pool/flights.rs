@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Permits of one session that count as in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights {
-    /// Spent, and in flight by its last report: for as long as it goes on to say so, and then as part of the lease that
+    /// Spent or in use without a lease, and in flight by its last report: for as long as it goes on to say so, and then as part of the lease that
     /// it was made under.
     running: u64,
     /// Of leases that ended without a word, or spent without a word of what has ended.
@@ -121,8 +121,9 @@ impl Flights {
     /// `ask` was settled as `settlement` at `now`. Of the permits that were charged to the session, no more than `room` can
     /// be in flight. What is spent and not said to have ended, ends within `longest`.
     ///
-    /// What was held when the ask was written and is not kept may have been spent before its lease ended, so it goes on
-    /// to linger. Nothing else of what lingered can: whatever the session spent, it says whether that is running.
+    /// What was in use when the ask was written and is not kept runs for as long as its session says so. What was in hand then
+    /// may have been spent before its lease ended, so it goes on to linger. Nothing else of what lingered can: whatever the
+    /// session spent, it says whether that is running.
     pub(super) fn report(
         &mut self,
         ask: &Ask,
@@ -133,11 +134,12 @@ impl Flights {
     ) {
         let unkept = if mutant::is(Mutant::UnkeptIsFree) { 0 } else { ask.held - settlement.kept };
         self.busy = ask.busy.min(settlement.kept);
+        let lapsed = (ask.busy - self.busy).min(unkept);
         match ask.running {
             Some(running) => {
                 // What it could not say then is not in what it says now.
                 if !self.unsaid {
-                    self.lingering.cut_to(unkept);
+                    self.lingering.cut_to(unkept - lapsed);
                 }
                 let unguarded = ask.unguarded.saturating_sub(self.unguarded);
                 self.unguarded = self.unguarded.max(ask.unguarded);
@@ -146,7 +148,8 @@ impl Flights {
                 self.lingering.cut_to(room);
                 self.unsaid &= self.lingering.permits() > 0;
                 let running = if mutant::is(Mutant::RunningIgnored) { 0 } else { running };
-                self.running = running.min(room - self.lingering.permits());
+                let lapsed = if mutant::is(Mutant::LapsedLands) { 0 } else { lapsed };
+                self.running = running.saturating_add(lapsed).min(room - self.lingering.permits());
             }
             None => {
                 let spent = settlement.spent + settlement.spent_late;

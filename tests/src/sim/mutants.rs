@@ -9,6 +9,7 @@ mod led;
 
 pub use ground::Ground;
 
+use crate::overlong;
 use crate::regions::{self, Fate};
 use crate::sim::soak;
 use lessor_protocol::mutant::{self, Mutant};
@@ -62,6 +63,7 @@ impl Ground {
             Ground::StoreEmptied => regions::run_emptied(seed).map(|_| ()),
             Ground::StoreSmall => regions::run_small(seed).map(|_| ()),
             Ground::StoreFamily => regions::run_family(seed).map(|_| ()),
+            Ground::Overlong => overlong::run(seed).map(|_| ()),
             Ground::RegionsCapped => regions::run_capped(seed).map(|_| ()),
             Ground::StoreCapped => regions::run_capped_store(seed).map(|_| ()),
             ground => soak::run(ground.draw(seed)).map(|_| ()).map_err(|failure| failure.what),

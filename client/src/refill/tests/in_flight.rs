@@ -81,17 +81,19 @@ fn more_than_it_is_told_to_hold_goes_back_as_calls_end() {
 }
 
 #[test]
-fn what_a_lease_left_in_use_is_not_spent_again() {
+fn what_a_lease_left_in_use_is_spent_and_runs_until_it_ends() {
     let (slot, mut refill) = counting(5, Some(5));
     enter(&slot, &mut refill, 4, millis(10));
     // The lease ended before this was heard: nothing is kept, and two are lent anew.
     assert_eq!(claims(refill.write(&slot, waiting(4), millis(900), RTT)), (0, 5, Some(0), 4));
     refill.believe(&slot, &capped(0, 2, Some(5)), exact(), millis(900), millis(1_100), 0);
-    // Five of the six that are in hand and in use had ended with it. Three are in use still, and owed.
+    // Five of the seven had ended with it: the three that are in hand are gone, and two of those in use are spent, and run.
     assert_eq!(slot.balance().free, 0);
+    assert_eq!(claims(refill.write(&slot, waiting(4), millis(1_105), RTT)), (2, 2, Some(2), 2));
+    refill.believe(&slot, &capped(2, 0, Some(5)), exact(), millis(1_105), millis(1_106), 0);
     assert_eq!(refill.hand_back(&slot, 2, millis(1_110)), 0);
     assert_eq!(refill.hand_back(&slot, 2, millis(1_120)), 2, "as many as were lent anew");
-    assert_eq!(claims(refill.write(&slot, waiting(4), millis(1_130), RTT)), (0, 2, Some(0), 0));
+    assert_eq!(claims(refill.write(&slot, waiting(4), millis(1_130), RTT)), (2, 2, Some(0), 0));
 }
 
 #[test]

@@ -121,11 +121,13 @@ pub enum Ground {
     RegionsCapped,
     /// The same where all of them lease from a store that they share.
     StoreCapped,
+    /// A cap on what is in flight, and calls that last longer than any should, see [`crate::overlong`].
+    Overlong,
 }
 
 impl Ground {
     /// All kinds.
-    pub const ALL: [Ground; 44] = [
+    pub const ALL: [Ground; 45] = [
         Ground::Any,
         Ground::FullWindow,
         Ground::TinyBucket,
@@ -170,6 +172,7 @@ impl Ground {
         Ground::StoreFamily,
         Ground::RegionsCapped,
         Ground::StoreCapped,
+        Ground::Overlong,
     ];
 
     /// Whether it has tests of its own, of many more seeds: what the swarm draws in `tests/simulation`, and regions and
@@ -195,7 +198,8 @@ impl Ground {
             | Ground::StoreSmall
             | Ground::StoreFamily
             | Ground::RegionsCapped
-            | Ground::StoreCapped => setup,
+            | Ground::StoreCapped
+            | Ground::Overlong => setup,
             Ground::FullWindow => full_window(setup, &mut dice),
             Ground::TinyBucket => tiny_bucket(setup, &mut dice),
             Ground::LateAsks => late_asks(setup, &mut dice),

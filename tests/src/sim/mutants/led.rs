@@ -6,7 +6,7 @@ use lessor_protocol::mutant::Mutant;
 impl Ground {
     /// Where `mutant` is looked for.
     pub fn of(mutant: Mutant) -> Ground {
-        const LED: [(Mutant, Ground); 83] = [
+        const LED: [(Mutant, Ground); 84] = [
             (Mutant::RoundedDown, Ground::FullWindow),
             (Mutant::LazyRefill, Ground::TinyBucket),
             (Mutant::FixedNotClipped, Ground::ShortWindow),
@@ -44,7 +44,8 @@ impl Ground {
             (Mutant::CalendarInUtc, Ground::OddWindow),
             (Mutant::FirstUseRestarts, Ground::OddWindow),
             (Mutant::UnkeptIsFree, Ground::Cap),
-            (Mutant::OwedIsSpentAgain, Ground::Cap),
+            (Mutant::LapsedLands, Ground::Overlong),
+            (Mutant::LapsedIsHeld, Ground::Cap),
             (Mutant::NoFlightsOnRestart, Ground::CapRestarts),
             (Mutant::ReservedOutlivesLease, Ground::Reserving),
             (Mutant::AsideOutlivesLease, Ground::InVain),
