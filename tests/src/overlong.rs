@@ -74,8 +74,7 @@ pub fn run(seed: u64) -> Result<[u64; 3], String> {
     let [mut began, mut overlong, mut ended] = [0; 3];
     for time in (0..TROUBLE + CALM).step_by(MILLI as usize) {
         let (now, is_calm) = (Moment::from_nanos(time), time >= TROUBLE);
-        for number in 0..nodes.len() {
-            let node = &mut nodes[number];
+        for (number, node) in nodes.iter_mut().enumerate() {
             if time < node.silent_until {
                 continue;
             }
