@@ -13,7 +13,7 @@ use crate::overlong;
 use crate::regions::{self, Fate};
 use crate::sim::soak;
 use lessor_protocol::mutant::{self, Mutant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -71,19 +71,19 @@ impl Ground {
     }
 }
 
-/// Those of `mutants` that no seed of `seeds` notices.
-pub fn missed(mutants: &[Mutant], seeds: Range<u64>) -> Vec<Mutant> {
-    let found = each(mutants, THREADS, |mutant| seeds.clone().any(|seed| noticed(mutant, seed).is_some()));
-    found.into_iter().filter(|(_, is_found)| !is_found).map(|(mutant, _)| mutant).collect()
+/// The first of `seeds` in which each of `mutants` is noticed.
+pub fn first_noticed(mutants: &[Mutant], seeds: Range<u64>) -> BTreeMap<Mutant, Option<u64>> {
+    each(mutants, THREADS, |mutant| seeds.clone().find(|&seed| noticed(mutant, seed).is_some()))
 }
 
-/// What is said of the first `seeds` of each ground, where nothing is wrong.
-pub fn complaints(seeds: impl Fn(Ground) -> u64 + Sync) -> Vec<String> {
-    let first = |ground: Ground| {
-        let say = |(seed, said)| format!("{ground:?}, seed {seed}: {said}");
-        (1..=seeds(ground)).find_map(|seed| Some((seed, ground.run(seed).err()?))).map(say)
+/// What is said of `worlds`, each a ground and its seed, where nothing is wrong.
+pub fn complaints(worlds: &BTreeSet<(Ground, u64)>) -> Vec<String> {
+    let worlds: Vec<(Ground, u64)> = worlds.iter().copied().collect();
+    let said = each(&worlds, THREADS, |(ground, seed)| ground.run(seed).err());
+    let say = |((ground, seed), said): (_, Option<String>)| {
+        said.map(|said| format!("{ground:?}, seed {seed}: {said}"))
     };
-    each(&Ground::ALL, THREADS, first).into_values().flatten().collect()
+    said.into_iter().filter_map(say).collect()
 }
 
 /// Does `act` for each of `items`, on several threads.

@@ -175,12 +175,6 @@ impl Ground {
         Ground::Overlong,
     ];
 
-    /// Whether it has tests of its own, of many more seeds: what the swarm draws in `tests/simulation`, and regions and
-    /// stores in `tests/regions.rs`.
-    pub fn has_own_tests(self) -> bool {
-        self == Ground::Any || self >= Ground::Regions
-    }
-
     /// The fleet that `seed` stands for here.
     pub(super) fn draw(self, seed: u64) -> Setup {
         let setup = swarm::draw(seed);
