@@ -5,6 +5,8 @@ use crate::demo::Part;
 use crate::failure::Failure;
 use crate::limits::LimitsArgs;
 use crate::logging::{self, Format};
+use crate::manual::{CompletionsArgs, ManArgs};
+use crate::simulate::SimulateArgs;
 use crate::status::{STATUS_EXAMPLE, StatusArgs};
 use crate::store::{STORE_EXAMPLE, StoreArgs};
 use crate::top::{TOP_EXAMPLE, TopArgs};
@@ -48,6 +50,9 @@ pub(crate) enum Command {
     /// Try a configuration on your own traffic: requests in, answers out, in virtual time and without a server.
     #[command(after_help = REPLAY_HELP)]
     Replay(ReplayArgs),
+    /// Simulate a fleet that shares one limit, in virtual time, with an oracle that counts every permit.
+    #[command(after_help = crate::simulate::after_help())]
+    Simulate(SimulateArgs),
     /// Print what a shell needs to complete the command line of `lessor`.
     #[command(after_help = COMPLETIONS_EXAMPLE)]
     Completions(CompletionsArgs),
@@ -86,21 +91,6 @@ Examples:
   lessor man --into /usr/local/share/man/man1
 
 Exit codes: 0 done, 1 it cannot be written, 2 bad command line.";
-
-/// `lessor completions`.
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// For which shell.
-    pub(crate) shell: clap_complete::Shell,
-}
-
-/// `lessor man`.
-#[derive(Debug, Args)]
-pub(crate) struct ManArgs {
-    /// Write a page for each command into this folder, instead of one to stdout.
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) into: Option<PathBuf>,
-}
 
 const LIMITS_EXAMPLE: &str = "\
 Examples:

@@ -12,6 +12,7 @@ mod manual;
 mod otlp;
 mod replay;
 mod serve;
+mod simulate;
 mod status;
 mod stop;
 mod store;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Store(args) => store::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Completions(args) => manual::complete(&args),
         Command::Man(args) => manual::pages(&args),
         Command::DemoNode => demo::run_node(),

@@ -1,10 +1,26 @@
 //! `lessor completions` and `lessor man`: what shells and readers of manuals are told of the command line. All of it comes
 //! from the same description that parses it.
 
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::Cli;
 use crate::failure::Failure;
-use clap::CommandFactory as _;
+use clap::{Args, CommandFactory as _};
 use std::io::Write as _;
+use std::path::PathBuf;
+
+/// `lessor completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// For which shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `lessor man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for each command into this folder, instead of one to stdout.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) into: Option<PathBuf>,
+}
 
 /// Prints the completions for one shell.
 pub(crate) fn complete(args: &CompletionsArgs) -> Result<(), Failure> {

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// The clock that clients count their deadlines on.
 const CLOCK: Clock = Clock::since_boot();
 
+/// How long a caller that was refused does nothing.
+const CALM: Duration = Duration::from_millis(1);
+
 /// So many calls in any window of such a length.
 #[derive(Debug)]
 pub struct Vendor {
@@ -46,7 +49,8 @@ impl Vendor {
         admitted
     }
 
-    /// Makes one call, waiting up to `patience` for its turn. Whether it was admitted.
+    /// Makes one call, waiting up to `patience` for its turn. Whether it was admitted. After a refusal it
+    /// returns a millisecond later: callers that try again at once would keep a processor busy.
     pub async fn wait(&self, limit: &Limit, patience: Duration) -> bool {
         let mut call = pin!(limit.acquire_within(1, patience));
         // A call is admitted while it is looked at, the last time that it is.
@@ -56,8 +60,9 @@ impl Vendor {
             call.as_mut().poll(cx)
         });
         let admitted = admitted.await.is_ok();
-        if admitted {
-            self.admit(after);
+        match admitted {
+            true => self.admit(after),
+            false => tokio::time::sleep(CALM).await,
         }
         admitted
     }

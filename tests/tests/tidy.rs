@@ -9,17 +9,19 @@ use std::process::Command;
 
 /// The arrows: folder and name of each crate, and the crates beside it that it may see, be it to build, to run or
 /// to test. Nothing sees the last three, so that what they need for themselves reaches no user.
-const ARROWS: [(&str, &str, &[&str]); 8] = [
+const ARROWS: [(&str, &str, &[&str]); 9] = [
     ("protocol", "lessor-protocol", &[]),
     ("ledger", "lessor-ledger", &["lessor-protocol"]),
     ("allocator", "lessor-allocator", &["lessor-protocol", "lessor-ledger"]),
     ("client", "lessor", &["lessor-protocol"]),
-    ("cli", "lessor-cli", BOTH_SIDES),
-    ("tests", "scenarios", BOTH_SIDES),
-    ("tests/gate", "gate", &["lessor-protocol", "scenarios"]),
+    ("sim", "lessor-sim", BOTH_SIDES),
+    ("cli", "lessor-cli", WITH_SIM),
+    ("tests", "scenarios", WITH_SIM),
+    ("tests/gate", "gate", &["lessor-protocol", "lessor-sim"]),
     ("benches", "benches", BOTH_SIDES),
 ];
 const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-allocator", "lessor"];
+const WITH_SIM: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-allocator", "lessor", "lessor-sim"];
 
 /// The core: each a file `….rs`, a folder, or both. It takes `now` and dice as arguments, and counts in integers.
 const CORE: &str = "

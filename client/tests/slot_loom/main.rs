@@ -1,4 +1,5 @@
-//! Every order in which threads can meet at a slot, tried by loom; the sum must balance in all of them.
+//! The orders in which threads can meet at a slot, tried by loom; the sum must balance in all of them. `tests/run` tries those
+//! with five preemptions at most (`LOOM_MAX_PREEMPTIONS`). Without a bound it is every order, and takes a minute:
 //!
 //! `RUSTFLAGS="--cfg slot_loom" cargo test -p lessor --features loom --test slot_loom --release`
 #![cfg(slot_loom)]

@@ -5,7 +5,7 @@
 #![cfg(lessor_mutants)]
 
 use lessor_protocol::mutant::Mutant;
-use scenarios::sim::mutants::{BUDGET, Ground, complaints, first_noticed};
+use lessor_sim::mutants::{BUDGET, Ground, complaints, first_noticed};
 
 /// And it is the mistake that is noticed: of the same world without it nothing is said.
 #[test]

@@ -3,9 +3,9 @@
 
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Clock, Moment, Rule};
+use lessor_sim::reference::{Spend, breach};
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::process::{Allocator, Node, Running};
-use scenarios::reference::{Spend, breach};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;

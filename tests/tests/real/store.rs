@@ -3,9 +3,9 @@
 
 use lessor_protocol::rule::{LeakyBucket, SlidingWindow};
 use lessor_protocol::{Clock, Moment, Rule};
+use lessor_sim::reference::{Spend, breach};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use scenarios::process::{Allocator, Node, lessor};
-use scenarios::reference::{Spend, breach};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;

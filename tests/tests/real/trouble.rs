@@ -6,12 +6,12 @@ mod slewed;
 
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Clock, Moment, Rule};
+use lessor_sim::reference::{Spend, breach};
 use rustix::process::Signal;
 use scenarios::faults::Faulty;
 use scenarios::process::Node;
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
-use scenarios::reference::{Spend, breach};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

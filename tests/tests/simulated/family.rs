@@ -5,8 +5,8 @@ use lessor_ledger::pool::{Above, AskError, Goodbye, Holder, LesseeId, Plan, Pool
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Ask, Moment, Rule, Terms};
+use lessor_sim::reference::{Spend, breach};
 use proptest::prelude::*;
-use scenarios::reference::{Spend, breach};
 use std::sync::Arc;
 use std::time::Duration;
 

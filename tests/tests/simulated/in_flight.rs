@@ -1,6 +1,6 @@
 //! Caps on what is in flight, where calls last longer than any should.
 
-use scenarios::overlong::run;
+use lessor_sim::overlong::run;
 
 /// The bug: a call that was in use when its lease ended counted for as long as a call may take, and no longer, though its node
 /// said in each ask that it was in use: two regions had five in flight of four.

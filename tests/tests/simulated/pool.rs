@@ -8,8 +8,8 @@ use lessor_protocol::rule::{
     Windows, Zone,
 };
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_sim::reference::{Spend, breach};
 use proptest::prelude::*;
-use scenarios::reference::{Spend, breach};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Regions that lease from a centre and lend on, and allocators that share a store: many seeds of a small world with
 //! trouble, and what is used of a limit without.
 
-use scenarios::regions::{
+use lessor_sim::regions::{
     Fate, Fault, Figures, run, run_capped, run_capped_family, run_capped_store, run_close, run_emptied,
     run_family, run_fated, run_flow, run_intervals, run_intervals_close, run_lagging, run_small, run_stored,
     used, used_capped, used_capped_store, used_family, used_flow, used_intervals, used_stored,

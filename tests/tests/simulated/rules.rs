@@ -9,10 +9,10 @@ use lessor_protocol::rule::{
     Windows,
 };
 use lessor_protocol::{Moment, Rule, Terms};
+use lessor_sim::edges::EDGES;
+use lessor_sim::reference::{breach, opened_breach};
+use lessor_sim::small::{Step, World};
 use proptest::prelude::*;
-use scenarios::reference::{breach, opened_breach};
-use scenarios::sim::edges::EDGES;
-use scenarios::world::{Step, World};
 use std::time::Duration;
 
 /// Far above what clocks do, so that a missing factor shows at once.

@@ -5,15 +5,15 @@ mod fairness;
 mod shrinking;
 
 use lessor_protocol::Clock;
-use scenarios::sim::faults::{Fault, Faults};
-use scenarios::sim::network::Latency;
-use scenarios::sim::setup::{Sabotage, Setup, parse_rules, plan};
-use scenarios::sim::soak::{Soaked, run};
-use scenarios::sim::swarm::draw;
-use scenarios::sim::text;
-use scenarios::sim::traffic::Workload;
-use scenarios::sim::world::{Failure, Report};
-use scenarios::sim::{MILLI, SECOND};
+use lessor_sim::faults::{Fault, Faults};
+use lessor_sim::network::Latency;
+use lessor_sim::setup::{Sabotage, Setup, parse_rules, plan};
+use lessor_sim::soak::{Soaked, run};
+use lessor_sim::swarm::draw;
+use lessor_sim::text;
+use lessor_sim::traffic::Workload;
+use lessor_sim::world::{Failure, Report};
+use lessor_sim::{MILLI, SECOND};
 
 /// Runs all `setups`, on two threads; each failure says how to see it again.
 fn check(setups: &[Setup]) -> Soaked {

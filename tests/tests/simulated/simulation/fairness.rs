@@ -5,12 +5,12 @@ use super::{MILLI, setup};
 use lessor_ledger::rules::term;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Rule, Terms};
-use scenarios::sim::SECOND;
-use scenarios::sim::foe::{LIES, Lie};
-use scenarios::sim::setup::{Setup, parse_rules};
-use scenarios::sim::soak::run;
-use scenarios::sim::traffic::Workload;
-use scenarios::sim::world::Report;
+use lessor_sim::SECOND;
+use lessor_sim::foe::{LIES, Lie};
+use lessor_sim::setup::{Setup, parse_rules};
+use lessor_sim::soak::run;
+use lessor_sim::traffic::Workload;
+use lessor_sim::world::Report;
 
 /// One limit of each kind, 1,000 permits a second.
 const KINDS: [&str; 3] =

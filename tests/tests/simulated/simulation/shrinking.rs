@@ -1,14 +1,14 @@
 //! What fails is cut down to what it takes to fail, and what is left is replayed from its line of text.
 
 use super::setup;
-use scenarios::sim::faults::Fault;
-use scenarios::sim::foe::Lie;
-use scenarios::sim::setup::Setup;
-use scenarios::sim::shrink::shrink;
-use scenarios::sim::soak::run;
-use scenarios::sim::traffic::Workload;
-use scenarios::sim::world::Failure;
-use scenarios::sim::{MILLI, SECOND, text};
+use lessor_sim::faults::Fault;
+use lessor_sim::foe::Lie;
+use lessor_sim::setup::Setup;
+use lessor_sim::shrink::shrink;
+use lessor_sim::soak::run;
+use lessor_sim::traffic::Workload;
+use lessor_sim::world::Failure;
+use lessor_sim::{MILLI, SECOND, text};
 
 /// Clocks that stand still, which is beyond what is promised, and much else that has nothing to do with it.
 fn noisy() -> Setup {

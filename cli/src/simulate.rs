@@ -1,0 +1,283 @@
+//! `lessor simulate`: one workload and limit, with figures for Lessor and its rivals; one drawn seed; or a soak. Here
+//! are its arguments and what they amount to; it runs nothing before all of them are known to be good.
+
+mod chosen;
+mod json;
+mod numbers;
+mod plot;
+mod runs;
+mod soaked;
+mod table;
+
+use crate::failure::Failure;
+use chosen::Chosen;
+use clap::Args;
+use lessor_protocol::Rule;
+use lessor_protocol::moment::nanos;
+use lessor_sim::faults::Faults;
+use lessor_sim::network::Latency;
+use lessor_sim::policy::Policy;
+use lessor_sim::setup::{Sabotage, Setup};
+use lessor_sim::traffic::{WORKLOADS, Workload};
+use lessor_sim::{SECOND, replay, soak, swarm, text};
+use runs::{Job, Run};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  lessor simulate --config lessor.toml --name vendor/rest --demand 500 --compare
+  lessor simulate --limit 'fixed_window 9000/30s' --nodes 20 --workload bursts --plot drain.svg
+  lessor simulate --soak 10m";
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 every invariant held, 1 one did not, 2 bad command line or configuration.";
+
+/// `lessor simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// How many nodes.
+    #[arg(long, default_value_t = 50, value_parser = numbers::nodes, allow_negative_numbers = true, help_heading = "Fleet and load")]
+    nodes: usize,
+    /// How long, in simulated seconds.
+    #[arg(long, default_value_t = 120, value_parser = numbers::seconds, allow_negative_numbers = true, help_heading = "Fleet and load")]
+    seconds: u64,
+    /// steady, zipf, zipf-jumps, bursts, hot-spot, herd, single, idle, trace or modest.
+    #[arg(
+        long,
+        default_value = "zipf-jumps",
+        value_parser = parse_workload,
+        hide_possible_values = true,
+        help_heading = "Fleet and load"
+    )]
+    workload: Workload,
+    /// Calls a second of all nodes together.
+    #[arg(long, default_value_t = 20_000.0, value_parser = numbers::demand, allow_negative_numbers = true, help_heading = "Fleet and load")]
+    demand: f64,
+    /// Round trip between node and allocator, in milliseconds.
+    #[arg(long, default_value_t = 20.0, value_parser = numbers::rtt_ms, allow_negative_numbers = true, help_heading = "Fleet and load")]
+    rtt_ms: f64,
+    /// How long a caller waits in line; 0ms tries only.
+    #[arg(
+        long,
+        default_value = "0ms",
+        value_parser = numbers::patience,
+        help_heading = "Fleet and load"
+    )]
+    patience: Duration,
+    /// The rules: `sliding_window 9000/30s margin 250ms`, `token_bucket 1000/1s capacity 1000`,
+    /// `fixed_window 1000000/1h`; several joined by ` + `. The margin is 0 unless it is given.
+    #[arg(
+        long,
+        default_value = "fixed_window 1000000/1h",
+        conflicts_with = "config",
+        help_heading = "Limit"
+    )]
+    limit: String,
+    /// An allocator's configuration to take the limit from, instead of `--limit`.
+    #[arg(long, value_name = "FILE", help_heading = "Limit")]
+    config: Option<PathBuf>,
+    /// Which limit of that configuration, if there are several.
+    #[arg(long, help_heading = "Limit")]
+    name: Option<String>,
+    /// Whether windows ease off below low water: true unless the configuration says otherwise.
+    #[arg(long, action = clap::ArgAction::Set, value_name = "BOOL", help_heading = "Limit")]
+    ease_off: Option<bool>,
+    /// The first seed.
+    #[arg(long, default_value_t = 1, value_parser = numbers::seed, allow_negative_numbers = true, help_heading = "Runs")]
+    seed: u64,
+    /// How many seeds.
+    #[arg(long, default_value_t = 1, value_parser = numbers::seeds, allow_negative_numbers = true, help_heading = "Runs")]
+    seeds: u64,
+    /// Runs the rivals' rules beside Lessor, on the same seeds.
+    #[arg(long, help_heading = "Runs")]
+    compare: bool,
+    /// Runs at once, or threads of a soak.
+    #[arg(long, default_value_t = 2, value_parser = numbers::threads, allow_negative_numbers = true, help_heading = "Runs")]
+    threads: usize,
+    /// Prints JSON: an object for each seed and policy, shares from 0 to 1.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// Draws pool, outstanding permits and grants of the first seed over time.
+    #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
+    plot: Option<PathBuf>,
+    /// Draws setups with faults from seeds, and runs them until this time is up.
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = humantime::parse_duration,
+        conflicts_with_all = ["swarm", "compare", "plot", "config"],
+        help_heading = "Faults"
+    )]
+    soak: Option<Duration>,
+    /// Runs the one setup that this seed draws.
+    #[arg(
+        long,
+        value_name = "SEED",
+        conflicts_with_all = ["compare", "plot", "config"],
+        help_heading = "Faults"
+    )]
+    swarm: Option<u64>,
+    /// Draws a table of how many of `--seeds` it takes to notice each known mistake, or each of those called NAMES;
+    /// with `--swarm`, runs that seed with one of them.
+    #[arg(long, value_name = "NAMES", num_args = 0..=1, default_missing_value = "")]
+    mutants: Option<String>,
+    /// Runs one setup, as a failure prints it: `seed=1 rules=…`.
+    #[arg(long)]
+    replay: Option<String>,
+}
+
+/// What `--help` ends with: examples, and what each policy is.
+pub(crate) fn after_help() -> String {
+    let lines = Policy::ALL.map(|policy| format!("  {}: {}", policy.heading(), policy.explained()));
+    let policies = lines.join("\n");
+    format!("{EXAMPLES}\n\nPolicies, all in the same world and without faults:\n{policies}\n\n{EXIT_CODES}")
+}
+
+/// Runs it. An over-admission, or another invariant that failed, is an exit code of 1.
+pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
+    match args.run() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::Run("an invariant did not hold: see above".to_owned())),
+        Err(problem) => Err(Failure::Input(problem)),
+    }
+}
+
+fn parse_workload(text: &str) -> Result<Workload, String> {
+    let known = WORKLOADS.iter().find(|(name, _)| *name == text).map(|&(_, workload)| workload);
+    known.ok_or_else(|| format!("use one of {}", WORKLOADS.map(|(name, _)| name).join(", ")))
+}
+
+impl SimulateArgs {
+    /// Does it all; false if anything was wrong. An error is about the arguments, in one line.
+    fn run(&self) -> Result<bool, String> {
+        if let Some(wall) = self.soak {
+            return Ok(soaked::show(&soak::soak(self.seed, self.threads, wall), self.json));
+        }
+        if let Some(names) = &self.mutants {
+            return self.show_mutants(names);
+        }
+        if let Some(seed) = self.swarm {
+            return Ok(replay::show(&swarm::draw(seed)));
+        }
+        if let Some(line) = &self.replay {
+            return Ok(replay::show(&text::read(line)?));
+        }
+        let chosen = self.chosen()?;
+        if let Some(path) = &self.plot {
+            plot::try_file(path).map_err(|error| format!("--plot {path:?}: {error}"))?;
+        }
+        let runs = runs::run_all(self.jobs(&chosen), self.threads);
+        let text = match self.json {
+            true => format!("{}\n", json::json(&runs)),
+            false => table::table(&self.title(&chosen), self.nodes, &runs),
+        };
+        // A reader who went away after a few lines has seen enough.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        if let Some(path) = &self.plot {
+            self.draw(&chosen, &runs).map_err(|error| format!("--plot {path:?}: {error}"))?;
+        }
+        Ok(runs.iter().all(|run| run.result.is_ok()))
+    }
+
+    fn chosen(&self) -> Result<Chosen, String> {
+        match (&self.config, &self.name) {
+            (Some(path), name) => chosen::from_file(path, name.as_deref(), self.ease_off),
+            (None, None) => chosen::from_text(&self.limit, self.ease_off),
+            (None, Some(name)) => {
+                Err(format!("--name {name:?} picks a limit of a --config, and there is none"))
+            }
+        }
+    }
+
+    /// A run of each policy for each seed.
+    fn jobs(&self, chosen: &Chosen) -> Vec<Job> {
+        let policies = if self.compare { &Policy::ALL[..] } else { &[Policy::Lessor] };
+        let seeds = self.seed..self.seed + self.seeds;
+        let job = |seed, policy| {
+            let draws = self.plot.is_some() && seed == self.seed;
+            Job { policy, setup: self.setup(chosen, seed), draws }
+        };
+        seeds.flat_map(|seed| policies.iter().map(move |&policy| job(seed, policy))).collect()
+    }
+
+    fn setup(&self, chosen: &Chosen, seed: u64) -> Setup {
+        // Windows begin with the run, or what is measured would be two of them.
+        let fixed = chosen.plan.rules.iter().filter_map(|rule| match rule {
+            Rule::FixedWindow(rule) => Some(nanos(rule.per())),
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => None,
+        });
+        let one_way = (self.rtt_ms * 1e6 / 2.0) as u64;
+        Setup {
+            seed,
+            plan: chosen.plan.clone(),
+            above: 0,
+            siblings: 0,
+            nodes: self.nodes,
+            foes: vec![],
+            workload: self.workload,
+            priorities: 0,
+            demand: self.demand,
+            cost_max: 1,
+            reserves: 0,
+            in_vain: 0,
+            store: 0,
+            patience: nanos(self.patience),
+            latency: Latency { one_way, jitter: one_way / 10 },
+            faults: Faults::default(),
+            live: vec![],
+            drifting: false,
+            start: fixed.max().map_or(SECOND, |per| 100 * per),
+            lasts: self.seconds * SECOND,
+            then_calm: false,
+            sabotage: Sabotage::None,
+            replay: std::env::args().collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    /// What was simulated, in one line.
+    fn title(&self, chosen: &Chosen) -> String {
+        let ease_off = if chosen.plan.ease_off { ", easing off" } else { "" };
+        let workload = WORKLOADS.iter().find(|(_, workload)| *workload == self.workload);
+        let workload = workload.map_or("", |(name, _)| name);
+        format!(
+            "{}{ease_off}: {} nodes, {workload} {} calls/s, round trip {} ms, {} s",
+            chosen.words, self.nodes, self.demand, self.rtt_ms, self.seconds
+        )
+    }
+
+    #[cfg(lessor_mutants)]
+    fn show_mutants(&self, names: &str) -> Result<bool, String> {
+        use lessor_sim::mutants;
+        let chosen = mutants::named(names)?;
+        match (self.swarm, chosen.as_slice()) {
+            (None, _) => {
+                print!("{}", mutants::table(&chosen, self.seed..self.seed + self.seeds, self.threads))
+            }
+            (Some(seed), &[mutant]) => match mutants::noticed(mutant, seed) {
+                Some(failure) => println!("{failure}"),
+                None => println!("nobody noticed"),
+            },
+            (Some(_), _) => return Err("say which one mistake: --mutants NAME --swarm SEED".to_owned()),
+        }
+        Ok(true)
+    }
+
+    #[cfg(not(lessor_mutants))]
+    fn show_mutants(&self, _names: &str) -> Result<bool, String> {
+        let flags = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        let command = "cargo run --profile mutants -- simulate";
+        Err(format!("no mistake is built in; run: RUSTFLAGS=\"--cfg lessor_mutants\" {command} -- {flags}"))
+    }
+
+    fn draw<'a>(&self, chosen: &Chosen, runs: &'a [Run]) -> Result<(), String> {
+        let path = self.plot.as_deref().expect("asked for");
+        let curve = |run: &'a Run| Some((run.policy, run.result.as_ref().ok()?.curve.as_ref()?));
+        plot::draw(path, &self.title(chosen), self.seed, &runs.iter().filter_map(curve).collect::<Vec<_>>())
+    }
+}

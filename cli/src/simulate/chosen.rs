@@ -1,0 +1,57 @@
+//! The limit that is simulated: written on the command line, or one of an allocator's configuration. Either way it
+//! is read as the allocator would, or refused in one line.
+
+use lessor_allocator::config::{Config, Keyed, LimitConfig};
+use lessor_ledger::pool::Plan;
+use lessor_sim::setup::{parse_rules, plan};
+use std::path::Path;
+
+/// A limit.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    pub(super) plan: Plan,
+    /// What a title calls it.
+    pub(super) words: String,
+}
+
+/// The limit that `text` says.
+pub(super) fn from_text(text: &str, ease_off: Option<bool>) -> Result<Chosen, String> {
+    let rules = parse_rules(text).map_err(|problem| format!("--limit {text:?}: {problem}"))?;
+    Ok(Chosen { plan: plan(rules, ease_off.unwrap_or(true)), words: text.to_owned() })
+}
+
+/// The limit `name` of the configuration in `path`, or the only one.
+pub(super) fn from_file(path: &Path, name: Option<&str>, ease_off: Option<bool>) -> Result<Chosen, String> {
+    let wrong = |problem: &dyn std::fmt::Display| format!("--config {path:?}: {problem}");
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let config = Config::parse(&text).map_err(|error| wrong(&error))?;
+    let limit = pick(&config.limits, name).map_err(|problem| wrong(&problem))?;
+    if let Some(upstream) = &limit.upstream {
+        return Err(wrong(&format!("{} is leased from {upstream}: what holds is said there", limit.name)));
+    }
+    let one_key = if limit.keyed == Keyed::No { "" } else { ", one key" };
+    Ok(Chosen {
+        plan: Plan {
+            rules: limit.rules.clone(),
+            is_borrowed: false,
+            is_root: false,
+            terms: config.terms,
+            ease_off: ease_off.unwrap_or(limit.ease_off),
+            lessees_max: limit.lessees_max,
+            sharing: limit.sharing.clone(),
+        },
+        words: format!("{}{one_key}", limit.name),
+    })
+}
+
+fn pick<'a>(limits: &'a [LimitConfig], name: Option<&str>) -> Result<&'a LimitConfig, String> {
+    let names = || limits.iter().map(|limit| limit.name.to_string()).collect::<Vec<_>>().join(", ");
+    match (name, limits) {
+        (None, [only]) => Ok(only),
+        (None, _) => Err(format!("it has several limits, pick one by --name: {}", names())),
+        (Some(name), _) => limits
+            .iter()
+            .find(|limit| limit.name.to_string() == name)
+            .ok_or_else(|| format!("--name {name:?} is not one of its limits: {}", names())),
+    }
+}

@@ -1,0 +1,182 @@
+//! Runs as a table: policies side by side, a block for each seed, and with several seeds one of medians.
+
+use super::runs::Run;
+use lessor_sim::policy::Policy;
+use lessor_sim::world::Report;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Space for names of rows, and for each column: the longest heading and two blanks.
+const NAME_WIDTH: usize = 43;
+const WIDTH: usize = 15;
+
+/// One figure.
+struct Row {
+    name: &'static str,
+    unit: Unit,
+    /// `None` where there is no such thing.
+    value: fn(&Report) -> Option<f64>,
+}
+
+/// How a figure is written.
+#[derive(Clone, Copy)]
+enum Unit {
+    Count,
+    Percent,
+    Number(usize),
+    Seconds,
+    Terms,
+    /// A second, by each of so many nodes.
+    PerNode,
+}
+
+const ROWS: [Row; 15] = [
+    Row { name: "permits admitted", unit: Unit::Count, value: |run| Some(run.figures.admitted as f64) },
+    Row {
+        name: "used of what the limit allowed",
+        unit: Unit::Percent,
+        value: |run| Some(run.figures.used_share),
+    },
+    Row {
+        name: "spent at the first refusal for emptiness",
+        unit: Unit::Percent,
+        value: |run| run.figures.first_empty_refusal_at.map(|_| run.figures.first_empty_refusal_at_share),
+    },
+    Row { name: "  which came after", unit: Unit::Seconds, value: |run| run.figures.first_empty_refusal_at },
+    Row {
+        name: "  and left stranded at nodes",
+        unit: Unit::Percent,
+        value: |run| run.figures.first_empty_refusal_at.map(|_| run.figures.stranded_share),
+    },
+    Row {
+        name: "refused while permits existed, before it",
+        unit: Unit::Percent,
+        value: |run| Some(run.figures.refused_while_available_share),
+    },
+    Row {
+        name: "exchanges per node and second",
+        unit: Unit::PerNode,
+        value: |run| Some(run.figures.exchanges_per_second),
+    },
+    Row {
+        name: "exchanges per second",
+        unit: Unit::Number(1),
+        value: |run| Some(run.figures.exchanges_per_second),
+    },
+    Row { name: "Jain index of max-min shares", unit: Unit::Number(4), value: |run| Some(run.figures.jain) },
+    Row {
+        name: "worst wait of a node that tries",
+        unit: Unit::Seconds,
+        value: |run| Some(run.figures.worst_wait),
+    },
+    Row {
+        name: "refused of what wants less than its share",
+        unit: Unit::Percent,
+        value: |run| Some(run.figures.modest_refused_share).filter(|share| *share > 0.0),
+    },
+    Row {
+        name: "found nothing in 50 ms after a boundary",
+        unit: Unit::Percent,
+        value: |run| run.figures.after_boundary.map(|(short, _)| short),
+    },
+    Row {
+        name: "asks in 50 ms after a boundary",
+        unit: Unit::Number(1),
+        value: |run| run.figures.after_boundary.map(|(_, asks)| asks),
+    },
+    Row {
+        name: "hot spot at 90 % of its share after",
+        unit: Unit::Terms,
+        value: |run| run.figures.catch_up_terms.map(|(median, _)| median),
+    },
+    Row {
+        name: "  at worst",
+        unit: Unit::Terms,
+        value: |run| run.figures.catch_up_terms.map(|(_, worst)| worst),
+    },
+];
+
+/// `runs` under `title`, of `nodes` nodes each.
+pub(super) fn table(title: &str, nodes: usize, runs: &[Run]) -> String {
+    let seeds: BTreeSet<u64> = runs.iter().map(|run| run.seed).collect();
+    let mut text = format!("{title}\n");
+    for &seed in &seeds {
+        let of_seed: Vec<&Run> = runs.iter().filter(|run| run.seed == seed).collect();
+        block(&mut text, &format!("seed {seed}"), nodes, &of_seed);
+    }
+    if seeds.len() > 1 {
+        let name = format!("median of {} seeds", seeds.len());
+        block(&mut text, &name, nodes, &runs.iter().collect::<Vec<_>>());
+    }
+    for failure in runs.iter().filter_map(|run| run.result.as_ref().err()) {
+        write(&mut text, format_args!("\nfailed: {failure}\n"));
+    }
+    // Of many seeds nobody compares hashes by eye; they are in the JSON.
+    if let [Run { result: Ok(report), .. }, ..] = runs
+        && seeds.len() == 1
+    {
+        write(&mut text, format_args!("\nhash of all events of lessor: {:016x}\n", report.hash));
+    }
+    text
+}
+
+/// All rows of `runs`: where there are several runs of a policy, their median.
+fn block(text: &mut String, name: &str, nodes: usize, runs: &[&Run]) {
+    let column = |policy| (policy, runs.iter().filter(|run| run.policy == policy).copied().collect());
+    let columns: Vec<(Policy, Vec<&Run>)> = Policy::ALL.map(column).into();
+    let columns: Vec<_> = columns.into_iter().filter(|(_, runs)| !runs.is_empty()).collect();
+    write(text, format_args!("\n{name:<NAME_WIDTH$}"));
+    for (policy, _) in &columns {
+        write(text, format_args!("{:>WIDTH$}", policy.heading()));
+    }
+    text.push('\n');
+    for row in ROWS {
+        let cells: Vec<_> = columns.iter().map(|(_, runs)| cell(&row, nodes, runs)).collect();
+        // Not every workload has everything.
+        if cells.iter().any(Option::is_some) {
+            line(text, row.name, cells.into_iter().map(|cell| cell.unwrap_or("none".to_owned())));
+        }
+    }
+    line(text, "over-admissions", columns.iter().map(|(_, runs)| over_admissions(runs)));
+}
+
+fn line(text: &mut String, name: &str, cells: impl Iterator<Item = String>) {
+    write(text, format_args!("{name:<NAME_WIDTH$}"));
+    for cell in cells {
+        write(text, format_args!("{cell:>WIDTH$}"));
+    }
+    text.push('\n');
+}
+
+/// The median of `row` over `runs`; `None` where none has it.
+fn cell(row: &Row, nodes: usize, runs: &[&Run]) -> Option<String> {
+    let reports: Option<Vec<&Report>> = runs.iter().map(|run| run.result.as_ref().ok()).collect();
+    let Some(reports) = reports else {
+        return Some("failed".to_owned());
+    };
+    let mut values: Vec<f64> = reports.into_iter().filter_map(row.value).collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len().checked_sub(1)? / 2;
+    let median = (values[middle] + values[values.len() / 2]) / 2.0;
+    Some(match row.unit {
+        Unit::Count => format!("{median:.0}"),
+        Unit::Percent => format!("{:.3} %", 100.0 * median),
+        Unit::Number(digits) => format!("{median:.digits$}"),
+        Unit::Seconds => format!("{median:.3} s"),
+        Unit::Terms => format!("{median:.2} terms"),
+        Unit::PerNode => format!("{:.2}", median / nodes as f64),
+    })
+}
+
+/// Of all runs: the median would hide the one that matters.
+fn over_admissions(runs: &[&Run]) -> String {
+    let over = |run: &&Run| match &run.result {
+        Ok(report) => report.over_admissions,
+        Err(failure) => u64::from(failure.is_over),
+    };
+    runs.iter().map(over).sum::<u64>().to_string()
+}
+
+fn write(text: &mut String, words: std::fmt::Arguments<'_>) {
+    text.write_fmt(words).expect("a string takes everything");
+}

@@ -1,0 +1,52 @@
+//! Whole fleets in virtual time: the shipping pool, slots and refills on machines whose clocks drift, with a bad
+//! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
+//!
+//! What is true, in [`mod@reference`] (a rule kept by remembering every spend), with [`civil`] (calendars) and [`warming`] (the
+//! curve of a cold bucket). Three worlds: the fleet below; [`small`], which does what property tests tell it; and [`regions`]
+//! (nodes, regions that lend on, and a centre or a store that allocators share), with [`overlong`] (calls that last longer than any should).
+//!
+//! The fleet, in reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed) with
+//! [`edges`] (of calendars), [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`],
+//! [`live`] (what operators do), [`judges`] (the oracles of a run), [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
+//! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`]),
+//! [`curve`], [`log`]
+//! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), `mutants` (mistakes that must be
+//! noticed), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader). `lessor simulate` runs them.
+
+pub mod boundary;
+pub mod civil;
+pub mod clock;
+pub mod curve;
+pub mod edges;
+pub mod family;
+pub mod faults;
+pub mod foe;
+pub mod judges;
+pub mod live;
+pub mod log;
+pub mod meter;
+#[cfg(lessor_mutants)]
+pub mod mutants;
+pub mod network;
+pub mod node;
+pub mod oracle;
+pub mod overlong;
+pub mod policy;
+pub mod reference;
+pub mod regions;
+pub mod replay;
+pub mod rival;
+pub mod setup;
+pub mod shrink;
+pub mod small;
+pub mod soak;
+pub mod swarm;
+pub mod text;
+pub mod traffic;
+pub mod warming;
+pub mod world;
+
+/// Nanoseconds in a second.
+pub const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds in a millisecond.
+pub const MILLI: u64 = 1_000_000;

@@ -1,0 +1,82 @@
+//! What operators do to the limit while the fleet runs: changes, top-ups, pauses and blocks, each at its moment; and what
+//! somebody outside does to the vendor's count. Drawn
+//! with the setup; the world lets them happen, and the oracle knows what each does to the promise.
+
+use crate::setup::parse_rules;
+use crate::text::rules_text;
+use lessor_protocol::{Carry, Rule};
+use std::fmt;
+
+/// Something that an operator does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// When, in nanoseconds of real time.
+    pub at: u64,
+    /// What.
+    pub act: Act,
+}
+
+/// What an operator can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// The limit goes on by other rules; one that is gone comes back with them.
+    Change(Carry, Vec<Rule>),
+    /// It goes.
+    Remove,
+    /// So many permits more, once.
+    TopUp(u64),
+    /// Nobody is lent anything for so long.
+    Pause(u64),
+    /// Everybody may be lent something again.
+    Resume,
+    /// Nothing is lent to a node any more.
+    Block(usize),
+    /// It is lent to again.
+    Unblock(usize),
+    /// Somebody outside the fleet uses so many permits of the vendor's, from now on, and the vendor tells its callers what
+    /// is left and refuses them. 0: nobody does.
+    Outside(u64),
+}
+
+impl fmt::Display for Live {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:", self.at)?;
+        match &self.act {
+            Act::Change(carry, rules) => write!(out, "change:{}:{}", carry.name(), rules_text(rules)),
+            Act::Remove => write!(out, "remove:"),
+            Act::TopUp(permits) => write!(out, "top_up:{permits}"),
+            Act::Pause(nanos) => write!(out, "pause:{nanos}"),
+            Act::Resume => write!(out, "resume:"),
+            Act::Block(node) => write!(out, "block:{node}"),
+            Act::Unblock(node) => write!(out, "unblock:{node}"),
+            Act::Outside(permits) => write!(out, "outside:{permits}"),
+        }
+    }
+}
+
+/// Reads what [`Live`] shows.
+///
+/// # Errors
+/// In words, what could not be read.
+pub fn parse(text: &str) -> Result<Live, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} cannot be read"));
+    let wrong = || format!("{text:?}: say for example 1000000000:top_up:5");
+    let (at, rest) = text.split_once(':').ok_or_else(wrong)?;
+    let (word, value) = rest.split_once(':').ok_or_else(wrong)?;
+    let act = match word {
+        "change" => {
+            let (carry, rules) = value.split_once(':').ok_or_else(wrong)?;
+            let carry = Carry::named(carry).ok_or(format!("{carry:?} is not known"))?;
+            Act::Change(carry, parse_rules(&rules.replace(',', " "))?)
+        }
+        "remove" => Act::Remove,
+        "top_up" => Act::TopUp(number(value)?),
+        "pause" => Act::Pause(number(value)?),
+        "resume" => Act::Resume,
+        "block" => Act::Block(number(value)? as usize),
+        "unblock" => Act::Unblock(number(value)? as usize),
+        "outside" => Act::Outside(number(value)?),
+        _ => return Err(format!("{word:?} is not known")),
+    };
+    Ok(Live { at: number(at)?, act })
+}

@@ -1,0 +1,362 @@
+//! How well it went: what was used, stranded, refused and exchanged. The world tells it what happens; it judges
+//! nothing.
+
+use crate::boundary::Boundary;
+use lessor_protocol::Rule;
+use lessor_protocol::moment::nanos;
+use std::collections::VecDeque;
+
+/// What is counted while a run goes on.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    nodes: Vec<PerNode>,
+    exchanges: u64,
+    /// When an ask first got nothing because nothing was left, and how things stood.
+    empty: Option<Empty>,
+    /// Before that: permits tried for, and those refused while there were some elsewhere.
+    tried: u64,
+    refused_while_available: u64,
+    fullness: Fullness,
+    /// Where windows have boundaries.
+    pub boundary: Option<Boundary>,
+    hot: Option<HotSpot>,
+    /// Terms that each hot spot took to get nine tenths of its share.
+    catch_up: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PerNode {
+    tried: u64,
+    admitted: u64,
+    refused: u64,
+    /// Since when it has been trying in vain.
+    in_vain_since: Option<u64>,
+    worst_wait: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Empty {
+    real: u64,
+    spent_share: f64,
+    stranded_share: f64,
+}
+
+#[derive(Clone, Debug)]
+struct HotSpot {
+    node: usize,
+    since: u64,
+    term: u64,
+    /// Calls a second, by node.
+    rates: Vec<f64>,
+    /// When each permit was tried there, and when each was admitted, there and anywhere.
+    tried: Vec<u64>,
+    admissions: Vec<u64>,
+    all: Vec<u64>,
+}
+
+/// What came of a run. Shares are from 0 to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Permits admitted.
+    pub admitted: u64,
+    /// Of what the limit allowed.
+    pub used_share: f64,
+    /// How much of the pool was spent when an ask first got nothing because nothing was left; 1 if none did.
+    pub first_empty_refusal_at_share: f64,
+    /// When that was, in seconds.
+    pub first_empty_refusal_at: Option<f64>,
+    /// What nodes held at that moment, of the pool.
+    pub stranded_share: f64,
+    /// Of the permits tried for before that moment, those refused although there were some elsewhere.
+    pub refused_while_available_share: f64,
+    /// All nodes together.
+    pub exchanges_per_second: f64,
+    /// Jain's index of what each node got of its max-min share.
+    pub jain: f64,
+    /// Longest time in which a node tried and got nothing, in seconds.
+    pub worst_wait: f64,
+    /// Of what nodes tried that want less than their share, the largest part refused.
+    pub modest_refused_share: f64,
+    /// Of the calls just after a boundary, those that found nothing; and the asks that came then, each time.
+    pub after_boundary: Option<(f64, f64)>,
+    /// Terms until a node that became hot got nine tenths of its share: the median and the worst.
+    pub catch_up_terms: Option<(f64, f64)>,
+}
+
+impl Meter {
+    /// Nothing yet, of `nodes` nodes.
+    pub fn new(nodes: usize, rules: &[Rule]) -> Self {
+        Meter {
+            nodes: vec![PerNode::default(); nodes],
+            exchanges: 0,
+            empty: None,
+            tried: 0,
+            refused_while_available: 0,
+            fullness: Fullness::new(rules),
+            boundary: Boundary::new(rules),
+            hot: None,
+            catch_up: vec![],
+        }
+    }
+
+    /// Whether an ask has come to an empty pool yet.
+    pub fn has_been_empty(&self) -> bool {
+        self.empty.is_some()
+    }
+
+    /// A caller at `node` came with a call of `permits`.
+    pub fn tried(&mut self, real: u64, node: usize, permits: u64) {
+        if let Some(hot) = self.hot.as_mut().filter(|hot| hot.node == node) {
+            hot.tried.extend((0..permits).map(|_| real));
+        }
+        self.nodes[node].tried += permits;
+        self.tried += if self.empty.is_none() { permits } else { 0 };
+    }
+
+    /// A call of `permits` was admitted.
+    pub fn admitted(&mut self, real: u64, node: usize, permits: u64) {
+        let at = &mut self.nodes[node];
+        at.admitted += permits;
+        if let Some(since) = at.in_vain_since.take() {
+            at.worst_wait = at.worst_wait.max(real - since);
+        }
+        self.fullness.add(real, permits);
+        if let Some(hot) = &mut self.hot {
+            let times = (0..permits).map(|_| real);
+            hot.all.extend(times.clone());
+            hot.admissions.extend(times.filter(|_| hot.node == node));
+        }
+    }
+
+    /// Permits that each node admitted so far.
+    pub fn by_node(&self) -> Vec<u64> {
+        self.nodes.iter().map(|node| node.admitted).collect()
+    }
+
+    /// A call of `permits` found nothing, while there were permits elsewhere or not; it gave up or waits.
+    pub fn short(&mut self, real: u64, node: usize, permits: u64, gave_up: bool, elsewhere: bool) {
+        let at = &mut self.nodes[node];
+        at.in_vain_since.get_or_insert(real);
+        at.refused += if gave_up { permits } else { 0 };
+        if self.empty.is_none() && elsewhere && gave_up {
+            self.refused_while_available += permits;
+        }
+    }
+
+    /// An exchange began.
+    pub fn exchanged(&mut self) {
+        self.exchanges += 1;
+    }
+
+    /// An ask got nothing: of a limit of `limit`, `left` may still be spent, and `held` is at the nodes.
+    pub fn empty(&mut self, real: u64, limit: u64, left: u64, held: u64) {
+        if self.empty.is_none() && limit > 0 {
+            let share = |permits: u64| permits as f64 / limit as f64;
+            self.empty = Some(Empty { real, spent_share: 1.0 - share(left), stranded_share: share(held) });
+        }
+    }
+
+    /// From now on `node` is the hot spot, where `rates` are the calls a second of each.
+    pub fn hot_spot(&mut self, real: u64, node: Option<usize>, rates: &[f64], term: u64) {
+        if let Some(hot) = self.hot.take()
+            && hot.since > 0
+        {
+            self.catch_up.push(hot.catch_up(real));
+        }
+        let rates = rates.to_vec();
+        let spot =
+            |node| HotSpot { node, since: real, term, rates, tried: vec![], admissions: vec![], all: vec![] };
+        self.hot = node.map(spot);
+    }
+
+    /// What it comes to at `real`, where the limit sustains `sustained` permits a second.
+    pub fn figures(&mut self, real: u64, sustained: f64) -> Figures {
+        self.hot_spot(real, None, &[], 1);
+        let seconds = real as f64 / 1e9;
+        let tried: Vec<f64> = self.nodes.iter().map(|node| node.tried as f64).collect();
+        let admitted: u64 = self.nodes.iter().map(|node| node.admitted).sum();
+        let level = water_level(&tried, admitted as f64);
+        let satisfaction = self.nodes.iter().filter(|node| node.tried > 0 && admitted > 0);
+        let satisfaction = satisfaction.map(|node| node.admitted as f64 / (node.tried as f64).min(level));
+        let fair = water_level(&tried, sustained * seconds);
+        let modest = self.nodes.iter().filter(|node| node.tried > 0 && (node.tried as f64) < 0.8 * fair);
+        let waits = self
+            .nodes
+            .iter()
+            .map(|node| node.worst_wait.max(node.in_vain_since.map_or(0, |since| real - since)));
+        self.catch_up.sort_by(f64::total_cmp);
+        Figures {
+            admitted,
+            used_share: self.fullness.share(real, admitted),
+            first_empty_refusal_at_share: self.empty.map_or(1.0, |empty| empty.spent_share),
+            first_empty_refusal_at: self.empty.map(|empty| empty.real as f64 / 1e9),
+            stranded_share: self.empty.map_or(0.0, |empty| empty.stranded_share),
+            refused_while_available_share: self.refused_while_available as f64 / self.tried.max(1) as f64,
+            exchanges_per_second: self.exchanges as f64 / seconds,
+            jain: jain(&satisfaction.collect::<Vec<f64>>()),
+            worst_wait: waits.max().unwrap_or(0) as f64 / 1e9,
+            modest_refused_share: modest
+                .map(|node| node.refused as f64 / node.tried as f64)
+                .fold(0.0, f64::max),
+            after_boundary: self.boundary.map(|boundary| (boundary.short_share(), boundary.asks_each())),
+            catch_up_terms: self
+                .catch_up
+                .last()
+                .map(|&worst| (self.catch_up[self.catch_up.len() / 2], worst)),
+        }
+    }
+}
+
+impl HotSpot {
+    /// Terms until it got, over a term, nine tenths of its max-min share of what all got; all there were if it never
+    /// did.
+    fn catch_up(&self, until: u64) -> f64 {
+        let mut from = self.since;
+        while from + self.term < until && !self.is_served(from) {
+            from += self.term / 20;
+        }
+        (from - self.since) as f64 / self.term as f64
+    }
+
+    /// Whether it got nine tenths of its share in the term that begins at `from`.
+    fn is_served(&self, from: u64) -> bool {
+        let within = |times: &[u64]| {
+            times.partition_point(|&at| at < from + self.term) - times.partition_point(|&at| at < from)
+        };
+        let span = self.term as f64 / 1e9;
+        let mut demands: Vec<f64> = self.rates.iter().map(|rate| rate * span).collect();
+        // In a short term far fewer may come than on average, and nobody is served more than come.
+        demands[self.node] = within(&self.tried) as f64;
+        let level = water_level(&demands, within(&self.all) as f64);
+        within(&self.admissions) as f64 >= (0.9 * demands[self.node].min(level)).floor()
+    }
+}
+
+/// The level up to which everybody's demand is met when `supply` is poured over all of them.
+pub fn water_level(demands: &[f64], supply: f64) -> f64 {
+    let mut demands = demands.to_vec();
+    demands.sort_by(f64::total_cmp);
+    let mut left = supply;
+    for (index, demand) in demands.iter().enumerate() {
+        let level = left / (demands.len() - index) as f64;
+        if *demand > level {
+            return level;
+        }
+        left -= demand;
+    }
+    demands.last().copied().unwrap_or(0.0).max(left)
+}
+
+/// 1 if all are alike, 1/n if one has everything.
+fn jain(shares: &[f64]) -> f64 {
+    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+/// Limit and length of a rule whose window slides.
+fn sliding(rule: &Rule) -> Option<(u64, u64)> {
+    match rule {
+        Rule::SlidingWindow(rule) => Some((rule.limit(), nanos(rule.per()))),
+        Rule::SlidingLog(rule) => Some((rule.limit(), nanos(rule.per()))),
+        Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
+    }
+}
+
+/// How full the tightest rule was: for a sliding window, its average fill from the first full window on.
+#[derive(Clone, Debug)]
+struct Fullness {
+    rules: Vec<Rule>,
+    recent: Vec<(VecDeque<(u64, u64)>, u64)>,
+    /// By rule: permits · nanoseconds in the window, and up to when that was counted.
+    areas: Vec<(f64, u64)>,
+}
+
+impl Fullness {
+    fn new(rules: &[Rule]) -> Self {
+        let count = rules.len();
+        Fullness {
+            rules: rules.to_vec(),
+            recent: vec![Default::default(); count],
+            areas: vec![(0.0, 0); count],
+        }
+    }
+
+    fn add(&mut self, real: u64, permits: u64) {
+        self.advance(real);
+        for (rule, (recent, used)) in self.rules.iter().zip(&mut self.recent) {
+            if sliding(rule).is_some() {
+                recent.push_back((real, permits));
+                *used += permits;
+            }
+        }
+    }
+
+    fn advance(&mut self, real: u64) {
+        for ((rule, (recent, used)), (area, counted)) in
+            self.rules.iter().zip(&mut self.recent).zip(&mut self.areas)
+        {
+            let Some((_, per)) = sliding(rule) else { continue };
+            *counted = (*counted).max(per);
+            while let Some(&(at, permits)) = recent.front()
+                && at + per <= real
+            {
+                *area += *used as f64 * (at + per).saturating_sub(*counted) as f64;
+                *counted = (*counted).max(at + per);
+                recent.pop_front();
+                *used -= permits;
+            }
+            *area += *used as f64 * real.saturating_sub(*counted) as f64;
+            *counted = (*counted).max(real);
+        }
+    }
+
+    fn share(&mut self, real: u64, admitted: u64) -> f64 {
+        self.advance(real);
+        let share = |(rule, &(area, _)): (&Rule, &(f64, u64))| match rule {
+            Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
+                let (limit, per) = sliding(rule).expect("it slides");
+                if real > per {
+                    area / (limit as f64 * (real - per) as f64)
+                } else {
+                    admitted as f64 / limit as f64
+                }
+            }
+            Rule::FixedWindow(rule) => {
+                admitted as f64 / (rule.limit() as f64 * real.div_ceil(nanos(rule.per())) as f64)
+            }
+            // How much was in flight is not measured.
+            Rule::Concurrency(_) => 0.0,
+            Rule::TokenBucket(rule) => {
+                let minted = rule.refill() as f64 * real as f64 / nanos(rule.per()) as f64;
+                admitted as f64 / ((rule.initial() + rule.debt()) as f64 + minted)
+            }
+            Rule::LeakyBucket(rule) => {
+                let minted = rule.refill() as f64 * real as f64 / nanos(rule.per()) as f64;
+                admitted as f64 / (rule.burst() as f64 + minted)
+            }
+        };
+        self.rules.iter().zip(&self.areas).map(share).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_is_always_full_is_used_up() {
+        let rules = crate::setup::parse_rules("sliding_window 10/1s").expect("a rule");
+        let mut full = Fullness::new(&rules);
+        for tenth in 0..100 {
+            full.add(tenth * 100_000_000, 1);
+        }
+        assert!((full.share(9_999_999_999, 100) - 1.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn shares_are_max_min() {
+        assert!((water_level(&[1.0, 10.0, 10.0], 11.0) - 5.0).abs() < 1e-9);
+        assert!((jain(&[1.0, 1.0]) - 1.0).abs() < 1e-9);
+        assert!((jain(&[1.0, 0.0]) - 0.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,81 @@
+//! Links between each node and the allocator: they take time, lose, repeat, hold back and get cut, each direction by
+//! itself. The world asks when a message arrives, if ever.
+
+use crate::faults::{Fault, Faults, Struck};
+
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From a node to the allocator.
+    There,
+    /// From the allocator to a node.
+    Back,
+}
+
+/// How long messages take when nothing is wrong, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// One way, at least.
+    pub one_way: u64,
+    /// At most this much is added, each time anew: so messages overtake each other.
+    pub jitter: u64,
+}
+
+/// All links.
+#[derive(Clone, Debug)]
+pub struct Network {
+    latency: Latency,
+    /// By node: cut until when, there and back.
+    cut: Vec<[u64; 2]>,
+}
+
+impl Network {
+    /// Links for `nodes` nodes.
+    pub fn new(latency: Latency, nodes: usize) -> Self {
+        Network { latency, cut: vec![[0; 2]; nodes] }
+    }
+
+    /// Cuts a link until `until`.
+    pub fn cut(&mut self, node: usize, there: bool, back: bool, until: u64) {
+        let [cut_there, cut_back] = &mut self.cut[node];
+        *cut_there = if there { until.max(*cut_there) } else { *cut_there };
+        *cut_back = if back { until.max(*cut_back) } else { *cut_back };
+    }
+
+    /// Joins what was cut.
+    pub fn mend(&mut self) {
+        self.cut.fill([0; 2]);
+    }
+
+    /// When copies of a message that is sent at `real` arrive: none, one, or two.
+    pub fn send(
+        &self,
+        real: u64,
+        node: usize,
+        way: Way,
+        faults: &Faults,
+        struck: &mut Struck,
+        dice: &mut fastrand::Rng,
+    ) -> Vec<u64> {
+        let mut strikes = |fault| {
+            let struck_now = faults.strikes(fault, dice);
+            if struck_now {
+                *struck.entry(fault).or_default() += 1;
+            }
+            struck_now
+        };
+        let (lost, again, late) =
+            (strikes(Fault::Loss), strikes(Fault::Duplicate), strikes(Fault::LongDelay));
+        if self.cut[node][way as usize] > real || lost {
+            return vec![];
+        }
+        let Latency { one_way, jitter } = self.latency;
+        let mut arrival = |late: u64| real + one_way + dice.u64(0..=jitter) + dice.u64(0..=late);
+        // Long enough to outlive a lease, and sometimes a window.
+        let mut arrivals = vec![arrival(if late { 3_000_000_000 } else { 0 })];
+        if again {
+            arrivals.push(arrival(4_000_000_000));
+        }
+        arrivals
+    }
+}

@@ -1,0 +1,201 @@
+//! What a rule promises once it is changed or topped up while leases are out: how much more windows may hold for a while.
+//! The oracle tells it how much was out then, and until when.
+
+use super::{Promise, holds, owes, stretched};
+use crate::oracle::Instant;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{LeakyBucket, RefillStyle, TokenBucket};
+use lessor_protocol::{Carry, Rule};
+use std::cmp::Reverse;
+
+/// The longest lease, 2 s, on clocks that run as slow as any may.
+const LEASE_MAX: u64 = 2_500_000_000;
+
+impl Promise {
+    /// One for a rule that comes to be at `now`, when `out` permits are lent until `until`, and calls for `flying` are in
+    /// flight.
+    pub(in crate::oracle) fn amid(
+        now: Instant,
+        rule: &Rule,
+        (out, until): (u64, Instant),
+        flying: u64,
+        drift_ppm: u64,
+    ) -> Self {
+        let mut promise = Promise::new(rule, 0, drift_ppm);
+        match &mut promise {
+            Promise::Sliding { slack, spends, .. } => slack.floor = (until.real + spends.per, out),
+            Promise::Fixed(windows) => windows.amid(now, out, until),
+            Promise::Bucket { level, per, real, .. } => {
+                *level = (*level).max(u128::from(out) * *per);
+                *real = now.real;
+            }
+            Promise::Interval { level, .. } => {
+                *level = (*level).max(out);
+                promise.begin(now, now.allocator.as_nanos());
+            }
+            Promise::Warming { bucket, .. } => bucket.hold_at_least(out, now.real),
+            // Calls that go on count, whoever let them begin; and so does what may be spent on others.
+            Promise::InFlight { in_flight, slack, .. } => {
+                (*in_flight, slack.floor) = (flying, (until.real, flying + out));
+            }
+        }
+        promise
+    }
+
+    /// Goes on by `rule` if it is of the same kind and period; `out` permits are lent until `until`.
+    pub(in crate::oracle) fn changes(
+        &mut self,
+        now: Instant,
+        rule: &Rule,
+        carry: Carry,
+        out: u64,
+        until: Instant,
+        drift_ppm: u64,
+    ) -> bool {
+        self.room(now);
+        match (self, rule) {
+            (Promise::Sliding { kind, limit, margin, slack, spends, vendor, on_the_way }, rule)
+                if window(rule).is_some_and(|(other, _, per, _)| other == *kind && per == spends.per) =>
+            {
+                let Some((_, to, _, way)) = window(rule) else { return false };
+                *margin = way.max(*margin);
+                let until = until.real + spends.per + *margin;
+                // What the vendor has not counted yet may be older than the window.
+                let coming = on_the_way.iter().map(|Reverse((_, permits))| permits).sum::<u64>();
+                let used = spends.used.max(vendor.used + coming);
+                slack.carries(until, used, out, (*limit, to), carry);
+                *limit = to;
+            }
+            (Promise::Fixed(windows), Rule::FixedWindow(rule)) => {
+                return windows.changes(rule, carry, out, until);
+            }
+            // A limit begins anew where its flow changes, and rates of the old one end by themselves.
+            (old @ Promise::Bucket { name: "S4", .. }, Rule::LeakyBucket(flow)) => {
+                let mut promise = Promise::new(rule, 0, 0);
+                if let (Promise::Bucket { former, .. }, false) = (&mut promise, old.is_flow(flow)) {
+                    *former = Some((until.allocator.as_nanos(), Box::new(old.clone())));
+                    *old = promise;
+                }
+            }
+            (
+                Promise::Bucket { name: "S3", capacity, debt, refill, per, level, .. },
+                Rule::TokenBucket(rule),
+            ) if is_even(rule) && u128::from(nanos(rule.per())) == *per => {
+                let (to, owes) = (u128::from(holds(rule)) * *per, u128::from(owes(rule)) * *per);
+                // What is in the red stays there, and has as much left as it may be further in it from now on.
+                let (red, black) = ((*level).min(*debt), level.saturating_sub(*debt));
+                let black = carried(black, *per, (*capacity - *debt, to - owes), carry);
+                let left = black + red + owes.saturating_sub(*debt);
+                *level = left.min(to.max(u128::from(out) * *per));
+                (*capacity, *debt, *refill) = (to, owes, rule.refill().into());
+            }
+            (Promise::Interval { capacity, refill, per, level, .. }, Rule::TokenBucket(rule))
+                if rule.refill_style() == RefillStyle::Interval && stretched(rule, drift_ppm) == *per =>
+            {
+                let to = holds(rule);
+                let left = carried(u128::from(*level), 1, (u128::from(*capacity), u128::from(to)), carry);
+                *level = u64::try_from(left).unwrap_or(u64::MAX).min(to.max(out));
+                (*capacity, *refill) = (to, rule.refill());
+            }
+            (Promise::Warming { bucket, warm_up, full_since }, Rule::TokenBucket(rule))
+                if bucket.per() == nanos(rule.per()) =>
+            {
+                let Some(warms) = rule.warm_up() else { return false };
+                let (level, from) = (u128::from(bucket.room(now.real)) + 1, u128::from(bucket.capacity()));
+                let to = u128::from(rule.capacity());
+                let left = carried(level, 1, (from, to), carry).min(to.max(out.into()));
+                bucket.goes_on_by(rule, u64::try_from(left).unwrap_or(u64::MAX), out, now.real);
+                (*warm_up, *full_since) = (warms, None);
+            }
+            // A call that goes on counts, whatever the limit is now; what was lent may be spent.
+            (Promise::InFlight { limit, in_flight, slack }, Rule::Concurrency(rule)) => {
+                slack.floor = (until.real, *in_flight + out);
+                *limit = rule.limit();
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether it is the steady flow that `rule` says.
+    fn is_flow(&self, rule: &LeakyBucket) -> bool {
+        let per = u128::from(nanos(rule.per()));
+        let (burst, gained) = (u128::from(rule.burst()) * per, u128::from(rule.refill()));
+        matches!(self, Promise::Bucket { name: "S4", capacity, refill, per: every, former: None, .. }
+            if (*capacity, *refill, *every) == (burst, gained, per))
+    }
+
+    /// `permits` more, once.
+    pub(in crate::oracle) fn allows(&mut self, now: Instant, permits: u64, drift_ppm: u128) {
+        self.room(now);
+        match self {
+            Promise::Sliding { margin, slack, spends, .. } => {
+                // As long as a spend is charged, on a clock that runs slow; then until the leases that it allowed have
+                // ended; and then until what they were spent for has left the window.
+                let charged =
+                    u128::from(spends.per + *margin) * (1_000_000 + drift_ppm) / (1_000_000 - drift_ppm);
+                let charged = charged as u64 / 100 * 101 + 1_000;
+                slack.extra.push((now.real + charged + LEASE_MAX + spends.per + *margin, permits));
+                slack.floor.1 += permits;
+            }
+            Promise::Fixed(windows) => windows.allows(now, permits),
+            Promise::Bucket { per, level, .. } => *level += u128::from(permits) * *per,
+            // Calls come back by themselves.
+            Promise::InFlight { .. } => {}
+            Promise::Interval { level, .. } => *level += permits,
+            Promise::Warming { bucket, .. } => bucket.top_up(permits),
+        }
+    }
+}
+
+/// Whether a bucket is refilled all the time, alike.
+fn is_even(rule: &TokenBucket) -> bool {
+    rule.refill_style() == RefillStyle::Greedy && rule.warm_up().is_none()
+}
+
+/// What is left of `level`, in parts of which `permit` are one, where a bucket that held `from` holds `to` from now on.
+fn carried(level: u128, permit: u128, (from, to): (u128, u128), carry: Carry) -> u128 {
+    match carry {
+        Carry::Proportional if to > from && from > 0 => (level / permit + 1) * to.div_ceil(from / permit),
+        Carry::Additive if to > from => level + to - from,
+        Carry::AsIs | Carry::Proportional | Carry::Additive | Carry::Reset => level,
+    }
+}
+
+/// Of a rule that is a sliding window, or kept as one: its kind, limit, length and margin.
+fn window(rule: &Rule) -> Option<(&'static str, u64, u64, u64)> {
+    match rule {
+        Rule::SlidingWindow(it) => Some((rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin()))),
+        Rule::SlidingLog(it) => Some((rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin()))),
+        Rule::Concurrency(_) | Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) => None,
+    }
+}
+
+/// What may be admitted beyond the limit for a while, because the limit was changed or topped up.
+#[derive(Clone, Debug, Default)]
+pub(in crate::oracle) struct Slack {
+    /// Permits on top, each until an instant: top-ups, and what a change forgave.
+    pub(super) extra: Vec<(u64, u64)>,
+    /// What was charged when a limit was lowered, and until when windows may see that much.
+    pub(super) floor: (u64, u64),
+}
+
+impl Slack {
+    /// At `now`, which may be a while ago: what a vendor counts late was admitted then.
+    pub(super) fn allows(&self, now: u64, limit: u64) -> u64 {
+        let live = self.extra.iter().filter(|(until, _)| now < *until);
+        let more = live.map(|(_, permits)| permits).sum::<u64>();
+        let floor = if now < self.floor.0 { self.floor.1 } else { 0 };
+        (limit + more).max(floor)
+    }
+
+    /// `used` permits were spent in the window and `out` were lent when `from` became `to`, carried over by `carry`: so
+    /// much may a window hold that ends before `until`.
+    pub(super) fn carries(&mut self, until: u64, used: u64, out: u64, (from, to): (u64, u64), carry: Carry) {
+        self.floor = (until, used + out);
+        if carry == Carry::Proportional && to < from {
+            let charged = (u128::from(used) * u128::from(to) / u128::from(from)) as u64;
+            self.extra.push((until, used - charged));
+        }
+    }
+}

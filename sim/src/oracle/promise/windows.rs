@@ -1,0 +1,141 @@
+//! Fixed windows as the oracle sees them: which one an instant lies in, told from the clock or the date that it shows, or
+//! from the grants that opened it. It looks for no boundary.
+
+use super::change::Slack;
+use crate::civil::{Civil, Label};
+use crate::oracle::Instant;
+use lessor_protocol::Carry;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{self, FixedWindow};
+
+/// Windows of one rule, on the allocator's clock.
+#[derive(Clone, Debug)]
+pub(in crate::oracle) struct Windows {
+    limit: u64,
+    used: u64,
+    slack: Slack,
+    windows: rule::Windows,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Epoch {
+        per: u64,
+        window: u64,
+    },
+    Calendar {
+        civil: Box<Civil>,
+        label: Option<Label>,
+    },
+    /// Before `sure` nobody knows which window is open: leases from before there were any may have opened one.
+    FirstUse {
+        per: u64,
+        ends: u64,
+        sure: u64,
+    },
+}
+
+/// The end of a window that has not begun.
+const NEVER: u64 = u64::MAX;
+
+impl Windows {
+    pub(super) fn new(rule: &FixedWindow, less: u64) -> Self {
+        let kind = match rule.windows() {
+            rule::Windows::Epoch { per } => Kind::Epoch { per: nanos(per), window: 0 },
+            rule::Windows::FirstUse { per } => Kind::FirstUse { per: nanos(per), ends: 0, sure: 0 },
+            rule::Windows::Calendar(calendar) => {
+                Kind::Calendar { civil: Box::new(Civil::new(&calendar)), label: None }
+            }
+        };
+        let (limit, windows) = (rule.limit() - less, rule.windows());
+        Windows { limit, used: 0, slack: Slack::default(), windows, kind }
+    }
+
+    /// Permits that may be spent at `at`. Where no window is open, as many as one holds: a grant would open it.
+    pub(super) fn room(&mut self, at: u64) -> u64 {
+        let is_another = match &mut self.kind {
+            Kind::Epoch { per, window } => std::mem::replace(window, at / *per) != at / *per,
+            Kind::Calendar { civil, label } => {
+                let shown = Some(civil.window(at));
+                std::mem::replace(label, shown) != shown
+            }
+            Kind::FirstUse { ends, .. } => *ends <= at,
+        };
+        if is_another {
+            self.used = 0;
+        }
+        if matches!(self.kind, Kind::FirstUse { sure, .. } if at < sure) {
+            return u64::MAX;
+        }
+        self.slack.allows(at, self.limit).saturating_sub(self.used)
+    }
+
+    /// When a window that is open at `at`, or may be opened then, is over.
+    fn edge_after(&self, at: u64) -> u64 {
+        match &self.kind {
+            Kind::Epoch { per, .. } => (at / per + 1) * per,
+            Kind::Calendar { civil, .. } => civil.edge_after(at),
+            Kind::FirstUse { per, .. } => at + per,
+        }
+    }
+
+    /// They come to be when `out` permits are lent until `until`.
+    pub(super) fn amid(&mut self, now: Instant, out: u64, until: Instant) {
+        self.room(now.allocator.as_nanos());
+        let until = self.edge_after(until.allocator.as_nanos());
+        match &mut self.kind {
+            Kind::Epoch { .. } | Kind::Calendar { .. } => self.slack.floor = (until, out),
+            Kind::FirstUse { sure, .. } => *sure = if out > 0 { until } else { 0 },
+        }
+    }
+
+    /// Goes on by `rule` if it is of the same period; `out` permits are lent until `until`.
+    pub(super) fn changes(&mut self, rule: &FixedWindow, carry: Carry, out: u64, until: Instant) -> bool {
+        if rule.windows() != self.windows {
+            return false;
+        }
+        let until = self.edge_after(until.allocator.as_nanos());
+        self.slack.carries(until, self.used, out, (self.limit, rule.limit()), carry);
+        self.limit = rule.limit();
+        true
+    }
+
+    /// `permits` more in the window of `now`, once; where none is open, in the next.
+    pub(super) fn allows(&mut self, now: Instant, permits: u64) {
+        let at = now.allocator.as_nanos();
+        let until = match self.kind {
+            Kind::Epoch { .. } | Kind::Calendar { .. } => self.edge_after(at),
+            Kind::FirstUse { ends, .. } => {
+                if at < ends {
+                    ends
+                } else {
+                    NEVER
+                }
+            }
+        };
+        self.slack.extra.push((until, permits));
+        self.slack.floor.1 += permits;
+    }
+
+    /// `permits` were lent at `at`.
+    pub(super) fn lent(&mut self, at: u64, permits: u64) {
+        self.room(at);
+        let Kind::FirstUse { per, ends, sure } = &mut self.kind else { return };
+        if permits > 0 && at < *sure {
+            // The window that this opens, if it does, is over when nothing was lent for so long.
+            *sure = (*sure).max(at + *per);
+        }
+        if permits > 0 && *ends <= at {
+            *ends = at + *per;
+            let begins = self.slack.extra.iter_mut().filter(|(until, _)| *until == NEVER);
+            begins.for_each(|(until, _)| *until = *ends);
+        }
+    }
+
+    /// Counts `permits` that are spent at `at`, where there is room; false if no window is open.
+    pub(super) fn spend(&mut self, at: u64, permits: u64) -> bool {
+        self.used += permits;
+        !matches!(self.kind, Kind::FirstUse { ends, sure, .. } if ends <= at && sure <= at)
+    }
+}

@@ -1,0 +1,434 @@
+//! Draws a whole setup from one seed: which rule, which load, which faults are on and how hard. Tests and the soak run
+//! what it draws; the same seed always draws the same.
+
+use crate::edges::{EDGES, Edge};
+use crate::faults::{Fault, Faults};
+use crate::foe::{LIES, Lie};
+use crate::live::{Act, Live};
+use crate::network::Latency;
+use crate::setup::{Sabotage, Setup};
+use crate::traffic::WORKLOADS;
+use crate::world::{longest, sustained};
+use crate::{MILLI, SECOND};
+use lessor_ledger::pool::Plan;
+use lessor_ledger::rules::term;
+use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
+    WarmUp, Windows,
+};
+use lessor_protocol::{Carry, Rule, Terms};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Calls a second at most: more would say nothing new and take longer.
+const DEMAND_MAX: f64 = 3_000.0;
+
+/// What `seed` stands for.
+pub fn draw(seed: u64) -> Setup {
+    // Not the stream of dice that the run throws.
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_ed5e_ed00);
+    let dice = &mut dice;
+    let drift_ppm = if dice.bool() { Terms::DRIFT_PPM } else { 50_000 };
+    let rules = draw_rules(dice);
+    let nodes = if dice.u32(..10) == 0 { dice.usize(20..=60) } else { dice.usize(1..=10) };
+    let (ceiling, sustained) = (ceiling(&rules), sustained(&rules));
+    let load = [0.3, 0.9, 1.5, 4.0, 20.0][dice.usize(..5)];
+    // A lease that is over before its answer arrives is worth nothing: half a term is left, without faults.
+    let round_trip = log_uniform(dice, 200_000, nanos(term(&rules)) / 2);
+    let one_way = round_trip / 4;
+    let mut faults = draw_faults(dice);
+    if rules.iter().any(|rule| rule.flow().is_some()) {
+        // A clock that jumps ahead ends leases too soon, which is harmless; one that mints by it, mints too much.
+        faults.every.remove(&Fault::ClockJump);
+    }
+    let start = if dice.bool() { dice.u64(0..10 * SECOND) } else { dice.u64(0..1 << 50) };
+    let edges = rules.iter().find_map(edges_of);
+    let edge = edges.map(|edges| edges[dice.usize(..edges.len())]);
+    let start = edge.map_or(start, |edge| edge.at * SECOND - dice.u64(0..15 * SECOND));
+    let mut setup = Setup {
+        seed,
+        plan: Plan {
+            rules,
+            is_borrowed: false,
+            is_root: false,
+            terms: Terms::try_new(drift_ppm).expect("below the maximum"),
+            ease_off: dice.bool(),
+            lessees_max: if dice.u32(..10) == 0 { nodes + 1 } else { 10_000 },
+            sharing: Sharing::default(),
+        },
+        above: 0,
+        siblings: 0,
+        nodes,
+        priorities: 0,
+        workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
+        demand: (sustained * load).clamp(2.0, DEMAND_MAX),
+        cost_max: if dice.u32(..3) == 0 { dice.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
+        reserves: 0,
+        in_vain: 0,
+        store: 0,
+        patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
+        latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
+        faults,
+        live: vec![],
+        drifting: true,
+        start,
+        lasts: dice.u64(3 * SECOND..20 * SECOND),
+        // Nobody waits for the end of a day or a month.
+        then_calm: edge.is_none(),
+        foes: draw_foes(dice),
+        sabotage: Sabotage::None,
+        replay: format!("lessor simulate --swarm {seed}"),
+    };
+    if setup.plan.rules.len() > 1 && dice.bool() {
+        setup.above = setup.plan.rules.len() - 1;
+    }
+    if dice.u32(..4) == 0 {
+        draw_sharing(dice, ceiling, &mut setup);
+    }
+    // From dice of their own, so that the rest is as it would be without them.
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x11fe_0000_0000_0000);
+    // What is kept back may be more than a limit that is lowered allows: a configuration like that is refused.
+    let can_change = setup.plan.sharing == Sharing::default();
+    if dice.u32(..3) == 0 && can_change {
+        setup.live = draw_live(&mut dice, &setup);
+        // As above, also for leases by other rules.
+        let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
+        let Latency { one_way, jitter } = setup.latency;
+        setup.latency = Latency { one_way: one_way.min(shortest / 8), jitter: jitter.min(shortest / 8) };
+        // As above, by any of the rules.
+        if setup.rule_sets().flatten().any(|rule| rule.flow().is_some()) {
+            setup.faults.every.remove(&Fault::ClockJump);
+        }
+        // A restart forgets of which length calls were let begin before.
+        let longest: BTreeSet<Duration> = setup.rule_sets().filter_map(longest).collect();
+        if longest.len() > 1 {
+            setup.faults.every.remove(&Fault::AllocatorRestart);
+        }
+        let by_calendar = setup.rule_sets().flatten().any(|rule| edges_of(rule).is_some());
+        setup.then_calm &= !by_calendar;
+    }
+    let mut reserves = fastrand::Rng::with_seed(seed ^ 0x4e5e_4e5e_0000_0000);
+    if reserves.u32(..3) == 0 {
+        setup.reserves = reserves.u64(5..=100);
+    }
+    // What is done to a limit is done to one that has no others beside it.
+    if setup.above > 0 && setup.live.is_empty() && dice.bool() {
+        setup.siblings = dice.usize(1..=2);
+    }
+    // Again from dice of their own.
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x0b5e_47ed_0000_0000);
+    if dice.u32(..4) == 0 && setup.siblings == 0 {
+        draw_outside(&mut dice, ceiling, &mut setup);
+    }
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x5afe_0000_0000_0000);
+    if dice.u32(..4) == 0 {
+        draw_safe(&mut dice, ceiling, &mut setup);
+    }
+    // And again.
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x1a7a_1a00_0000_0000);
+    if dice.u32(..4) == 0 {
+        setup.in_vain = dice.u64(1..=50);
+    }
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x5704_e000_0000_0000);
+    if dice.u32(..3) == 0 {
+        draw_store(&mut dice, &mut setup);
+    }
+    let mut dice = fastrand::Rng::with_seed(seed ^ 0x51e3_0000_0000_0000);
+    if dice.u32(..4) == 0 {
+        let every = log_uniform(&mut dice, 200 * MILLI, 10 * SECOND);
+        setup.faults.every.insert(Fault::ClockSlew, (every, log_uniform(&mut dice, 10 * MILLI, 5 * SECOND)));
+    }
+    setup
+}
+
+/// An allocator that writes down what it lends. An answer takes so much longer.
+fn draw_store(dice: &mut fastrand::Rng, setup: &mut Setup) {
+    let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
+    setup.store = log_uniform(dice, MILLI / 20, shortest / 8);
+    let Latency { one_way, jitter } = setup.latency;
+    setup.latency = Latency { one_way: one_way.min(shortest / 16), jitter: jitter.min(shortest / 16) };
+}
+
+/// `setup` on a vendor that is believed and has less than it should, and nothing else that operators do.
+pub fn outside(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    (setup.live, setup.then_calm) = (vec![], true);
+    let ceiling = ceiling(&setup.plan.rules);
+    draw_outside(dice, ceiling, &mut setup);
+    setup.plan.sharing.vendor.believe = Believe::Trim;
+    setup
+}
+
+/// Somebody outside uses a part of what the vendor has, more and less of it, and the vendor says so.
+fn draw_outside(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+    setup.plan.sharing.vendor = Trust {
+        believe: Believe::ALL[dice.usize(..3)].1,
+        longest: Duration::from_nanos(log_uniform(dice, 20 * MILLI, 3 * SECOND)),
+        keep_percent: dice.u64(1..=100),
+        ease: Duration::from_nanos(dice.u64(0..SECOND)),
+    };
+    for _ in 0..dice.u32(1..=4) {
+        let act = Act::Outside(dice.u64(0..=ceiling.saturating_mul(2)));
+        setup.live.push(Live { at: dice.u64(0..setup.lasts), act });
+    }
+}
+
+/// A few things that operators do, each at a moment while there is trouble.
+pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
+    let mut rules = setup.plan.rules.clone();
+    let mut live: Vec<Live> = vec![];
+    for _ in 0..dice.u32(1..=4) {
+        let at = dice.u64(0..setup.lasts);
+        let until = at + log_uniform(dice, 10 * MILLI, 2 * SECOND);
+        match dice.u32(..9) {
+            8 => {
+                // It comes back as it was, or as something else.
+                let rules = resized(dice, &rules, true);
+                live.push(Live { at, act: Act::Remove });
+                live.push(Live { at: until, act: Act::Change(Carry::ALL[dice.usize(..4)], rules) });
+            }
+            0 => live.push(Live { at, act: Act::TopUp(dice.u64(1..=ceiling(&rules).max(1))) }),
+            1 => {
+                live.push(Live { at, act: Act::Pause(log_uniform(dice, 10 * MILLI, 5 * SECOND)) });
+                live.push(Live { at: until, act: Act::Resume });
+            }
+            2 => {
+                let node = dice.usize(..setup.nodes);
+                live.push(Live { at, act: Act::Block(node) });
+                live.push(Live { at: until, act: Act::Unblock(node) });
+            }
+            _ => {
+                // A family keeps as many rules as it has.
+                rules = match dice.u32(..8) {
+                    0 | 1 if setup.above == 0 => draw_rules(dice),
+                    2 | 3 if setup.above == 0 => with_or_without_cap(dice, &rules),
+                    _ => resized(dice, &rules, setup.above > 0),
+                };
+                let carry = if dice.bool() { Carry::AsIs } else { Carry::ALL[dice.usize(..4)] };
+                live.push(Live { at, act: Act::Change(carry, rules.clone()) });
+            }
+        }
+    }
+    live
+}
+
+/// `rules` with a cap on what is in flight if they have none; otherwise without those, or with one of other calls.
+pub fn with_or_without_cap(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
+    let is_cap = |rule: &Rule| matches!(rule, Rule::Concurrency(_));
+    let mut others = rules.to_vec();
+    others.retain(|rule| !is_cap(rule));
+    if others.len() == rules.len() || others.is_empty() || dice.bool() {
+        let longest = Duration::from_millis(log_uniform(dice, 50, 5_000));
+        let cap = Concurrency::try_new(log_uniform(dice, 1, 1_000), longest).expect("numbers in range");
+        others.insert(dice.usize(..=others.len()), Rule::Concurrency(cap));
+    }
+    others
+}
+
+/// `rules` with other numbers and the same periods; a steady flow may stay as it is, or has to (`keeps_flow`).
+fn resized(dice: &mut fastrand::Rng, rules: &[Rule], keeps_flow: bool) -> Vec<Rule> {
+    let keeps_flow = keeps_flow || dice.bool();
+    let percent = log_uniform(dice, 5, 1_000);
+    let part = |limit: u64| (limit * percent / 100).max(1);
+    let resized = rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => {
+            let margin = if dice.bool() { rule.margin() } else { rule.per() / dice.u32(2..=20) };
+            SlidingWindow::try_new(part(rule.limit()), rule.per(), margin).map(Rule::SlidingWindow)
+        }
+        Rule::SlidingLog(rule) => {
+            SlidingLog::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
+        }
+        Rule::FixedWindow(rule) => FixedWindow::of(part(rule.limit()), rule.windows()).map(Rule::FixedWindow),
+        Rule::LeakyBucket(rule) if keeps_flow => Ok(Rule::LeakyBucket(*rule)),
+        Rule::LeakyBucket(rule) => {
+            let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
+            LeakyBucket::try_new(part(rule.burst()), refill, rule.per()).map(Rule::LeakyBucket)
+        }
+        Rule::Concurrency(rule) => {
+            Concurrency::try_new(part(rule.limit()), rule.longest()).map(Rule::Concurrency)
+        }
+        Rule::TokenBucket(rule) => {
+            let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
+            let capacity = part(rule.capacity());
+            let bucket = TokenBucket::try_new(capacity, refill, rule.per(), capacity);
+            let bucket = bucket.and_then(|bucket| bucket.with_refill_style(rule.refill_style()));
+            let bucket = match rule.debt() {
+                0 => bucket,
+                debt => bucket.and_then(|bucket| bucket.with_debt(part(debt))),
+            };
+            let bucket = match rule.warm_up() {
+                Some(warm_up) => bucket.and_then(|bucket| bucket.with_warm_up(warm_up)),
+                None => bucket,
+            };
+            bucket.map(Rule::TokenBucket)
+        }
+    });
+    resized.collect::<Result<_, _>>().expect("numbers in range")
+}
+
+fn ceiling(rules: &[Rule]) -> u64 {
+    rules.iter().map(Rule::ceiling).min().unwrap_or(0)
+}
+
+/// Some of what an operator may say of how a limit with `ceiling` is shared.
+fn draw_sharing(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+    let sharing = &mut setup.plan.sharing;
+    if dice.bool() {
+        sharing.reserve = dice.u64(0..=ceiling / 2).min(ceiling.saturating_sub(1));
+    }
+    if dice.bool() {
+        sharing.lease_max = log_uniform(dice, 1, ceiling.max(1)).max(setup.cost_max);
+    }
+    if dice.bool() {
+        setup.priorities = dice.u64(2..=3);
+    }
+    let mut free = (ceiling - sharing.reserve) / 2;
+    while free > 0 && sharing.guaranteed.len() < 3 && dice.bool() {
+        let permits = dice.u64(1..=free);
+        free -= permits;
+        sharing.guaranteed.push(permits);
+    }
+}
+
+/// Some nodes go on with a part of the reserve while no allocator answers, where the limit counts in windows.
+fn draw_safe(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+    let counts = |rule: &Rule| match rule {
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => true,
+        Rule::FixedWindow(rule) => rule.windows().anchor() == Some("epoch"),
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
+    };
+    let guaranteed = !setup.plan.sharing.guaranteed.is_empty();
+    if setup.above > 0 || ceiling < 2 || guaranteed || !setup.rule_sets().flatten().all(counts) {
+        return;
+    }
+    let sharing = &mut setup.plan.sharing;
+    sharing.reserve = sharing.reserve.max(dice.u64(1..=ceiling / 2));
+    let nodes = dice.u64(1..=sharing.reserve.min(2 * setup.nodes as u64));
+    let lasts = Duration::from_millis(dice.u64(1_000..=20_000));
+    sharing.safe = Some(Safe { nodes, lasts });
+    // What is lowered must leave more than is kept back.
+    setup.live.retain(|live| !matches!(live.act, Act::Change(..)));
+    // One that spends by its clock spends too much if that jumps ahead.
+    setup.faults.every.remove(&Fault::ClockJump);
+}
+
+fn draw_rules(dice: &mut fastrand::Rng) -> Vec<Rule> {
+    let count = if dice.u32(..4) == 0 { 2 } else { 1 };
+    let mut rules: Vec<Rule> = (0..count).map(|_| draw_rule(dice)).collect();
+    // A steady flow in a quarter of all runs, alone or beside another rule; a limit has one at most. No fixed window as
+    // short as those drawn here may stand beside it.
+    if dice.u32(..4) == 0 {
+        rules[0] = draw_flow(dice);
+        rules.retain(|rule| !matches!(rule, Rule::FixedWindow(_)));
+        if dice.bool() {
+            rules.reverse();
+        }
+    }
+    rules
+}
+
+fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
+    let limit = match dice.u32(..4) {
+        0 => dice.u64(1..=5),
+        1 => dice.u64(5..=100),
+        _ => log_uniform(dice, 100, 20_000),
+    };
+    let per = Duration::from_millis(log_uniform(dice, 50, 5_000));
+    let rule = match dice.u32(..5) {
+        4 => Concurrency::try_new(limit, per).map(Rule::Concurrency),
+        0 => FixedWindow::of(limit, draw_windows(dice, per)).map(Rule::FixedWindow),
+        1 => draw_bucket(dice, limit, per).map(Rule::TokenBucket),
+        _ => {
+            let margin = if dice.bool() { Duration::ZERO } else { per / dice.u32(1..=10) };
+            if dice.u32(..4) == 0 {
+                SlidingLog::try_new(limit, per, margin).map(Rule::SlidingLog)
+            } else {
+                SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingWindow)
+            }
+        }
+    };
+    rule.expect("numbers in range")
+}
+
+fn draw_flow(dice: &mut fastrand::Rng) -> Rule {
+    let burst = if dice.bool() { 1 } else { log_uniform(dice, 2, 50) };
+    let refill = dice.u64(1..=50);
+    // From a permit each millisecond to one in two seconds.
+    let per = Duration::from_nanos(refill * log_uniform(dice, MILLI, 2 * SECOND));
+    Rule::LeakyBucket(LeakyBucket::try_new(burst, refill, per).expect("numbers in range"))
+}
+
+/// Of length `per`, or of a calendar.
+fn draw_windows(dice: &mut fastrand::Rng, per: Duration) -> Windows {
+    match dice.u32(..4) {
+        0 => Windows::FirstUse { per },
+        1 => Windows::Calendar(EDGES[dice.usize(..EDGES.len())].calendar()),
+        _ => Windows::Epoch { per },
+    }
+}
+
+/// A bucket, with at most one of its options.
+fn draw_bucket(dice: &mut fastrand::Rng, capacity: u64, per: Duration) -> Result<TokenBucket, RuleError> {
+    // Full again within ten seconds, or never.
+    let least = capacity * nanos(per) / (10 * SECOND) + 1;
+    let refill = if dice.u32(..10) == 0 { 0 } else { log_uniform(dice, least, 10 * least) };
+    let initial = if dice.bool() { capacity } else { dice.u64(0..=capacity) };
+    let bucket = TokenBucket::try_new(capacity, refill, per, initial)?;
+    match dice.u32(..6) {
+        0 => bucket.with_refill_style(RefillStyle::Interval),
+        1 => bucket.with_debt(dice.u64(1..=2 * capacity)),
+        2 => {
+            let over = Duration::from_millis(log_uniform(dice, 100, 20_000));
+            bucket.with_warm_up(WarmUp::try_new(over, dice.u64(2..=5))?)
+        }
+        _ => Ok(bucket),
+    }
+}
+
+/// The edges of a calendar, one of which a run with `rule` is about.
+fn edges_of(rule: &Rule) -> Option<Vec<Edge>> {
+    let Rule::FixedWindow(rule) = rule else { return None };
+    let Windows::Calendar(calendar) = rule.windows() else { return None };
+    Some(EDGES.into_iter().filter(|edge| edge.calendar() == calendar).collect())
+}
+
+fn draw_faults(dice: &mut fastrand::Rng) -> Faults {
+    let mut faults = Faults::default();
+    let chances = [
+        (Fault::Loss, 0.3),
+        (Fault::Duplicate, 0.3),
+        (Fault::LongDelay, 0.1),
+        (Fault::CrashBeforeSend, 0.02),
+        (Fault::CrashAfterSend, 0.02),
+        (Fault::CrashBeforeInstall, 0.02),
+    ];
+    for (fault, most) in chances {
+        if dice.bool() {
+            faults.chance.insert(fault, most * dice.f64());
+        }
+    }
+    // Those that slew come later, from dice of their own.
+    for fault in Fault::TIMED.into_iter().filter(|fault| *fault != Fault::ClockSlew) {
+        // A frozen clock breaks what is assumed; a restart costs seconds of quarantine.
+        let is_on = fault != Fault::Freeze
+            && if fault == Fault::AllocatorRestart { dice.u32(..4) == 0 } else { dice.bool() };
+        if is_on {
+            let every = log_uniform(dice, 200 * MILLI, 10 * SECOND);
+            faults.every.insert(fault, (every, log_uniform(dice, 10 * MILLI, 5 * SECOND)));
+        }
+    }
+    faults
+}
+
+/// None in half of all runs, otherwise a few.
+fn draw_foes(dice: &mut fastrand::Rng) -> Vec<Lie> {
+    let count = if dice.bool() { 0 } else { dice.usize(1..=3) };
+    (0..count).map(|_| LIES[dice.usize(..LIES.len())].1).collect()
+}
+
+/// As often between 1 and 10 as between 10 and 100.
+fn log_uniform(dice: &mut fastrand::Rng, least: u64, most: u64) -> u64 {
+    let (least, most) = ((least as f64).ln(), (most as f64).ln());
+    (least + dice.f64() * (most - least)).exp() as u64
+}

@@ -1,0 +1,318 @@
+//! A whole setup in one line of text, and back: what a failure prints, what `simulate --replay` runs, and how found
+//! cases are kept. Unlike a seed of the swarm, a line means the same whatever is drawn tomorrow.
+//!
+//! `seed=5 rules=sliding_window,100/1000000000ns,margin,0ns nodes=3 message_lost=0.2 node_crash=2000000000/500000000`:
+//! words `name=value` in any order, times in nanoseconds. A fault has its chance, or the mean time between two strikes
+//! and the longest one. What is not said is as in [`bare`].
+
+use crate::SECOND;
+use crate::faults::{Fault, Faults};
+use crate::foe::LIES;
+use crate::live;
+use crate::network::Latency;
+use crate::setup::{Sabotage, Setup, parse_rules, plan};
+use crate::traffic::{WORKLOADS, Workload};
+use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::{RefillStyle, TokenBucket, Windows};
+use lessor_protocol::{Rule, Terms};
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// One node that calls now and then on a limit that allows nothing, for a second, with nothing wrong.
+pub fn bare() -> Setup {
+    Setup {
+        seed: 1,
+        plan: plan(vec![], false),
+        above: 0,
+        siblings: 0,
+        nodes: 1,
+        foes: vec![],
+        workload: Workload::Steady,
+        priorities: 0,
+        demand: 1.0,
+        cost_max: 1,
+        reserves: 0,
+        in_vain: 0,
+        store: 0,
+        patience: 0,
+        latency: Latency { one_way: 0, jitter: 0 },
+        faults: Faults::default(),
+        live: vec![],
+        drifting: false,
+        start: SECOND,
+        lasts: SECOND,
+        then_calm: false,
+        sabotage: Sabotage::None,
+        replay: String::new(),
+    }
+}
+
+/// `setup` in one line. How to run it again is not in it: it *is* that.
+pub fn write(setup: &Setup) -> String {
+    let mut words = vec![];
+    let mut say = |name: &str, value: &dyn Display| words.push(format!("{name}={value}"));
+    say("seed", &setup.seed);
+    say("rules", &rules_text(&setup.plan.rules));
+    say("drift", &setup.plan.terms.drift_ppm());
+    say("ease_off", &setup.plan.ease_off);
+    say("lessees_max", &setup.plan.lessees_max);
+    let sharing = &setup.plan.sharing;
+    if *sharing != Sharing::default() || setup.priorities > 0 {
+        say("priorities", &setup.priorities);
+        say("reserve", &sharing.reserve);
+        say("lease_max", &sharing.lease_max);
+        sharing.guaranteed.iter().for_each(|permits| say("guaranteed", permits));
+    }
+    if let Some(Safe { nodes, lasts }) = sharing.safe {
+        say("safe", &format!("{nodes}/{}", nanos(lasts)));
+    }
+    let Trust { believe, longest, keep_percent, ease } = sharing.vendor;
+    if sharing.vendor != Trust::default() {
+        let times = [longest, ease].map(nanos);
+        say("vendor", &format!("{}/{}/{keep_percent}/{}", believe.name(), times[0], times[1]));
+    }
+    if setup.above > 0 {
+        say("above", &setup.above);
+    }
+    if setup.siblings > 0 {
+        say("siblings", &setup.siblings);
+    }
+    say("nodes", &setup.nodes);
+    if !setup.foes.is_empty() {
+        say("foes", &setup.foes.iter().map(|lie| lie.name()).collect::<Vec<_>>().join(","));
+    }
+    say("workload", &setup.workload.name());
+    say("demand", &setup.demand);
+    say("cost_max", &setup.cost_max);
+    if setup.reserves > 0 {
+        say("reserves", &setup.reserves);
+    }
+    if setup.in_vain > 0 {
+        say("in_vain", &setup.in_vain);
+    }
+    if setup.store > 0 {
+        say("store", &setup.store);
+    }
+    say("patience", &setup.patience);
+    say("one_way", &setup.latency.one_way);
+    say("jitter", &setup.latency.jitter);
+    say("drifting", &setup.drifting);
+    say("start", &setup.start);
+    say("lasts", &setup.lasts);
+    say("then_calm", &setup.then_calm);
+    if setup.sabotage != Sabotage::None {
+        say("sabotage", &setup.sabotage.name());
+    }
+    if !setup.live.is_empty() {
+        say("live", &setup.live.iter().map(ToString::to_string).collect::<Vec<_>>().join("|"));
+    }
+    for (fault, chance) in &setup.faults.chance {
+        say(fault.name(), chance);
+    }
+    for (fault, (every, longest)) in &setup.faults.every {
+        say(fault.name(), &format!("{every}/{longest}"));
+    }
+    words.join(" ")
+}
+
+/// The setup that `text` says, with the command that runs it again.
+///
+/// # Errors
+/// In words, what could not be read.
+pub fn read(text: &str) -> Result<Setup, String> {
+    let mut setup = bare();
+    for word in text.split_whitespace() {
+        let (name, value) = word.split_once('=').ok_or(format!("{word:?}: say name=value"))?;
+        hear(&mut setup, name, value)?;
+    }
+    if setup.plan.rules.is_empty() || setup.nodes == 0 {
+        return Err("say rules=… and at least one node".to_owned());
+    }
+    // Time would not go on.
+    if !setup.demand.is_finite() || setup.faults.every.values().any(|&(every, _)| every == 0) {
+        return Err("say a finite demand, and faults with some time between two".to_owned());
+    }
+    setup.replay = command(&setup);
+    Ok(setup)
+}
+
+/// The command that runs `setup` again.
+pub fn command(setup: &Setup) -> String {
+    format!("lessor simulate --replay '{}'", write(setup))
+}
+
+fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "seed" => setup.seed = number(value)?,
+        "rules" => setup.plan.rules = parse_rules(&value.replace(',', " "))?,
+        "drift" => {
+            setup.plan.terms =
+                Terms::try_new(number(value)?).ok_or(format!("a drift of {value} is too large"))?
+        }
+        "ease_off" => setup.plan.ease_off = number(value)?,
+        "lessees_max" => setup.plan.lessees_max = number(value)?,
+        "vendor" => setup.plan.sharing.vendor = trust(value)?,
+        "above" => setup.above = number(value)?,
+        "siblings" => setup.siblings = number(value)?,
+        "priorities" => setup.priorities = number(value)?,
+        "safe" => setup.plan.sharing.safe = Some(safe(value)?),
+        "reserve" => setup.plan.sharing.reserve = number(value)?,
+        "lease_max" => setup.plan.sharing.lease_max = number(value)?,
+        "guaranteed" => setup.plan.sharing.guaranteed.push(number(value)?),
+        "nodes" => setup.nodes = number(value)?,
+        "foes" => {
+            let foes = value.split(',').map(|name| one_of(name, LIES.into_iter()));
+            setup.foes = foes.collect::<Result<_, _>>()?;
+        }
+        "live" => setup.live = value.split('|').map(live::parse).collect::<Result<_, _>>()?,
+        "workload" => setup.workload = one_of(value, WORKLOADS.into_iter())?,
+        "demand" => setup.demand = number(value)?,
+        "cost_max" => setup.cost_max = number(value)?,
+        "reserves" => setup.reserves = number(value)?,
+        "in_vain" => setup.in_vain = number(value)?,
+        "store" => setup.store = number(value)?,
+        "patience" => setup.patience = number(value)?,
+        "one_way" => setup.latency.one_way = number(value)?,
+        "jitter" => setup.latency.jitter = number(value)?,
+        "drifting" => setup.drifting = number(value)?,
+        "start" => setup.start = number(value)?,
+        "lasts" => setup.lasts = number(value)?,
+        "then_calm" => setup.then_calm = number(value)?,
+        "sabotage" => setup.sabotage = one_of(value, Sabotage::ALL.map(|it| (it.name(), it)).into_iter())?,
+        _ => {
+            let fault = one_of(name, Fault::ALL.map(|fault| (fault.name(), fault)).into_iter())?;
+            match value.split_once('/') {
+                Some((every, longest)) => {
+                    setup.faults.every.insert(fault, (number(every)?, number(longest)?));
+                }
+                None => {
+                    setup.faults.chance.insert(fault, number(value)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many go on by themselves, and for how long: `3/5000000000`.
+fn safe(text: &str) -> Result<Safe, String> {
+    let (nodes, lasts) = text.split_once('/').ok_or(format!("{text:?}: say for example \"3/5000000000\""))?;
+    Ok(Safe { nodes: number(nodes)?, lasts: Duration::from_nanos(number(lasts)?) })
+}
+
+/// How far the vendor is believed: `trim/1000000000/10/5000000000`.
+fn trust(text: &str) -> Result<Trust, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [believe, longest, keep_percent, ease] = parts[..] else {
+        return Err(format!("{text:?}: say for example trim/1000000000/10/0"));
+    };
+    Ok(Trust {
+        believe: one_of(believe, Believe::ALL.into_iter())?,
+        longest: Duration::from_nanos(number(longest)?),
+        keep_percent: number(keep_percent)?,
+        ease: Duration::from_nanos(number(ease)?),
+    })
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?} cannot be read"))
+}
+
+fn one_of<T>(name: &str, known: impl Iterator<Item = (&'static str, T)>) -> Result<T, String> {
+    let mut known = known;
+    known.find(|(other, _)| *other == name).map(|(_, it)| it).ok_or(format!("{name:?} is not known"))
+}
+
+/// `rules` as [`parse_rules`] reads them, with commas for spaces.
+pub fn rules_text(rules: &[Rule]) -> String {
+    rules.iter().map(rule).collect::<Vec<_>>().join("+")
+}
+
+fn rule(rule: &Rule) -> String {
+    match rule {
+        Rule::SlidingWindow(rule) => format!(
+            "sliding_window,{}/{}ns,margin,{}ns",
+            rule.limit(),
+            nanos(rule.per()),
+            nanos(rule.margin())
+        ),
+        Rule::SlidingLog(rule) => {
+            format!("sliding_log,{}/{}ns,margin,{}ns", rule.limit(), nanos(rule.per()), nanos(rule.margin()))
+        }
+        Rule::FixedWindow(rule) => format!("fixed_window,{}/{}", rule.limit(), windows(&rule.windows())),
+        Rule::TokenBucket(rule) => bucket(rule),
+        Rule::LeakyBucket(rule) => {
+            format!("leaky_bucket,{}/{}ns,burst,{}", rule.refill(), nanos(rule.per()), rule.burst())
+        }
+        Rule::Concurrency(rule) => format!("concurrency,{}/{}ns", rule.limit(), nanos(rule.longest())),
+    }
+}
+
+fn windows(windows: &Windows) -> String {
+    match windows {
+        Windows::Epoch { per } => format!("{}ns", nanos(*per)),
+        Windows::FirstUse { per } => format!("{}ns,anchor,first_use", nanos(*per)),
+        Windows::Calendar(calendar) => {
+            let mut text = format!("{},zone,{}", calendar.unit().name(), calendar.zone().name());
+            let weekday = calendar.anchor_weekday().map(str::to_owned);
+            if let Some(day) = calendar.anchor_day().map(|day| day.to_string()).or(weekday) {
+                text.push_str(&format!(",anchor_day,{day}"));
+            }
+            text
+        }
+    }
+}
+
+fn bucket(rule: &TokenBucket) -> String {
+    let per = nanos(rule.per());
+    let mut text = format!("token_bucket,{}/{per}ns,capacity,{}", rule.refill(), rule.capacity());
+    text.push_str(&format!(",initial,{}", rule.initial()));
+    if rule.refill_style() != RefillStyle::Greedy {
+        text.push_str(&format!(",style,{}", rule.refill_style().name()));
+    }
+    if rule.debt() > 0 {
+        text.push_str(&format!(",debt,{}", rule.debt()));
+    }
+    if let Some(warm_up) = rule.warm_up() {
+        let over = nanos(warm_up.over());
+        text.push_str(&format!(",warm_up,{over}ns,cold_factor,{}", warm_up.cold_factor()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swarm::draw;
+
+    #[test]
+    fn a_setup_is_read_back_as_it_was_written() {
+        for seed in 0..500 {
+            let mut drawn = draw(seed);
+            drawn.sabotage = Sabotage::ALL[seed as usize % Sabotage::ALL.len()];
+            let read = read(&write(&drawn)).expect("what was written");
+            assert_eq!(Setup { replay: drawn.replay.clone(), ..read }, drawn);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (text, name) in [
+            ("", "rules"),
+            ("seed", "seed"),
+            ("seed=x", "\"x\""),
+            ("colour=3", "colour"),
+            ("rules=window,5/s", "window"),
+            ("workload=wild", "wild"),
+            ("rules=fixed_window,5/1s nodes=0", "node"),
+            ("node_crash=1/", "\"\""),
+            ("rules=fixed_window,5/1s node_crash=0/5", "between"),
+            ("rules=fixed_window,5/1s demand=NaN", "finite"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(name), "{text:?}: {error}");
+        }
+    }
+}

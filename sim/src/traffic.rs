@@ -1,0 +1,203 @@
+//! Open-loop demand: calls arrive at each node by themselves, at rates that change as the workload says. The world
+//! draws the next arrival of a node from its rate; a caller that is refused changes nothing about the next.
+
+use crate::SECOND;
+
+/// The shape of demand. `--demand` is what it adds up to, on average.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// The same rate everywhere, always.
+    Steady,
+    /// The n-th node has 1/n of the first one's rate.
+    Zipf,
+    /// Zipf, and each node's rate jumps ×5 or ÷5 about every three seconds; the sum is kept.
+    ZipfJumps,
+    /// All nodes together ×5 for about a second, then ÷5.
+    Bursts,
+    /// Half of the nodes are steady; one of the others has half of all demand, another one every five seconds.
+    HotSpot,
+    /// Silence, and at each boundary everybody at once.
+    Herd,
+    /// One node calls, the others only exist.
+    Single,
+    /// One node in a hundred calls, the others only exist.
+    Idle,
+    /// A real day, a minute of it each second.
+    Trace,
+    /// Steady, but the last node wants a fifth of what the others want.
+    Modest,
+}
+
+/// Each workload and its name on the command line.
+pub const WORKLOADS: [(&str, Workload); 10] = [
+    ("steady", Workload::Steady),
+    ("zipf", Workload::Zipf),
+    ("zipf-jumps", Workload::ZipfJumps),
+    ("bursts", Workload::Bursts),
+    ("hot-spot", Workload::HotSpot),
+    ("herd", Workload::Herd),
+    ("single", Workload::Single),
+    ("idle", Workload::Idle),
+    ("trace", Workload::Trace),
+    ("modest", Workload::Modest),
+];
+
+impl Workload {
+    /// Its name on the command line and in setups.
+    pub fn name(self) -> &'static str {
+        WORKLOADS.iter().find(|(_, workload)| *workload == self).expect("all are listed").0
+    }
+}
+
+/// Mean time between two jumps of one node's rate, and between two shapes of bursts.
+const JUMP_NS: f64 = 3e9;
+const BURST_NS: f64 = 1e9;
+/// How long a hot spot stays.
+const HOT_SPOT: u64 = 5 * SECOND;
+/// A herd takes this part of the time between two boundaries to pass.
+const HERD_PART: u64 = 50;
+
+/// Boundaries at which a herd comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Beat {
+    /// The real instant of the next one.
+    pub next: u64,
+    /// Time between two.
+    pub every: u64,
+}
+
+/// Rates by node, and when they change next.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    workload: Workload,
+    demand: f64,
+    /// Calls a second, by node.
+    rates: Vec<f64>,
+    /// By node, for jumps: −1, 0 or 1 powers of five.
+    power: Vec<i32>,
+    changes: u64,
+    hot: Option<usize>,
+    dice: fastrand::Rng,
+}
+
+impl Traffic {
+    /// `demand` calls a second in total over `nodes` nodes.
+    pub fn new(workload: Workload, demand: f64, nodes: usize, dice: fastrand::Rng) -> Self {
+        let (rates, power) = (vec![0.0; nodes], vec![0; nodes]);
+        Traffic { workload, demand, rates, power, changes: 0, hot: None, dice }
+    }
+
+    /// Calls a second, by node.
+    pub fn rates(&self) -> &[f64] {
+        &self.rates
+    }
+
+    /// The node that the hot spot is on.
+    pub fn hot(&self) -> Option<usize> {
+        self.hot
+    }
+
+    /// Another shape from now on.
+    pub fn turn_into(&mut self, workload: Workload, demand: f64) {
+        (self.workload, self.demand, self.changes, self.hot) = (workload, demand, 0, None);
+    }
+
+    /// Sets the rates from `real` on and returns when they change again. Herds come at `beat`.
+    pub fn change(&mut self, real: u64, beat: Beat) -> u64 {
+        let nodes = self.rates.len();
+        let count = self.changes;
+        self.changes += 1;
+        let (weights, total, lasts): (Vec<f64>, f64, u64) = match self.workload {
+            Workload::Steady => (vec![1.0; nodes], 1.0, u64::MAX),
+            Workload::Zipf => (self.zipf(), 1.0, u64::MAX),
+            Workload::ZipfJumps => {
+                if count > 0 {
+                    let node = self.dice.usize(..nodes);
+                    let up = self.dice.bool();
+                    self.power[node] = (self.power[node] + if up { 1 } else { -1 }).clamp(-1, 1);
+                }
+                (self.zipf(), 1.0, self.exponential(JUMP_NS / nodes as f64))
+            }
+            Workload::Bursts => {
+                let total = if count.is_multiple_of(2) { 0.2 } else { 5.0 };
+                (vec![1.0; nodes], total, self.exponential(BURST_NS))
+            }
+            Workload::HotSpot => (self.hot_spot(count), 1.0, HOT_SPOT),
+            Workload::Herd if count.is_multiple_of(2) => (vec![1.0; nodes], 0.0, beat.next - real),
+            Workload::Herd => (vec![1.0; nodes], HERD_PART as f64, beat.every / HERD_PART),
+            Workload::Single => (one_in(nodes, nodes), 1.0, u64::MAX),
+            Workload::Idle => (one_in(nodes, 100), 1.0, u64::MAX),
+            Workload::Trace => (vec![1.0; nodes], curve(real / SECOND), SECOND),
+            Workload::Modest => {
+                let mut weights = vec![1.0; nodes];
+                weights[nodes - 1] = 0.2;
+                (weights, 1.0, u64::MAX)
+            }
+        };
+        let sum: f64 = weights.iter().sum();
+        for (rate, weight) in self.rates.iter_mut().zip(weights) {
+            *rate = self.demand * total * weight / sum;
+        }
+        real.saturating_add(lasts)
+    }
+
+    /// How long until the next call at `node`.
+    pub fn gap(&mut self, node: usize) -> u64 {
+        let rate = self.rates[node];
+        if rate <= 0.0 { u64::MAX } else { self.exponential(1e9 / rate) }
+    }
+
+    fn exponential(&mut self, mean: f64) -> u64 {
+        // At least a nanosecond, or nothing would ever happen after it.
+        (-(1.0 - self.dice.f64()).ln() * mean) as u64 + 1
+    }
+
+    fn zipf(&self) -> Vec<f64> {
+        self.power.iter().enumerate().map(|(node, &power)| 5f64.powi(power) / (node + 1) as f64).collect()
+    }
+
+    fn hot_spot(&mut self, count: u64) -> Vec<f64> {
+        let nodes = self.rates.len();
+        let steady = nodes / 2;
+        let hot = steady + count as usize % (nodes - steady);
+        self.hot = Some(hot);
+        let weight = |node| if node == hot { steady.max(1) as f64 } else { f64::from(node < steady) };
+        (0..nodes).map(weight).collect()
+    }
+}
+
+/// Every `part`-th of `nodes`, at least the first.
+fn one_in(nodes: usize, part: usize) -> Vec<f64> {
+    (0..nodes).map(|node| f64::from(node.is_multiple_of(part))).collect()
+}
+
+/// The part of its mean that the daily curve has in a minute.
+fn curve(minute: u64) -> f64 {
+    static CURVE: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
+    let curve = CURVE.get_or_init(|| {
+        let text = include_str!("../data/requests-per-minute.csv");
+        let counts: Vec<f64> = text
+            .lines()
+            .skip(1)
+            .map(|line| line.rsplit(',').next().and_then(|n| n.parse().ok()).expect("a count"))
+            .collect();
+        let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+        counts.iter().map(|count| count / mean).collect()
+    });
+    curve[minute as usize % curve.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_herd_comes_at_each_boundary_and_is_gone_soon() {
+        let mut herd = Traffic::new(Workload::Herd, 100.0, 4, fastrand::Rng::with_seed(1));
+        let beat = |next| Beat { next, every: SECOND };
+        assert_eq!(herd.change(0, beat(SECOND / 3)), SECOND / 3);
+        assert!(herd.rates().iter().all(|&rate| rate < 1e-6));
+        assert_eq!(herd.change(SECOND / 3, beat(SECOND / 3 * 4)), SECOND / 3 + SECOND / 50);
+        assert!((herd.rates().iter().sum::<f64>() - 50.0 * 100.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,418 @@
+//! The loop: takes the next event in virtual time and lets it happen. It decides nothing about leases; that is the
+//! shipping code's part, and nothing about right and wrong; that is the oracle's.
+
+mod allocator;
+mod aside;
+mod calls;
+mod event;
+mod flights;
+mod foes;
+mod live;
+mod phases;
+mod rates;
+mod reserved;
+mod rivalry;
+mod stock;
+mod store;
+mod tasks;
+mod trouble;
+mod vendor;
+mod watch;
+
+pub use rates::sustained;
+
+use crate::SECOND;
+use crate::clock::HostClock;
+use crate::curve::Curve;
+use crate::family::Family;
+use crate::faults::{Fault, Struck};
+use crate::foe::Foe;
+use crate::judges::Judges;
+use crate::log::Log;
+use crate::meter::{Figures, Meter};
+use crate::network::Network;
+use crate::node::Node;
+use crate::oracle::{Instant, Verdict, Wrong, must};
+use crate::policy::Policy;
+use crate::rival::Rival;
+use crate::setup::Setup;
+use crate::traffic::Traffic;
+use allocator::Centre;
+use event::{Event, Message, Phase, Queued};
+use lessor_allocator::limits::{Gate, Past};
+use lessor_protocol::moment::nanos;
+use rates::memory;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::Arc;
+use store::Store;
+
+/// How much faster than its hardware a disciplined clock runs for good, in parts per million, or slower.
+const STEERED_PPM: i64 = 490;
+
+pub use flights::longest;
+pub use watch::Watch;
+
+/// What came of a run in which nothing was wrong.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How well it went.
+    pub figures: Figures,
+    /// How often each fault struck.
+    pub struck: Struck,
+    /// Of all events: two runs of one setup have the same.
+    pub hash: u64,
+    /// Simulated nanoseconds.
+    pub lasted: u64,
+    /// Admissions that the oracle judged.
+    pub admissions: u64,
+    /// Permits that each node admitted.
+    pub by_node: Vec<u64>,
+    /// Permits that a rival admitted beyond the limit. Lessor's first one is a failure.
+    pub over_admissions: u64,
+    /// How it went over time, if that was wanted.
+    pub curve: Option<Curve>,
+}
+
+/// What was wrong, and all that is needed to see it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Whether more was admitted than promised.
+    pub is_over: bool,
+    /// The name of what was broken, as in the oracle's table; `panic` if the code under test did.
+    pub name: &'static str,
+    /// In words.
+    pub what: String,
+    /// When, in real time.
+    pub real: u64,
+    /// The seed.
+    pub seed: u64,
+    /// The step.
+    pub step: u64,
+    /// The last events, in words.
+    pub last: Vec<String>,
+    /// The command that runs it again.
+    pub replay: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "seed {}, step {}: {}: {}", self.seed, self.step, self.name, self.what)?;
+        for line in &self.last {
+            writeln!(out, "{line}")?;
+        }
+        write!(out, "replay: {}", self.replay)
+    }
+}
+
+/// The whole fleet.
+#[derive(Debug)]
+pub struct World {
+    setup: Setup,
+    real: u64,
+    phase: Phase,
+    order: u64,
+    queue: BinaryHeap<Queued>,
+    /// The next arrival at each node, apart, for there are many: when, order, node, generation.
+    arrivals: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
+    centre: Centre,
+    /// Permits that somebody outside uses, while the vendor tells its callers what is left.
+    outside: Option<u64>,
+    nodes: Vec<Node>,
+    /// Those that do not play by the rules, with old messages of theirs.
+    foes: Vec<(Foe, Vec<Message>)>,
+    network: Network,
+    traffic: Traffic,
+    traffic_generation: u64,
+    dice: fastrand::Rng,
+    sessions: u64,
+    tickets: u64,
+    struck: Struck,
+    admissions: u64,
+    judges: Judges,
+    /// Who sizes leases in place of the shipping code.
+    rival: Option<Rival>,
+    over_admissions: u64,
+    meter: Meter,
+    log: Log,
+    watch: Watch,
+    curve: Option<Curve>,
+    next_look: u64,
+    /// Longest that a caller may wait once it is calm.
+    bound: u64,
+    /// Since when it has been calm.
+    calm_since: u64,
+}
+
+impl World {
+    /// Runs `setup` to its end, or to the first thing that is wrong.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn run(setup: Setup) -> Result<Report, Box<Failure>> {
+        World::run_as(Policy::Lessor, setup, Watch::default())
+    }
+
+    /// Runs `setup` where `policy` sizes the leases; rivals are for setups without faults.
+    ///
+    /// # Errors
+    /// What was wrong. Nothing that a rival does is.
+    pub fn run_as(policy: Policy, setup: Setup, watch: Watch) -> Result<Report, Box<Failure>> {
+        let mut world = World::new(setup, watch);
+        world.rival = world.rival(policy);
+        world.begin();
+        loop {
+            world.log.step();
+            match world.step() {
+                Ok(true) => {}
+                Ok(false) => return Ok(world.report()),
+                Err(wrong) => return Err(Box::new(world.failure(wrong))),
+            }
+        }
+    }
+
+    fn new(setup: Setup, watch: Watch) -> Self {
+        // The load has dice of its own, so that it is the same whatever else changes.
+        let mut dice = fastrand::Rng::with_seed(setup.seed);
+        let traffic = Traffic::new(setup.workload, setup.demand, setup.nodes, dice.fork());
+        let plan = Arc::new(setup.plan.clone());
+        let drift = i64::from(if setup.drifting { plan.terms.drift_ppm() } else { 0 });
+        // Half of all clocks run at the very edge: that is where a missing factor shows.
+        let clock = |dice: &mut fastrand::Rng, shown: u64| {
+            let ppm = if dice.bool() { dice.i64(-drift..=drift) } else { [-drift, drift][dice.usize(..2)] };
+            HostClock::new(shown, ppm)
+        };
+        let mut centre_clock = clock(&mut dice, setup.start).steered(plan.terms);
+        if setup.slews() {
+            // Steering may have the other half. A daemon has found that its hardware is off by as much as it can follow.
+            let ppm = centre_clock.ppm();
+            centre_clock.set_rate(0, ppm / 2);
+            centre_clock.discipline(if ppm < 0 { -STEERED_PPM } else { STEERED_PPM });
+        }
+        let nodes: Vec<Node> = (0..setup.nodes)
+            .map(|node| {
+                let shown = dice.u64(0..1_000 * SECOND);
+                Node::new(clock(&mut dice, shown), 0, node as u64 + 1)
+            })
+            .collect();
+        let foes: Vec<Foe> = setup
+            .foes
+            .iter()
+            .enumerate()
+            .map(|(index, &lie)| {
+                let shown = dice.u64(0..1_000 * SECOND);
+                let session = (setup.nodes + index) as u64 + 1;
+                Foe::new(lie, clock(&mut dice, shown), session, dice.fork())
+            })
+            .collect();
+        let now = centre_clock.show(0);
+        World {
+            real: 0,
+            phase: Phase::Trouble,
+            order: 0,
+            queue: BinaryHeap::new(),
+            arrivals: BinaryHeap::new(),
+            centre: Centre {
+                clock: centre_clock,
+                pool: Family::new(&plan, setup.limits(), setup.above, Past::None, now, now),
+                plan: plan.clone(),
+                gate: Gate::default(),
+                is_removed: false,
+                up: true,
+                life: 0,
+                paused_until: 0,
+                past: Past::None,
+                died: now,
+                store: Store::new(setup.limits() + setup.above),
+            },
+            outside: None,
+            network: Network::new(setup.latency, setup.nodes + foes.len()),
+            traffic,
+            traffic_generation: 0,
+            sessions: (setup.nodes + foes.len()) as u64,
+            tickets: 0,
+            struck: Struck::new(),
+            admissions: 0,
+            judges: Judges::new(&setup),
+            rival: None,
+            over_admissions: 0,
+            meter: Meter::new(setup.nodes, &plan.rules),
+            log: Log::default(),
+            curve: watch.draws.then(|| Curve::new(setup.nodes)),
+            watch,
+            next_look: 0,
+            bound: phases::longest_wait(&setup),
+            calm_since: u64::MAX,
+            nodes,
+            foes: foes.into_iter().map(|foe| (foe, vec![])).collect(),
+            dice,
+            setup,
+        }
+    }
+
+    fn begin(&mut self) {
+        let now = self.now();
+        self.judges.books_begin(now, now.allocator, &self.all_new());
+        for node in 0..self.nodes.len() {
+            let at = self.dice.u64(0..5_000_000);
+            self.push(at, Event::Wake { node, life: 0 });
+            let session = self.nodes[node].session;
+            self.judges.of(self.setup.limit(node)).begins(node, session);
+        }
+        for index in 0..self.foes.len() {
+            self.push(0, Event::Scheme(index));
+            let (node, session) = (self.nodes.len() + index, self.foes[index].0.session);
+            self.judges.of(self.setup.limit(node)).begins_to_lie(node, session);
+        }
+        self.push(0, Event::Traffic { generation: 0 });
+        self.push(SECOND, Event::Sweep);
+        for fault in Fault::TIMED {
+            self.strike_again(fault);
+        }
+        for index in 0..self.setup.live.len() {
+            self.push(self.setup.live[index].at, Event::Operate(index));
+        }
+        let end = self.setup.lasts;
+        let memory = self.setup.rule_sets().map(memory).max().unwrap_or(0);
+        if self.setup.then_calm {
+            // Quarantine, the wait after an answer that was a refusal, and the last backoff.
+            let settled = end + 2 * memory + 11 * SECOND;
+            let silent = settled + 3 * self.bound;
+            self.push(end, Event::Next(Phase::Settling));
+            self.push(settled, Event::Next(Phase::Calm));
+            self.push(silent, Event::Next(Phase::Silence));
+            let term = nanos(self.setup.term());
+            // Sessions are remembered for ten seconds at least, on the allocator's clock, after the end of their last
+            // lease, which may take three: a spare permit is kept for one, and its lease lasts for two.
+            self.push(silent + 4 * term + 2 * memory + 17 * SECOND, Event::End);
+        } else {
+            self.push(end, Event::End);
+        }
+    }
+
+    /// Lets the next thing happen; false at the end.
+    fn step(&mut self) -> Result<bool, Wrong> {
+        let arrival = self.arrivals.peek().map_or(u64::MAX, |Reverse(arrival)| arrival.0);
+        let event = self.queue.peek().map_or(u64::MAX, |queued| queued.at);
+        self.look_until(arrival.min(event));
+        if arrival < event {
+            let Some(Reverse((at, _, node, generation))) = self.arrivals.pop() else { return Ok(false) };
+            self.real = at;
+            if generation == self.nodes[node].arrivals {
+                self.arrive(node)?;
+                self.attend(node)?;
+            }
+            return Ok(true);
+        }
+        let Some(Queued { at, event, .. }) = self.queue.pop() else { return Ok(false) };
+        self.real = at;
+        if let Some(later) = self.held_up(&event) {
+            self.push(later, event);
+            return Ok(true);
+        }
+        let touched = event.node().filter(|&node| self.foe(node).is_none());
+        match event {
+            Event::Wake { node, life } => self.wake(node, life),
+            Event::Ask(message) => self.reach(message)?,
+            Event::Answer(reply) => self.hear(reply)?,
+            Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange)?,
+            Event::Due { node, life } => self.due(node, life)?,
+            Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
+            Event::Land { limit, permits } => self.judges.landed(limit, permits),
+            Event::HandBack { node, life, permits } => self.hand_back(node, life, permits)?,
+            Event::PutBack { node, life, permits } => self.put_back(node, life, permits)?,
+            Event::Settle { node, life, number, rest } => self.settle(node, life, number, rest)?,
+            Event::Scheme(index) => self.scheme(index),
+            Event::Traffic { generation } => self.change_traffic(generation),
+            Event::Strike(fault) => self.strike(fault),
+            Event::Operate(index) => self.operate(index)?,
+            Event::Start { node, life } => self.start(node, life),
+            Event::Thaw { node, ppm } => self.nodes[node].clock.set_rate(self.real, ppm),
+            Event::Unslew { host } => self.unslew(host),
+            Event::Reopen { life } => self.reopen(life),
+            Event::Durable { life } => self.durable(life),
+            Event::Sweep => self.sweep()?,
+            Event::Next(phase) => self.next(phase)?,
+            Event::End => return self.end().map(|()| false),
+        }
+        touched.map_or(Ok(()), |node| self.attend(node))?;
+        Ok(true)
+    }
+
+    /// V3: whoever is first in line at `node` is served as soon as that is possible, and nobody waits longer than he
+    /// would.
+    fn nobody_is_passed_over(&self, node: usize) -> Verdict {
+        let at = &self.nodes[node];
+        must("V3", !at.passes_over(self.real), || {
+            format!("node {node} lets {:?} wait beside {:?}", at.line.front(), at.slot.balance())
+        })?;
+        let due = |since: u64| since.saturating_add(self.setup.patience).max(at.paused_until);
+        let late =
+            at.line.iter().find(|waiter| self.phase == Phase::Trouble && self.real > due(waiter.since));
+        must("V3", late.is_none(), || format!("node {node} lets {late:?} wait for too long"))
+    }
+
+    /// When a host that is paused will see to `event`.
+    fn held_up(&self, event: &Event) -> Option<u64> {
+        let until = match event {
+            Event::Wake { node, .. }
+            | Event::TimeOut { node, .. }
+            | Event::Due { node, .. }
+            | Event::GiveUp { node, .. }
+            | Event::HandBack { node, .. }
+            | Event::PutBack { node, .. }
+            | Event::Settle { node, .. } => self.nodes[*node].paused_until,
+            Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
+            Event::Ask(_) | Event::Sweep => self.centre.paused_until,
+            Event::Scheme(_)
+            | Event::Land { .. }
+            | Event::Traffic { .. }
+            | Event::Strike(_)
+            | Event::Operate(_)
+            | Event::Start { .. }
+            | Event::Thaw { .. }
+            | Event::Unslew { .. }
+            | Event::Reopen { .. }
+            | Event::Durable { .. }
+            | Event::Next(_)
+            | Event::End => 0,
+        };
+        (until > self.real).then_some(until)
+    }
+
+    fn push(&mut self, at: u64, event: Event) {
+        self.order += 1;
+        self.queue.push(Queued { at, order: self.order, event });
+    }
+
+    fn now(&self) -> Instant {
+        Instant { real: self.real, allocator: self.centre.clock.show(self.real) }
+    }
+
+    fn report(mut self) -> Report {
+        Report {
+            figures: self.meter.figures(self.real, sustained(&self.setup.plan.rules)),
+            struck: self.struck,
+            hash: self.log.hash(),
+            lasted: self.real,
+            admissions: self.admissions,
+            by_node: self.meter.by_node(),
+            over_admissions: self.over_admissions,
+            curve: self.curve,
+        }
+    }
+
+    fn failure(self, wrong: Wrong) -> Failure {
+        Failure {
+            is_over: wrong.is_over,
+            name: wrong.name,
+            what: wrong.what,
+            real: self.real,
+            seed: self.setup.seed,
+            step: self.log.steps(),
+            last: self.log.words(),
+            replay: self.setup.replay,
+        }
+    }
+}

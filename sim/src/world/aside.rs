@@ -1,0 +1,52 @@
+//! Calls on several limits of which another one is short: what they set aside of this one they put back, at once or, where
+//! their thread is stopped in between, after its lease has ended and the next one has begun.
+
+use super::World;
+use super::event::{Event, Phase};
+use crate::oracle::Verdict;
+use crate::{MILLI, SECOND};
+
+/// The longest that a thread is stopped: twice the longest lease.
+const STOPPED_MAX: u64 = 4 * SECOND;
+
+impl World {
+    /// Whether a caller that comes now wants another limit too, and finds that one short.
+    pub(super) fn is_in_vain(&mut self) -> bool {
+        let some_are = self.setup.in_vain > 0 && self.rival.is_none() && self.phase == Phase::Trouble;
+        some_are && self.dice.u64(..100) < self.setup.in_vain
+    }
+
+    /// Sets `permits` aside at `node` if they are there.
+    pub(super) fn set_aside(&mut self, node: usize, permits: u64) {
+        let at = &self.nodes[node];
+        if !at.line.is_empty() || at.slot.hold(permits, at.now(self.real)).is_err() {
+            return;
+        }
+        let life = at.life;
+        let stopped = self.dice.u64(0..=STOPPED_MAX) / self.dice.u64(1..=6);
+        self.log.note(self.real, "node # sets # aside", &[node as u64, permits]);
+        self.push(self.real + stopped.max(MILLI), Event::PutBack { node, life, permits });
+    }
+
+    /// What was set aside goes back, or into a reservation that is refunded when it has found the other limit short.
+    pub(super) fn put_back(&mut self, node: usize, life: u64, permits: u64) -> Verdict {
+        let at = &mut self.nodes[node];
+        if at.life != life || !at.up {
+            return Ok(());
+        }
+        self.log.note(self.real, "node # puts # back", &[node as u64, permits]);
+        if self.dice.bool() {
+            at.slot.put_back(permits);
+        } else {
+            let (now, session) = (at.now(self.real), at.session);
+            let (number, _) = at.refill.reserve_held(&at.slot, permits, now);
+            at.unneeded.insert(number, permits);
+            self.judges.of(self.setup.limit(node)).reserved(session, permits);
+            let later = self.real + self.dice.u64(MILLI..=SECOND);
+            self.push(later, Event::Settle { node, life, number, rest: permits });
+        }
+        let in_hand = self.in_hand();
+        self.judges.exposed(self.now(), &in_hand)?;
+        self.serve_line(node)
+    }
+}

@@ -1,0 +1,179 @@
+//! What can happen in the simulated world, and in which order: the soonest first, of two at the same time the one
+//! that was queued first.
+
+use crate::faults::Fault;
+use lessor_allocator::wrong::{Reason, Wrong};
+use lessor_ledger::pool::AskError;
+use lessor_protocol::{Answer, Ask, Observed, SafeShare};
+use std::cmp::Ordering;
+
+/// The part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Load and trouble: nothing may go wrong.
+    Trouble,
+    /// No trouble and little load: progress is owed soon.
+    Settling,
+    /// Progress is owed.
+    Calm,
+    /// No load: everything comes back.
+    Silence,
+}
+
+/// Something that happens at a time.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// A node's task wakes by itself.
+    Wake { node: usize, life: u64 },
+    /// A message reaches the allocator.
+    Ask(Message),
+    /// An answer reaches a node.
+    Answer(Reply),
+    /// A node has waited long enough for an answer.
+    TimeOut { node: usize, life: u64, exchange: u64 },
+    /// The next permit of a steady flow is due for the first in line.
+    Due { node: usize, life: u64 },
+    /// A caller has waited long enough.
+    GiveUp { node: usize, life: u64, ticket: u64 },
+    /// A call has ended, as the vendor sees it.
+    Land { limit: usize, permits: u64 },
+    /// The process that made a call learns that it has ended.
+    HandBack { node: usize, life: u64, permits: u64 },
+    /// A call on several limits comes to nothing.
+    PutBack { node: usize, life: u64, permits: u64 },
+    /// A call that has reserved is over, and did not need `rest`.
+    Settle { node: usize, life: u64, number: u64, rest: u64 },
+    /// One that does not play by the rules asks for something.
+    Scheme(usize),
+    /// Rates change.
+    Traffic { generation: u64 },
+    /// A timed fault strikes.
+    Strike(Fault),
+    /// An operator does something, by its place in the setup.
+    Operate(usize),
+    /// A node's process starts.
+    Start { node: usize, life: u64 },
+    /// A frozen clock goes on.
+    Thaw { node: usize, ppm: i64 },
+    /// A daemon has slewed the clock of a host far enough: of the allocator, or of the node after this one.
+    Unslew { host: usize },
+    /// The allocator's process starts, without its books.
+    Reopen { life: u64 },
+    /// What the allocator wrote down is durable.
+    Durable { life: u64 },
+    /// The allocator looks whether anything can be forgotten.
+    Sweep,
+    /// The next part begins.
+    Next(Phase),
+    /// The run is over.
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    pub(super) node: usize,
+    pub(super) session: u64,
+    pub(super) seq: u64,
+    pub(super) exchange: u64,
+    pub(super) ask: Ask,
+    /// What it heard of the vendor.
+    pub(super) observed: Option<Observed>,
+    /// When it, or this repetition of it, was sent, in real time.
+    pub(super) sent: u64,
+    /// Goodbye, rather than an ask.
+    pub(super) leaves: bool,
+    /// How long an exchange takes, as the node has measured it.
+    pub(super) rtt: std::time::Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) node: usize,
+    pub(super) session: u64,
+    pub(super) exchange: u64,
+    /// When the ask that it answers was sent.
+    pub(super) sent: u64,
+    /// `None` if nobody is there.
+    pub(super) answer: Option<Result<Answer, Unanswered>>,
+    /// What the node may go on with by itself.
+    pub(super) share: Option<SafeShare>,
+    /// The longest that a call may take by the rules of that time, in nanoseconds, if they say.
+    pub(super) longest: Option<u64>,
+}
+
+/// An error instead of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unanswered {
+    /// The ask was wrong.
+    Wrong(AskError),
+    /// The limit is gone.
+    LimitUnknown,
+}
+
+impl Unanswered {
+    /// Its word on the wire.
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Unanswered::Wrong(error) => Wrong::from(error).reason.code(),
+            Unanswered::LimitUnknown => Reason::LimitUnknown.code(),
+        }
+    }
+}
+
+/// An event in the queue. The soonest is the greatest; of two at the same time, the one that was queued first.
+#[derive(Clone, Debug)]
+pub(super) struct Queued {
+    pub(super) at: u64,
+    pub(super) order: u64,
+    pub(super) event: Event,
+}
+
+impl Event {
+    /// The node that it happens to, if it is one of them.
+    pub(super) fn node(&self) -> Option<usize> {
+        match self {
+            Event::Wake { node, .. }
+            | Event::TimeOut { node, .. }
+            | Event::GiveUp { node, .. }
+            | Event::Due { node, .. }
+            | Event::HandBack { node, .. }
+            | Event::PutBack { node, .. }
+            | Event::Settle { node, .. }
+            | Event::Start { node, .. }
+            | Event::Thaw { node, .. } => Some(*node),
+            Event::Answer(reply) => Some(reply.node),
+            Event::Ask(_)
+            | Event::Scheme(_)
+            | Event::Land { .. }
+            | Event::Traffic { .. }
+            | Event::Strike(_)
+            | Event::Operate(_)
+            | Event::Unslew { .. }
+            | Event::Reopen { .. }
+            | Event::Durable { .. }
+            | Event::Sweep
+            | Event::Next(_)
+            | Event::End => None,
+        }
+    }
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Queued {}

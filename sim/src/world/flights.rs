@@ -1,0 +1,104 @@
+//! Calls that take time, where the limit caps what is in flight at some time: how long each takes, and what its end does
+//! to the vendor and to the process that made it, which may be another by then.
+
+use super::World;
+use super::event::Event;
+use crate::oracle::Verdict;
+use lessor_protocol::Rule;
+use lessor_protocol::moment::nanos;
+use std::time::Duration;
+
+/// How a caller goes about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Says when it ends.
+    Guarded,
+    /// Was to say so, and gave that up.
+    Lapsing,
+    /// Only spends.
+    Plain,
+    /// Reserves, and needs that many of them in the end.
+    Reserving { needs: u64 },
+}
+
+impl World {
+    /// How the next call of `node`, of `permits`, is made. It says when it ends where its node was told that this counts.
+    pub(super) fn manner(&mut self, node: usize, permits: u64) -> Manner {
+        if let Some(needs) = self.needs(permits) {
+            return Manner::Reserving { needs };
+        }
+        if self.rival.is_some() || !self.nodes[node].refill.flights().count() {
+            return Manner::Plain;
+        }
+        match self.dice.u32(..12) {
+            0 => Manner::Plain,
+            1 => Manner::Lapsing,
+            _ => Manner::Guarded,
+        }
+    }
+
+    /// Spends `permits` at `node` in that `manner` if they are there, and says how many are left.
+    pub(super) fn begin_call(&mut self, node: usize, permits: u64, manner: Manner) -> Option<u64> {
+        match manner {
+            Manner::Plain => return self.spend(node, permits),
+            Manner::Reserving { needs } => return self.reserve(node, permits, needs),
+            Manner::Guarded | Manner::Lapsing => {}
+        }
+        let at = &mut self.nodes[node];
+        let now = at.now(self.real);
+        let left = if at.refill.is_paced() {
+            at.hold_at_pace(permits, now).then(|| at.refill.enter_held(&at.slot, permits, now))?
+        } else {
+            at.refill.enter(&at.slot, permits, now).ok()?
+        };
+        if manner == Manner::Lapsing {
+            at.refill.lapse(permits, now);
+        }
+        // The shipping handle wakes its task only when it is due, whatever is left.
+        Some(if at.refill.due(&at.slot, at.seen(), now, at.rtt) <= now { left } else { u64::MAX })
+    }
+
+    /// A call of `permits` that `node` has begun takes as long as it takes: at most what it was `told`.
+    pub(super) fn takes_time(&mut self, node: usize, permits: u64, manner: Manner, told: Option<u64>) {
+        // Whatever is promised of calls later, one that nobody counts now must keep to.
+        let shortest = self.setup.rule_sets().filter_map(longest).min().map(nanos);
+        let Some(longest) = told.or(shortest) else { return };
+        // Some take as long as they may, most far less.
+        let takes = match self.dice.u32(..6) {
+            0 => longest,
+            1 => self.dice.u64(1..=longest),
+            _ => (self.dice.u64(1..=longest) / self.dice.u64(1..=200)).max(1).min(longest),
+        };
+        self.push(self.real + takes, Event::Land { limit: self.setup.limit(node), permits });
+        if manner == Manner::Guarded {
+            let life = self.nodes[node].life;
+            self.push(self.real + takes, Event::HandBack { node, life, permits });
+        }
+    }
+
+    /// A call of `permits` that `node` made has ended, and its process, if it is still the same, hands them back.
+    pub(super) fn hand_back(&mut self, node: usize, life: u64, permits: u64) -> Verdict {
+        let at = &mut self.nodes[node];
+        if at.life != life || !at.up {
+            return Ok(());
+        }
+        let (now, busy, session) = (at.now(self.real), at.refill.flights().busy(), at.session);
+        let reused = at.refill.hand_back(&at.slot, permits, now);
+        // What is spent again was not used up.
+        let unspent = busy - at.refill.flights().busy();
+        let is_due = at.refill.due(&at.slot, at.seen(), now, at.rtt) <= now;
+        self.judges.of(self.setup.limit(node)).handed_back(session, unspent);
+        self.log.note(self.real, "node # hands back #, # to be spent again", &[node as u64, permits, reused]);
+        if is_due {
+            self.nudge(node);
+        }
+        let in_hand = self.in_hand();
+        self.judges.exposed(self.now(), &in_hand)?;
+        self.serve_line(node)
+    }
+}
+
+/// The longest call that `rules` allow for, where they cap what is in flight: each of them says how long a call may take.
+pub fn longest(rules: &[Rule]) -> Option<Duration> {
+    rules.iter().filter_map(Rule::longest).min()
+}

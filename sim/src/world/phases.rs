@@ -1,0 +1,181 @@
+//! The parts of a run: trouble, then calm in which progress is owed, then silence in which everything comes back.
+
+use super::World;
+use super::event::Phase;
+use super::flights::longest;
+use super::rates::{cold_factor, memory, sustained};
+use crate::SECOND;
+use crate::oracle::{Verdict, must};
+use crate::setup::Setup;
+use crate::traffic::Workload;
+use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
+use lessor_ledger::pool::Plan;
+use lessor_protocol::Rule;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::rule::RefillStyle;
+use std::time::Duration;
+
+impl World {
+    pub(super) fn next(&mut self, phase: Phase) -> Verdict {
+        self.phase = phase;
+        self.log.note(self.real, "-- the next part begins: #", &[phase as u64]);
+        match phase {
+            Phase::Trouble => {}
+            Phase::Settling => {
+                self.mend_all();
+                // All that a limit holds goes out and comes back in a few terms at best, however fast it refills.
+                let turn = 4.0 * self.setup.term().as_secs_f64();
+                let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.nodes.len() as u64);
+                let out = self.centre.pool.ceiling().min(lent);
+                let sustained = sustained(&self.centre.plan.rules) * left_over(&self.centre.plan);
+                let sustained = sustained.min(out as f64 / turn);
+                let sustained = sustained.min(self.leases_allow());
+                self.setup.cost_max = 1;
+                self.traffic.turn_into(Workload::Steady, (sustained / 5.0).min(2_000.0));
+                self.change_traffic(self.traffic_generation);
+            }
+            Phase::Calm => self.calm_since = self.real,
+            Phase::Silence => {
+                self.nobody_waits_too_long()?;
+                for node in &mut self.nodes {
+                    node.line.clear();
+                }
+                self.traffic.turn_into(Workload::Steady, 0.0);
+                self.change_traffic(self.traffic_generation);
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls a second that fit into leases of the largest size, where a call takes its permit for as long as it lasts.
+    fn leases_allow(&self) -> f64 {
+        let most = self.setup.plan.sharing.lease_max.saturating_mul(self.setup.nodes as u64) as f64;
+        longest(&self.centre.plan.rules).map_or(f64::INFINITY, |longest| most / longest.as_secs_f64())
+    }
+
+    /// V2: whoever waits has not waited long.
+    fn nobody_waits_too_long(&self) -> Verdict {
+        for (index, node) in self.nodes.iter().enumerate() {
+            for waiter in &node.line {
+                self.waited(index, waiter.since)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn waited(&self, node: usize, since: u64) -> Verdict {
+        let waited = self.real.saturating_sub(since.max(self.calm_since));
+        must("V2", self.phase < Phase::Calm || waited <= self.bound || !self.setup.is_owed(node), || {
+            format!("a caller on node {node} has waited {:?}", Duration::from_nanos(waited))
+        })
+    }
+
+    /// V4: once trouble is over, a pool that has waited out its quarantine lends something to whoever waits, within the
+    /// time in which every node asks again: of several below the same one, each as long as that has anything left.
+    pub(super) fn quarantine_is_over_in_time(&mut self) -> Verdict {
+        if self.phase == Phase::Trouble {
+            return Ok(());
+        }
+        let now = self.now().allocator;
+        let is_used_up = self.centre.pool.view_above(now).is_some_and(|above| above.available == 0);
+        let is_lent = (0..self.setup.limits()).any(|limit| self.judges.of(limit).opens_unlent().is_none());
+        // Of limits below one that has a single permit, one is lent it first: how long each of them waits is V2's.
+        if is_used_up && is_lent {
+            return Ok(());
+        }
+        (0..self.setup.limits()).try_for_each(|limit| self.quarantine_of_is_over_in_time(limit))
+    }
+
+    fn quarantine_of_is_over_in_time(&mut self, limit: usize) -> Verdict {
+        let Some(lost) = self.judges.of(limit).opens_unlent() else { return Ok(()) };
+        let (now, refresh) = (self.now(), refresh(&self.setup));
+        let asked = |since: u64| self.real.saturating_sub(since) > refresh;
+        let is_owed = |node: usize| self.setup.limit(node) == limit && self.setup.is_owed(node);
+        let owed = self.nodes.iter().enumerate().filter(|(node, _)| is_owed(*node));
+        let waiter = owed.flat_map(|(_, node)| &node.line).find(|waiter| asked(waiter.since));
+        let is_late = nanos(now.allocator.since(lost)) > refresh && waiter.is_some();
+        must("V4", !is_late, || format!("{waiter:?} waits, and nothing was lent since {lost:?}"))
+    }
+
+    /// V1, V6: after silence, every permit can be granted again, and everybody is forgotten.
+    pub(super) fn end(&mut self) -> Verdict {
+        if !self.setup.then_calm {
+            return Ok(());
+        }
+        (0..self.setup.limits()).try_for_each(|limit| self.all_is_back(limit))
+    }
+
+    fn all_is_back(&mut self, limit: usize) -> Verdict {
+        let view = self.centre.pool.view(limit, self.centre.clock.show(self.real));
+        let ceiling = self.centre.pool.ceiling();
+        // What a bucket was topped up with is still in it.
+        let is_back = view.available >= ceiling || self.centre.plan.rules.iter().any(never_refills);
+        must("V1", is_back && view.books.outstanding == 0, || {
+            format!("{} of {ceiling} can be granted after a long silence: {view:?}", view.available)
+        })?;
+        let busy = self.nodes.iter().position(|node| !node.refill.is_idle() || node.exchange.is_some());
+        must("V6", view.lessees == 0 && busy.is_none(), || {
+            format!("after a long silence sessions are remembered: {view:?}; busy: {busy:?}")
+        })
+    }
+}
+
+/// The part of what its rules sustain that a limit with `plan` lends to anybody: without its margins, its reserve, and what
+/// is kept for others.
+fn left_over(plan: &Plan) -> f64 {
+    let of_window = plan.rules.iter().map(|rule| match rule {
+        Rule::SlidingWindow(rule) => rule.per().as_secs_f64() / (rule.per() + rule.margin()).as_secs_f64(),
+        Rule::SlidingLog(rule) => rule.per().as_secs_f64() / (rule.per() + rule.margin()).as_secs_f64(),
+        Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => 1.0,
+    });
+    let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0).max(1);
+    let kept = plan.sharing.reserve + plan.sharing.guaranteed.iter().sum::<u64>();
+    of_window.fold(1.0, f64::min) * ceiling.saturating_sub(kept).max(1) as f64 / ceiling as f64
+}
+
+fn never_refills(rule: &Rule) -> bool {
+    matches!(rule, Rule::TokenBucket(rule) if rule.refill() == 0)
+}
+
+/// The longest that a node which wants something takes to ask again, in calm: it was told to wait, the wait was
+/// stretched, and the ask before was lost. A bucket may take as long again to fill up to one permit beyond what is kept
+/// back.
+fn refresh(setup: &Setup) -> u64 {
+    let kept_back = setup.plan.sharing.reserve;
+    // What is owed by one rule is paid at the pace of the one that comes after it.
+    let owed = setup.rule_sets().flatten().map(|rule| match rule {
+        Rule::TokenBucket(rule) => rule.debt(),
+        Rule::SlidingWindow(_)
+        | Rule::SlidingLog(_)
+        | Rule::FixedWindow(_)
+        | Rule::LeakyBucket(_)
+        | Rule::Concurrency(_) => 0,
+    });
+    let owed = owed.max().unwrap_or(0);
+    let permit = setup.rule_sets().flatten().map(|rule| match rule {
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => 0,
+        Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
+            nanos(rule.per()) * (kept_back + owed + 1).div_ceil(rule.refill().max(1)) / 10 * 11
+        }
+        Rule::TokenBucket(rule) => {
+            // One permit, out of the red, while cold.
+            let permits = (kept_back + owed + 1) as f64 * cold_factor(rule);
+            (nanos(rule.per()) as f64 / rule.refill().max(1) as f64 * permits * 1.1) as u64
+        }
+        Rule::LeakyBucket(rule) => nanos(rule.per()) * (kept_back + 1) / rule.refill().max(1) / 10 * 11,
+    });
+    let latency = setup.latency.one_way + setup.latency.jitter;
+    let asks = nanos(LOOK_AGAIN) / 100 * 120 + nanos(EXCHANGE_TIMEOUT) + 2 * SECOND;
+    asks + 4 * latency + permit.max().unwrap_or(0)
+}
+
+/// How long a caller may wait once it is calm: a few windows, and more where one window does not serve all nodes.
+pub(super) fn longest_wait(setup: &Setup) -> u64 {
+    let ceiling = setup.rule_sets().flatten().map(Rule::ceiling).min().unwrap_or(0).max(1);
+    let rounds = 4 + 2 * (setup.nodes as u64).div_ceil(ceiling);
+    let is_paced = setup.rule_sets().flatten().any(|rule| rule.flow().is_some());
+    // Of a steady flow they take turns, of which the longest is most of a term.
+    let turns = if is_paced { 2 * setup.nodes as u64 } else { 0 };
+    let memory = setup.rule_sets().map(memory).max().unwrap_or(0);
+    rounds * memory + (10 + turns) * nanos(setup.term()) + SECOND
+}

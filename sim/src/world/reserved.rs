@@ -1,0 +1,81 @@
+//! Calls that reserve more than they may cost. Each makes its call at once, as it should, and settles when it is over: in
+//! time, long after its lease has ended, or in another process by then.
+
+use super::World;
+use super::event::{Event, Phase};
+use crate::oracle::Verdict;
+use crate::{MILLI, SECOND};
+use lessor_protocol::Rule;
+
+/// So many times its cost a call reserves at most.
+const MORE: u64 = 4;
+
+/// The longest call: twice the longest lease, so that many outlast theirs where messages get lost.
+const CALL_MAX: u64 = 4 * SECOND;
+
+impl World {
+    /// Whether calls reserve: in calm there is a bound on how long others wait, and none on how long somebody reserves.
+    fn reserves(&self) -> bool {
+        self.setup.reserves > 0 && self.rival.is_none() && self.phase == Phase::Trouble
+    }
+
+    /// `permits`, or more of them where calls reserve, up to what a pool can ever lend.
+    pub(super) fn or_more(&mut self, permits: u64) -> u64 {
+        if !self.reserves() {
+            return permits;
+        }
+        let ceiling = self.centre.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
+        let most =
+            ceiling.saturating_sub(self.setup.plan.sharing.reserve).min(self.setup.plan.sharing.lease_max);
+        let more = permits * self.dice.u64(1..=MORE);
+        more.min(most).max(permits)
+    }
+
+    /// How many of `permits` a call that reserves them will cost; `None` if it does not reserve.
+    pub(super) fn needs(&mut self, permits: u64) -> Option<u64> {
+        if !self.reserves() || self.dice.u64(..100) >= self.setup.reserves {
+            return None;
+        }
+        // Some are dropped, and settled in full by that; some are never made, and refunded.
+        Some(match self.dice.u32(..5) {
+            0 => permits,
+            1 => 0,
+            _ => self.dice.u64(0..=permits),
+        })
+    }
+
+    /// Reserves `permits` at `node` if they are there, and says how many are left.
+    pub(super) fn reserve(&mut self, node: usize, permits: u64, needs: u64) -> Option<u64> {
+        let at = &mut self.nodes[node];
+        let now = at.now(self.real);
+        let (number, left) = if at.refill.is_paced() {
+            at.hold_at_pace(permits, now).then(|| at.refill.reserve_held(&at.slot, permits, now))?
+        } else {
+            at.refill.reserve(&at.slot, permits, now).ok()?
+        };
+        at.unneeded.insert(number, permits - needs);
+        let (life, session) = (at.life, at.session);
+        self.judges.of(self.setup.limit(node)).reserved(session, permits - needs);
+        let takes = (self.dice.u64(MILLI..=CALL_MAX) / self.dice.u64(1..=20)).max(1);
+        self.log.note(self.real, "node # reserves # (number #)", &[node as u64, permits, number]);
+        self.push(self.real + takes, Event::Settle { node, life, number, rest: permits - needs });
+        Some(left)
+    }
+
+    /// A call of `node` is over that had reserved, and `rest` of that was not needed.
+    pub(super) fn settle(&mut self, node: usize, life: u64, number: u64, rest: u64) -> Verdict {
+        let at = &mut self.nodes[node];
+        if at.life != life || !at.up {
+            return Ok(());
+        }
+        let (now, session) = (at.now(self.real), at.session);
+        at.unneeded.remove(&number);
+        let back = at.refill.give_back(&at.slot, number, rest, now);
+        at.refill.settle(&at.slot, number, now);
+        self.judges.of(self.setup.limit(node)).came_back(session, back)?;
+        self.log.note(self.real, "node # settles number #, # come back", &[node as u64, number, back]);
+        let in_hand = self.in_hand();
+        self.judges.exposed(self.now(), &in_hand)?;
+        self.serve_line(node)
+    }
+}

@@ -1,0 +1,122 @@
+//! A rival in place of the shipping pool and refill: asks, answers and installs go by its rule, over the same network
+//! and clocks, into the shipping slot. The world calls it wherever the two differ; without a rival it does nothing.
+
+use super::World;
+use super::event::Message;
+use crate::SECOND;
+use crate::oracle::Verdict;
+use crate::policy::Policy;
+use crate::rival::Rival;
+use lessor_protocol::{Answer, Ask, Grant, Moment};
+use std::time::Duration;
+
+impl World {
+    /// Whoever runs `policy`; nobody if that is what ships.
+    pub(super) fn rival(&mut self, policy: Policy) -> Option<Rival> {
+        if policy == Policy::Lessor {
+            return None;
+        }
+        // Processes start at any time: their ticks are spread over the second.
+        let firsts: Vec<Moment> = self.nodes.iter().map(|node| node.now(self.dice.u64(..SECOND))).collect();
+        Some(Rival::new(policy, &self.setup.plan, self.now().allocator, &firsts))
+    }
+
+    /// What `node` can still spend.
+    pub(super) fn held(&mut self, node: usize) -> u64 {
+        let now = self.now().allocator;
+        match &mut self.rival {
+            Some(rival) if rival.is_split() => rival.in_share(node, now),
+            Some(_) | None => self.nodes[node].in_hand(self.real),
+        }
+    }
+
+    /// What can be lent.
+    pub(super) fn in_pool(&mut self) -> u64 {
+        let now = self.now().allocator;
+        match &mut self.rival {
+            Some(rival) => rival.available(now),
+            None => self.centre.pool.view(0, now).available,
+        }
+    }
+
+    /// Spends `permits` at `node` if they are there, and says how many are left; of a share, always enough.
+    pub(super) fn spend(&mut self, node: usize, permits: u64) -> Option<u64> {
+        let now = self.now().allocator;
+        match &mut self.rival {
+            // A node knows when windows begin: its clock is as good as the allocator's.
+            Some(rival) if rival.is_split() => rival.take(node, permits, now).then_some(u64::MAX),
+            Some(_) | None => self.nodes[node].spend(self.real, permits),
+        }
+    }
+
+    /// A caller was refused: a rival's pool is found empty by the first one who is refused then. That is later than
+    /// the first ask that gets nothing, for rivals ask while they still hold some.
+    pub(super) fn refused_by_rival(&mut self) {
+        if self.rival.is_some() && !self.meter.has_been_empty() && self.in_pool() == 0 {
+            let in_hand = self.in_hand().iter().sum();
+            self.found_empty(0, in_hand);
+        }
+    }
+
+    /// Asks if it is time, or sleeps until it is.
+    pub(super) fn look_as_rival(&mut self, node: usize) {
+        let at = &mut self.nodes[node];
+        at.nudged = false;
+        let Some(rival) = self.rival.as_mut().filter(|rival| !rival.is_split() && at.exchange.is_none())
+        else {
+            return;
+        };
+        let (now, free, waiting) = (at.now(self.real), at.in_hand(self.real), at.seen().waiting);
+        if now < at.quiet_until {
+            return self.sleep(node, self.nodes[node].quiet_until);
+        }
+        match rival.ask(node, free, waiting, now) {
+            Some(want) => {
+                self.send_new(node, now, Ask { held: free, want, waiting, ..Ask::default() });
+            }
+            None => {
+                let next = rival.wakes(node, now);
+                self.sleep(node, next);
+            }
+        }
+    }
+
+    /// What the rival's centre answers.
+    pub(super) fn lend_as_rival(&mut self, message: &Message) -> Answer {
+        let (now, want) = (self.now().allocator, message.ask.want);
+        let lent = self.rival.as_mut().expect("there is one").lend(want, now);
+        self.log.note(
+            self.real,
+            "the centre gives node # # of #",
+            &[message.node as u64, lent.permits, want],
+        );
+        self.sent(message, lent.permits);
+        Answer::Grant(Grant {
+            kept: message.ask.held,
+            permits: lent.permits,
+            term: lent.term,
+            horizon: lent.term,
+            ceiling: self.centre.pool.ceiling(),
+            ask_after: Duration::ZERO,
+            retry_after: None,
+            rate: lessor_protocol::Rate::Free,
+            in_flight: None,
+        })
+    }
+
+    /// Puts what was granted into the slot.
+    pub(super) fn install_as_rival(&mut self, node: usize, grant: &Grant, first_sent: Moment) -> Verdict {
+        let at = &mut self.nodes[node];
+        let now = at.now(self.real);
+        if now >= at.slot.deadline() {
+            at.slot.shed(0);
+        }
+        at.slot.install(grant.permits, 0, self.setup.plan.terms.holder_end(first_sent, grant.term));
+        let free = at.in_hand(self.real);
+        let rival = self.rival.as_mut().expect("there is one");
+        rival.granted(node, grant.permits, free, now);
+        at.low_water = rival.low_water(node);
+        self.log.note(self.real, "node # holds #", &[node as u64, free]);
+        self.serve_line(node)
+    }
+}

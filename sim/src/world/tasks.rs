@@ -1,0 +1,268 @@
+//! The background task of each node, as `client/src/refiller.rs` runs it: due → write → send → believe, one exchange
+//! in flight at a time, backing off when it fails.
+
+use super::World;
+use super::event::{Event, Message, Phase, Reply, Unanswered};
+use crate::MILLI;
+use crate::faults::Fault;
+use crate::network::Way;
+use crate::node::Exchange;
+use crate::oracle::{Verdict, Wrong, must};
+use crate::setup::Sabotage;
+use lessor::dispute::{Remedy, SESSION_PAUSE, disown, pause_refused, remedy, start_over};
+use lessor::refill::Belief;
+use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN, TOGETHER};
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
+use std::time::Duration;
+
+/// Timers fire this late at most: tokio's stand on a grid of milliseconds.
+pub(super) const TIMER_LATE: u64 = MILLI;
+
+impl World {
+    /// Tells the task of `node` that it is wanted.
+    pub(super) fn nudge(&mut self, node: usize) {
+        if !self.nodes[node].nudged {
+            self.nodes[node].nudged = true;
+            self.look(node);
+        }
+    }
+
+    pub(super) fn wake(&mut self, node: usize, life: u64) {
+        if self.nodes[node].life == life {
+            self.nodes[node].alarm = u64::MAX;
+            self.look(node);
+        }
+    }
+
+    /// Asks if it is time, or sleeps until it is.
+    pub(super) fn look(&mut self, node: usize) {
+        if self.rival.is_some() {
+            return self.look_as_rival(node);
+        }
+        let at = &mut self.nodes[node];
+        if !at.up || at.exchange.is_some() {
+            return;
+        }
+        if at.forgets(self.real) {
+            at.forget(self.real);
+            self.log.note(self.real, "node # forgets what it has nothing to tell of", &[node as u64]);
+            self.judges.of(self.setup.limit(node)).forgets(self.nodes[node].session);
+        }
+        let at = &mut self.nodes[node];
+        let now = at.now(self.real);
+        let mut next = at.quiet_until;
+        if now >= at.quiet_until {
+            next = at.refill.due(&at.slot, at.seen(), now, at.rtt);
+            if now >= at.refill.not_before() {
+                at.nudged = false;
+            } else {
+                next = next.min(at.refill.not_before().max(now + TOGETHER + Duration::from_nanos(1)));
+            }
+            if next <= now + TOGETHER {
+                return self.ask(node);
+            }
+        }
+        self.sleep(node, next.min(now + LOOK_AGAIN));
+    }
+
+    /// Wakes `node` at `next`, or a little later.
+    pub(super) fn sleep(&mut self, node: usize, next: Moment) {
+        let at = &mut self.nodes[node];
+        let alarm = at.clock.when(next) + self.dice.u64(0..=TIMER_LATE);
+        // A timer that fires too early only looks once more.
+        if alarm < at.alarm {
+            at.alarm = alarm;
+            let life = at.life;
+            self.push(alarm, Event::Wake { node, life });
+        }
+    }
+
+    fn ask(&mut self, node: usize) {
+        let at = &mut self.nodes[node];
+        let now = at.now(self.real);
+        at.nudged = true;
+        let mut ask = at.refill.write(&at.slot, at.seen(), now, at.rtt);
+        if self.setup.sabotage == Sabotage::UnderReport {
+            ask.spent_total -= ask.spent_total / 50;
+        }
+        if self.crashes(node, Fault::CrashBeforeSend) {
+            return;
+        }
+        self.send_new(node, now, ask);
+        self.crashes(node, Fault::CrashAfterSend);
+    }
+
+    /// Begins an exchange with `ask`, at `now` of the node.
+    pub(super) fn send_new(&mut self, node: usize, now: Moment, ask: Ask) {
+        self.order += 1;
+        let at = &mut self.nodes[node];
+        at.seq += 1;
+        at.exchange = Some(Exchange { id: self.order, first_sent: now, coming: 0 });
+        let (session, seq, exchange, life, rtt) = (at.session, at.seq, self.order, at.life, at.rtt);
+        let timeout = at.clock.when(now + EXCHANGE_TIMEOUT);
+        self.log.note(
+            self.real,
+            "node # asks (# of its session): spent #, holds #, wants #, runs #",
+            &[node as u64, seq, ask.spent_total, ask.held, ask.want, ask.running.unwrap_or(0) + ask.busy],
+        );
+        self.meter.exchanged();
+        self.push(timeout, Event::TimeOut { node, life, exchange });
+        let (sent, observed) = (self.real, self.nodes[node].feedback.tell(now));
+        self.send_ask(Message { node, session, seq, exchange, rtt, ask, observed, sent, leaves: false });
+    }
+
+    pub(super) fn send_ask(&mut self, message: Message) {
+        let Self { network, setup, struck, dice, .. } = self;
+        let arrivals = network.send(self.real, message.node, Way::There, &setup.faults, struck, dice);
+        // What the network does twice looks like what a node does twice: the second was sent only then.
+        let way = setup.latency.one_way + setup.latency.jitter;
+        for (copy, at) in arrivals.into_iter().enumerate() {
+            let sent = if copy == 0 { self.real } else { self.real.max(at.saturating_sub(way)) };
+            self.push(at, Event::Ask(Message { sent, ..message }));
+        }
+    }
+
+    /// An answer reaches its node, which believes it only if it still waits for it.
+    pub(super) fn hear(&mut self, reply: Reply) -> Verdict {
+        let node = reply.node;
+        if let Some(index) = self.foe(node) {
+            return self.foe_hears(index, reply);
+        }
+        let at = &mut self.nodes[node];
+        let believes = |id| id == reply.exchange || mutant::is(Mutant::OldAnswerBelieved);
+        let awaited = at.exchange.filter(|exchange| believes(exchange.id));
+        let (true, Some(exchange)) = (at.up && at.session == reply.session, awaited) else {
+            return Ok(());
+        };
+        if self.crashes(node, Fault::CrashBeforeInstall) {
+            return Ok(());
+        }
+        let at = &mut self.nodes[node];
+        at.exchange = None;
+        let now = at.now(self.real);
+        let Some(answer) = reply.answer else {
+            return self.failed(node);
+        };
+        at.backoff.succeeded();
+        at.is_fallen = false;
+        at.seat.tell(reply.share, exchange.first_sent, self.setup.plan.terms);
+        at.measured(now.since(exchange.first_sent));
+        match answer {
+            Ok(Answer::Grant(grant)) => {
+                let mut first_sent = exchange.first_sent;
+                if mutant::is(Mutant::FromLastRetry) {
+                    first_sent = first_sent.max(now.before(longest(self.real - reply.sent)));
+                }
+                self.nodes[node].longest = reply.longest;
+                self.install(node, &grant, first_sent)?;
+            }
+            Ok(Answer::Refusal(refusal)) => {
+                self.log.note(self.real, "node # is told to wait", &[node as u64]);
+                let dice = self.dice.u64(..);
+                at.refill.refused(now, pause_refused(refusal), dice);
+                at.is_shut_out = false;
+                at.is_stopped = refusal.reason.stops();
+                if at.is_stopped {
+                    at.refill.stop(&at.slot);
+                }
+            }
+            Err(error) => self.disputed(node, error)?,
+        }
+        self.look(node);
+        Ok(())
+    }
+
+    fn install(&mut self, node: usize, grant: &Grant, first_sent: Moment) -> Verdict {
+        if self.rival.is_some() {
+            return self.install_as_rival(node, grant, first_sent);
+        }
+        let at = &mut self.nodes[node];
+        let now = at.now(self.real);
+        let terms = self.setup.plan.terms;
+        let dice = self.dice.u64(..);
+        let belief = at.refill.believe(&at.slot, grant, terms, first_sent, now, dice);
+        if belief != Belief::Installed {
+            return Err(Wrong {
+                is_over: false,
+                name: "K1",
+                what: format!("node {node} was granted what cannot be: {grant:?}"),
+            });
+        }
+        (at.is_shut_out, at.is_stopped) = (false, false);
+        at.low_water = at.refill.nudge_below(at.rtt);
+        at.nudged = at.refill.not_before() > now;
+        let left = at.slot.deadline().since(now).as_nanos() as u64;
+        self.log.note(
+            self.real,
+            "node # installs #, keeps #, for # ns",
+            &[node as u64, grant.permits, grant.kept, left],
+        );
+        let in_hand = self.in_hand();
+        self.judges.exposed(self.now(), &in_hand)?;
+        self.serve_line(node)
+    }
+
+    fn disputed(&mut self, node: usize, error: Unanswered) -> Verdict {
+        let dice = self.dice.u64(..);
+        match remedy(error.code()) {
+            Remedy::Disown => {
+                self.log.note(self.real, "node # is not known: it will start from zero", &[node as u64]);
+                let at = &mut self.nodes[node];
+                disown(&mut at.refill, &at.slot, at.clock.show(self.real), dice);
+            }
+            Remedy::BeginSession => {
+                self.log.note(self.real, "node # is not believed: it begins a session", &[node as u64]);
+                let session = self.next_session(node);
+                (self.nodes[node].session, self.nodes[node].seq) = (session, 0);
+                self.start_over(node, SESSION_PAUSE, dice);
+            }
+            Remedy::LookAgain => {
+                self.log.note(self.real, "node # is shut out, and with it all that wait", &[node as u64]);
+                let at = &mut self.nodes[node];
+                at.refill.refused(at.now(self.real), LOOK_AGAIN, dice);
+                at.is_shut_out = true;
+                for waiter in std::mem::take(&mut at.line) {
+                    self.meter.short(self.real, node, waiter.permits, true, false);
+                }
+                let is_calm = self.phase >= Phase::Calm;
+                must("V2", !is_calm, || format!("node {node} is shut out when it is calm: {error:?}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_over(&mut self, node: usize, pause: Duration, dice: u64) {
+        let at = &mut self.nodes[node];
+        start_over(&mut at.refill, &at.slot, at.clock.show(self.real), pause, dice);
+    }
+
+    pub(super) fn time_out(&mut self, node: usize, life: u64, exchange: u64) -> Verdict {
+        let at = &mut self.nodes[node];
+        if at.life == life && at.exchange.is_some_and(|waiting| waiting.id == exchange) {
+            at.exchange = None;
+            self.failed(node)?;
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, node: usize) -> Verdict {
+        self.log.note(self.real, "node # got no answer", &[node as u64]);
+        let at = &mut self.nodes[node];
+        let (now, wait) = (at.now(self.real), at.backoff.failed(self.dice.u64(..)));
+        at.quiet_until = now + wait;
+        at.refill.unanswered();
+        let has_share = self.setup.plan.sharing.safe.is_some() && !at.is_shut_out && !at.is_stopped;
+        at.is_fallen = has_share && now >= at.slot.deadline();
+        if at.is_fallen {
+            self.serve_line(node)?;
+        }
+        self.look(node);
+        Ok(())
+    }
+}
+
+/// The longest that any clock can show for `span`.
+fn longest(span: u64) -> Duration {
+    Duration::from_nanos(span + span * u64::from(Terms::DRIFT_PPM_MAX) / 1_000_000)
+}

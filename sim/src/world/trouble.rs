@@ -1,0 +1,202 @@
+//! Trouble: what each fault does to the world, and how all of it ends.
+
+use super::World;
+use super::event::{Event, Message, Phase};
+use crate::SECOND;
+use crate::faults::Fault;
+use lessor_allocator::limits::Gate;
+use lessor_protocol::{Ask, Moment};
+
+/// The rate of a clock that is frozen, in parts per million from a good one.
+const STANDS_STILL: i64 = -1_000_000;
+
+/// How fast a daemon slews a clock, in parts per million: ten times as fast as chrony does unless it is told otherwise.
+const SLEW_PPM: i64 = 833_333;
+
+impl World {
+    /// Draws when `fault` strikes next.
+    pub(super) fn strike_again(&mut self, fault: Fault) {
+        if let Some(&(every, _)) = self.setup.faults.every.get(&fault) {
+            let wait = (-(1.0 - self.dice.f64()).ln() * every as f64) as u64;
+            self.push(self.real + wait, Event::Strike(fault));
+        }
+    }
+
+    pub(super) fn strike(&mut self, fault: Fault) {
+        if self.phase != Phase::Trouble {
+            return;
+        }
+        self.strike_again(fault);
+        *self.struck.entry(fault).or_default() += 1;
+        let longest = self.setup.faults.every[&fault].1;
+        let (node, until) = (self.dice.usize(..self.nodes.len()), self.real + self.dice.u64(0..=longest));
+        self.note_fault(fault, node, until);
+        match fault {
+            Fault::Cut => self.network.cut(node, true, true, until),
+            Fault::CutThere => self.network.cut(node, true, false, until),
+            Fault::CutBack => self.network.cut(node, false, true, until),
+            Fault::NodeCrash => self.crash(node, until),
+            Fault::NodeLeave => self.leave_in_order(node, until),
+            Fault::NodePause => {
+                let at = &mut self.nodes[node];
+                at.paused_until = at.paused_until.max(until);
+            }
+            Fault::Freeze => self.freeze(node, until),
+            Fault::ClockJump => self.nodes[node].clock.jump(self.real, until - self.real),
+            Fault::ClockRate => self.change_rate(),
+            Fault::ClockSlew => self.slew(until),
+            Fault::AllocatorRestart => self.lose_allocator(until),
+            // Never longer than sessions are remembered: what happens then is what seeds with few sessions are for.
+            Fault::AllocatorPause if self.centre.paused_until <= self.real => {
+                self.centre.paused_until = until.min(self.real + 3 * SECOND);
+            }
+            Fault::AllocatorPause => {}
+            Fault::Loss
+            | Fault::Duplicate
+            | Fault::LongDelay
+            | Fault::CrashBeforeSend
+            | Fault::CrashAfterSend
+            | Fault::CrashBeforeInstall => {}
+        }
+    }
+
+    fn note_fault(&mut self, fault: Fault, node: usize, until: u64) {
+        let words = match fault {
+            Fault::Cut => "! the link of node # is cut for # ns",
+            Fault::CutThere => "! the link from node # is cut for # ns",
+            Fault::CutBack => "! the link to node # is cut for # ns",
+            Fault::NodePause => "! node # is paused for # ns",
+            Fault::Freeze => "! node # and its clock stand still for # ns",
+            Fault::ClockJump => "! the clock of node # jumps ahead by # ns",
+            Fault::ClockRate => "! a clock changes its rate",
+            Fault::ClockSlew => "! a clock is slewed (#) for # ns",
+            Fault::AllocatorPause => "! the allocator is paused (#) for # ns",
+            Fault::AllocatorRestart => "! the allocator dies (#) for # ns",
+            Fault::NodeLeave => "! node # is stopped in good order for # ns",
+            Fault::NodeCrash | Fault::CrashBeforeSend | Fault::CrashAfterSend | Fault::CrashBeforeInstall => {
+                "! node # dies for # ns"
+            }
+            Fault::Loss | Fault::Duplicate | Fault::LongDelay => "! a message (#) is hit",
+        };
+        self.log.note(self.real, words, &[node as u64, until - self.real]);
+    }
+
+    /// Whether `node` dies here and now; it is back within a second.
+    pub(super) fn crashes(&mut self, node: usize, point: Fault) -> bool {
+        let dies = self.phase == Phase::Trouble && self.setup.faults.strikes(point, &mut self.dice);
+        if dies {
+            *self.struck.entry(point).or_default() += 1;
+            let until = self.real + self.dice.u64(0..=1_000_000_000);
+            self.note_fault(point, node, until);
+            self.crash(node, until);
+        }
+        dies
+    }
+
+    fn crash(&mut self, node: usize, until: u64) {
+        let session = self.next_session(node);
+        self.nodes[node] = self.nodes[node].restarted(self.real, session);
+        let life = self.nodes[node].life;
+        self.push(until, Event::Start { node, life });
+    }
+
+    /// Ends the session of `node`, and names the next one.
+    pub(super) fn next_session(&mut self, node: usize) -> u64 {
+        self.sessions += 1;
+        let oracle = self.judges.of(self.setup.limit(node));
+        oracle.ends(self.nodes[node].session);
+        oracle.begins(node, self.sessions);
+        self.sessions
+    }
+
+    pub(super) fn start(&mut self, node: usize, life: u64) {
+        if self.nodes[node].life == life && !self.nodes[node].up {
+            let mut fresh = self.nodes[node].restarted(self.real, self.nodes[node].session);
+            (fresh.life, fresh.up) = (life, true);
+            self.nodes[node] = fresh;
+            self.log.note(self.real, "node # starts as session #", &[node as u64, self.nodes[node].session]);
+            self.look(node);
+        }
+    }
+
+    fn leave_in_order(&mut self, node: usize, until: u64) {
+        let at = &mut self.nodes[node];
+        if at.up && at.paused_until <= self.real {
+            let spent_total = at.refill.close(&at.slot);
+            let (running, held) = (at.refill.left_running(), at.refill.gives_back(spent_total));
+            let ask = Ask { spent_total, running, held, ..Ask::default() };
+            at.seq += 1;
+            let (session, seq, rtt, sent) = (at.session, at.seq, at.rtt, self.real);
+            let observed = None;
+            self.send_ask(Message {
+                node,
+                session,
+                seq,
+                exchange: 0,
+                rtt,
+                ask,
+                observed,
+                sent,
+                leaves: true,
+            });
+        }
+        self.crash(node, until);
+    }
+
+    fn freeze(&mut self, node: usize, until: u64) {
+        let at = &mut self.nodes[node];
+        // A process that crashed may be back while its clock still stands.
+        if at.paused_until <= self.real && at.clock.ppm() > STANDS_STILL {
+            let ppm = at.clock.ppm();
+            at.clock.set_rate(self.real, STANDS_STILL);
+            at.paused_until = until;
+            self.push(until, Event::Thaw { node, ppm });
+        }
+    }
+
+    fn change_rate(&mut self) {
+        let drift = i64::from(self.setup.plan.terms.drift_ppm());
+        let ppm = [-drift, drift, self.dice.i64(-drift..=drift)][self.dice.usize(..3)];
+        match self.dice.usize(0..=self.nodes.len()) {
+            // Steering may have the other half.
+            0 if self.setup.slews() => self.centre.clock.set_rate(self.real, ppm / 2),
+            0 => self.centre.clock.set_rate(self.real, ppm),
+            node => self.nodes[node - 1].clock.set_rate(self.real, ppm),
+        }
+    }
+
+    /// A daemon slews the clock of the allocator or of a node.
+    fn slew(&mut self, until: u64) {
+        let host = self.dice.usize(0..=self.nodes.len());
+        let ppm = if self.dice.bool() { SLEW_PPM } else { -SLEW_PPM };
+        match host {
+            0 => self.centre.clock.slew(self.real, ppm),
+            node => self.nodes[node - 1].clock.slew(self.real, ppm),
+        }
+        self.push(until, Event::Unslew { host });
+    }
+
+    /// It has slewed that far enough.
+    pub(super) fn unslew(&mut self, host: usize) {
+        match host {
+            0 => self.centre.clock.unslew(self.real),
+            node => self.nodes[node - 1].clock.unslew(self.real),
+        }
+    }
+
+    /// All trouble ends. What is late is still on its way.
+    pub(super) fn mend_all(&mut self) {
+        self.network.mend();
+        self.setup.faults.chance.clear();
+        self.outside = None;
+        self.reopen(self.centre.life);
+        self.centre.paused_until = self.centre.paused_until.min(self.real);
+        (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
+        self.judges.shut(Moment::ORIGIN);
+        for node in 0..self.nodes.len() {
+            self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.real);
+            self.nodes[node].line.clear();
+            self.start(node, self.nodes[node].life);
+        }
+    }
+}

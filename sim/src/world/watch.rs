@@ -1,0 +1,42 @@
+//! Looking on while a run goes on: how far it is, and how things stand, a few hundred times. Nothing in the run depends
+//! on it.
+
+use super::World;
+use crate::curve::LOOKS;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What somebody outside wants to see of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// Whether the report has a curve.
+    pub draws: bool,
+    /// Here every run adds the simulated nanoseconds that are over.
+    pub over: Arc<AtomicU64>,
+}
+
+impl World {
+    /// Looks as often as is due before `next`.
+    pub(super) fn look_until(&mut self, next: u64) {
+        let every = (self.setup.lasts / LOOKS).max(1);
+        while self.next_look <= next.min(self.setup.lasts) {
+            let real = self.next_look;
+            self.next_look += every;
+            if real > 0 {
+                self.watch.over.fetch_add(every, Ordering::Relaxed);
+            }
+            if self.curve.is_some() {
+                self.real = real;
+                self.draw();
+            }
+        }
+    }
+
+    fn draw(&mut self) {
+        let (available, coming) = (self.in_pool(), self.nodes.iter().map(|node| node.coming()).sum::<u64>());
+        let outstanding = self.in_hand().iter().sum::<u64>() + coming;
+        if let Some(curve) = &mut self.curve {
+            curve.look(self.real, available, outstanding);
+        }
+    }
+}
