@@ -6,9 +6,9 @@ use crate::local_pool::{Condition, LocalPool};
 use crate::seat::{Paid, Seat};
 use crate::shared::Shared;
 use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// One pool's part in it.
@@ -106,6 +106,11 @@ impl Standby {
         self.seat().inherit(&earlier);
     }
 
+    /// The allocator told of another key of the same limit what is to be done without it.
+    pub(crate) fn told_of_limit(&self, fallback: Fallback) {
+        self.expect(fallback);
+    }
+
     fn expect(&self, fallback: Fallback) {
         let place = Fallback::ALL.iter().position(|known| *known == fallback).unwrap_or(0);
         self.told.store(u8::try_from(place).unwrap_or(0), Ordering::Relaxed);
@@ -127,19 +132,18 @@ impl Standby {
     }
 }
 
-/// An exchange has failed: those limits whose leases are over are in fallback from now on.
-pub(crate) fn enter(shared: &Shared, now: Moment) {
-    let pools = shared.pools();
-    // A key that is new has heard nothing yet: what was told of another key of its limit holds for it too.
-    let told = pools.iter().map(|pool| (&*pool.name().limit, pool.standby().fallback()));
-    let told: HashMap<&str, Fallback> = told.filter(|(_, fallback)| *fallback != Fallback::Closed).collect();
-    for pool in &pools {
+/// An exchange has failed: those of `pools` whose leases are over are in fallback from now on.
+pub(crate) fn enter(shared: &Shared, pools: &[Arc<LocalPool>], now: Moment) {
+    for pool in pools {
         let standby = pool.standby();
         let is_of_no_use = pool.condition().is_for_good();
         if now < pool.slot().deadline() || is_of_no_use || standby.stopped.load(Ordering::Relaxed) {
             continue;
         }
-        standby.expect(told.get(&*pool.name().limit).copied().unwrap_or_default());
+        if pool.name().key.is_some() && standby.fallback() == Fallback::Closed {
+            // A key that is new has heard nothing yet: what was told of another key of its limit holds for it too.
+            standby.expect(shared.pool(&pool.name().limit, None).standby().fallback());
+        }
         if matches!(pool.condition(), Condition::Good | Condition::Quarantine) {
             // Also one that was not asked for: its calls would wait, or be told that permits come back.
             pool.set_condition(Condition::Unreachable);
@@ -177,15 +181,17 @@ fn fall(shared: &Shared, pool: &LocalPool) {
     }
 }
 
-/// The allocator answers again: no limit is in fallback any more.
-pub(crate) fn leave(shared: &Shared) {
+/// The allocator answers again. Returns the limits that were in fallback: [`leave`] is to be called for all pools there are now,
+/// and then [`left`].
+pub(crate) fn end(shared: &Shared) -> BTreeMap<Arc<str>, Fallback> {
     // A pool that is made at this moment is there, or is made by what is known now.
     let _no_new_pools = shared.no_new_pools();
-    let fallen = std::mem::take(&mut *shared.fallen());
-    if fallen.is_empty() {
-        return;
-    }
-    for pool in shared.pools() {
+    std::mem::take(&mut *shared.fallen())
+}
+
+/// These `pools` are in no fallback any more.
+pub(crate) fn leave(pools: &[Arc<LocalPool>]) {
+    for pool in pools {
         pool.standby().active.store(false, Ordering::Relaxed);
         pool.mind_passing();
         if pool.condition() == Condition::Unreachable {
@@ -193,6 +199,10 @@ pub(crate) fn leave(shared: &Shared) {
             pool.set_condition(Condition::Good);
         }
     }
+}
+
+/// No pool of the `fallen` limits is in fallback any more: tells so.
+pub(crate) fn left(shared: &Shared, fallen: BTreeMap<Arc<str>, Fallback>) {
     for pool in shared.plain_pools().iter().filter(|pool| fallen.contains_key(&pool.name().limit)) {
         pool.tally().tell_fallback(None);
     }

@@ -92,7 +92,12 @@ impl Keys {
 
     /// All pools.
     pub(crate) fn pools(&self) -> Vec<Arc<LocalPool>> {
-        self.shards.iter().flat_map(|shard| shard.read().pools().cloned().collect::<Vec<_>>()).collect()
+        (0..SHARDS).flat_map(|part| self.pools_of(part)).collect()
+    }
+
+    /// The pools of a part: of [`SHARDS`].
+    pub(crate) fn pools_of(&self, part: usize) -> Vec<Arc<LocalPool>> {
+        self.shards[part].read().pools().cloned().collect()
     }
 
     /// Forgets the pools of a part that `is_needed` says no of, and says how many pools it looked at. The caller holds

@@ -149,7 +149,7 @@ impl Refiller {
     /// The first exchange, before anybody relies on it: with no asks it only shows that somebody answers.
     pub(crate) async fn greet(&mut self) -> Result<(), ExchangeError> {
         while let Err(error) = self.send(vec![]).await {
-            let (_, all_failed) = self.leave(&error);
+            let (_, all_failed) = self.leave(&error).await;
             if all_failed {
                 return Err(error);
             }
@@ -177,22 +177,29 @@ impl Refiller {
         let answer = self.send(asks).await.and_then(|response| matching(response, &pools));
         self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
         match answer {
-            Ok(grants) => self.answered(&pools, &grants, first_sent),
-            Err(error) => self.failed(&pools, &error),
+            Ok(grants) => self.answered(&pools, &grants, first_sent).await,
+            Err(error) => self.failed(&pools, &error).await,
         }
     }
 
-    fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], first_sent: Moment) {
+    async fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], first_sent: Moment) {
         self.rotation.heard();
         if self.shared.reachable(true) {
             self.shared.tell(Event::Reachable);
-            fallback::leave(&self.shared);
+            let fallen = fallback::end(&self.shared);
+            if !fallen.is_empty() {
+                in_parts(&self.shared, fallback::leave).await;
+                fallback::left(&self.shared, fallen);
+            }
         }
         let (mut renew_session, mut is_stopping) = (false, false);
         for (pool, body) in pools.iter().zip(grants) {
             let share = body.safe.map(SafeShareBody::share);
             pool.standby().tell_share(share, first_sent, self.terms);
             pool.answered(body.left, body.window_ms);
+            if pool.name().key.is_some() {
+                self.shared.pool(&pool.name().limit, None).standby().told_of_limit(body.fallback);
+            }
             if pool.standby().told(body.shadow, body.fallback) {
                 pool.mind_passing();
                 // Whoever waits need not wait any more, one after the other.
@@ -208,14 +215,14 @@ impl Refiller {
             }
         }
         if is_stopping && !self.rotation.is_alone() {
-            let (wait, _) = self.leave(&"it is stopping");
+            let (wait, _) = self.leave(&"it is stopping").await;
             self.quiet_until = CLOCK.now() + wait;
             return;
         }
         self.backoff.succeeded();
         self.arrive();
         if renew_session {
-            self.begin_session();
+            self.begin_session().await;
         }
     }
 
@@ -330,12 +337,12 @@ impl Refiller {
         }
     }
 
-    fn failed(&mut self, pools: &[Arc<LocalPool>], error: &ExchangeError) {
+    async fn failed(&mut self, pools: &[Arc<LocalPool>], error: &ExchangeError) {
         self.shared.failed_exchanges.fetch_add(1, Ordering::Relaxed);
         for pool in pools {
             pool.refill().unanswered();
         }
-        let (wait, all_failed) = self.leave(error);
+        let (wait, all_failed) = self.leave(error).await;
         let now = CLOCK.now();
         self.quiet_until = now + wait;
         if !all_failed {
@@ -350,7 +357,7 @@ impl Refiller {
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), self.quiet_until);
             }
         }
-        fallback::enter(&self.shared, now);
+        in_parts(&self.shared, |pools| fallback::enter(&self.shared, pools, now)).await;
         for pool in pools {
             // Who waits for an answer alone need not wait any more.
             pool.call_first();
@@ -371,14 +378,26 @@ impl Refiller {
         pool.set_standing(Standing { condition, ceiling, chance, rtt: self.rtt });
     }
 
-    /// Starts over as a new session, which owns nothing: the allocator and we do not agree on the old one.
-    fn begin_session(&mut self) {
+    /// Starts over as a new session, which owns nothing: the allocator and we do not agree on the old one. Nothing is sent before
+    /// all pools have.
+    async fn begin_session(&mut self) {
         tracing::warn!("the allocator disputes our totals; starting a new session");
         self.rotation.begin_session(self.numbers.draw());
-        for pool in self.shared.pools() {
-            start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), SESSION_PAUSE, self.dice.u64(..));
+        let dice = &mut self.dice;
+        let start_over = |pool: &Arc<LocalPool>| {
+            start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), SESSION_PAUSE, dice.u64(..));
             pool.make_known();
-        }
+        };
+        let mut start_over = start_over;
+        in_parts(&self.shared, |pools| pools.iter().for_each(&mut start_over)).await;
+    }
+}
+
+/// Does `act` with all pools, in parts between which other tasks run: with a million keys it takes a good part of a second.
+async fn in_parts(shared: &Shared, mut act: impl FnMut(&[Arc<LocalPool>])) {
+    for pools in shared.parts() {
+        act(&pools);
+        tokio::task::yield_now().await;
     }
 }
 

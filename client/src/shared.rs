@@ -51,8 +51,17 @@ const KEYS_MAX: usize = 1 << 20;
 /// go on with what the others have spent: too little is let pass then, and never too much.
 const SEATS_KEPT_MAX: usize = 100_000;
 
-/// Pools of keys that are looked at in one go when idle ones are forgotten: a millisecond or two of the background task.
+/// Pools that are looked at in one go: a millisecond or two of the background task. Beyond that, a part of a map.
 const SWEPT_MAX: usize = 1_000;
+
+/// All pools, a part after the other: of the plain one and the keys of a limit, and then of the next.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// Limits to go through yet, the last one first.
+    limits: Vec<Arc<LocalPool>>,
+    /// The next part of the keys of the last one.
+    part: usize,
+}
 
 /// A sweep over the keys of all limits, of which it remembers how far it is.
 #[derive(Debug, Default)]
@@ -174,6 +183,11 @@ impl Shared {
         pools
     }
 
+    /// All pools in parts, for work between whose parts other tasks run. A pool that is added meanwhile may be missing.
+    pub(crate) fn parts(&self) -> Parts {
+        Parts { limits: self.plain_pools(), part: 0 }
+    }
+
     /// The pools that `event` is about.
     pub(crate) fn about(&self, event: &push::Event) -> Vec<Arc<LocalPool>> {
         let plain = self.plain_pools();
@@ -293,6 +307,29 @@ impl Sweep {
     /// Whether no limit is left to look at, so that the next one begins with the first.
     pub(crate) fn is_over(&self) -> bool {
         self.limits.is_empty()
+    }
+}
+
+impl Iterator for Parts {
+    type Item = Vec<Arc<LocalPool>>;
+
+    fn next(&mut self) -> Option<Vec<Arc<LocalPool>>> {
+        let mut pools = vec![];
+        while pools.len() < SWEPT_MAX
+            && let Some(plain) = self.limits.last()
+        {
+            match plain.keys().filter(|_| self.part < SHARDS) {
+                Some(keys) => {
+                    pools.extend(keys.pools_of(self.part));
+                    self.part += 1;
+                }
+                None => {
+                    pools.extend(self.limits.pop());
+                    self.part = 0;
+                }
+            }
+        }
+        (!pools.is_empty()).then_some(pools)
     }
 }
 

@@ -171,7 +171,7 @@ fn apart(shared: &Arc<Shared>) -> (Limit, Limit) {
     a.pool().standby().tell_share(Some(share), CLOCK.now(), Terms::default());
     a.pool().standby().told(false, Fallback::SafeShare);
     b.pool().standby().told(false, Fallback::Closed);
-    fallback::enter(shared, CLOCK.now());
+    fallback::enter(shared, &shared.pools(), CLOCK.now());
     (a, b)
 }
 

@@ -105,7 +105,7 @@ fn most_urgent(due: Vec<Arc<LocalPool>>, now: Moment, next: Moment) -> (Vec<Arc<
 
 #[cfg(test)]
 mod tests {
-    use super::super::rest;
+    use super::super::{in_parts, rest};
     use super::*;
     use crate::session_numbers::SessionNumbers;
     use crate::shared::Shared;
@@ -119,6 +119,30 @@ mod tests {
         let way = Transport::try_new("http://127.0.0.1:1", second).expect("an address");
         let dice = (fastrand::Rng::with_seed(1), SessionNumbers::System);
         Refiller::new(shared.clone(), vec![way], second, "a".to_owned(), Default::default(), dice)
+    }
+
+    /// The bug: what concerns all keys was done to all of them at once, and a million kept a thread for half a second.
+    #[tokio::test]
+    async fn work_on_all_pools_lets_other_tasks_run() {
+        let shared = Arc::new(Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread")));
+        for key in 0..20_000 {
+            shared.pool("user", Some(&key.to_string()));
+        }
+        let others = tokio::spawn(async {
+            for _turn in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        });
+        let mut seen = BTreeSet::new();
+        let mut longest = 0;
+        in_parts(&shared, |pools| {
+            longest = longest.max(pools.len());
+            seen.extend(pools.iter().map(|pool| pool.name().key.clone()));
+        })
+        .await;
+        assert_eq!(seen.len(), 20_001, "each key, and the limit itself");
+        assert!(longest < 2_000, "{longest} at once");
+        assert!(others.is_finished(), "ten turns beside twenty parts");
     }
 
     /// The bug: all that is leased was looked at between two parts of a sweep.

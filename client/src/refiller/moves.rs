@@ -3,9 +3,9 @@
 //! What is held was lent by the one that is left, which takes it for spent. So it is spent until it ends, told to nobody, and
 //! extended by nobody; the next one is asked as a session that owns nothing.
 
-use super::Refiller;
+use super::{Refiller, in_parts};
 use crate::events::Event;
-use crate::local_pool::CLOCK;
+use crate::local_pool::{CLOCK, LocalPool};
 use crate::tally::MOVES;
 use crate::timing::patience;
 use crate::transport::ExchangeError;
@@ -36,7 +36,7 @@ impl Refiller {
 
     /// The exchange was no use, for this `reason`: asks the next allocator from now on. Returns how long to wait before that,
     /// and whether none is left that has not failed.
-    pub(super) fn leave(&mut self, reason: &dyn std::fmt::Display) -> (Duration, bool) {
+    pub(super) async fn leave(&mut self, reason: &(dyn std::fmt::Display + Sync)) -> (Duration, bool) {
         if self.rotation.is_alone() {
             return (self.backoff.failed(self.dice.u64(..)), true);
         }
@@ -44,13 +44,7 @@ impl Refiller {
         let turn = self.rotation.failed(self.numbers.draw());
         self.left.get_or_insert_with(|| Left { from, reason: reason.to_string() });
         if turn.disowns {
-            for pool in self.shared.pools() {
-                let mut refill = pool.refill();
-                refill.move_on(pool.slot(), CLOCK.now());
-                if !refill.is_idle() {
-                    pool.make_known();
-                }
-            }
+            in_parts(&self.shared, |pools| pools.iter().for_each(|pool| move_on(pool))).await;
         }
         let dice = self.dice.u64(..);
         let wait = match turn.all_failed {
@@ -72,5 +66,14 @@ impl Refiller {
         metrics::counter!(MOVES).increment(1);
         self.shared.moves.fetch_add(1, Ordering::Relaxed);
         self.shared.tell(Event::Moved { from, to });
+    }
+}
+
+/// What `pool` holds is spent until it ends, and extended no more.
+fn move_on(pool: &LocalPool) {
+    let mut refill = pool.refill();
+    refill.move_on(pool.slot(), CLOCK.now());
+    if !refill.is_idle() {
+        pool.make_known();
     }
 }

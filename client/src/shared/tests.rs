@@ -94,9 +94,10 @@ fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
         let pool = shared.pool("user", Some("a"));
         pool.standby().told(false, Fallback::SafeShare);
         pool.standby().tell_share(Some(share), CLOCK.now(), lessor_protocol::Terms::default());
-        crate::fallback::enter(&shared, CLOCK.now());
+        crate::fallback::enter(&shared, &shared.pools(), CLOCK.now());
         passed += 10 * usize::from(pool.try_acquire_at(pool.spot().front(), 10).is_ok());
-        crate::fallback::leave(&shared);
+        crate::fallback::end(&shared);
+        crate::fallback::leave(&shared.pools());
         // The background task has looked at it.
         shared.called.take(&mut vec![]);
         pool.let_go();
