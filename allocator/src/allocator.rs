@@ -12,15 +12,17 @@ mod written;
 
 pub(crate) use above::{Asker, DueAbove};
 pub use beside::{BlockedFull, Dropped, limits_beside};
-pub use live::{LIMITS_MAX, LimitsFull, Put, Unfit};
+pub use lessor_ledger::named::LIMITS_MAX;
+pub use live::{LimitsFull, Put, Unfit};
 
 use crate::config::{Config, LimitConfig, named_for};
-use crate::limits::{Figures, Limit, Past, PoolId};
+use crate::limits::{Figures, Limit, PoolId};
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
-use crate::wrong::{Reason, Wrong, quoted};
 use beside::Beside;
 use family::Family;
+use lessor_ledger::pool::Past;
 use lessor_ledger::pool::{Goodbye, Holder, LesseeId};
+use lessor_ledger::wrong::{Reason, Wrong, quoted};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::push::Event;

@@ -2,7 +2,7 @@
 //! Unix epoch, as the wall clock showed it once: fixed windows are aligned to that, and later steps of the wall clock do not
 //! reach it.
 
-use crate::steering::{Course, Steering};
+use lessor_ledger::steering::{Course, Steering};
 use lessor_protocol::clock::{Instants, wall};
 use lessor_protocol::{Moment, Terms};
 use std::sync::{Mutex, PoisonError};

@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use crate::overlay::Overlay;
-use crate::roots::Gates;
+use lessor_ledger::roots::Gates;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -3,7 +3,8 @@
 //! is back within one lease term. How much is lent, the pure crate [`lessor_ledger`] decides.
 //!
 //! ```
-//! use lessor_allocator::{Allocator, Config, allocator::{Caller, Entry}, limits::Past};
+//! use lessor_allocator::{Allocator, Config, allocator::{Caller, Entry}};
+//! use lessor_ledger::pool::Past;
 //! use lessor_protocol::{Moment, NodeName, wire::AskBody};
 //! use std::time::Duration;
 //!
@@ -18,11 +19,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order. Without IO: [`limits`] (a limit and its pools), [`sessions`] (who asks), [`wrong`] (why an ask is
-//! refused), [`allocator`] (all of it), and [`steering`] (how its clock goes). Around it: [`config`] (what an operator decides),
-//! `clock` (reads those of the machine), `shared` (a lock and a clock), `events` (who listens), [`reload`], `uplink` (what is leased from others), `http` (the routes),
-//! `metrics`, and [`server`] (a function of a listener). Beside [`store`], which one allocator has for itself, are [`cells`], which
-//! several share, with [`roots`], the pools that they lease from there.
+//! In reading order. Without IO: [`limits`] (a limit and its pools), [`sessions`] (who asks), [`allocator`] (all of it). Around
+//! it: [`config`] (what an operator decides), `clock` (the clocks of the machine), `shared` (a lock and a clock), `events` (who
+//! listens), [`reload`], `uplink` (what is leased from others), `http` (the routes), `metrics`, and [`server`] (a function of a
+//! listener). An allocator has its own [`store`], or shares one with others: [`cells`], with
+//! [roots](lessor_ledger::roots), the pools that it leases from there.
 
 pub mod allocator;
 pub mod cells;
@@ -36,15 +37,12 @@ pub mod limits;
 mod metrics;
 mod overlay;
 pub mod reload;
-pub mod roots;
 pub mod server;
 pub mod sessions;
 mod shared;
-pub mod steering;
 pub mod store;
 mod sweep;
 mod uplink;
-pub mod wrong;
 
 pub use allocator::Allocator;
 pub use config::{Config, ConfigError};

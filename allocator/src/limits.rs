@@ -2,11 +2,9 @@
 //! drives it with the time as an argument. It never holds more pools than configured, and never forgets one that still matters.
 
 mod figures;
-mod gate;
 mod leased;
 mod live;
 mod outlooks;
-mod past;
 mod pool_id;
 #[cfg(test)]
 mod tests;
@@ -14,21 +12,19 @@ mod unused;
 mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
-pub use gate::{BLOCKED_MAX, Gate, News, SavedGate};
 pub(crate) use leased::Due;
-pub use live::{Effect, Fixtures, Preview};
+pub use live::{Effect, Preview};
 pub use outlooks::Forecast;
-pub use past::Past;
 pub use pool_id::PoolId;
-pub use written::{BLOCK, SavedPast};
 
 use crate::config::{Keyed, LimitConfig, Names};
 use crate::sweep::Sweep;
-use crate::wrong::{Reason, Wrong};
 use figures::Tally;
 use leased::Recipes;
-use lessor_ledger::pool::{AskError, Goodbye, Heard, Holder, Holding, LesseeId, Plan, Pool, PoolView};
+use lessor_ledger::gate::Gate;
+use lessor_ledger::pool::{AskError, Goodbye, Heard, Holder, Holding, LesseeId, Past, Plan, Pool, PoolView};
 use lessor_ledger::share::Sharing;
+use lessor_ledger::wrong::{Reason, Wrong};
 use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Observed, Rule, SafeShare, Terms};
 use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};

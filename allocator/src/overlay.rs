@@ -2,7 +2,7 @@
 //! removed since at any of them. `shared` asks it what to change; it knows no pool.
 
 use crate::config::{Config, LimitConfig, StoreConfig};
-use crate::roots::{Decided, Entry, Version};
+use lessor_ledger::roots::{Decided, Entry, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The file, and what was decided beside it.

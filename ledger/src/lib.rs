@@ -3,7 +3,9 @@
 //! argument.
 //!
 //! In reading order: [`rules`] (the books of one promise), [`sizing`], [`share`] and [`pacing`] (how big a lease is),
-//! [`pool`] (the books of one limit and key). Beside them [`central`] keeps the same promises in one place, to compare.
+//! [`pool`] (the books of one limit and key), [`gate`] (what an operator suspends), [`cells`] and [`roots`] (a pool in a store that
+//! allocators share), [`rule_text`] (a rule as it is written), [`named`] (how a limit is found), [`steering`] (how an allocator's
+//! clock goes), [`wrong`] (why an ask is refused). Beside them [`central`] keeps the same promises in one place, to compare.
 //!
 //! ```
 //! use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
@@ -23,9 +25,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod cells;
 pub mod central;
+pub mod gate;
+pub mod named;
 pub mod pacing;
 pub mod pool;
+pub mod roots;
+pub mod rule_text;
 pub mod rules;
 pub mod share;
 pub mod sizing;
+pub mod steering;
+pub mod wrong;

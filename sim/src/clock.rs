@@ -1,7 +1,7 @@
 //! One machine's clocks: hardware runs fast or slow, goes on through pauses, and may be suspended; a daemon slews what it
 //! disciplines. Hosts of the simulated world go by what the shipping code makes of them; that never goes back.
 
-use lessor_allocator::steering::{Course, Steering};
+use lessor_ledger::steering::{Course, Steering};
 use lessor_protocol::clock::Instants;
 use lessor_protocol::steady::Readings;
 use lessor_protocol::{Moment, Terms};

@@ -14,7 +14,7 @@ const ARROWS: [(&str, &str, &[&str]); 9] = [
     ("ledger", "lessor-ledger", &["lessor-protocol"]),
     ("allocator", "lessor-allocator", &["lessor-protocol", "lessor-ledger"]),
     ("client", "lessor", &["lessor-protocol"]),
-    ("sim", "lessor-sim", BOTH_SIDES),
+    ("sim", "lessor-sim", &["lessor-protocol", "lessor-ledger", "lessor"]),
     ("cli", "lessor-cli", WITH_SIM),
     ("tests", "scenarios", WITH_SIM),
     ("tests/gate", "gate", &["lessor-protocol", "lessor-sim"]),
@@ -27,8 +27,8 @@ const WITH_SIM: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-allocato
 const CORE: &str = "
     protocol/src/exchange protocol/src/lease protocol/src/observed protocol/src/rule protocol/src/sizing protocol/src/steady
     ledger/src
-    allocator/src/overlay allocator/src/roots
-    allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/steering allocator/src/sweep allocator/src/wrong
+    allocator/src/overlay
+    allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/sweep
     client/src/backoff client/src/demand client/src/dispute client/src/feedback client/src/refill client/src/sighting
     client/src/rotation client/src/slot client/src/timing
 ";

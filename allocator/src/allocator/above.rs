@@ -2,9 +2,10 @@
 
 use super::Allocator;
 use crate::config::Upstream;
-use crate::limits::{Due, Limit, News, PoolId};
-use crate::roots::{Closed, Gates, Origin, Version};
+use crate::limits::{Due, Limit, PoolId};
+use lessor_ledger::gate::News;
 use lessor_ledger::pool::HeardAbove;
+use lessor_ledger::roots::{Closed, Gates, Origin, Version};
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};

@@ -3,9 +3,9 @@
 
 use super::{Allocator, LIMITS_MAX};
 use crate::config::{LimitConfig, wrong_parent};
-use crate::limits::BLOCKED_MAX;
-use crate::roots::Decision;
 use crate::store::{DecisionRow, PutRow, Written};
+use lessor_ledger::gate::BLOCKED_MAX;
+use lessor_ledger::roots::Decision;
 use lessor_ledger::rules::Gap;
 use lessor_protocol::Moment;
 use serde_json::Value;

@@ -4,8 +4,8 @@
 use super::Caller;
 use crate::config::{DEPTH_MAX, key_above};
 use crate::limits::{Kept, Limit, PoolId};
-use crate::wrong::{Reason, Wrong};
 use lessor_ledger::pool::Above;
+use lessor_ledger::wrong::{Reason, Wrong};
 use lessor_protocol::Moment;
 use std::collections::BTreeMap;
 

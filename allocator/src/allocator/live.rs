@@ -3,13 +3,11 @@
 
 use super::{Allocator, Caller, keep};
 use crate::config::{DEPTH_MAX, LimitConfig, named_for};
-use crate::limits::{Limit, Past};
+use crate::limits::Limit;
+use lessor_ledger::named::LIMITS_MAX;
+use lessor_ledger::pool::Past;
 use lessor_protocol::{Carry, Moment, Refusal};
 use std::collections::BTreeMap;
-
-/// Limits there may be at a time, those that went and still matter included. Each takes metrics of its own: more would
-/// be a list that nobody reads. Whoever counts users apart wants keys.
-pub const LIMITS_MAX: usize = 10_000;
 
 /// There are as many limits as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,44 +1,10 @@
 //! What no store is asked to do, whichever it is: all of them take and refuse the same.
 
-use super::{CellsError, Swap};
+use super::{BATCH_BYTES_MAX, BATCH_MAX, CellsError, NAME_MAX, Swap, VALUE_MAX};
 use std::collections::HashSet;
-
-/// Bytes of a name: a limit and a key as long as they may be, and room for what tells them apart.
-pub const NAME_MAX: usize = 512;
-
-/// Bytes of a value.
-pub const VALUE_MAX: usize = 1 << 20;
-
-/// Cells in one call. More would keep a server, which does nothing else meanwhile if it is Redis, for milliseconds.
-pub const BATCH_MAX: usize = 1_000;
-
-/// Bytes of all values in one call: what a server and a network can take within a timeout.
-pub const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// Characters of a prefix.
 const PREFIX_MAX: usize = 32;
-
-/// `swaps` in parts that are as large as a call may be: each a call of its own.
-pub fn batches(swaps: &[Swap]) -> Vec<&[Swap]> {
-    let mut batches = vec![];
-    let (mut from, mut bytes) = (0, 0);
-    for (at, swap) in swaps.iter().enumerate() {
-        let more = length(swap);
-        if at - from == BATCH_MAX || (at > from && bytes + more > BATCH_BYTES_MAX) {
-            batches.push(&swaps[from..at]);
-            (from, bytes) = (at, 0);
-        }
-        bytes += more;
-    }
-    if from < swaps.len() {
-        batches.push(&swaps[from..]);
-    }
-    batches
-}
-
-fn length(swap: &Swap) -> usize {
-    swap.next.as_ref().map_or(0, |cell| cell.value.len())
-}
 
 pub(super) fn prefix(prefix: &str) -> Result<(), CellsError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -63,7 +29,7 @@ pub(super) fn swaps(swaps: &[Swap]) -> Result<(), CellsError> {
         if !seen.insert(&swap.name) {
             return Err(CellsError::Invalid(format!("the cell {:?} is twice in one batch", swap.name)));
         }
-        let length = length(swap);
+        let length = swap.bytes();
         value(&swap.name, length)?;
         bytes += length;
     }
@@ -103,7 +69,7 @@ fn batch(cells: usize) -> Result<(), CellsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::Cell;
+    use crate::cells::{Cell, batches};
 
     #[test]
     fn swaps_are_parted_into_calls_that_are_no_larger_than_they_may_be() {

@@ -1,59 +1,8 @@
 //! Cells in this process: what the other stores do, in a map. For tests and simulators, which can make it fail.
 
-use super::{Cell, CellsError, Swap, Swapped, Timeline};
-use lessor_protocol::mutant::{self, Mutant};
-use std::collections::BTreeMap;
+use super::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// What a store does, without a network, clock or dice. A clone is a copy, as a replica would be that is behind later.
-#[derive(Clone, Debug)]
-pub struct Table {
-    timeline: Timeline,
-    cells: BTreeMap<String, Cell>,
-}
-
-impl Table {
-    /// No cells yet, on this timeline.
-    pub fn new(timeline: Timeline) -> Self {
-        Table { timeline, cells: BTreeMap::new() }
-    }
-
-    /// The timeline that it is on.
-    pub fn timeline(&self) -> &Timeline {
-        &self.timeline
-    }
-
-    /// Goes on, on another timeline: as a store does that was started again, or took over from another one.
-    pub fn move_to(&mut self, timeline: Timeline) {
-        self.timeline = timeline;
-    }
-
-    /// The cells of these names, in their order.
-    pub fn load(&self, names: &[String]) -> Vec<Option<Cell>> {
-        names.iter().map(|name| self.cells.get(name).cloned()).collect()
-    }
-
-    /// Does each of these swaps, or says what is there instead.
-    pub fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {
-        if *timeline != self.timeline {
-            return Err(CellsError::Moved { found: self.timeline.clone() });
-        }
-        Ok(swaps.iter().map(|swap| self.swap_one(swap)).collect())
-    }
-
-    fn swap_one(&mut self, swap: &Swap) -> Swapped {
-        let found = self.cells.get(&swap.name);
-        if found.map(|cell| cell.version) != swap.expected && !mutant::is(Mutant::StaleSwapped) {
-            return Swapped::Other(found.cloned());
-        }
-        match &swap.next {
-            Some(next) => self.cells.insert(swap.name.clone(), next.clone()),
-            None => self.cells.remove(&swap.name),
-        };
-        Swapped::Done
-    }
-}
 
 /// What becomes of a call of a [`Memory`] that was told to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +46,11 @@ impl Memory {
     }
 
     pub(super) fn timeline(&self) -> Result<Timeline, CellsError> {
-        self.call(|table| Ok(table.timeline.clone()))
+        self.call(|table| Ok(table.timeline().clone()))
     }
 
     pub(super) fn load(&self, names: &[String]) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
-        self.call(|table| Ok((table.timeline.clone(), table.load(names))))
+        self.call(|table| Ok((table.timeline().clone(), table.load(names))))
     }
 
     pub(super) fn swap(&self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, CellsError> {

@@ -1,7 +1,7 @@
 //! TLS to a store: certificates are always checked, by the roots that an operator named or those of the machine.
 
 use super::url::Roots;
-use super::{CellsError, error::excerpt};
+use super::{CellsError, excerpt::excerpt};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -2,8 +2,7 @@
 
 use super::family;
 use super::place;
-use super::raw::{Count, RULES, RawConfig, RawLimit, RawRule, RawServer, RawStore};
-use super::rules::rule;
+use super::raw::{RULES, RawConfig, RawLimit, RawServer, RawStore};
 use super::sharing;
 use super::store;
 use super::upstream;
@@ -11,6 +10,7 @@ use super::{
     CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
     Named, Names, ServerConfig, Upstream,
 };
+use lessor_ledger::rule_text::{Count, RawRule, rule};
 use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

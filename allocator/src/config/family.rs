@@ -3,7 +3,7 @@
 
 use super::check::too_short_for_flow;
 use super::{Keyed, LimitConfig, Names, Upstream};
-use crate::roots::BELOW_MAX;
+use lessor_ledger::roots::BELOW_MAX;
 use lessor_protocol::{Key, Rule};
 use std::time::Duration;
 

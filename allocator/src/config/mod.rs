@@ -5,11 +5,9 @@ mod by_node;
 mod check;
 mod error;
 mod family;
-mod named;
 mod one;
 mod place;
 mod raw;
-mod rules;
 mod safe;
 mod sharing;
 mod show;
@@ -23,14 +21,14 @@ pub use by_node::ByNode;
 pub use error::ConfigError;
 pub(crate) use family::wrong_parent;
 pub use family::{DEPTH_MAX, key_above};
-pub use named::{Named, Names, named_for};
+pub use lessor_ledger::named::{NAMES_MAX, Named, Names, named_for};
+use lessor_ledger::rule_text;
 pub use upstream::Upstream;
 
 use crate::cells::CellsConfig;
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
-use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,10 +38,6 @@ use std::time::Duration;
 /// half a kilobyte: a million keys would be half a gigabyte that nobody asked for, a thousand would refuse the
 /// users of a small shop.
 pub const KEYS_MAX: usize = 100_000;
-
-/// Names that a pattern stands for at once, where the operator says nothing else. Names are part of a program, where keys
-/// come from its users: a thousand are more than anybody writes, and a program that makes them up is noticed soon.
-pub const NAMES_MAX: usize = 1_000;
 
 /// Sessions that one pool remembers, where the operator says nothing else. An exchange looks at each of them:
 /// ten thousand cost it a fraction of a millisecond, and nobody has told us of a larger fleet on one contract.
@@ -219,18 +213,8 @@ pub fn rules_from_json(text: &str, margin: Duration) -> Result<Vec<Rule>, String
     }
     let rules = raw.iter().enumerate();
     rules
-        .map(|(index, raw)| rules::rule(raw, margin).map_err(|problem| format!("rules[{index}].{problem}")))
+        .map(|(index, raw)| {
+            rule_text::rule(raw, margin).map_err(|problem| format!("rules[{index}].{problem}"))
+        })
         .collect()
-}
-
-/// Rules as another allocator can read them.
-pub(crate) fn rules_written(rules: &[Rule]) -> Box<RawValue> {
-    // By way of a value, which has its keys in one order.
-    let rules = serde_json::json!(show::raw_rules(rules));
-    serde_json::value::to_raw_value(&rules).expect("numbers and text")
-}
-
-/// Rules that another allocator wrote; `None` if this one does not know such rules.
-pub(crate) fn rules_read(written: &RawValue) -> Option<Vec<Rule>> {
-    rules_from_json(written.get(), SlidingWindow::MARGIN).ok()
 }

@@ -2,12 +2,10 @@
 //! know serde. They are read from TOML, and written as TOML by `lessor check` and as JSON by `GET /v1/limits`.
 
 use super::{ConfigError, place};
-use serde::de::{Error, Unexpected, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use lessor_ledger::rule_text::{Count, RawRule, Timespan};
+use serde::{Deserialize, Serialize};
 use serde_path_to_error::{Path, Segment};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::time::Duration;
 
 /// Keys of the design that this version does not have. Whoever copies them from there is told so.
 const LATER: [&str; 1] = ["priority"];
@@ -154,70 +152,6 @@ pub(super) struct RawOverride {
     pub rules: Vec<RawRule>,
 }
 
-/// One rule. Which of the fields it may have is up to its kind.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawRule {
-    pub kind: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refill: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub per: Option<Timespan>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub margin: Option<Timespan>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub anchor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub calendar: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub anchor_day: Option<AnchorDay>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zone: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refill_style: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub debt: Option<Count>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up: Option<RawWarmUp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub longest: Option<Timespan>,
-}
-
-/// How a bucket warms up.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawWarmUp {
-    pub over: Timespan,
-    pub cold_factor: Option<Count>,
-}
-
-/// The day on which a month or a week begins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub(super) enum AnchorDay {
-    /// Of a month, by its number.
-    Number(u64),
-    /// Of a week, by its name.
-    Name(String),
-}
-
-/// A whole number that is not negative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub(super) struct Count(pub u64);
-
-/// A duration, written with its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Timespan(pub Duration);
-
 /// Reads `text` into raw structs. A value of a wrong type is an error that names the line and the key.
 pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
     let document = toml::Deserializer::parse(text).map_err(|error| {
@@ -279,85 +213,4 @@ fn key(path: &Path) -> String {
         }
     }
     key
-}
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_u64(CountVisitor)
-    }
-}
-
-struct CountVisitor;
-
-impl Visitor<'_> for CountVisitor {
-    type Value = Count;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number, not negative")
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Count, E> {
-        Ok(Count(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Count, E> {
-        let wrong = || E::invalid_value(Unexpected::Signed(value), &self);
-        u64::try_from(value).map(Count).map_err(|_| wrong())
-    }
-}
-
-impl<'de> Deserialize<'de> for AnchorDay {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnchorDayVisitor)
-    }
-}
-
-struct AnchorDayVisitor;
-
-impl Visitor<'_> for AnchorDayVisitor {
-    type Value = AnchorDay;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a day of the month, 1 to 31, or the name of a weekday")
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<AnchorDay, E> {
-        Ok(AnchorDay::Number(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<AnchorDay, E> {
-        let wrong = || E::invalid_value(Unexpected::Signed(value), &self);
-        u64::try_from(value).map(AnchorDay::Number).map_err(|_| wrong())
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<AnchorDay, E> {
-        Ok(AnchorDay::Name(text.to_owned()))
-    }
-}
-
-impl<'de> Deserialize<'de> for Timespan {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(TimespanVisitor)
-    }
-}
-
-struct TimespanVisitor;
-
-impl Visitor<'_> for TimespanVisitor {
-    type Value = Timespan;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number with a unit, for example \"30s\"")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Timespan, E> {
-        let wrong = |_| E::invalid_value(Unexpected::Str(text), &self);
-        humantime::parse_duration(text).map(Timespan).map_err(wrong)
-    }
-}
-
-impl Serialize for Timespan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&super::show::timespan(self.0))
-    }
 }

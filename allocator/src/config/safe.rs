@@ -1,9 +1,9 @@
 //! What is let go on without an allocator, raw → checked: how many processes share the reserve then, and for how long. The
 //! check of how a limit is shared calls it; problems begin with the key.
 
-use super::raw::{Count, RawLimit, RawSafe, Timespan};
-use super::show::timespan;
+use super::raw::{RawLimit, RawSafe};
 use lessor_ledger::pool::safe_span;
+use lessor_ledger::rule_text::{Count, Timespan, timespan};
 use lessor_ledger::share::Safe;
 use lessor_protocol::{Fallback, Rule, SafeShare};
 use std::time::Duration;

@@ -2,10 +2,10 @@
 //! comes first. The check of a limit calls it; problems begin with the key, which limit that is, the caller adds.
 
 use super::by_node::{self, ByNode};
-use super::raw::{Count, RawLimit, RawTerm, Timespan};
+use super::raw::{RawLimit, RawTerm};
 use super::safe;
-use super::show::timespan;
 use super::vendor;
+use lessor_ledger::rule_text::{Count, Timespan, timespan};
 use lessor_ledger::share::{LEASE_MAX, Sharing};
 use lessor_protocol::{Rule, Terms};
 use std::collections::BTreeMap;

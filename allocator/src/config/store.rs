@@ -1,8 +1,9 @@
 //! Where pools outlive the process, raw → checked: the kind, and what goes with it.
 
-use super::raw::{Count, RawStore, Timespan};
+use super::raw::RawStore;
 use super::{LimitConfig, SharedStore, StoreConfig, Upstream, upstream};
 use crate::cells::{Cells, CellsConfig, StoreUrl};
+use lessor_ledger::rule_text::{Count, Timespan};
 use std::time::Duration;
 
 /// A call of a store may take so long, at least and at most: less is shorter than a sync of a disk, and for longer than that

@@ -4,6 +4,7 @@ mod places;
 mod rules;
 
 use super::*;
+use lessor_ledger::rule_text::timespan;
 use lessor_protocol::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket, Unit, WarmUp, Windows, Zone,
 };
@@ -108,7 +109,7 @@ fn every_option_of_the_example_is_one_that_exists() {
 fn durations_are_printed_in_the_largest_unit_that_fits() {
     for text in ["0s", "1ns", "999us", "250ms", "30s", "90s", "1h", "31d"] {
         let span = humantime::parse_duration(text).expect("valid");
-        assert_eq!(show::timespan(span), text);
+        assert_eq!(timespan(span), text);
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::LimitConfig;
 use super::raw::RawLimit;
-use crate::roots::stricter;
 use axum::http::Uri;
+use lessor_ledger::roots::stricter;
 use std::fmt;
 
 /// Where a limit is leased from.
@@ -80,7 +80,7 @@ pub(super) fn unshared(limit: &LimitConfig) -> Option<String> {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::roots::BELOW_MAX;
+    use lessor_ledger::roots::BELOW_MAX;
 
     const UPSTREAM: &str = "[[limit]]\nname = \"vendor/rest\"\nupstream = \"http://centre:7400/\"\n";
 

@@ -1,7 +1,7 @@
 //! How far the vendor's own count is believed, raw ↔ checked. The check of how a limit is shared calls it.
 
-use super::raw::{Count, RawVendor, Timespan};
-use super::show::timespan;
+use super::raw::RawVendor;
+use lessor_ledger::rule_text::{Count, Timespan, timespan};
 use lessor_ledger::share::{Believe, Trust};
 use std::time::Duration;
 

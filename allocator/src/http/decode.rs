@@ -4,7 +4,7 @@
 use super::explain::{Fault, Kind, Shape, explain, shown};
 use super::problem::Problem;
 use crate::allocator::{Caller, Entry, unanswered};
-use crate::wrong::{Reason, Wrong};
+use lessor_ledger::wrong::{Reason, Wrong};
 use lessor_protocol::wire::{ASKS_MAX, LeasesRequest, LeaveRequest, SpentBody};
 use lessor_protocol::{NodeName, PERMITS_MAX};
 use serde::Deserialize;

@@ -4,13 +4,13 @@
 
 use super::problem::Problem;
 use crate::shared::Shared;
-use crate::wrong::quoted;
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use lessor_ledger::wrong::quoted;
 use lessor_protocol::wire::LEASES_PATH;
 use std::collections::BTreeSet;
 use std::net::IpAddr;

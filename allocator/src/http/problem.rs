@@ -4,10 +4,10 @@
 use crate::allocator::Unfit;
 use crate::journal::NotDurable;
 use crate::uplink::Undecided;
-use crate::wrong::{Reason, Wrong, quoted};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use lessor_ledger::wrong::{Reason, Wrong, quoted};
 use lessor_protocol::wire::code;
 use serde_json::{Map, Value, json};
 

@@ -3,13 +3,13 @@
 
 use super::leased::{self, Recipes};
 use super::unused::{self, Unused};
-use super::{Gate, Kept, Keyed, Limit, Past, Plan, PoolId, Tally, plans};
+use super::{Kept, Keyed, Limit, Plan, PoolId, Tally, plans};
 use crate::config::LimitConfig;
-use crate::wrong::{Reason, Wrong};
-use lessor_ledger::pool::{Holder, PoolView};
-use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::LeakyBucket;
-use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Rule, Terms};
+use lessor_ledger::gate::Gate;
+use lessor_ledger::pool::Past;
+use lessor_ledger::pool::{Fixtures, Holder, PoolView};
+use lessor_ledger::wrong::{Reason, Wrong};
+use lessor_protocol::{Answer, Ask, Carry, Key, Moment, PERMITS_MAX, Refusal, Terms};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -246,37 +246,6 @@ fn go_on_as((limit, keys): &AllFixtures<'_>, (other, other_keys): &AllFixtures<'
     limit.go_on_as(other)
         && keys.keys().eq(other_keys.keys())
         && pairs.all(|(one, other)| one.go_on_as(other))
-}
-
-/// What of some rules cannot become something else while permits are out: a limit whose fixtures change begins anew.
-#[derive(Debug, PartialEq)]
-pub struct Fixtures {
-    flows: Vec<LeakyBucket>,
-    longest: Vec<Duration>,
-}
-
-impl Fixtures {
-    /// Those of `rules`.
-    pub fn of(rules: &[Rule]) -> Self {
-        let mut fixtures = Fixtures { flows: vec![], longest: vec![] };
-        for rule in rules {
-            match rule {
-                Rule::LeakyBucket(rule) => fixtures.flows.push(*rule),
-                Rule::Concurrency(rule) => fixtures.longest.push(rule.longest()),
-                Rule::SlidingWindow(_)
-                | Rule::SlidingLog(_)
-                | Rule::FixedWindow(_)
-                | Rule::TokenBucket(_) => {}
-            }
-        }
-        fixtures
-    }
-
-    /// Whether a limit that has these can carry on with `others`.
-    pub fn go_on_as(&self, others: &Fixtures) -> bool {
-        let comes_as_others_do = self.longest.is_empty() && mutant::is(Mutant::CapBeginsEmpty);
-        self.flows == others.flows && (self.longest == others.longest || comes_as_others_do)
-    }
 }
 
 /// What the pools of a limit are made of.

@@ -1,7 +1,8 @@
 //! What a key that was never used has after changes of its limit: as much as if its pool had been there all along. Limits keep
 //! one such pool for each plan, from the first change on, until it cannot be told from a new one.
 
-use super::{Past, Plan};
+use super::Plan;
+use lessor_ledger::pool::Past;
 use lessor_ledger::pool::Pool;
 use lessor_protocol::{Carry, Key, Moment};
 use std::collections::BTreeMap;

@@ -1,62 +1,14 @@
 //! What is written down of a limit and of its pools, and when that has to be. The allocator collects it; a limit that
 //! nothing is written down of has no part in it.
 
-use super::{Kept, Limit, Past, PoolId};
+use super::{Kept, Limit, PoolId};
 use crate::config::{Keyed, LimitConfig};
 use crate::store::{LimitRow, PoolRow};
-use lessor_ledger::pool::{Block, Pool, PoolView};
-use lessor_ledger::rules::{At, Gap, Since};
+use lessor_ledger::pool::Past;
+use lessor_ledger::pool::{BLOCK, Block, Pool, PoolView};
+use lessor_ledger::rules::Gap;
 use lessor_protocol::{Moment, Rule, Terms};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::time::Duration;
-
-/// How long a block lasts: what a crash burns beside leases. Shorter would be more to write, and longer more to burn.
-pub const BLOCK: Duration = Duration::from_millis(250);
-
-/// What pools that are made anew have to wait for, as it is written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SavedPast {
-    /// See [`Past::None`].
-    None,
-    /// See [`Past::Lost`].
-    Lost(At),
-    /// See [`Past::Other`].
-    Other {
-        /// See there.
-        until: At,
-        /// See there.
-        calls_end: At,
-    },
-}
-
-impl Past {
-    /// As it is written down.
-    fn save(self) -> SavedPast {
-        match self {
-            Past::None => SavedPast::None,
-            Past::Lost(lost) => SavedPast::Lost(lost.into()),
-            Past::Other { until, calls_end } => {
-                SavedPast::Other { until: until.into(), calls_end: calls_end.into() }
-            }
-        }
-    }
-}
-
-impl SavedPast {
-    /// What it is now. Where nobody knows how long ago it was written, it is as if that were now.
-    pub(crate) fn read(self, gap: Gap, terms: Terms, now: Moment) -> Past {
-        let (SavedPast::Lost(at) | SavedPast::Other { until: at, .. }) = self else { return Past::None };
-        let since = Since { gap, written: at, now, terms };
-        match self {
-            SavedPast::Other { until, calls_end } => {
-                Past::Other { until: since.moment(until), calls_end: since.moment(calls_end) }
-            }
-            SavedPast::Lost(_) | SavedPast::None => Past::Lost(since.moment(at)),
-        }
-    }
-}
 
 /// What a limit knows of what is written down of it. Without a store it is off, and everything counts as known.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! What Prometheus sees of a store that several allocators share: how often it is asked to swap, how often somebody else was
 //! faster, and how long it takes.
 
-use crate::roots::Version;
+use lessor_ledger::roots::Version;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::time::Duration;
 

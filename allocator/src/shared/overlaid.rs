@@ -5,7 +5,7 @@ use super::Shared;
 use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
 use crate::overlay::Changes;
-use crate::roots::Decided;
+use lessor_ledger::roots::Decided;
 use lessor_protocol::Carry;
 use lessor_protocol::push::{Event, Kind};
 
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::allocator::{Caller, Entry};
     use crate::reload::Reloads;
-    use crate::roots::Version;
+    use lessor_ledger::roots::Version;
     use lessor_protocol::wire::AskBody;
     use lessor_protocol::{Ask, NodeName};
     use serde_json::json;

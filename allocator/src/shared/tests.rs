@@ -1,7 +1,7 @@
 //! What is told of limits, as listeners hear it.
 
 use super::*;
-use crate::roots::Decision;
+use lessor_ledger::roots::Decision;
 use lessor_protocol::push::Kind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,7 +1,9 @@
 //! What is written down: of each limit by which rules its pools are and what operators have decided about it, of each pool a
 //! record. One batch holds what changed.
 
-use crate::limits::{PoolId, SavedGate, SavedPast};
+use crate::limits::PoolId;
+use lessor_ledger::gate::SavedGate;
+use lessor_ledger::pool::SavedPast;
 use lessor_ledger::pool::{Block, Record};
 use lessor_protocol::{Key, LimitName};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,8 @@
 //! made anew.
 
 use super::*;
-use crate::limits::{PoolId, SavedPast};
+use crate::limits::PoolId;
+use lessor_ledger::pool::SavedPast;
 use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
 use lessor_ledger::rules::Gap;
 use lessor_ledger::share::{Share, Sharing};

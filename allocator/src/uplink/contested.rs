@@ -1,6 +1,6 @@
 //! Limits that allocators of one store do not agree about, and nobody can tell who is right.
 
-use crate::roots::{RootError, limit_of};
+use lessor_ledger::roots::{RootError, limit_of};
 use std::collections::BTreeSet;
 
 /// Limits that go by other rules than this configuration says, though under the same version of it, and limits that are below another

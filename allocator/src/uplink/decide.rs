@@ -3,8 +3,8 @@
 use super::transport::TransportError;
 use crate::cells::{Cell, Cells, CellsError, Swap, Swapped};
 use crate::config::StoreConfig;
-use crate::roots::{DecidedFull, Decision, GatesFull, HEAD, Head};
 use crate::shared::Shared;
+use lessor_ledger::roots::{DecidedFull, Decision, GatesFull, HEAD, Head};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -42,7 +42,7 @@ impl From<CellsError> for Undecided {
 }
 
 /// Decides about `limit` for all allocators, and follows that here at once: whether it was so before, see
-/// [`Gates::decide`](crate::roots::Gates::decide). Once dropped nobody knows whether it was decided.
+/// [`Gates::decide`](lessor_ledger::roots::Gates::decide). Once dropped nobody knows whether it was decided.
 pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Undecided> {
     let late = |_| Undecided::late();
     timeout(DECIDE_MAX, decide_at_last(shared, limit, decision)).await.map_err(late)?

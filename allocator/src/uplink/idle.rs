@@ -1,6 +1,6 @@
 //! Roots that this allocator has asked, and that nobody may need any more after a while.
 
-use crate::roots::{Origin, RootAsk};
+use lessor_ledger::roots::{Origin, RootAsk};
 use lessor_protocol::Moment;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -65,8 +65,8 @@ impl Idle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roots::{Kin, Recipe, Version};
     use lessor_ledger::pool::Plan;
+    use lessor_ledger::roots::{Kin, Recipe, Version};
     use lessor_ledger::share::Sharing;
     use lessor_protocol::{Ask, Terms};
 

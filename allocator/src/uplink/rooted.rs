@@ -12,14 +12,14 @@ use super::transport::TransportError;
 use crate::allocator::DueAbove;
 use crate::cells::{BATCH_MAX, Cell, Cells, Swap, Swapped, Timeline, batches};
 use crate::config::StoreConfig;
-use crate::roots::{
+use crate::shared::Shared;
+use lessor_ledger::pool::{Holder, LesseeId};
+use lessor_ledger::roots::{
     Exchange, Families, HEAD, Head, Origin, RootAnswer, RootAsk, RootClock, RootError, Signer, Watch,
     cell_of, is_forgettable,
 };
-use crate::shared::Shared;
-use crate::wrong::Wrong;
-use lessor_ledger::pool::{Holder, LesseeId};
 use lessor_ledger::share::Share;
+use lessor_ledger::wrong::Wrong;
 use lessor_protocol::clock::wall;
 use lessor_protocol::trace::TARGET;
 use lessor_protocol::wire::{GrantBody, LeasesRequest, LeasesResponse};

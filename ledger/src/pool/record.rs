@@ -21,6 +21,9 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long a block lasts: what a crash burns beside leases. Shorter would be more to write, and longer more to burn.
+pub const BLOCK: Duration = Duration::from_millis(250);
+
 /// Of what is left, a block holds one in so many beside what is out. Where less is left than that, each answer that lends
 /// waits for the disk.
 const AHEAD_PART: u64 = 8;

@@ -3,7 +3,7 @@
 
 use super::draw::rule;
 use super::*;
-use lessor_allocator::roots::{Families, Kin, Origin, Recipe, RootError, Version};
+use lessor_ledger::roots::{Families, Kin, Origin, Recipe, RootError, Version};
 
 /// The limit below, and the one above.
 pub(super) const NAMES: [&str; 2] = ["a", "above"];
@@ -36,7 +36,7 @@ impl World {
         }
         if let Some(store) = &mut self.store {
             let plan = |rule| Plan {
-                rules: vec![lessor_allocator::roots::stricter(rule).expect("it can be kept")],
+                rules: vec![lessor_ledger::roots::stricter(rule).expect("it can be kept")],
                 ..(**store.origins[0].recipe.plan()).clone()
             };
             store.origins[1] = Origin { recipe: Recipe::new(plan(&above)), ..store.origins[1].clone() };

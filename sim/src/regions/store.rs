@@ -2,9 +2,9 @@
 
 use super::family::NAMES;
 use super::*;
-use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
-use lessor_allocator::roots::{self, HEAD, Head, Origin, SIGN_EVERY, cell_of};
+use lessor_ledger::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
 use lessor_ledger::pool::PoolView;
+use lessor_ledger::roots::{self, HEAD, Head, Origin, SIGN_EVERY, cell_of};
 
 /// What becomes of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

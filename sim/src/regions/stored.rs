@@ -4,8 +4,8 @@
 use super::family::{Asks, NAMES};
 use super::store::{FATES, Letter};
 use super::*;
-use lessor_allocator::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
-use lessor_allocator::roots::{
+use lessor_ledger::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
+use lessor_ledger::roots::{
     self, Exchange, HEAD, Head, Kin, Origin, Recipe, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY,
     Signer, Stepped, Verdict, Version, Watch, cell_of,
 };

@@ -2,8 +2,8 @@
 //! that was queued first.
 
 use crate::faults::Fault;
-use lessor_allocator::wrong::{Reason, Wrong};
 use lessor_ledger::pool::AskError;
+use lessor_ledger::wrong::{Reason, Wrong};
 use lessor_protocol::{Answer, Ask, Observed, SafeShare};
 use std::cmp::Ordering;
 

@@ -4,7 +4,8 @@
 use super::World;
 use super::event::{Event, Reply};
 use crate::MILLI;
-use lessor_allocator::limits::{BLOCK, SavedGate};
+use lessor_ledger::gate::SavedGate;
+use lessor_ledger::pool::BLOCK;
 use lessor_ledger::pool::{Block, Record};
 use lessor_ledger::rules::Gap;
 use lessor_protocol::{Moment, Rule};

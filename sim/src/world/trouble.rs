@@ -4,7 +4,7 @@ use super::World;
 use super::event::{Event, Message, Phase};
 use crate::SECOND;
 use crate::faults::Fault;
-use lessor_allocator::limits::Gate;
+use lessor_ledger::gate::Gate;
 use lessor_protocol::{Ask, Moment};
 
 /// The rate of a clock that is frozen, in parts per million from a good one.

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::config::Config;
-use crate::limits::{Past, PoolId};
+use crate::limits::PoolId;
 use crate::store::Batch;
+use lessor_ledger::pool::Past;
 use lessor_protocol::{Carry, NodeName};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! One connection to a server that was found fit for what is asked of it.
 
 use super::{Shared, migrate};
-use crate::cells::{CellsError, error::excerpt};
+use crate::cells::{CellsError, excerpt::excerpt};
 use std::error::Error as _;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};

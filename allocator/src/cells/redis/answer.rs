@@ -1,6 +1,6 @@
 //! What a server answers, what it says of itself and of its errors, and what follows from it.
 
-use crate::cells::{CellsConfig, CellsError, Timeline, error::excerpt};
+use crate::cells::{CellsConfig, CellsError, Timeline, excerpt::excerpt};
 use redis::{RedisError, ServerError, ServerErrorKind, Value};
 use std::collections::HashMap;
 

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, State, failed, unreachable};
 use super::{SCRIPT, Shared};
-use crate::cells::{CellsConfig, CellsError, error::excerpt, tls};
+use crate::cells::{CellsConfig, CellsError, excerpt::excerpt, tls};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo};
 use std::io;

@@ -172,7 +172,7 @@ async fn every_metric_is_described_and_there_from_the_start() {
     for outcome in ["ok", "malformed", "invalid", "too_large", "timeout"] {
         assert_eq!(scrape.value(&format!("lessor_exchanges_total{{outcome=\"{outcome}\"}}")), 0);
     }
-    for reason in crate::wrong::Reason::ALL {
+    for reason in lessor_ledger::wrong::Reason::ALL {
         assert_eq!(scrape.value(&format!("lessor_asks_wrong_total{{reason=\"{}\"}}", reason.code())), 0);
     }
     assert_eq!(scrape.value("lessor_exchange_seconds_count"), 0);

@@ -4,8 +4,8 @@ use super::super::dice;
 use super::super::transport::TransportError;
 use super::{Rooted, broken};
 use crate::cells::{Cell, Swap, Swapped, Timeline};
-use crate::roots::{DECIDED, Decided};
 use crate::shared::Shared;
+use lessor_ledger::roots::{DECIDED, Decided};
 use std::time::Duration;
 
 /// How often it is looked what operators have put and removed, also while the head says nothing of it: who has just decided

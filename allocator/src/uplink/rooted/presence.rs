@@ -2,8 +2,8 @@
 //! knows of its store while nobody asks it for anything.
 
 use super::Rooted;
-use crate::roots::SIGN_EVERY;
 use crate::shared::Shared;
+use lessor_ledger::roots::SIGN_EVERY;
 
 /// Signatures in a row that come to nothing, until that is no chance: somebody else may be faster, or a call late.
 const SILENT_AFTER: u32 = 3;

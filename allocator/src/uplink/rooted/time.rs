@@ -4,8 +4,8 @@ use super::super::transport::TransportError;
 use super::{Rooted, broken};
 use crate::cells::{Cell, Timeline};
 use crate::config::Upstream;
-use crate::roots::{Head, RootError, Stepped, Verdict};
 use crate::shared::Shared;
+use lessor_ledger::roots::{Head, RootError, Stepped, Verdict};
 use lessor_protocol::Moment;
 
 impl Rooted {

@@ -4,7 +4,7 @@
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for};
 use lessor::Client;
 use lessor_allocator::cells::{Cell, Cells, StoreKind, Swap, Swapped};
-use lessor_allocator::roots::{DECIDED, Decided, Version};
+use lessor_ledger::roots::{DECIDED, Decided, Version};
 use rustix::process::Signal;
 use scenarios::fleet::eventually;
 use scenarios::process::Allocator;

@@ -2,7 +2,7 @@
 //! blocked. Operators decide it; the allocator asks before it asks a pool.
 
 use crate::roots::Closed;
-use lessor_ledger::rules::{At, Gap, Since};
+use crate::rules::{At, Gap, Since};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, NodeName, Refusal, RefusalReason, Terms};
 use serde::{Deserialize, Serialize};

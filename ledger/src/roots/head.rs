@@ -3,7 +3,7 @@
 
 use super::{BLUR, Families, Gates, Version};
 use crate::cells::Timeline;
-use lessor_ledger::rules::{At, Gap};
+use crate::rules::{At, Gap};
 use lessor_protocol::Moment;
 use lessor_protocol::mutant::{self, Mutant};
 use serde::{Deserialize, Serialize};

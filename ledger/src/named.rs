@@ -1,11 +1,18 @@
 //! What a limit is called: a name, or with a `*` at its end all names that begin so. The allocator finds limits by it;
 //! whether a name is one that a limit can have, is checked here and never again.
 
-use super::NAMES_MAX;
 use lessor_protocol::LimitName;
 use lessor_protocol::names::NAME_MAX;
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// Limits of one allocator at a time, those that went and still matter included. Each has metrics of its own. Users who are
+/// counted apart are keys.
+pub const LIMITS_MAX: usize = 10_000;
+
+/// Names that a pattern stands for at once, where the configuration says nothing else. Names are part of a program, where keys
+/// come from its users.
+pub const NAMES_MAX: usize = 1_000;
 
 /// One name, or all names that begin alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +36,7 @@ pub enum Names {
 
 impl Named {
     /// Checks `text`: the name of a limit, or how names begin followed by `*`.
-    pub(super) fn try_new(text: &str) -> Result<Self, String> {
+    pub fn try_new(text: &str) -> Result<Self, String> {
         let (stem, names) = match text.strip_suffix('*') {
             Some(stem) => (stem, Names::Many { names_max: NAMES_MAX }),
             None => (text, Names::One),
@@ -43,7 +50,7 @@ impl Named {
     }
 
     /// The same with at most `names_max` names at once. Means nothing to a single name.
-    pub(super) fn with_names_max(self, names_max: usize) -> Self {
+    pub fn with_names_max(self, names_max: usize) -> Self {
         match self.names {
             Names::One => self,
             Names::Many { .. } => Named { names: Names::Many { names_max }, ..self },

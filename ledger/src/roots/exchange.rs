@@ -6,7 +6,7 @@
 use super::root::{self, Origin, RootError};
 use super::{Head, RootClock, limit_of};
 use crate::cells::{Cell, Swap, Swapped, VALUE_MAX};
-use lessor_ledger::pool::{AskError, Holder};
+use crate::pool::{AskError, Holder};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, Moment};
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! What pools that are made now have to wait for: what an earlier life of the allocator, or other rules of the limit, let
 //! begin and the books do not know. Limits keep one; it knows no pool.
 
-use lessor_ledger::pool::{Plan, Pool};
+use super::{Plan, Pool};
+use crate::rules::{At, Gap, Since};
 use lessor_protocol::{Moment, Terms};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What may go on that the books do not know.
@@ -52,6 +54,50 @@ impl Past {
             Past::Lost(_) if plan.is_borrowed => Pool::new(plan, now),
             Past::Lost(lost) => Pool::after_loss_by(plan, lost, since, now),
             Past::Other { until, calls_end } => Pool::after_others(plan, until, calls_end, since, now),
+        }
+    }
+}
+
+/// What pools that are made anew have to wait for, as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SavedPast {
+    /// See [`Past::None`].
+    None,
+    /// See [`Past::Lost`].
+    Lost(At),
+    /// See [`Past::Other`].
+    Other {
+        /// See there.
+        until: At,
+        /// See there.
+        calls_end: At,
+    },
+}
+
+impl Past {
+    /// As it is written down.
+    pub fn save(self) -> SavedPast {
+        match self {
+            Past::None => SavedPast::None,
+            Past::Lost(lost) => SavedPast::Lost(lost.into()),
+            Past::Other { until, calls_end } => {
+                SavedPast::Other { until: until.into(), calls_end: calls_end.into() }
+            }
+        }
+    }
+}
+
+impl SavedPast {
+    /// What it is now. Where nobody knows how long ago it was written, it is as if that were now.
+    pub fn read(self, gap: Gap, terms: Terms, now: Moment) -> Past {
+        let (SavedPast::Lost(at) | SavedPast::Other { until: at, .. }) = self else { return Past::None };
+        let since = Since { gap, written: at, now, terms };
+        match self {
+            SavedPast::Other { until, calls_end } => {
+                Past::Other { until: since.moment(until), calls_end: since.moment(calls_end) }
+            }
+            SavedPast::Lost(_) | SavedPast::None => Past::Lost(since.moment(at)),
         }
     }
 }

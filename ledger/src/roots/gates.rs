@@ -1,7 +1,7 @@
 //! What operators have decided about limits that several allocators lend: paused, and nodes that are blocked. It is in the head,
 //! so that all of them go by it whomever it was told, and whoever is started later does too.
 
-use lessor_ledger::rules::At;
+use crate::rules::At;
 use lessor_protocol::{Moment, NodeName};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
-use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
-use lessor_ledger::share::{Share, Sharing};
+use crate::pool::{Holder, LesseeId, Plan, Pool};
+use crate::share::{Share, Sharing};
 use lessor_protocol::rule::{SlidingWindow, TokenBucket};
 use lessor_protocol::{Ask, Grant, Moment, Rule, Terms};
 use std::time::Duration;

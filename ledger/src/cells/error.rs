@@ -28,7 +28,7 @@ pub enum CellsError {
 
 impl CellsError {
     /// The same of a batch of which something was done, or not: then nobody may say that nothing was.
-    pub(super) fn of_batch(self, is_done: bool) -> Self {
+    pub fn of_batch(self, is_done: bool) -> Self {
         match self {
             CellsError::Unfit(_) | CellsError::Invalid(_) if is_done => {
                 CellsError::Unreachable(format!("a part of a batch was done, and of the rest: {self}"))
@@ -40,12 +40,4 @@ impl CellsError {
             | CellsError::NotDurable(_) => self,
         }
     }
-}
-
-/// Characters that are shown of what somebody else wrote.
-const EXCERPT_MAX: usize = 200;
-
-/// The beginning of a text that somebody else wrote, harmless in a log line.
-pub(super) fn excerpt(text: &str) -> String {
-    text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,7 +1,7 @@
 //! What a root is made of, with its rules as they are written in its cell: once for all that is asked of it.
 
-use crate::config;
-use lessor_ledger::pool::Plan;
+use crate::pool::Plan;
+use crate::rule_text;
 use lessor_protocol::Rule;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Recipe {
 impl Recipe {
     /// Roots by `plan`.
     pub fn new(plan: Plan) -> Self {
-        let rules = config::rules_written(&plan.rules).into();
+        let rules = rule_text::write(&plan.rules).into();
         Recipe { plan: Arc::new(plan), rules }
     }
 
@@ -31,7 +31,7 @@ impl Recipe {
         if rules.get() == self.rules.get() {
             return Some(self.plan.clone());
         }
-        let rules = config::rules_read(rules)?;
+        let rules = rule_text::read(rules)?;
         Some(Arc::new(Plan { rules, ..(*self.plan).clone() }))
     }
 
@@ -39,7 +39,7 @@ impl Recipe {
     pub(super) fn written(&self, rules: &[Rule]) -> Arc<RawValue> {
         match rules == self.plan.rules {
             true => self.rules.clone(),
-            false => config::rules_written(rules).into(),
+            false => rule_text::write(rules).into(),
         }
     }
 }

@@ -2,8 +2,8 @@
 //! them go by it whomever it was told, and whoever is started later does too. The head says which is the newest.
 
 use super::Version;
-use crate::allocator::LIMITS_MAX;
 use crate::cells::VALUE_MAX;
+use crate::named::LIMITS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What was wrong with one ask, and how it is said on the wire. Limits, sessions and the decoder make these;
 //! none of them ever shows more than a short, escaped piece of what was sent.
 
-use lessor_ledger::pool::AskError;
+use crate::pool::AskError;
 use lessor_protocol::wire::{ErrorBody, code};
 
 /// Characters of a sent text that are shown. Enough to find it by; a longer piece would only fill logs.

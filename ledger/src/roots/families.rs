@@ -2,7 +2,7 @@
 //! less would lend what is below another limit without charging that, and is lent nothing of it.
 
 use super::Version;
-use crate::config::named_for;
+use crate::named::named_for;
 use lessor_protocol::mutant::{self, Mutant};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;

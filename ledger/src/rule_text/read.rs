@@ -1,18 +1,19 @@
 //! One raw rule → one checked rule. Problems begin with the field; which limit and rule that is, the caller adds.
 
-use super::raw::{AnchorDay, Count, RawRule, RawWarmUp, Timespan};
+use super::{AnchorDay, Count, RawRule, RawWarmUp, Timespan};
 use lessor_protocol::Rule;
 use lessor_protocol::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
     TokenBucket, Unit, WarmUp, Windows, Zone,
 };
+use serde_json::Value;
 use std::time::Duration;
 
 /// Kinds of rules, as somebody is told who names none.
 const KINDS: &str = "\"sliding_window\", \"sliding_log\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
 
 /// The rule, with `margin` where it takes one and says none; or what is wrong with it, beginning with the field.
-pub(super) fn rule(raw: &RawRule, margin: Duration) -> Result<Rule, String> {
+pub fn rule(raw: &RawRule, margin: Duration) -> Result<Rule, String> {
     match raw.kind.as_str() {
         "sliding_window" => {
             let (limit, per, margin) = sliding(raw, margin)?;
@@ -136,8 +137,15 @@ fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
 
 /// The value of the field called `name`, as it would be written.
 fn given(raw: &RawRule, name: &str) -> Option<String> {
-    let fields = toml::Table::try_from(raw).expect("plain data");
-    fields.get(name).map(toml::Value::to_string)
+    let fields = serde_json::to_value(raw).expect("plain data");
+    fields.get(name).map(written)
+}
+
+/// `value` as TOML writes it, whose numbers and strings are those of JSON.
+fn written(value: &Value) -> String {
+    let Value::Object(fields) = value else { return value.to_string() };
+    let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    format!("{{ {} }}", fields.join(", "))
 }
 
 fn count(raw: &RawRule, name: &str, value: Option<Count>) -> Result<u64, String> {

@@ -1,0 +1,70 @@
+//! Small values, *cells*, in a store that several allocators share: what a call of such a store says and answers. The store
+//! offers one thing: compare-and-swap of a cell by its version, on the timeline that was expected. The IO is the allocator's.
+
+mod batch;
+mod error;
+mod table;
+
+pub use batch::{BATCH_BYTES_MAX, BATCH_MAX, NAME_MAX, VALUE_MAX, batches};
+pub use error::CellsError;
+pub use table::Table;
+
+use std::fmt;
+
+/// One value of a store, and the version under which it is there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// A random number that its writer drew, never used again: a cell that was deleted and made anew is another one.
+    pub version: u64,
+    /// Any bytes, at most [`VALUE_MAX`] of them.
+    pub value: Vec<u8>,
+}
+
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cell({:016x}, {} bytes)", self.version, self.value.len())
+    }
+}
+
+/// One compare-and-swap: the cell becomes `next` if it is there as `expected`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swap {
+    /// Which cell: 1 to [`NAME_MAX`] bytes, no NUL among them, and no other swap of the same batch names it.
+    pub name: String,
+    /// The version that must be there; `None`: there must be no such cell.
+    pub expected: Option<u64>,
+    /// What is there then; `None`: nothing.
+    pub next: Option<Cell>,
+}
+
+/// What came of a swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// It is done.
+    Done,
+    /// Nothing was done, for this was there instead, at some instant of the call: go on from it without another round trip.
+    Other(Option<Cell>),
+}
+
+/// What tells that a store is the one it was: the replication id of Redis, the system and the timeline of PostgreSQL. On
+/// the same timeline nothing that was done is undone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timeline(String);
+
+impl Timeline {
+    /// The timeline of that name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Timeline(name.into())
+    }
+
+    /// Its name, as it can be kept and compared later.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Timeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

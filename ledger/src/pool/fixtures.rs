@@ -1,0 +1,37 @@
+//! What of a limit's rules cannot change while permits are out. A change that touches it resets the limit.
+
+use lessor_protocol::Rule;
+use lessor_protocol::mutant::{self, Mutant};
+use lessor_protocol::rule::LeakyBucket;
+use std::time::Duration;
+
+/// What of some rules cannot become something else while permits are out: a limit whose fixtures change begins anew.
+#[derive(Debug, PartialEq)]
+pub struct Fixtures {
+    flows: Vec<LeakyBucket>,
+    longest: Vec<Duration>,
+}
+
+impl Fixtures {
+    /// Those of `rules`.
+    pub fn of(rules: &[Rule]) -> Self {
+        let mut fixtures = Fixtures { flows: vec![], longest: vec![] };
+        for rule in rules {
+            match rule {
+                Rule::LeakyBucket(rule) => fixtures.flows.push(*rule),
+                Rule::Concurrency(rule) => fixtures.longest.push(rule.longest()),
+                Rule::SlidingWindow(_)
+                | Rule::SlidingLog(_)
+                | Rule::FixedWindow(_)
+                | Rule::TokenBucket(_) => {}
+            }
+        }
+        fixtures
+    }
+
+    /// Whether a limit that has these can carry on with `others`.
+    pub fn go_on_as(&self, others: &Fixtures) -> bool {
+        let comes_as_others_do = self.longest.is_empty() && mutant::is(Mutant::CapBeginsEmpty);
+        self.flows == others.flows && (self.longest == others.longest || comes_as_others_do)
+    }
+}

@@ -1,0 +1,92 @@
+//! A rule as text: the fields that an operator writes, and those that a store keeps. Reading refuses what a rule cannot be and
+//! names the field; writing says every default.
+
+mod read;
+mod show;
+mod values;
+
+pub use read::rule;
+pub use show::{raw_rules, timespan};
+pub use values::{AnchorDay, Count, Timespan};
+
+use lessor_protocol::Rule;
+use lessor_protocol::rule::SlidingWindow;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// One rule. Which of the fields it may have is up to its kind.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRule {
+    /// Which rule.
+    pub kind: String,
+    /// Permits in a window, or calls in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Count>,
+    /// Permits that a bucket holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Count>,
+    /// Permits that come back in each `per`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Count>,
+    /// The span of a window or of a refill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per: Option<Timespan>,
+    /// Permits in a new bucket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial: Option<Count>,
+    /// Permits that may go at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Count>,
+    /// How much longer than `per` a window is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub margin: Option<Timespan>,
+    /// Where windows begin: `epoch` or `first_use`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<String>,
+    /// The unit of the calendar that is a window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calendar: Option<String>,
+    /// The day on which such a window begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor_day: Option<AnchorDay>,
+    /// The time zone of the calendar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Whether permits come back one by one or at intervals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill_style: Option<String>,
+    /// Permits below zero that a bucket may go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub debt: Option<Count>,
+    /// How a bucket warms up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<RawWarmUp>,
+    /// How long a call may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest: Option<Timespan>,
+}
+
+/// How a bucket warms up.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawWarmUp {
+    /// How long it takes.
+    pub over: Timespan,
+    /// How much slower a cold bucket refills.
+    pub cold_factor: Option<Count>,
+}
+
+/// Serialises `rules` for another allocator.
+pub fn write(rules: &[Rule]) -> Box<RawValue> {
+    // By way of a value, which has its keys in one order.
+    let rules = serde_json::json!(raw_rules(rules));
+    serde_json::value::to_raw_value(&rules).expect("numbers and text")
+}
+
+/// Reads rules that another allocator wrote; `None` if this version does not know such rules.
+pub fn read(written: &RawValue) -> Option<Vec<Rule>> {
+    let raw: Vec<RawRule> = serde_json::from_str(written.get()).ok()?;
+    let rules: Option<Vec<Rule>> = raw.iter().map(|raw| rule(raw, SlidingWindow::MARGIN).ok()).collect();
+    rules.filter(|rules| !rules.is_empty())
+}
