@@ -10,9 +10,28 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tempfile::TempDir;
+
+/// Names the folder in which clusters are that servers begin with a copy of: `tests/run` makes it, and removes it.
+const TEMPLATES: &str = "LESSOR_TEST_TEMPLATES";
+
+/// A cluster to begin with a copy of, made by the first test process that asks.
+fn template() -> Option<PathBuf> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let folder = PathBuf::from(std::env::var_os(TEMPLATES)?);
+    let (template, made) = (folder.join("postgres"), folder.join(format!("postgres-{}", std::process::id())));
+    let _making = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if !template.exists() {
+        PrivateServer::prepare_postgres(&made).unwrap_or_else(|error| panic!("{}: {error}", made.display()));
+        // Another process may have been faster: its cluster is as good.
+        if std::fs::rename(&made, &template).is_err() && !template.exists() {
+            panic!("{} cannot be used", template.display());
+        }
+    }
+    Some(template)
+}
 
 /// A server that ends with this, and then its folder.
 #[derive(Debug)]
@@ -23,10 +42,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// One that nobody else uses.
+    /// A server that no other test uses. A PostgreSQL cluster is a copy of another one if
+    /// `LESSOR_TEST_TEMPLATES` names a folder.
     pub fn start(kind: StoreKind, settings: &[Setting]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let started = PrivateServer::start(kind, folder.path(), settings);
+        let started = match (kind, template()) {
+            (StoreKind::Postgres, Some(template)) => {
+                PrivateServer::start_postgres_from(&template, folder.path(), settings)
+            }
+            _ => PrivateServer::start(kind, folder.path(), settings),
+        };
         Server::of(started.unwrap_or_else(|error| panic!("{kind:?}: {error}")), folder)
     }
 

@@ -68,6 +68,18 @@ impl PrivateServer {
         Self::on_a_free_port(kind, folder, password, settings)
     }
 
+    /// Makes a PostgreSQL cluster in this folder, for servers to begin with a copy of. That takes a tenth of the processor time
+    /// of a new cluster; but copies have one password, and are one system on one timeline.
+    pub fn prepare_postgres(template: &Path) -> io::Result<()> {
+        postgres::prepare(template, &password())
+    }
+
+    /// A PostgreSQL server that begins with a copy of `template`, with all it writes in this folder.
+    pub fn start_postgres_from(template: &Path, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
+        let password = postgres::prepare_from(template, folder)?;
+        Self::on_a_free_port(StoreKind::Postgres, folder, password, settings)
+    }
+
     /// A replica, or standby, of this server, with all it writes in this folder.
     pub fn replica(&self, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
         let master = format!("127.0.0.1 {}", self.port);

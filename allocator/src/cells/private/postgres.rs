@@ -13,6 +13,9 @@ pub(super) const READY: &str = "database system is ready to accept";
 /// What it says while processes of one that was killed are still there.
 pub(super) const STILL_THERE: &str = "is still in use";
 
+/// The file with the password.
+const SECRET: &str = "secret";
+
 /// Who may do everything.
 pub(super) const ADMIN: &str = "postgres";
 
@@ -53,6 +56,13 @@ pub(super) fn prepare(folder: &Path, password: &str) -> io::Result<()> {
     }
 }
 
+/// Copies the cluster in `template`, which no server uses. Returns its password.
+pub(super) fn prepare_from(template: &Path, folder: &Path) -> io::Result<String> {
+    own(folder)?;
+    run(Command::new("cp").arg("-a").arg(data(template)).arg(data(folder)))?;
+    std::fs::read_to_string(template.join(SECRET))
+}
+
 /// Makes a standby of the server on this port.
 pub(super) fn copy(port: u16, password: &str, folder: &Path) -> io::Result<()> {
     own(folder)?;
@@ -87,7 +97,7 @@ fn data(folder: &Path) -> PathBuf {
 }
 
 fn secret(folder: &Path, password: &str) -> io::Result<PathBuf> {
-    let path = folder.join("secret");
+    let path = folder.join(SECRET);
     std::fs::write(&path, password)?;
     give(&path)?;
     Ok(path)
