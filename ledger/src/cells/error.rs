@@ -2,7 +2,7 @@
 
 use super::Timeline;
 
-/// Why a call of [`Cells`](super::Cells) failed. No text of it shows a secret.
+/// Why a call of a store failed. No text of it shows a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CellsError {
     /// Not connected, not let in, cut off or too late. Whether a swap was done, or will be, is not known.
