@@ -24,6 +24,12 @@ impl Guard {
         Guard { counted }
     }
 
+    /// Whether permits are in use until it is dropped.
+    #[cfg(feature = "reqwest-middleware")]
+    pub(crate) fn counts(&self) -> bool {
+        self.counted.is_some()
+    }
+
     /// The call has ended: the same as dropping it, for those who like to say so.
     pub fn finish(self) {}
 

@@ -2,9 +2,12 @@
 //! what the vendor answers is told to the fleet.
 //!
 //! Permits stay reserved until the request goes out, and are spent only then. So a limit that keeps a request waiting lets no
-//! permit of another one grow old.
+//! permit of another one grow old. Where a limit caps what is in flight, they are in use until the answer has been read.
+
+mod held;
 
 use crate::all::all;
+use crate::guard::Guard;
 use crate::limit::Limit;
 use crate::refusal::Refusal;
 use crate::reservation::Reservation;
@@ -39,6 +42,10 @@ use std::time::Duration;
 /// permits of both for each attempt. Add them side by side: where a middleware between them waits, the permits of the first
 /// are spent in vain, and taken again. Where the first limit has a steady flow, give both limits to one middleware: a turn in
 /// the flow that is given back is lost.
+///
+/// # What is in flight
+/// Where a limit caps what is in flight, the permits of a request are in use until the body of its answer was read or dropped,
+/// or the request failed or was dropped. An answer that is kept unread keeps them.
 #[derive(Clone)]
 pub struct Outgoing {
     costs: Vec<Cost>,
@@ -139,9 +146,9 @@ impl Taken {
         }
     }
 
-    /// Spends what was set aside.
-    fn spend(&self) {
-        self.reserved().clear();
+    /// The call begins, and costs what was set aside.
+    fn begin(&self) -> Vec<Guard> {
+        self.reserved().drain(..).map(Reservation::begin).collect()
     }
 }
 
@@ -175,12 +182,13 @@ impl Middleware for Outgoing {
         let reserved = self.reserve(&parts).await.map_err(Error::middleware)?;
         let taken = Taken { parts, reserved: Arc::new(Mutex::new(reserved)) };
         extensions.insert(taken.clone());
+        let mut guards = vec![];
         let answer = {
             let mut sending = pin!(next.run(request, extensions));
             poll_fn(|cx| {
                 let polled = sending.as_mut().poll(cx);
                 // One that is nearer to the vendor has taken them over by now; otherwise the request is on its way.
-                taken.spend();
+                guards.extend(taken.begin());
                 polled
             })
             .await
@@ -194,6 +202,6 @@ impl Middleware for Outgoing {
         for (limit, _) in &own {
             limit.observe(response.status(), response.headers());
         }
-        Ok(response)
+        Ok(held::until_read(response, guards))
     }
 }

@@ -1,6 +1,7 @@
 //! Permits set aside for a call whose cost is known only when it is over. Limits make reservations, callers settle them;
 //! it refuses nothing.
 
+use crate::guard::Guard;
 use crate::local_pool::LocalPool;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use std::sync::Arc;
 /// [`Reservation::refund`]ed.
 ///
 /// **Waiting before the call.** A permit that is acquired is charged to the window in which it was acquired. One that is
-/// reserved is charged until it is settled, so a call may wait for something else first. [`Reservation::is_good`], right
+/// reserved is charged until it is settled or [begins](Reservation::begin), so a call may wait for something else first. [`Reservation::is_good`], right
 /// before the call, says whether the permit still covers it; if not, take another one. In a steady flow, a call is due when
 /// it was reserved.
 ///
@@ -93,6 +94,14 @@ impl Reservation {
         let back = permits.min(self.permits);
         self.permits -= back;
         self.number.map_or(0, |number| self.pool.give_back(number, back))
+    }
+
+    /// The call begins now, and costs what is reserved. Where the limit caps what is in flight, the permits are in use until
+    /// the guard is dropped; where it does not, they are spent, and the guard does nothing.
+    pub fn begin(mut self) -> Guard {
+        let number = self.number.take();
+        let counted = number.and_then(|number| self.pool.enter_reserved(number));
+        Guard::new(counted.filter(|permits| *permits > 0).map(|permits| (self.pool.clone(), permits)))
     }
 
     /// The call has cost `actual` permits: what was reserved beyond that can be spent again.

@@ -52,6 +52,20 @@ impl LocalPool {
         true
     }
 
+    /// The call that the reservation `number` is for begins. Returns the permits that it has to hand back, where the allocator
+    /// counts what is in flight.
+    pub(crate) fn enter_reserved(&self, number: u64) -> Option<u64> {
+        if !self.hot.counts_flights.load(Ordering::Acquire) {
+            self.settle(number);
+            return None;
+        }
+        let mut refill = self.refill();
+        let now = CLOCK.now();
+        let entered = refill.enter_reserved(self.slot(), number, now);
+        self.mind(refill, now);
+        entered
+    }
+
     /// A call with `permits` that [`LocalPool::enter`] counted has ended.
     pub(crate) fn hand_back(&self, permits: u64) {
         let mut refill = self.refill();

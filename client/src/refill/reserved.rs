@@ -143,6 +143,16 @@ impl Refill {
         self.reserved.spend(number);
     }
 
+    /// The call that the reservation `number` is for begins, and says when it ends, with [`Refill::hand_back`]. Returns its
+    /// permits. `None` if the reservation is over: its permits are spent.
+    pub fn enter_reserved(&mut self, slot: &Slot, number: u64, now: Moment) -> Option<u64> {
+        self.let_go_of_reserved(slot, now);
+        let permits = self.reserved.open.get(&number)?.permits;
+        self.reserved.spend(number);
+        self.flights.take(permits, now);
+        Some(permits)
+    }
+
     /// What is reserved, in permits.
     pub fn reserved(&self) -> u64 {
         self.reserved.permits()

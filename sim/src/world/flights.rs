@@ -48,6 +48,11 @@ impl World {
         let now = at.now(self.real);
         let left = if at.refill.is_paced() {
             at.hold_at_pace(permits, now).then(|| at.refill.enter_held(&at.slot, permits, now))?
+        } else if permits.is_multiple_of(2) {
+            // As the middleware of outgoing requests does, which reserves first.
+            let (number, left) = at.refill.reserve(&at.slot, permits, now).ok()?;
+            assert_eq!(at.refill.enter_reserved(&at.slot, number, now), Some(permits), "it is just begun");
+            left
         } else {
             at.refill.enter(&at.slot, permits, now).ok()?
         };

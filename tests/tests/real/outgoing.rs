@@ -17,7 +17,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 const CLOCK: Clock = Clock::since_boot();
 
@@ -252,6 +253,84 @@ async fn two_middlewares_cost_each_limit_once_and_nothing_if_one_refuses() {
         assert!(matches!(reason.downcast_ref(), Some(lessor::Refusal::Empty { .. })), "{reason}");
     }
     assert_eq!(spent(&fleet, client).await, [10, 10]);
+    fleet.stop().await;
+}
+
+/// A call counts for a minute unless the client says that it is over.
+const IN_FLIGHT: &str = r#"
+[[limit]]
+name = "vendor"
+rules = [{ kind = "concurrency", limit = 4, longest = "1m" }]
+"#;
+
+/// A vendor that is busy with a request until the last byte of its answer.
+#[derive(Debug, Default)]
+struct Busy {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Busy {
+    async fn serve(self: &Arc<Self>) -> String {
+        let busy = self.clone();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(busy.clone().answer(stream));
+            }
+        });
+        url
+    }
+
+    async fn answer(self: Arc<Self>, mut stream: TcpStream) -> std::io::Result<()> {
+        let mut head = [0; 1_024];
+        assert!(stream.read(&mut head).await? > 0, "a request");
+        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most.fetch_max(now, Ordering::Relaxed);
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\no";
+        stream.write_all(answer.as_bytes()).await?;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        self.now.fetch_sub(1, Ordering::Relaxed);
+        stream.write_all(b"k").await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_in_flight_until_its_answer_was_read_and_no_longer() {
+    let fleet = Fleet::start(IN_FLIGHT).await;
+    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let vendor = Arc::new(Busy::default());
+    let url = vendor.serve().await;
+    let with = |patience| {
+        let outgoing = Outgoing::refusing(client.limit("vendor"), patience);
+        ClientBuilder::new(reqwest::Client::new()).with(outgoing).build()
+    };
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let (http, url) = (with(PATIENCE), url.clone());
+        calls.spawn(async move {
+            let answer = http.get(&url).send().await.expect("a permit");
+            assert_eq!((answer.status().as_u16(), answer.url().as_str()), (200, url.as_str()));
+            assert_eq!(answer.content_length(), Some(2));
+            answer.text().await.expect("text")
+        });
+    }
+    assert!(calls.join_all().await.iter().all(|text| text == "ok"));
+    let most = vendor.most.load(Ordering::Relaxed);
+    println!("40 requests, at most {most} of 4 at a time");
+    assert!((1..=4).contains(&most), "{most}");
+
+    let mut unread = vec![];
+    for _ in 0..4 {
+        unread.push(with(PATIENCE).get(&url).send().await.expect("a permit"));
+    }
+    let error = with(Duration::from_millis(300)).get(&url).send().await.expect_err("all four are in use");
+    let reqwest_middleware::Error::Middleware(reason) = error else { panic!("{error}") };
+    assert!(matches!(reason.downcast_ref(), Some(lessor::Refusal::Empty { .. })), "{reason}");
+    drop(unread.pop());
+    with(PATIENCE).get(&url).send().await.expect("one was dropped");
+    client.shutdown().await;
     fleet.stop().await;
 }
 

@@ -54,6 +54,31 @@ fn alone_a_call_is_held_and_its_permit_spent_again() {
     assert_eq!(claims(refill.write(&slot, waiting(5), millis(210), RTT)), (0, 5, Some(0), 2));
 }
 
+#[test]
+fn what_is_reserved_is_in_use_once_its_call_begins() {
+    let (slot, mut refill) = counting(5, Some(5));
+    let (number, _) = refill.reserve(&slot, 3, millis(10)).expect("five are there");
+    assert_eq!(claims(refill.write(&slot, waiting(5), millis(20), RTT)), (0, 5, Some(0), 0));
+    assert_eq!(refill.enter_reserved(&slot, number, millis(30)), Some(3));
+    assert_eq!(claims(refill.write(&slot, waiting(5), millis(40), RTT)), (0, 5, Some(0), 3));
+    assert_eq!((refill.reserved(), refill.hand_back(&slot, 3, millis(50))), (0, 3));
+
+    let (slot, mut refill) = counting(10, None);
+    let (number, _) = refill.reserve(&slot, 4, millis(10)).expect("ten are there");
+    assert_eq!(refill.enter_reserved(&slot, number, millis(30)), Some(4));
+    assert_eq!(claims(refill.write(&slot, waiting(9), millis(40), RTT)), (4, 6, Some(4), 0));
+}
+
+#[test]
+fn what_was_reserved_of_a_lease_that_has_ended_is_spent_and_not_in_use() {
+    let (slot, mut refill) = counting(10, None);
+    let (number, _) = refill.reserve(&slot, 4, millis(10)).expect("ten are there");
+    let ended = slot.deadline();
+    assert_eq!(refill.enter_reserved(&slot, number, ended), None);
+    assert_eq!((refill.reserved(), refill.flights().busy(), refill.flights().running()), (0, 0, Some(0)));
+    assert_eq!(refill.enter_reserved(&slot, number, ended), None, "it is over");
+}
+
 /// The bug: permits whose calls ended went back into the slot, and 400 calls began in a limit that was paused.
 #[test]
 fn while_a_limit_is_stopped_no_permit_is_spent_again() {

@@ -1,0 +1,64 @@
+//! An answer that keeps the permits of its call in use until it has been read.
+
+use crate::guard::Guard;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use reqwest::{Body, Response, ResponseBuilderExt};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A body, and what is in use until its end.
+struct Held {
+    body: Body,
+    guards: Vec<Guard>,
+}
+
+/// `response` with a body that drops `guards` at its end.
+pub(super) fn until_read(response: Response, mut guards: Vec<Guard>) -> Response {
+    guards.retain(Guard::counts);
+    if guards.is_empty() {
+        return response;
+    }
+    let url = response.url().clone();
+    let (mut parts, body) = http::Response::<Body>::from(response).into_parts();
+    // The only way to keep the URL of an answer that is put together anew.
+    let named = http::Response::builder().url(url).body(()).expect("nothing of it can be wrong");
+    parts.extensions.extend(named.into_parts().0.extensions);
+    let mut held = Held { body, guards };
+    held.end_if_read();
+    http::Response::from_parts(parts, Body::wrap(held)).into()
+}
+
+impl Held {
+    /// Ends the call if there is no more to read.
+    fn end_if_read(&mut self) {
+        if self.body.is_end_stream() {
+            self.guards.clear();
+        }
+    }
+}
+
+impl HttpBody for Held {
+    type Data = <Body as HttpBody>::Data;
+    type Error = reqwest::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Pending => {}
+            Poll::Ready(Some(Ok(_))) => self.end_if_read(),
+            Poll::Ready(Some(Err(_)) | None) => self.guards.clear(),
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
