@@ -49,19 +49,24 @@
 mod migration {}
 
 mod all;
+#[doc(hidden)]
 pub mod backoff;
 pub mod blocking;
 #[cfg(test)]
 mod by_hand;
 mod called;
 mod client;
+#[doc(hidden)]
 pub mod demand;
+#[doc(hidden)]
 pub mod dispute;
 #[doc(hidden)]
 pub mod doorbell;
 mod events;
 mod fallback;
+#[doc(hidden)]
 pub mod feedback;
+#[doc(hidden)]
 pub mod flights;
 mod guard;
 mod headers;
@@ -76,24 +81,31 @@ mod near;
 mod observe;
 #[cfg(feature = "reqwest-middleware")]
 pub mod outgoing;
+#[doc(hidden)]
 pub mod pace;
 mod peek;
 mod priority;
+#[doc(hidden)]
 pub mod refill;
 mod refiller;
 mod refusal;
 mod reservation;
+#[doc(hidden)]
 pub mod rotation;
+#[doc(hidden)]
 pub mod seat;
 mod session_numbers;
 mod shared;
+#[doc(hidden)]
 pub mod sighting;
+#[doc(hidden)]
 pub mod slot;
 #[doc(hidden)]
 pub mod stocked;
 mod sync;
 mod tally;
 mod ticks;
+#[doc(hidden)]
 pub mod timing;
 mod transport;
 mod wait;

@@ -42,6 +42,8 @@ pub(crate) struct Changes {
     closed: bool,
     /// What is told of limits, each under a label of its own, and at last of all others under one.
     tallies: Vec<Arc<Tally>>,
+    /// By limit, the pool that refuses all keys that cannot be.
+    bad_keys: HashMap<Arc<str>, Arc<LocalPool>>,
 }
 
 /// Keys of one limit that are known at most: 1.5 GB. Strangers may choose keys; more are refused until others are forgotten.
@@ -112,8 +114,8 @@ impl Shared {
         }
         let mut changes = self.lock();
         find().unwrap_or_else(|| {
+            let condition = condition(limit, None, &changes);
             let name = PoolName { limit: limit.into(), key: None };
-            let condition = condition(&name, &changes);
             // What cannot be a name is no label either.
             let tally = if condition == Condition::Good {
                 changes.tally(&name.limit)
@@ -132,11 +134,18 @@ impl Shared {
 
     fn of_key(&self, plain: &LocalPool, key: &str) -> Arc<LocalPool> {
         // Handles are cloned under this lock or from a handle: see `forget_idle`.
-        let changes = self.lock();
+        let mut changes = self.lock();
         plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
-            let name = PoolName { limit: plain.name().limit.clone(), key: Some(key.into()) };
+            let limit = &plain.name().limit;
             let is_full = || plain.keys().is_some_and(|keys| keys.len() >= KEYS_MAX);
-            let found = condition(&name, &changes);
+            let found = condition(limit, Some(key), &changes);
+            if found == Condition::BadKey {
+                // Strangers choose keys: one pool refuses all that cannot be keys.
+                let name = || PoolName { limit: limit.clone(), key: Some("".into()) };
+                let make = || self.make(name(), found, Spot::alone(), plain.shared_tally());
+                return changes.bad_keys.entry(limit.clone()).or_insert_with(make).clone();
+            }
+            let name = PoolName { limit: limit.clone(), key: Some(key.into()) };
             let condition = if found == Condition::Good && is_full() { Condition::Full } else { found };
             let make = |spot| self.make(name, condition, spot, plain.shared_tally());
             if condition == Condition::Good {
@@ -349,12 +358,12 @@ impl Changes {
 
 /// Of a new pool. If it is not good, it stays so, and the background task is not to know the pool: a name that cannot be
 /// is never sent.
-fn condition(name: &PoolName, changes: &Changes) -> Condition {
+fn condition(limit: &str, key: Option<&str>, changes: &Changes) -> Condition {
     if changes.closed {
         return Condition::Closed;
     }
-    match (LimitName::try_new(&name.limit), &name.key) {
-        // Strangers may choose keys: what is refused is not logged.
+    match (LimitName::try_new(limit), key) {
+        // Strangers choose keys: what is refused is not logged.
         (Ok(_), Some(key)) if Key::try_new(key).is_err() => Condition::BadKey,
         (Ok(_), _) => Condition::Good,
         (Err(_), Some(_)) => Condition::Unknown,

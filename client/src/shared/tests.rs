@@ -137,4 +137,7 @@ fn a_key_that_cannot_be_is_refused_as_one() {
     let pool = shared.pool("user", Some(&"k".repeat(10_000)));
     assert_eq!(pool.try_acquire_at(pool.spot().front(), 1), Err(crate::Refusal::BadKey));
     assert_eq!(shared.pools().len(), 1, "it is not kept");
+    let other = shared.pool("user", Some(""));
+    assert!(Arc::ptr_eq(&pool, &other), "none is made for each");
+    assert!(!Arc::ptr_eq(&pool, &shared.pool("item", Some(""))), "another limit counts its own refusals");
 }
