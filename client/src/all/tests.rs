@@ -50,6 +50,29 @@ fn a_limit_that_is_named_twice_costs_the_sum_and_waits_as_one() {
     assert_eq!(left, (0, 9));
 }
 
+/// The bug: a poll that never ends hears of no time-out.
+#[tokio::test]
+async fn a_call_that_names_a_limit_twice_gives_up_when_its_time_is_over() {
+    let shared = shared();
+    let a = limit(&shared, "a");
+    lend(&a, 2);
+    let refused = all([(&a, 1), (&a, 2)]).acquire_within(Duration::from_millis(20)).await;
+    assert!(matches!(refused, Err(Refusal::Empty { .. })), "{refused:?}");
+    assert_eq!(a.available(), 2, "nothing is spent");
+}
+
+#[test]
+fn a_vector_of_limits_is_taken_as_a_whole_or_not_at_all() {
+    let shared = shared();
+    let (a, b) = (limit(&shared, "a"), limit(&shared, "b"));
+    lend(&a, 3);
+    lend(&b, 1);
+    let call = || all(vec![(a.clone(), 1), (b.clone(), 1)]);
+    assert_eq!(call().try_acquire(), Ok(()));
+    assert!(call().try_acquire().is_err(), "there is none of b");
+    assert_eq!((a.available(), b.available()), (2, 0));
+}
+
 /// Calls on one limit or the other, in lines that never end, and one on both, which came last. How many were served before
 /// it, or `None` if it was not served.
 fn served_before(rounds: usize, permits: [u64; 2], lines: usize, priority: Priority) -> Option<usize> {

@@ -53,6 +53,23 @@ async fn call(service: &mut Router, user: &str) -> Response<Body> {
     service.call(request).await.expect("a service that cannot fail")
 }
 
+/// A key that is new has heard nothing yet: a call that does not wait is refused, and a check has its answer.
+#[tokio::test]
+async fn a_check_of_a_new_key_waits_for_the_first_answer() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    let user = client.limit("user");
+    assert!(user.try_acquire_key("ann", 1).is_err(), "no answer is there");
+    for key in ["bob", "carol", "dan"] {
+        assert_eq!(user.check_key(key, 1).await, Ok(()), "{key}");
+        assert_eq!(user.key(key).check(1).await, Ok(()), "{key}");
+    }
+    let refused = user.check_key("bob", 1_000).await;
+    assert_eq!(refused, Err(Refusal::TooLarge { limit: 100 }));
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
 /// What came of a load.
 #[derive(Debug, Default)]
 struct Load {

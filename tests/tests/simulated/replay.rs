@@ -51,6 +51,38 @@ fn a_csv_file_is_replayed_and_summed_up() {
     assert!(sum("refused") > 0, "some users ask for more");
 }
 
+/// A log of one client that calls 40 times in a minute, among others that call once.
+#[test]
+fn a_combined_access_log_is_replayed_and_summed_up() {
+    let folder = tempfile::tempdir().expect("a private folder");
+    let file = folder.path().join("access.log");
+    let line = |client: &str, second: u32| {
+        let time = format!("25/Nov/2026:10:00:{second:02} +0100");
+        format!("{client} - frank [{time}] \"GET /a HTTP/1.1\" 200 2326 \"-\" \"curl/8\"\n")
+    };
+    let log: String =
+        (0..40).map(|n| line("203.0.113.9", n) + &line(&format!("203.0.113.{}", 100 + n), n)).collect();
+    std::fs::write(&file, log).expect("it is ours");
+    let output = output(CONFIG, &["--summary", "--json", file.to_str().expect("UTF-8")]);
+    assert!(output.status.success(), "{output:?}");
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = summary["limits"].as_array().expect("rows");
+    let sum = |field: &str| rows.iter().map(|row| row[field].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!((sum("admitted"), sum("refused")), (40 + 30, 10));
+}
+
+/// The bug: it ended as if all were well, and said that 6,000 lines meant nothing.
+#[test]
+fn a_log_that_cannot_be_read_ends_with_exit_code_2() {
+    let folder = tempfile::tempdir().expect("a private folder");
+    let file = folder.path().join("access.log");
+    std::fs::write(&file, "what is this\n".repeat(6_000)).expect("it is ours");
+    let output = output(CONFIG, &["--summary", file.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("none of 6000 lines is a request") && said.contains("line 1:"), "{said}");
+}
+
 #[test]
 fn a_bad_configuration_is_one_line_and_exit_code_2() {
     let output = output(&CONFIG.replace("60s", "60"), &[]);
