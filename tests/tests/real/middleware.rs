@@ -122,7 +122,7 @@ async fn a_refused_request_is_told_why_and_when_to_come_back() {
 async fn requests_are_counted_by_address_or_by_whatever_is_said() {
     let fleet = Fleet::start(CONFIG).await;
     let client = Client::connect(&fleet.url).await.expect("it answers");
-    let layer = || LimitLayer::new(client.limit("user")).patience(PATIENCE);
+    let layer = || LimitLayer::new(client.limit("user"));
     let by_ip =
         serve(layer().by_ip(|beside| beside.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip()))).await;
     assert_eq!([get(&by_ip).await.0, get(&by_ip).await.0], [200, 429]);
