@@ -44,8 +44,9 @@ use std::time::Duration;
 /// the flow that is given back is lost.
 ///
 /// # What is in flight
-/// Where a limit caps what is in flight, the permits of a request are in use until the body of its answer was read or dropped,
-/// or the request failed or was dropped. An answer that is kept unread keeps them.
+/// Where a limit caps what is in flight, the permits of a request are in use until the body of its answer was read or dropped.
+/// An answer that is kept unread keeps them. A request that times out, fails or is dropped before it is answered counts for as
+/// long as a call may take, for the vendor may still be busy with it; one that found no connection does not.
 #[derive(Clone)]
 pub struct Outgoing {
     costs: Vec<Cost>,
@@ -182,13 +183,13 @@ impl Middleware for Outgoing {
         let reserved = self.reserve(&parts).await.map_err(Error::middleware)?;
         let taken = Taken { parts, reserved: Arc::new(Mutex::new(reserved)) };
         extensions.insert(taken.clone());
-        let mut guards = vec![];
+        let mut unanswered = held::Unanswered::default();
         let answer = {
             let mut sending = pin!(next.run(request, extensions));
             poll_fn(|cx| {
                 let polled = sending.as_mut().poll(cx);
                 // One that is nearer to the vendor has taken them over by now; otherwise the request is on its way.
-                guards.extend(taken.begin());
+                unanswered.add(taken.begin());
                 polled
             })
             .await
@@ -198,7 +199,7 @@ impl Middleware for Outgoing {
         if let Some(farther) = farther {
             extensions.insert(farther);
         }
-        let response = answer?;
+        let (response, guards) = unanswered.end(answer)?;
         for (limit, _) in &own {
             limit.observe(response.status(), response.headers());
         }

@@ -2,9 +2,8 @@
 //! lent is charged to all of them, so that together they promise what one pool with all the rules would. Several pools
 //! with the same rules may be below those. The world drives it.
 
-use lessor_ledger::pool::Past;
 use lessor_ledger::pool::{
-    Above, AskError, Block, Goodbye, Heard, Holder, LesseeId, Plan, Pool, PoolView, Record,
+    Above, AskError, Block, Goodbye, Heard, Holder, LesseeId, Past, Plan, Pool, PoolView, Record,
 };
 use lessor_ledger::rules::Gap;
 use lessor_ledger::share::{Share, Sharing};

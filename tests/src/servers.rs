@@ -46,11 +46,10 @@ impl Server {
     /// `LESSOR_TEST_TEMPLATES` names a folder.
     pub fn start(kind: StoreKind, settings: &[Setting]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let started = match (kind, template()) {
-            (StoreKind::Postgres, Some(template)) => {
-                PrivateServer::start_postgres_from(&template, folder.path(), settings)
-            }
-            _ => PrivateServer::start(kind, folder.path(), settings),
+        let template = if kind == StoreKind::Postgres { template() } else { None };
+        let started = match template {
+            Some(template) => PrivateServer::start_postgres_from(&template, folder.path(), settings),
+            None => PrivateServer::start(kind, folder.path(), settings),
         };
         Server::of(started.unwrap_or_else(|error| panic!("{kind:?}: {error}")), folder)
     }

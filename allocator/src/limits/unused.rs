@@ -2,8 +2,7 @@
 //! one such pool for each plan, from the first change on, until it cannot be told from a new one.
 
 use super::Plan;
-use lessor_ledger::pool::Past;
-use lessor_ledger::pool::Pool;
+use lessor_ledger::pool::{Past, Pool};
 use lessor_protocol::{Carry, Key, Moment};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,8 +4,7 @@
 use super::{Kept, Limit, PoolId};
 use crate::config::{Keyed, LimitConfig};
 use crate::store::{LimitRow, PoolRow};
-use lessor_ledger::pool::Past;
-use lessor_ledger::pool::{BLOCK, Block, Pool, PoolView};
+use lessor_ledger::pool::{BLOCK, Block, Past, Pool, PoolView};
 use lessor_ledger::rules::Gap;
 use lessor_protocol::{Moment, Rule, Terms};
 use serde_json::json;

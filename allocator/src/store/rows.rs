@@ -3,8 +3,7 @@
 
 use crate::limits::PoolId;
 use lessor_ledger::gate::SavedGate;
-use lessor_ledger::pool::SavedPast;
-use lessor_ledger::pool::{Block, Record};
+use lessor_ledger::pool::{Block, Record, SavedPast};
 use lessor_protocol::{Key, LimitName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

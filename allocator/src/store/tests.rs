@@ -3,8 +3,7 @@
 
 use super::*;
 use crate::limits::PoolId;
-use lessor_ledger::pool::SavedPast;
-use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
+use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool, SavedPast};
 use lessor_ledger::rules::Gap;
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::rule::SlidingWindow;

@@ -42,7 +42,7 @@ impl From<CellsError> for Undecided {
 }
 
 /// Decides about `limit` for all allocators, and follows that here at once: whether it was so before, see
-/// [`Gates::decide`](lessor_ledger::roots::Gates::decide). Once dropped nobody knows whether it was decided.
+/// [`Gates::decide`](lessor_ledger::roots::Gates::decide). A future that is dropped may have decided it.
 pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Undecided> {
     let late = |_| Undecided::late();
     timeout(DECIDE_MAX, decide_at_last(shared, limit, decision)).await.map_err(late)?

@@ -1,10 +1,47 @@
-//! An answer that keeps the permits of its call in use until it has been read.
+//! What keeps the permits of a request in use: the request until it is answered, and its answer until that has been read.
 
 use crate::guard::Guard;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use reqwest::{Body, Response, ResponseBuilderExt};
+use reqwest_middleware::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+
+/// What is in use by a request that has no answer. The vendor may be busy with one that is given up: dropped, this counts for as
+/// long as a call may take.
+#[derive(Default)]
+pub(super) struct Unanswered(Vec<Guard>);
+
+impl Unanswered {
+    /// The request begins to use these.
+    pub(super) fn add(&mut self, guards: Vec<Guard>) {
+        self.0.extend(guards);
+    }
+
+    /// The response with what its body is to hold. Hands everything back if the request never reached the vendor.
+    ///
+    /// # Errors
+    /// That of `answer`.
+    pub(super) fn end(mut self, answer: Result<Response, Error>) -> Result<(Response, Vec<Guard>), Error> {
+        let response = answer.inspect_err(|error| {
+            if was_not_sent(error) {
+                self.0.clear();
+            }
+        })?;
+        Ok((response, std::mem::take(&mut self.0)))
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Guard::forget);
+    }
+}
+
+/// Whether a request failed before it could reach a vendor.
+fn was_not_sent(error: &Error) -> bool {
+    matches!(error, Error::Reqwest(error) if error.is_connect() || error.is_builder())
+}
 
 /// A body, and what is in use until its end.
 struct Held {

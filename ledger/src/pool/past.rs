@@ -89,7 +89,7 @@ impl Past {
 }
 
 impl SavedPast {
-    /// What it is now. Where nobody knows how long ago it was written, it is as if that were now.
+    /// Reads what was written down. Where the gap since then is unknown, it counts as written now.
     pub fn read(self, gap: Gap, terms: Terms, now: Moment) -> Past {
         let (SavedPast::Lost(at) | SavedPast::Other { until: at, .. }) = self else { return Past::None };
         let since = Since { gap, written: at, now, terms };

@@ -261,6 +261,10 @@ const IN_FLIGHT: &str = r#"
 [[limit]]
 name = "vendor"
 rules = [{ kind = "concurrency", limit = 4, longest = "1m" }]
+
+[[limit]]
+name = "quiet"
+rules = [{ kind = "concurrency", limit = 1, longest = "1m" }]
 "#;
 
 /// A vendor that is busy with a request until the last byte of its answer.
@@ -330,6 +334,36 @@ async fn a_request_is_in_flight_until_its_answer_was_read_and_no_longer() {
     assert!(matches!(reason.downcast_ref(), Some(lessor::Refusal::Empty { .. })), "{reason}");
     drop(unread.pop());
     with(PATIENCE).get(&url).send().await.expect("one was dropped");
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
+/// The vendor may be busy for long with a request that its caller gave up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_given_up_stays_in_flight_and_one_that_was_never_sent_does_not() {
+    let fleet = Fleet::start(IN_FLIGHT).await;
+    let client = Client::connect(&fleet.url).await.expect("it answers");
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let gone = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = |listener: &TcpListener| format!("http://{}/", listener.local_addr().expect("it is bound"));
+    let (busy, nowhere) = (url(&silent), url(&gone));
+    drop(gone);
+    let send = async |url: &str, patience| {
+        let outgoing = Outgoing::refusing(client.limit("quiet"), patience);
+        let http = ClientBuilder::new(reqwest::Client::new()).with(outgoing).build();
+        http.get(url).timeout(2 * PATIENCE).send().await.expect_err("there is no answer")
+    };
+    for _ in 0..3 {
+        let error = send(&nowhere, PATIENCE).await;
+        assert!(error.is_connect(), "it had a permit, and handed it back: {error}");
+    }
+    let _reached = tokio::select! {
+        error = send(&busy, PATIENCE) => panic!("{error}"),
+        reached = silent.accept() => reached.expect("a connection"),
+    };
+    let error = send(&busy, Duration::from_millis(300)).await;
+    let reqwest_middleware::Error::Middleware(reason) = error else { panic!("{error}") };
+    assert!(matches!(reason.downcast_ref(), Some(lessor::Refusal::Empty { .. })), "{reason}");
     client.shutdown().await;
     fleet.stop().await;
 }
