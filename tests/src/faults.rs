@@ -2,7 +2,9 @@
 
 use crate::process::{Running, lessor};
 use crate::shim::Shim;
+use lessor_allocator::cells::private::HeldPort;
 use lessor_protocol::Clock;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +21,7 @@ const DIES_WITHIN: Duration = Duration::from_secs(20);
 pub struct Faulty {
     // Before the folder: it may be writing into it.
     running: Option<Running>,
-    address: String,
+    port: HeldPort,
     folder: TempDir,
     shim: Shim,
 }
@@ -33,7 +35,8 @@ impl Faulty {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
         let shim = Shim::new();
-        let mut this = Faulty { running: None, address: "127.0.0.1:0".to_owned(), folder, shim };
+        let port = HeldPort::any().expect("a free port");
+        let mut this = Faulty { running: None, port, folder, shim };
         assert!(this.begin(true), "it does not listen");
         this
     }
@@ -100,13 +103,13 @@ impl Faulty {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> &str {
-        &self.address
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
     }
 
     /// The same with its scheme.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.address())
     }
 
     /// A file in its folder.
@@ -117,13 +120,12 @@ impl Faulty {
     fn begin(&mut self, fresh: bool) -> bool {
         let mut command = Command::new(lessor());
         command.arg("serve").arg("--config").arg(self.file("lessor.toml"));
-        command.args(["--listen", &self.address, "--log-level", "error"]).args(fresh.then_some("--fresh"));
+        command.arg("--listen").arg(self.address().to_string()).args(["--log-level", "error"]);
+        command.args(fresh.then_some("--fresh"));
         command.envs(self.shim.environment());
         let mut running = Running::start(&mut command);
-        let address = running.line().strip_prefix("listening on http://").map(str::to_owned);
+        let listens = running.line().starts_with("listening on http://");
         self.running = Some(running);
-        let listens = address.is_some();
-        self.address = address.unwrap_or_else(|| std::mem::take(&mut self.address));
         listens
     }
 }

@@ -1,12 +1,16 @@
 //! Real processes: the `lessor` binary as an operator starts it, and nodes that do what a test tells them. Every
 //! process is known by its id and dies with the test that started it.
 
+use lessor_allocator::cells::private::HeldPort;
 use lessor_protocol::Moment;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
+
+/// Any port that is free.
+const ANYWHERE: &str = "127.0.0.1:0";
 
 /// The `lessor` binary beside this test's own.
 ///
@@ -89,6 +93,8 @@ pub struct Allocator {
     /// `http://127.0.0.1:…`
     pub url: String,
     folder: tempfile::TempDir,
+    /// The port of all its lives, if the system chose it.
+    port: Option<HeldPort>,
 }
 
 impl Allocator {
@@ -97,7 +103,9 @@ impl Allocator {
     pub fn start(config: &str, listen: &str, fresh: bool) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("lessor.toml"), config).expect("a file in it");
-        Self::start_in(folder, listen, fresh, &mut Command::new(lessor()))
+        let port = (listen == ANYWHERE).then(|| HeldPort::any().expect("a free port"));
+        let listen = port.as_ref().map_or_else(|| listen.to_owned(), |port| port.address().to_string());
+        Self::start_in(folder, port, &listen, fresh, &mut Command::new(lessor()))
     }
 
     /// The same of a process that outlives it when a file becomes longer than somebody allows it to. Its log is a file in its
@@ -108,7 +116,7 @@ impl Allocator {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(lessor());
         let log = std::fs::File::create(folder.path().join("log")).expect("a file in it");
-        Self::start_in(folder, "127.0.0.1:0", true, command.stderr(log))
+        Self::start_in(folder, None, ANYWHERE, true, command.stderr(log))
     }
 
     /// Kills it and starts it again at once, on the same address and with the same files.
@@ -122,20 +130,20 @@ impl Allocator {
     /// If it has failed.
     pub fn replace(self, pause: Duration) -> Self {
         let listen = self.address().to_owned();
-        let Allocator { running, folder, .. } = self;
+        let Allocator { running, folder, port, .. } = self;
         running.signal(Signal::TERM);
         assert!(running.wait().success());
         std::thread::park_timeout(pause);
-        Self::start_in(folder, &listen, false, &mut Command::new(lessor()))
+        Self::start_in(folder, port, &listen, false, &mut Command::new(lessor()))
     }
 
     /// The same, once something was done to its folder.
     pub fn restart_after(self, act: impl FnOnce(&Path)) -> Self {
         let listen = self.address().to_owned();
-        let Allocator { running, folder, .. } = self;
+        let Allocator { running, folder, port, .. } = self;
         running.kill();
         act(folder.path());
-        Self::start_in(folder, &listen, false, &mut Command::new(lessor()))
+        Self::start_in(folder, port, &listen, false, &mut Command::new(lessor()))
     }
 
     /// The folder that its configuration and its store are in.
@@ -143,7 +151,13 @@ impl Allocator {
         self.folder.path()
     }
 
-    fn start_in(folder: tempfile::TempDir, listen: &str, fresh: bool, command: &mut Command) -> Self {
+    fn start_in(
+        folder: tempfile::TempDir,
+        port: Option<HeldPort>,
+        listen: &str,
+        fresh: bool,
+        command: &mut Command,
+    ) -> Self {
         let file = folder.path().join("lessor.toml");
         command.arg("serve").arg("--config").arg(&file).args(["--listen", listen, "--log-level", "error"]);
         if fresh {
@@ -152,7 +166,7 @@ impl Allocator {
         let mut running = Running::start(command);
         let line = running.line();
         let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("it said {line:?}")).to_owned();
-        Allocator { running, url, folder }
+        Allocator { running, url, folder, port }
     }
 
     /// Writes another configuration into its file.

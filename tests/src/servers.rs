@@ -129,8 +129,10 @@ impl Server {
         self.address
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills it with SIGKILL, and the process of each connection: those of PostgreSQL may answer once more when their server is
+    /// gone.
     pub fn kill(&self) {
+        self.signal(Signal::KILL);
         self.with(PrivateServer::kill).expect("it is ours");
     }
 
@@ -170,8 +172,9 @@ impl Server {
         let server = self.with(|server| server.pid()).expect("it runs");
         let children = format!("/proc/{server}/task/{server}/children");
         let children = std::fs::read_to_string(children).unwrap_or_default();
-        let all = children.split(' ').filter_map(|pid| pid.trim().parse().ok());
-        for pid in all.chain([server.cast_signed()]) {
+        let children = children.split(' ').filter_map(|pid| pid.trim().parse().ok());
+        // The server first: it starts others in the place of those that end.
+        for pid in [server.cast_signed()].into_iter().chain(children) {
             // A process of a connection may have ended meanwhile.
             let _ = kill_process(Pid::from_raw(pid).expect("not zero"), signal);
         }

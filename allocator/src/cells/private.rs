@@ -2,15 +2,18 @@
 //! nobody else knows, gone with the handle. Nothing that serves anybody uses this.
 
 mod find;
+mod port;
 mod postgres;
 mod redis;
+
+pub use self::port::HeldPort;
 
 use super::StoreKind;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -19,9 +22,6 @@ use std::time::Duration;
 
 /// By then a server has begun, or says why not.
 const START_MAX: Duration = Duration::from_secs(60);
-
-/// How often another port is tried, for somebody may take one between our look at it and the server's.
-const PORTS_TRIED: usize = 5;
 
 /// Lines that are kept of what a server says, to be told if it does not begin.
 const LINES_KEPT: usize = 8;
@@ -36,7 +36,7 @@ pub type Setting<'a> = (&'a str, &'a str);
 pub struct PrivateServer {
     kind: StoreKind,
     folder: PathBuf,
-    port: u16,
+    port: HeldPort,
     password: String,
     environment: Vec<(OsString, OsString)>,
     child: Option<Child>,
@@ -82,14 +82,15 @@ impl PrivateServer {
 
     /// A replica, or standby, of this server, with all it writes in this folder.
     pub fn replica(&self, folder: &Path, settings: &[Setting]) -> io::Result<Self> {
-        let master = format!("127.0.0.1 {}", self.port);
+        let port = self.address().port();
+        let master = format!("127.0.0.1 {port}");
         let mut all = vec![];
         match self.kind {
             StoreKind::Memory => {}
             StoreKind::Redis => {
                 all.push(("replicaof", master.as_str()));
             }
-            StoreKind::Postgres => postgres::copy(self.port, &self.password, folder)?,
+            StoreKind::Postgres => postgres::copy(port, &self.password, folder)?,
         }
         all.extend_from_slice(settings);
         Self::on_a_free_port(self.kind, folder, self.password.clone(), &all)
@@ -101,23 +102,16 @@ impl PrivateServer {
         password: String,
         settings: &[Setting],
     ) -> io::Result<Self> {
-        let folder = folder.to_owned();
-        let environment = vec![];
-        let mut server = PrivateServer { kind, folder, port: 0, password, environment, child: None };
-        let mut tried = 1;
-        loop {
-            server.port = free_port()?;
-            match server.start_again(settings) {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && tried < PORTS_TRIED => tried += 1,
-                Err(error) => return Err(error),
-                Ok(()) => return Ok(server),
-            }
-        }
+        let (folder, port) = (folder.to_owned(), HeldPort::any()?);
+        let mut server = PrivateServer { kind, folder, port, password, environment: vec![], child: None };
+        server.start_again(settings)?;
+        Ok(server)
     }
 
     /// Starts it with these settings, on its port and with what is in its folder. One that runs is killed before.
     pub fn start_again(&mut self, settings: &[Setting]) -> io::Result<()> {
         self.kill()?;
+        let port = self.address().port();
         let ready = match self.kind {
             StoreKind::Memory | StoreKind::Redis => redis::READY,
             StoreKind::Postgres => postgres::READY,
@@ -125,9 +119,9 @@ impl PrivateServer {
         loop {
             let mut command = match self.kind {
                 StoreKind::Memory | StoreKind::Redis => {
-                    redis::command(&self.folder, self.port, &self.password, settings)
+                    redis::command(&self.folder, port, &self.password, settings)
                 }
-                StoreKind::Postgres => postgres::command(&self.folder, self.port, settings),
+                StoreKind::Postgres => postgres::command(&self.folder, port, settings),
             }?;
             command.envs(self.environment.iter().map(|(name, value)| (name, value)));
             match spawn(&mut command, ready) {
@@ -173,7 +167,7 @@ impl PrivateServer {
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        self.port.address()
     }
 
     /// The password that lets in.
@@ -232,10 +226,6 @@ impl fmt::Debug for PrivateServer {
     }
 }
 
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
 fn password() -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("{:016x}", RandomState::new().hash_one(()))
@@ -262,9 +252,7 @@ fn spawn(command: &mut Command, ready: &'static str) -> io::Result<Child> {
                 child.kill()?;
                 child.wait()?;
                 let said = Vec::from(said).join("; ");
-                let in_use = said.contains("ddress already in use");
-                let kind = if in_use { io::ErrorKind::AddrInUse } else { io::ErrorKind::Other };
-                return Err(io::Error::new(kind, format!("the server did not begin: {said}")));
+                return Err(io::Error::other(format!("the server did not begin: {said}")));
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use super::books::Books;
 use crate::failure::Failure;
+use lessor_allocator::cells::private::HeldPort;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
@@ -35,6 +36,8 @@ pub(crate) struct Served {
     life: Life,
     books: Books,
     address: SocketAddr,
+    /// The port of all its lives, if the system chose it.
+    _port: Option<HeldPort>,
     folder: TempDir,
 }
 
@@ -57,10 +60,12 @@ impl Served {
         let cannot = |error| Failure::Run(format!("cannot write the allocator's configuration: {error}"));
         let folder = tempfile::Builder::new().prefix("lessor-demo-").tempdir().map_err(cannot)?;
         std::fs::write(folder.path().join(FILE), config(folder.path())?).map_err(cannot)?;
-        let address = listen.unwrap_or(super::ANY_PORT);
+        let none = |error| Failure::Run(format!("no port for the allocator: {error}"));
+        let port = if listen.is_none() { Some(HeldPort::any().map_err(none)?) } else { None };
+        let address = port.as_ref().map(HeldPort::address).or(listen).unwrap_or(super::ANY_PORT);
         let (life, address) = Life::begin(folder.path(), address, &["--fresh"]).await?;
         let books = Books::at(address, listen.is_some())?;
-        Ok(Served { life, books, address, folder })
+        Ok(Served { life, books, address, _port: port, folder })
     }
 
     /// Its books.

@@ -1,12 +1,12 @@
 //! A real Prometheus, which looks at what a test starts as `dashboards/prometheus` says but for how often.
 
 use super::{metrics, read};
+use lessor_allocator::cells::private::HeldPort;
 use metrics_exporter_prometheus::PrometheusHandle;
 use reqwest::Url;
 use scenarios::process::Running;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -18,6 +18,7 @@ static EXPORTER: LazyLock<PrometheusHandle> = LazyLock::new(|| metrics::exporter
 pub(super) struct Prometheus {
     url: String,
     _running: Running,
+    _port: HeldPort,
     _folder: tempfile::TempDir,
 }
 
@@ -54,17 +55,17 @@ impl Prometheus {
         let file = folder.path().join("prometheus.yml");
         std::fs::write(&file, config).expect("a file in it");
         std::fs::write(folder.path().join("alerts.yml"), alerts).expect("a file in it");
-        // It takes no port of the system's choice: one that was free just now is.
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        // It takes no port of the system's choice.
+        let port = HeldPort::any().expect("a free port");
+        let address = port.address();
         let mut command = Command::new("prometheus");
         command
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
-            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .arg(format!("--web.listen-address={address}"))
             .stderr(Stdio::null());
         let running = Running::start(&mut command);
-        Prometheus { url: format!("http://127.0.0.1:{port}"), _running: running, _folder: folder }
+        Prometheus { url: format!("http://{address}"), _running: running, _port: port, _folder: folder }
     }
 
     /// What it says at `path`, or why it says nothing yet.

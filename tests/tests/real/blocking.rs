@@ -3,6 +3,7 @@
 
 use lessor::blocking::Client;
 use lessor::{ExchangeError, Refusal};
+use lessor_allocator::cells::private::HeldPort;
 use scenarios::process::Allocator;
 use std::time::{Duration, Instant};
 
@@ -90,9 +91,8 @@ fn many_threads_wait_in_one_line() {
 
 #[test]
 fn without_an_allocator_it_refuses_or_says_so() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = format!("http://{}", free.local_addr().expect("it is bound"));
-    drop(free);
+    let silent = HeldPort::any().expect("a free port");
+    let url = format!("http://{}", silent.address());
     assert!(matches!(Client::connect(&url), Err(ExchangeError::Unreachable(_))));
     assert!(matches!(Client::connect("nowhere"), Err(ExchangeError::Address { .. })));
     let client = lessor::Client::builder(&url).build_blocking().expect("a good address");

@@ -1,6 +1,7 @@
 //! The shipping client against the shipping server, in one process: what callers see.
 
 use lessor::{Client, Limit, Refusal};
+use lessor_allocator::cells::private::HeldPort;
 use lessor_protocol::Clock;
 use scenarios::fleet::{Fleet, eventually};
 use std::time::Duration;
@@ -357,10 +358,8 @@ fn a_client_outside_a_runtime_is_an_error_and_no_panic() {
 
 #[tokio::test]
 async fn a_client_without_an_allocator_starts_and_refuses() {
-    // A port that was free a moment ago, with nobody behind it.
-    let free = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}", free.local_addr().expect("it is bound"));
-    drop(free);
+    let silent = HeldPort::any().expect("a free port");
+    let url = format!("http://{}", silent.address());
     assert!(Client::connect(&url).await.is_err());
     let client = Client::builder(&url).build().expect("a good address");
     let limit = client.limit("plenty");

@@ -9,6 +9,7 @@ use axum::routing::get;
 use lessor::http::Extensions;
 use lessor::outgoing::Outgoing;
 use lessor::{Client, Limit};
+use lessor_allocator::cells::private::HeldPort;
 use lessor_protocol::{Clock, Moment};
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Next};
@@ -344,10 +345,9 @@ async fn a_request_that_is_given_up_stays_in_flight_and_one_that_was_never_sent_
     let fleet = Fleet::start(IN_FLIGHT).await;
     let client = Client::connect(&fleet.url).await.expect("it answers");
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let gone = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = |listener: &TcpListener| format!("http://{}/", listener.local_addr().expect("it is bound"));
-    let (busy, nowhere) = (url(&silent), url(&gone));
-    drop(gone);
+    let gone = HeldPort::any().expect("a free port");
+    let url = |address| format!("http://{address}/");
+    let (busy, nowhere) = (url(silent.local_addr().expect("it is bound")), url(gone.address()));
     let send = async |url: &str, patience| {
         let outgoing = Outgoing::refusing(client.limit("quiet"), patience);
         let http = ClientBuilder::new(reqwest::Client::new()).with(outgoing).build();

@@ -1,5 +1,6 @@
 //! Parts of the demo as processes by themselves: the vendor, and nodes that wait for nobody.
 
+use lessor_allocator::cells::private::HeldPort;
 use rustix::process::Signal;
 use scenarios::fleet::eventually;
 use scenarios::process::{Allocator, Running, lessor};
@@ -43,8 +44,8 @@ async fn is_ready(url: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vendor_and_nodes_run_by_themselves() {
     let (vendor, vendor_url) = start(&["vendor", "--listen", "127.0.0.1:0"]);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
-    let url = format!("http://{free}");
+    let port = HeldPort::any().expect("a free port");
+    let url = format!("http://{}", port.address());
     let nodes: Vec<(Running, String)> = ["1", "2"]
         .map(|number| {
             let args = ["--number", number, "--of", "2", "--listen", "127.0.0.1:0", "--allocator", &url];
@@ -53,7 +54,7 @@ async fn a_vendor_and_nodes_run_by_themselves() {
         .into();
     assert!(is_ready(&vendor_url).await);
     assert!(!is_ready(&nodes[0].1).await, "nobody has lent it anything");
-    let _allocator = Allocator::start(CONFIG, &free.to_string(), true);
+    let _allocator = Allocator::start(CONFIG, &port.address().to_string(), true);
     let seen = async || -> Value { get(format!("{vendor_url}/seen")).await.json().await.expect("JSON") };
     eventually("the vendor sees both kinds of calls", async || {
         let seen = seen().await;

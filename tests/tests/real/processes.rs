@@ -1,6 +1,7 @@
 //! Real processes over loopback, killed, stopped and restarted. The vendor's view is the judge: the instants of all
 //! admissions, on the one clock that all processes of a machine share.
 
+use lessor_allocator::cells::private::HeldPort;
 use lessor_protocol::rule::SlidingWindow;
 use lessor_protocol::{Clock, Moment, Rule};
 use lessor_sim::reference::{Spend, breach};
@@ -364,8 +365,9 @@ fn a_bad_command_line_or_configuration_ends_with_code_2_and_one_line() {
 
 #[test]
 fn a_client_survives_an_allocator_that_answers_rubbish_and_one_that_never_answers() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let port = HeldPort::any().expect("a free port");
+    let listener = TcpListener::bind(port.address()).expect("it is held for this test");
+    let address = port.address().to_string();
     // The first connection gets rubbish, the second is never answered.
     let fake = std::thread::spawn(move || {
         let (mut first, _) = listener.accept().expect("a client");

@@ -265,7 +265,7 @@ fn nodes_that_are_cut_off_go_on_a_pause_and_a_lease_after_the_network_does() {
     let mut allocator = Faulty::start(CONFIG);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let proxy = runtime.block_on(Proxy::start(allocator.address().parse().expect("an address")));
+    let proxy = runtime.block_on(Proxy::start(allocator.address()));
     let (near, cut) = (allocator.url(), proxy.url());
     let crowd = Crowd::at(&[&near, &cut, &cut]);
     pause(PER / 4);

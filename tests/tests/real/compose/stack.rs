@@ -3,11 +3,11 @@
 
 use super::file::{Service, project, services};
 use lessor_allocator::cells::StoreKind;
+use lessor_allocator::cells::private::HeldPort;
 use rustix::process::Signal;
 use scenarios::process::{Running, lessor};
 use scenarios::servers::Server;
 use serde_json::Value;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -39,6 +39,8 @@ struct Meanings {
     addresses: Vec<(String, String)>,
     store: Option<(String, String)>,
     password: String,
+    /// They are kept until all listen.
+    _ports: Vec<HeldPort>,
 }
 
 impl Stack {
@@ -118,16 +120,18 @@ impl Part {
 
 impl Meanings {
     fn of(services: &[Service], store: Option<&Server>) -> Meanings {
-        let mut addresses = vec![];
+        let (mut addresses, mut ports) = (vec![], vec![]);
         for service in services {
             let Some(port) = listens(service) else { continue };
-            let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
-            addresses.extend(service.names().iter().map(|name| (format!("{name}:{port}"), free.to_string())));
+            let held = HeldPort::any().expect("a free port");
+            let names = service.names();
+            addresses.extend(names.iter().map(|name| (format!("{name}:{port}"), held.address().to_string())));
+            ports.push(held);
         }
         let password = store.map(Server::password).unwrap_or_default();
         let store =
             store.map(|store| (store.url().split_once("://").expect("a URL").0.to_owned(), store.url()));
-        Meanings { addresses, store, password }
+        Meanings { addresses, _ports: ports, store, password }
     }
 
     fn start(&self, service: Service, folder: &Path) -> Part {

@@ -37,7 +37,7 @@ fn spend_at_the_end(node_ppm: i64, allocator_ppm: i64, after: Duration) -> u64 {
     shim.set(&format!("slew_ppm {node_ppm}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let proxy = runtime.block_on(Proxy::start(allocator.address().parse().expect("an address")));
+    let proxy = runtime.block_on(Proxy::start(allocator.address()));
     let mut spender = Command::new(SPENDER);
     let mut node = Node::start_by(spender.envs(shim.environment()), &proxy.url(), "vendor", "slewed");
     let begin = CLOCK.now();
