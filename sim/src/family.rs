@@ -18,19 +18,24 @@ pub struct Family {
     above: Vec<Member>,
 }
 
+/// What is written down of pools, by their place, and what may be lent by that.
+pub type Rows = Vec<(usize, Option<(Record, Block)>)>;
+
 #[derive(Debug)]
 struct Member {
     plan: Arc<Plan>,
     past: Past,
     /// When it began with what was written down.
     restored: Option<Moment>,
+    /// Whether a record of a pool before this one may be written down, which is of no use any more.
+    is_outdated: bool,
     pool: Pool,
 }
 
 impl Member {
     fn new(plan: Arc<Plan>, past: Past, since: Moment, now: Moment) -> Self {
         let pool = past.pool_by(&plan, since, now);
-        Member { plan, past, pool, restored: None }
+        Member { plan, past, pool, restored: None, is_outdated: false }
     }
 
     /// Begins anew if that makes no difference.
@@ -38,7 +43,9 @@ impl Member {
         let is_forgettable = self.pool.is_forgettable(now);
         if is_forgettable {
             let restored = self.restored;
-            *self = Member { restored, ..Member::new(self.plan.clone(), self.past, Moment::ORIGIN, now) };
+            let is_outdated = self.is_outdated || self.pool.is_recorded();
+            let new = Member::new(self.plan.clone(), self.past, Moment::ORIGIN, now);
+            *self = Member { restored, is_outdated, ..new };
             if let Some(restored) = restored {
                 self.pool.forget_seats(restored);
             }
@@ -185,19 +192,24 @@ impl Family {
         asked.all(|member| member.pool.may_be_known())
     }
 
-    /// What is to be written down of those that want it, by their place; see [`Pool::write_down`].
-    pub fn write_down(&mut self, now: Moment, span: Duration) -> Vec<(usize, Record, Block)> {
+    /// What is to be written down of those that want it, by their place, and of all that have a record in the `is_first` step
+    /// of a life; `None` of one whose record is of no use any more. See [`Pool::write_down`].
+    pub fn write_down(&mut self, now: Moment, span: Duration, is_first: bool) -> Rows {
         let members = self.lowest.iter_mut().chain(&mut self.above).enumerate();
-        let wanting = members.filter(|(_, member)| member.pool.wants_record());
-        let written = wanting.filter_map(|(place, member)| {
-            member.pool.write_down(now, span).map(|(record, block)| (place, record, block))
+        let written = members.filter_map(|(place, member)| {
+            let is_outdated = std::mem::take(&mut member.is_outdated);
+            match member.pool.wants_record() || (is_first && member.pool.is_recorded()) {
+                true => member.pool.write_down(now, span).map(|written| (place, Some(written))),
+                false => is_outdated.then_some((place, None)),
+            }
         });
         written.collect()
     }
 
-    /// Whether any of them wants to be written down.
+    /// Whether there is something to write down of any of them.
     pub fn wants_record(&self) -> bool {
-        self.lowest.iter().chain(&self.above).any(|member| member.pool.wants_record())
+        let mut members = self.lowest.iter().chain(&self.above);
+        members.any(|member| member.is_outdated || member.pool.wants_record())
     }
 
     /// See [`Pool::may_lend`]: the record of the pool at `place` is durable.

@@ -225,6 +225,7 @@ impl World {
                 paused_until: 0,
                 past: Past::None,
                 died: now,
+                boot: 0,
                 store: Store::new(setup.limits() + setup.above),
             },
             outside: None,

@@ -100,10 +100,12 @@ impl Session {
         grant: &Grant,
         by: Measure,
     ) -> Result<u64, Wrong> {
-        // Only a stranger may begin anew, and who has forgotten; an old copy of its first ask may do that in its name.
+        // Only a stranger may begin anew, and who has forgotten; an old copy of its first ask may do that in its name. Where one
+        // old copy was believed, so may be a later one, of an ask from when it had forgotten.
         if self.life != by.life || seq <= self.seq || ask.spent_total < self.reported {
             let comes_back = (self.has_forgotten || self.lies) && seq > self.newest;
-            let may = self.may_be_forgotten(now, by) || comes_back;
+            let is_later_copy = self.is_mistaken && self.life == by.life && seq > self.seq;
+            let may = self.may_be_forgotten(now, by) || comes_back || is_later_copy;
             must("P1", may && ask.spent_total == 0 && ask.held == 0, || {
                 format!("{grant:?} for ask {seq}, {ask:?}, after {self:?}")
             })?;

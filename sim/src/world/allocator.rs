@@ -32,6 +32,8 @@ pub(super) struct Centre {
     pub(super) past: Past,
     /// When the process died, on its clock.
     pub(super) died: Moment,
+    /// How often its machine has been started.
+    pub(super) boot: u64,
     /// What is written down of it.
     pub(super) store: Store,
 }

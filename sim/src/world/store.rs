@@ -4,14 +4,12 @@
 use super::World;
 use super::event::{Event, Reply};
 use crate::MILLI;
+use crate::family::Rows;
 use lessor_ledger::gate::SavedGate;
 use lessor_ledger::pool::{BLOCK, Block, Record};
 use lessor_ledger::rules::Gap;
 use lessor_protocol::{Moment, Rule};
 use std::time::Duration;
-
-/// Records with their places, and what may be lent by each.
-type Records = Vec<(usize, Record, Block)>;
 
 /// To whom the limit is closed, as it is written down; and until when it is paused, and for how long that still was then.
 #[derive(Clone, Debug, Default)]
@@ -23,20 +21,25 @@ struct Closed {
 /// What is written in one step.
 #[derive(Debug)]
 struct Writing {
+    boot: u64,
     rules: Vec<Rule>,
-    records: Records,
+    rows: Rows,
     closed: Closed,
 }
 
 /// What is written down, and what waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Store {
+    /// The boot in which that was written.
+    boot: u64,
     /// The newest durable record of each pool that has one.
     durable: Vec<Option<Record>>,
     /// The rules by which they are.
     rules: Vec<Rule>,
     closed: Closed,
     writing: Option<Writing>,
+    /// Whether nothing has been written in this life: what is written first is all that there is.
+    is_first: bool,
     /// Whether an operator has decided something since.
     is_decided: bool,
     /// Answers that wait for that, and for what is written after that.
@@ -52,17 +55,18 @@ impl Store {
 
     /// What was being written is durable, all of it.
     fn keep(&mut self) -> Vec<(usize, Block)> {
-        let Some(Writing { rules, records, closed }) = self.writing.take() else { return vec![] };
-        self.closed = closed;
+        let Some(Writing { boot, rules, rows, closed }) = self.writing.take() else { return vec![] };
+        (self.boot, self.closed) = (boot, closed);
         if self.rules != rules {
             // What is of other rules is of no use beside these.
             self.durable.fill(None);
             self.rules = rules;
         }
         let mut blocks = vec![];
-        for (place, record, block) in records {
-            self.durable[place] = Some(record);
-            blocks.push((place, block));
+        for (place, row) in rows {
+            let (record, block) = row.unzip();
+            self.durable[place] = record;
+            blocks.extend(block.map(|block| (place, block)));
         }
         blocks
     }
@@ -96,15 +100,17 @@ impl World {
         if self.setup.store == 0 || self.rival.is_some() || store.writing.is_some() {
             return;
         }
-        if store.late.is_empty() && !store.is_decided && !self.centre.pool.wants_record() {
+        let is_first = std::mem::take(&mut store.is_first);
+        if store.late.is_empty() && !store.is_decided && !is_first && !self.centre.pool.wants_record() {
             return;
         }
         store.is_decided = false;
         let now = self.centre.clock.show(self.real);
         let pause = self.centre.gate.pause(now).map(|until| (until, until.since(now)));
         let closed = Closed { gate: self.centre.gate.save(now), pause };
-        let (rules, records) = (self.centre.plan.rules.clone(), self.centre.pool.write_down(now, BLOCK));
-        store.writing = Some(Writing { rules, records, closed });
+        let rows = self.centre.pool.write_down(now, BLOCK, is_first);
+        let (boot, rules) = (self.centre.boot, self.centre.plan.rules.clone());
+        store.writing = Some(Writing { boot, rules, rows, closed });
         store.waiting = std::mem::take(&mut store.late);
         let takes = self.dice.u64(1..=2 * self.setup.store);
         // Once in a while a disk is busy with other things.
@@ -147,14 +153,18 @@ impl World {
             self.centre.store = Store::new(self.centre.store.durable.len());
             return false;
         }
-        let gap = if self.dice.bool() { Gap::Counted } else { Gap::Unknown };
+        if self.dice.bool() {
+            self.centre.boot += 1;
+        }
+        let is_same_boot = self.centre.store.boot == self.centre.boot;
+        let gap = if is_same_boot { Gap::Counted } else { Gap::Unknown };
         self.close_again(gap);
         if !self.centre.plan.is_kept() {
             return false;
         }
         if self.centre.store.rules != self.centre.plan.rules {
-            let closed = std::mem::take(&mut self.centre.store.closed);
-            self.centre.store = Store { closed, ..Store::new(self.centre.store.durable.len()) };
+            let Store { boot, durable, closed, .. } = std::mem::take(&mut self.centre.store);
+            self.centre.store = Store { boot, closed, ..Store::new(durable.len()) };
             return false;
         }
         self.log.note(
@@ -176,6 +186,8 @@ impl World {
         }
         let now = self.now();
         self.judges.books_go_on(now);
+        self.centre.store.is_first = true;
+        self.write_down();
         true
     }
 
