@@ -7,12 +7,14 @@
 //! cargo run --release -p benches -- ir                 # instructions a call, counted by valgrind
 //! cargo run --release -p benches -- memory             # bytes a key takes
 //! cargo run --release -p benches -- store              # what a hot limit costs each store
+//! cargo run --release -p benches -- family             # what an ask costs below a parent
 //! ```
 //!
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
 //! `table` (how it is shown), `instructions` (what no noise can reach), `memory` (what a key takes),
-//! `store` (what it costs to write down what is lent).
+//! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it).
 
+mod family;
 mod instructions;
 mod memory;
 mod quiet;
@@ -60,6 +62,8 @@ enum Command {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
     },
+    /// Shows what an ask costs below a parent once many keys have come and gone.
+    Family,
     /// Calls one row so many times: what `ir` runs under valgrind.
     #[command(hide = true)]
     Calls { row: String, calls: u64 },
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Store { seconds } => store::print(seconds),
+        Command::Family => family::print(),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
     };
     match done {
