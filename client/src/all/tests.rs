@@ -7,6 +7,7 @@ use crate::local_pool::{CLOCK, Condition, Standing};
 use crate::priority::Priority;
 use crate::shared::Shared;
 use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::sync::{Arc, mpsc};
 
 /// What `what` gives, on a thread of its own: a call that never ends fails the test.
@@ -185,6 +186,56 @@ fn a_call_that_stands_in_all_lines_lets_others_pass_when_one_limit_is_paused() {
     assert_eq!(both.run(), None);
     lend(&b, 1);
     assert_eq!(both.run(), Some(Ok(())));
+}
+
+/// How many waits for each of two limits ended so, as metrics say.
+fn waits_that_ended(metrics: &PrometheusHandle, outcome: &str) -> [u64; 2] {
+    let text = metrics.render();
+    ["a", "b"].map(|limit| {
+        let of = format!("lessor_client_wait_seconds_count{{limit=\"{limit}\",outcome=\"{outcome}\"}} ");
+        let count = text.lines().find_map(|line| line.strip_prefix(&of));
+        count.map_or(0, |count| count.parse().expect("a number"))
+    })
+}
+
+/// The bug: a call that went from one line to another counted as admitted in the one that it left: in metrics, and for
+/// the turns of priorities.
+#[test]
+fn a_call_that_turns_to_another_line_is_not_admitted_by_that() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    metrics::with_local_recorder(&recorder, || {
+        let shared = shared();
+        let (a, b) = (limit(&shared, "a"), limit(&shared, "b"));
+        let turned = || {
+            let mut both = waits_for([(&a, 1), (&b, 1)]);
+            assert_eq!(both.run(), None, "nothing is there");
+            lend(&a, 1);
+            assert_eq!(both.run(), None, "it turns to the line of the other limit");
+            a.try_acquire(1).expect("the call waits for the other limit");
+            both
+        };
+        // The eighth that is admitted would be the one that has waited longest, whatever its priority.
+        (0..7).for_each(|_| drop(turned()));
+        assert_eq!(waits_that_ended(&metrics, "admitted"), [0, 0]);
+        assert_eq!(waits_that_ended(&metrics, "left"), [7, 7]);
+        let [low, high] = [Priority::Low, Priority::High].map(|priority| a.with_priority(priority));
+        let (mut low, mut high) = (Caller::new(low.acquire(1)), Caller::new(high.acquire(1)));
+        assert_eq!((low.run(), high.run()), (None, None));
+        lend(&a, 1);
+        assert_eq!((low.run(), high.run()), (None, Some(Ok(()))), "none was admitted before");
+        lend(&a, 1);
+        assert_eq!(low.run(), Some(Ok(())));
+        let mut both = turned();
+        lend(&b, 1);
+        assert_eq!(both.run(), None, "it turns to the first line again");
+        assert_eq!(waits_that_ended(&metrics, "admitted"), [2, 0], "the two on one limit");
+        lend(&a, 1);
+        assert_eq!(both.run(), Some(Ok(())));
+        drop(both);
+        assert_eq!(waits_that_ended(&metrics, "admitted"), [3, 1], "once for each limit");
+        assert_eq!(waits_that_ended(&metrics, "left"), [7, 7]);
+    });
 }
 
 /// Limits that no allocator answers for: `a` goes on with a part of its reserve, `b` refuses.

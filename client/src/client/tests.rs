@@ -4,6 +4,15 @@ use super::*;
 use crate::by_hand::Caller;
 use crate::events::Event;
 use crate::refusal::Refusal;
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use lessor_protocol::wire::{LEASES_PATH, LeasesRequest};
+use std::future::ready;
+use std::pin::pin;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll, Wake, Waker};
+use tokio::net::TcpListener;
 
 /// A port that nothing listens on.
 const NOWHERE: &str = "http://127.0.0.1:1";
@@ -28,6 +37,45 @@ fn a_client_whose_runtime_is_gone_is_closed() {
     drop(runtime);
     assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
     assert_eq!(waits.run(), Some(Err(Refusal::Closed)), "a caller that waits is told");
+    assert_eq!(Caller::new(client.limit("b").acquire(1)).run(), Some(Err(Refusal::Closed)));
+    assert_eq!(Caller::new(client.shutdown()).run(), Some(()));
+    assert!(std::iter::from_fn(|| events.try_next()).any(|event| event == Event::Closed));
+}
+
+/// The waker of a caller, which panics when it is first called.
+#[derive(Debug, Default)]
+struct Panics(AtomicBool);
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        assert!(self.0.swap(true, Ordering::SeqCst), "a waker that panics once, for a test");
+    }
+}
+
+/// The bug: a client closed only when its task ended by itself. The waker of a caller makes the task panic here.
+#[test]
+fn a_client_whose_task_panicked_is_closed() {
+    // One thread: the task runs only within `block_on`.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let client = client(&runtime);
+    let limit = client.limit("a");
+    let mut events = client.events();
+    let panics = Arc::new(Panics::default());
+    let waker = Waker::from(panics.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut first = pin!(limit.acquire(1));
+    assert_eq!(first.as_mut().poll(&mut context), Poll::Pending, "nothing is there");
+    let mut waits = Caller::new(limit.acquire(1));
+    assert_eq!(waits.run(), None, "it is behind the first");
+    runtime.block_on(async {
+        // The task wakes the first in line once no allocator has answered.
+        while !panics.0.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
+    assert_eq!(waits.run(), Some(Err(Refusal::Closed)), "a caller that waits is told");
+    assert_eq!(first.as_mut().poll(&mut context), Poll::Ready(Err(Refusal::Closed)));
     assert_eq!(Caller::new(client.limit("b").acquire(1)).run(), Some(Err(Refusal::Closed)));
     assert_eq!(Caller::new(client.shutdown()).run(), Some(()));
     assert!(std::iter::from_fn(|| events.try_next()).any(|event| event == Event::Closed));
@@ -86,4 +134,28 @@ fn what_is_shown_of_a_client_and_its_limits_is_short_and_names_no_key() {
         assert!(shown.len() <= 120 && !shown.contains("secret-user") && !shown.contains('\n'), "{shown}");
     }
     assert!(format!("{limit:?}").contains("vendor/rest"));
+}
+
+/// The session that a client with these options names in its first exchange. Before that the dice of this thread begin
+/// anew.
+async fn session(options: impl FnOnce(Builder) -> Builder) -> u64 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let hears = move |Json(request): Json<LeasesRequest>| {
+        tell.send(request.session).expect("the test listens");
+        ready(StatusCode::INTERNAL_SERVER_ERROR)
+    };
+    tokio::spawn(axum::serve(listener, Router::new().route(LEASES_PATH, post(hears))).into_future());
+    fastrand::seed(1);
+    options(Client::builder(&url)).connect().await.expect_err("each exchange fails");
+    told.recv().await.expect("it was sent")
+}
+
+/// The bug: it came from the dice that jitter comes from. A process that knows how those began can foresee it.
+#[tokio::test]
+async fn the_session_of_a_client_without_a_seed_comes_from_no_dice() {
+    let by_seed = |builder: Builder| builder.seed(7);
+    assert_eq!(session(by_seed).await, session(by_seed).await, "the same dice, the same session");
+    assert_ne!(session(|builder| builder).await, session(|builder| builder).await);
 }

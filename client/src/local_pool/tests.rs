@@ -1,6 +1,8 @@
 //! What handles leave behind for the background task to see.
 
 use super::*;
+use crate::by_hand::{self, Caller, LEASED};
+use crate::pace::Gait;
 use crate::ticks::HotClock;
 use lessor_protocol::{Fallback, Grant, InFlight, Rate, SafeShare, Terms};
 
@@ -190,4 +192,43 @@ fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     }
     assert_eq!(pool.overdraw(5), (0, 5));
     assert!(!pool.way().has_line());
+}
+
+/// The bug: a call that found no line set permits aside, and put them back where its time had not come. A caller that
+/// joined the line between the two found none, and was not woken.
+#[test]
+fn a_call_that_comes_too_early_for_the_pace_wakes_the_first_in_line() {
+    let shared = by_hand::shared();
+    let limit = by_hand::limit(&shared, "vendor-get");
+    let (pool, now) = (limit.pool(), CLOCK.now());
+    pool.set_paced(true);
+    // One permit is always due, and five at once never are.
+    pool.cold.pace.go(Gait { interval: 1, depth: 1 }, 1, now);
+    let mut first = Caller::new(limit.acquire(1));
+    assert_eq!(first.run(), None, "no permit is free");
+    // Of this no caller is told.
+    pool.slot().install(5, 0, now + LEASED);
+    assert_eq!(pool.take_paced(5, true, now), Err(Short::Early));
+    assert!(!first.is_woken(), "the first in line would wake itself for ever");
+    assert_eq!(pool.take_paced(5, false, now), Err(Short::Early));
+    assert_eq!(first.run(), Some(Ok(())));
+    assert_eq!(pool.slot().balance().total(), 4);
+}
+
+/// The bug: the same for a call that collects permits of several stripes, finds too few, and puts them back.
+#[test]
+fn a_call_that_finds_too_few_on_all_stripes_wakes_the_first_in_line() {
+    let shared = by_hand::shared();
+    let limit = by_hand::limit(&shared, "vendor-get");
+    let (pool, now) = (limit.pool(), CLOCK.now());
+    pool.slot().stripe(2, 1);
+    let mut first = Caller::new(limit.acquire(2));
+    assert_eq!(first.run(), None, "no permit is free");
+    // Of this no caller is told.
+    pool.slot().install(4, 0, now + LEASED);
+    assert_eq!(pool.set_aside(5, true, now), Err(Short::Empty));
+    assert!(!first.is_woken(), "the first in line would wake itself for ever");
+    assert_eq!(pool.set_aside(5, false, now), Err(Short::Empty));
+    assert_eq!(first.run(), Some(Ok(())));
+    assert_eq!(pool.slot().balance().total(), 2);
 }
