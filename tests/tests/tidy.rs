@@ -66,6 +66,19 @@ fn the_core_reads_no_clock_rolls_no_dice_and_does_no_io() {
     expect_each(is_core, impure);
 }
 
+/// A sum that wraps would lend what is not there: the core stops the request instead, in releases too.
+#[test]
+fn releases_check_the_sums_of_the_core() {
+    let manifest = read("Cargo.toml");
+    let (_, release) = manifest.split_once("[profile.release.package]").expect("it has a part for packages");
+    let release = release.split("\n[").next().unwrap_or(release);
+    let unchecked = ["lessor-protocol", "lessor-ledger", "lessor-allocator"]
+        .map(|name| format!("{name}.overflow-checks = true"))
+        .into_iter()
+        .filter(|line| !release.lines().any(|written| written == line));
+    assert_eq!(unchecked.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
 #[test]
 fn no_file_names_a_folder_of_one_machine() {
     expect_each(|_| true, machine_bound);

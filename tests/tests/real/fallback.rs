@@ -1,10 +1,18 @@
 //! What a client does while its allocator is gone, and who hears of it: the shipping client, and a server that stops and
 //! comes back at the same address.
 
-use lessor::{Event, Events, Fallback, Limit, Refusal};
+use crate::middleware::said;
+use axum::Router;
+use axum::body::Body;
+use axum::routing::any;
+use lessor::http::Request;
+use lessor::layer::LimitLayer;
+use lessor::{Client, Event, Events, Fallback, Limit, Refusal};
 use lessor_protocol::Clock;
 use scenarios::fleet::{Fleet, eventually};
+use scenarios::process::Allocator;
 use std::time::Duration;
+use tonic::codegen::Service;
 
 /// One of each, with leases that are over soon.
 const CONFIG: &str = r#"
@@ -203,4 +211,34 @@ async fn a_safe_share_goes_on_evenly_and_within_what_is_kept_back() {
     hear_all(&mut events, vec![("safe", Fallback::SafeShare)], false).await;
     clients[2].limit("safe").acquire_within(1, LONG).await.expect("it lends again");
     fleet.stop().await;
+}
+
+/// An allocator that does not know what was lent before it. Its callers hear when that is over, and are served then.
+#[tokio::test]
+async fn a_limit_in_quarantine_says_when_it_opens_and_does() {
+    let config = format!("[store]\nkind = \"memory\"\n{CONFIG}");
+    let allocator = Allocator::start(&config, "127.0.0.1:0", false);
+    let client = Client::connect(&allocator.url).await.expect("it answers");
+    let limit = client.limit("closed");
+    let told = eventually("a refusal for the quarantine", async || match limit.try_acquire(1) {
+        Err(Refusal::Quarantine { retry_after }) => Some(retry_after),
+        Ok(()) => panic!("served before anything may be lent"),
+        Err(_) => None,
+    })
+    .await;
+    // Two seconds, the window of its rule, and what a clock may be wrong by.
+    assert!(told > Duration::ZERO && told < Duration::from_secs(4), "{told:?}");
+    let layer: LimitLayer<Body> = LimitLayer::new(limit.clone()).patience(Duration::ZERO);
+    let mut server = Router::new().fallback(any(async || "ok")).layer(layer);
+    let mut call = async || {
+        let request = Request::builder().body(Body::empty()).expect("a request");
+        server.call(request).await.expect("a service that cannot fail")
+    };
+    let refused = call().await;
+    assert_eq!(refused.status(), 503);
+    let wait: u64 = said(refused.headers(), "retry-after").parse().expect("whole seconds");
+    assert!((1..=4).contains(&wait), "{wait}");
+    limit.acquire_within(1, LONG).await.expect("the quarantine ends");
+    assert_eq!(call().await.status(), 200);
+    client.shutdown().await;
 }

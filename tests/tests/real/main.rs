@@ -9,6 +9,7 @@ mod compose;
 mod fallback;
 mod line;
 mod live;
+mod log;
 mod middleware;
 mod observe;
 mod outgoing;

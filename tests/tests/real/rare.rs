@@ -1,5 +1,6 @@
 //! Many keys that are called now and then, through the layer of a server: what their calls are answered, and what that costs.
 
+use crate::log::Log;
 use crate::middleware::said;
 use axum::Router;
 use axum::body::Body;
@@ -12,7 +13,9 @@ use scenarios::fleet::{Fleet, eventually};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tonic::codegen::Service;
+use tracing::Level;
 
 const CONFIG: &str = r#"
 [[limit]]
@@ -70,6 +73,35 @@ async fn a_check_of_a_new_key_waits_for_the_first_answer() {
     fleet.stop().await;
 }
 
+/// The bug: what a stranger called itself was logged, by the client for each key that is refused, and for each that is none.
+#[test]
+fn what_strangers_call_themselves_is_not_logged() {
+    Log::of(Level::INFO, async |log| {
+        let fleet = Fleet::start(CONFIG).await;
+        let client = fleet.client("a").await;
+        let server = service(&client, "few");
+        // Keys beyond those that there may be, then some that are too long, and some that no key may hold.
+        let names = (0..600).map(|number| match number {
+            0..300 => format!("stranger-{number}"),
+            300..450 => format!("stranger-{number}-{}", "x".repeat(2_000)),
+            _ => format!("stranger-{number}-\u{1}").replace('\u{1}', "\t"),
+        });
+        let calls = names.map(|name| {
+            let mut server = server.clone();
+            async move { call(&mut server, &name).await.status().as_u16() }
+        });
+        let statuses = calls.collect::<JoinSet<u16>>().join_all().await;
+        let served = statuses.iter().filter(|status| **status == 200).count();
+        assert!((1..=20).contains(&served), "{served} of 600 keys have permits, where 10 may be");
+        client.shutdown().await;
+        fleet.stop().await;
+        let lines = log.lines();
+        println!("{} lines of 600 strangers: {lines:#?}", lines.len());
+        assert!(lines.iter().all(|line| !line.contains("stranger-")), "{lines:#?}");
+        assert!(lines.len() <= 5, "{lines:#?}");
+    });
+}
+
 /// What came of a load.
 #[derive(Debug, Default)]
 struct Load {
@@ -87,7 +119,7 @@ async fn load(fleet: &Fleet, users: u32, per_1000_s: u32, lasts: Duration) -> (L
     }
     let services: Vec<Router> = clients.iter().map(|client| service(client, "user")).collect();
     let (clock, load) = (Clock::since_boot(), Arc::new(Mutex::new(Load::default())));
-    let (mut rng, mut calls) = (fastrand::Rng::with_seed(7), tokio::task::JoinSet::new());
+    let (mut rng, mut calls) = (fastrand::Rng::with_seed(7), JoinSet::new());
     let began = clock.now();
     let rate = f64::from(users) * f64::from(per_1000_s) / 1_000.0;
     let (mut at, mut count) = (0.0, 0u32);

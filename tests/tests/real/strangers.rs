@@ -1,13 +1,20 @@
 //! A stranger who reaches the API and has read the protocol: it reads what the allocator shows, and says what it likes in
 //! the names of others. A strict vendor judges.
 
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
 use lessor::Client;
+use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::Allocator;
 use scenarios::vendor::Vendor;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::net::TcpListener;
 
 const CONFIG: &str = r#"
 [store]
@@ -94,4 +101,69 @@ async fn the_goodbye_of_a_stranger_gives_nothing_back() {
     assert_eq!(vendor.breach(), None);
     assert_eq!(returned, 0);
     assert!(admitted >= 1_200, "{admitted} admitted in ten seconds, of 200 a second");
+}
+
+/// One who hears all that nodes say, and passes it on.
+#[derive(Clone, Debug, Default)]
+struct Eavesdropper {
+    url: String,
+    http: reqwest::Client,
+    heard: Arc<Mutex<Value>>,
+}
+
+impl Eavesdropper {
+    /// One before the allocator at `url`, and where nodes find it.
+    async fn before(url: &str) -> (Self, String) {
+        let here = Eavesdropper { url: url.to_owned(), ..Eavesdropper::default() };
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let own = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let router = Router::new().route("/v1/leases", post(Eavesdropper::pass_on)).with_state(here.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (here, own)
+    }
+
+    async fn pass_on(State(here): State<Self>, body: Bytes) -> (StatusCode, Bytes) {
+        *here.heard.lock().expect("no thread panics with it") = serde_json::from_slice(&body).expect("JSON");
+        let sent = here.http.post(format!("{}/v1/leases", here.url)).body(body);
+        let answer = sent.header("content-type", "application/json").send().await.expect("it answers");
+        (answer.status(), answer.bytes().await.expect("a body"))
+    }
+
+    fn heard(&self) -> Value {
+        self.heard.lock().expect("no thread panics with it").clone()
+    }
+}
+
+/// The bug: a session that somebody else had ended went on with numbers that were too low for ever after.
+#[tokio::test]
+async fn a_client_whose_session_was_ended_by_a_stranger_begins_another_one() {
+    let fleet = Fleet::start(CONFIG).await;
+    let (stranger, url) = Eavesdropper::before(&fleet.url).await;
+    let client = Client::builder(&url).node("a").connect().await.expect("it answers");
+    let limit = client.limit("vendor");
+    limit.acquire(1).await.expect("there are permits");
+    for _ in 0..2 {
+        let said = eventually("an ask for the limit", async || {
+            limit.acquire(1).await.expect("there are permits");
+            Some(stranger.heard()).filter(|said| said["asks"][0]["limit"] == "vendor")
+        })
+        .await;
+        let spent = json!({ "limit": "vendor", "spent_total": said["asks"][0]["spent_total"], "held": 0 });
+        let goodbye = json!({ "session": said["session"], "seq": LAST, "spent": [spent] });
+        let leave = stranger.http.post(format!("{}/v1/nodes/a/leave", fleet.url)).json(&goodbye).send().await;
+        assert_eq!(leave.expect("it answers").status(), 200);
+        eventually("another session", async || {
+            limit.acquire(1).await.expect("there are permits");
+            (stranger.heard()["session"] != said["session"]).then_some(())
+        })
+        .await;
+        eventually("a lease of it", async || {
+            limit.acquire(1).await.expect("there are permits");
+            let asked = &stranger.heard()["asks"][0];
+            (asked["limit"] == "vendor" && asked["held"].as_u64() > Some(0)).then_some(())
+        })
+        .await;
+    }
+    client.shutdown().await;
+    fleet.stop().await;
 }

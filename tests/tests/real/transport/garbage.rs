@@ -2,10 +2,9 @@
 //! at the same time, and what one of them writes into its log is its own.
 
 use super::*;
+use crate::log::Log;
 use scenarios::proxy::fault::Fault;
 use scenarios::proxy::garbage::{Garbage, Verdict};
-use std::io::Write;
-use std::sync::Mutex;
 use tracing::Level;
 
 /// How long each client hears nothing else, once it has heard it twice.
@@ -14,40 +13,9 @@ const FOR_A_WHILE: Duration = Duration::from_millis(600);
 /// No line of a log should be longer, in bytes. An excerpt of what somebody else wrote takes two hundred characters.
 const LINE_MAX: usize = 600;
 
-/// What was logged on one thread.
-#[derive(Clone, Debug, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn lines(&self) -> Vec<String> {
-        let text = String::from_utf8_lossy(&self.0.lock().expect("nobody panics with it")).into_owned();
-        text.lines().map(str::to_owned).collect()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panics with it").write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Runs `test` on each kind of garbage, each on a thread of its own with its own runtime and log.
 fn each(test: impl AsyncFn(Garbage, Log) + Sync) {
-    let run = |garbage: Garbage| {
-        let log = Log::default();
-        let written = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(Level::WARN)
-            .with_ansi(false)
-            .with_writer(move || written.clone())
-            .finish();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        tracing::subscriber::with_default(subscriber, || runtime.block_on(test(garbage, log)));
-    };
+    let run = |garbage: Garbage| Log::of(Level::WARN, |log| test(garbage, log));
     std::thread::scope(|scope| {
         let run = &run;
         let threads = Garbage::ALL.map(|garbage| (garbage, scope.spawn(move || run(garbage))));

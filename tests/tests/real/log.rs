@@ -1,0 +1,39 @@
+//! What a test logs: all that is said on one thread, by whatever runs on it.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use tracing::Level;
+
+/// What was logged on one thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Runs `test` on this thread with a runtime of its own, and gives it all that is logged there from `level` on.
+    pub(crate) fn of<T>(level: Level, test: impl AsyncFnOnce(Log) -> T) -> T {
+        let log = Log::default();
+        let written = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false)
+            .with_writer(move || written.clone())
+            .finish();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        tracing::subscriber::with_default(subscriber, || runtime.block_on(test(log)))
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8_lossy(&self.0.lock().expect("no thread panics with it")).into_owned();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no thread panics with it").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
