@@ -10,6 +10,7 @@ mod part;
 mod pass;
 mod refuse;
 mod reserve;
+mod spend;
 #[cfg(test)]
 mod tests;
 mod timed;
@@ -21,11 +22,10 @@ use crate::fallback::Standby;
 use crate::feedback::Feedback;
 use crate::keys::Keys;
 use crate::line::Line;
-use crate::near::{near, stay};
 use crate::pace::Pace;
 use crate::refill::{Refill, Seen};
 use crate::refusal::Refusal;
-use crate::slot::{Short, Slot, Time, Watch};
+use crate::slot::{Slot, Watch};
 use crate::tally::{Tally, Totals};
 use crate::ticks::Ticks;
 use lessor_protocol::{Clock, Moment, Tick};
@@ -37,10 +37,6 @@ use std::time::Duration;
 use crate::way::Way;
 use front::Gate;
 pub(crate) use front::{Front, Place, Spot};
-
-/// Permits after which a striped slot is summed up, when a stripe of it is low: reading what other threads write costs as
-/// much as ten calls, and less often would be late with little in hand.
-const SUM_EVERY: u64 = 64;
 
 /// No number of permits: nothing was told.
 const UNTOLD: u64 = u64::MAX;
@@ -211,108 +207,6 @@ impl LocalPool {
         match self.spend(watch, permits, false, tick) {
             Ok(()) => Ok(()),
             Err((_, now)) => self.refuse_slowly(permits, now),
-        }
-    }
-
-    /// Spends `permits` if they are there. Nobody overtakes the line; `first` says that it is the caller's turn.
-    /// A failure is not counted: the caller may be about to wait.
-    pub(crate) fn take(&self, permits: u64, first: bool) -> Result<(), Short> {
-        self.spend(None, permits, first, self.hot.ticks.tick()).map_err(|(short, _)| short)
-    }
-
-    /// The same when the coarse clock has just shown `tick`. A failure comes with the time: a hint, and never later
-    /// than it is.
-    fn spend(
-        &self,
-        watch: Option<&Watch>,
-        permits: u64,
-        first: bool,
-        tick: Option<Tick>,
-    ) -> Result<(), (Short, Moment)> {
-        if permits == 0 {
-            return Ok(());
-        }
-        let late_ns = self.hot.ticks.late_ns();
-        let time = Time { tick, late_ns, shared: watch, exact: || CLOCK.now() };
-        let near = near();
-        if !first && self.way().has_line() {
-            return Err((Short::Empty, self.slot().glance(near, &time).earliest));
-        }
-        if self.way().is_paced() {
-            let now = CLOCK.now();
-            return self.take_paced(permits, first, now).map_err(|short| (short, now));
-        }
-        let left = self.slot().spend(near, permits, &time)?;
-        stay(left.near);
-        if self.slot().is_crowded() {
-            self.nudge();
-        }
-        self.spent_down_to(left.free, permits);
-        Ok(())
-    }
-
-    /// After a spend of `permits` from a word of the slot.
-    #[inline]
-    fn spent_down_to(&self, left: u64, permits: u64) {
-        if left < u64::from(self.gate().low_water.load(Ordering::Relaxed)) {
-            self.run_low(left, permits);
-        }
-    }
-
-    /// A word of the slot is low; whether all are is worth a look now and then.
-    #[cold]
-    fn run_low(&self, left: u64, permits: u64) {
-        if self.hot.doorbell.is_rung() {
-            return;
-        }
-        let is_time = (left ^ (left + permits)) >= SUM_EVERY || left == 0;
-        let is_low = || self.slot().balance().free < u64::from(self.gate().low_water.load(Ordering::Relaxed));
-        if !self.slot().is_striped() || (is_time && is_low()) {
-            self.wake_task();
-        }
-    }
-
-    /// Sets `permits` aside at `now`, see [`Slot::hold`]; otherwise as [`LocalPool::take`].
-    pub(crate) fn hold(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
-        if permits == 0 {
-            return Ok(());
-        }
-        if !first && self.way().has_line() {
-            return Err(Short::Empty);
-        }
-        self.set_aside(permits, first, now)
-    }
-
-    /// Sets `permits` aside. Those of several stripes may be collected in vain and put back: unless the caller is the
-    /// `first` in line, the first is woken then, for it may have found too few meanwhile.
-    fn set_aside(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
-        let held = self.slot().hold(permits, now).map(|_| ());
-        if held.is_err() && !first && self.slot().is_striped() && permits > 1 {
-            self.call_line();
-        }
-        held
-    }
-
-    /// Spends what [`LocalPool::hold`] set aside.
-    pub(crate) fn spend_held(&self, permits: u64) {
-        self.spent_down_to(self.slot().spend_held(permits), permits);
-    }
-
-    /// Frees what [`LocalPool::hold`] set aside, and wakes the first in line: while the permits were aside, it may have found
-    /// none.
-    pub(crate) fn put_back(&self, permits: u64) {
-        self.slot().put_back(permits);
-        self.call_line();
-    }
-
-    /// Wakes the first in line, if there is a line, after permits were put where callers take them.
-    ///
-    /// # Memory ordering
-    /// A caller joins the line and then looks for permits; this caller put permits back and then looks for a line. The
-    /// fences in [`Way::join`] and [`Way::has_line_after_change`] order both: one of them sees what the other one did.
-    pub(crate) fn call_line(&self) {
-        if self.way().has_line_after_change() {
-            self.call_first();
         }
     }
 

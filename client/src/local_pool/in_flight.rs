@@ -23,12 +23,20 @@ impl LocalPool {
             self.hold_at_pace(permits, first, CLOCK.now())?;
             return Ok(self.enter_held(permits));
         }
+        self.enter_from_slot(permits, first).map(|()| true)
+    }
+
+    /// The same once it is known that no line is in the way.
+    pub(super) fn enter_from_slot(&self, permits: u64, first: bool) -> Result<(), Short> {
         let mut refill = self.refill();
         // Read under the lock: a thread that waited for it past the end of the lease must not spend.
         let now = CLOCK.now();
-        let entered = refill.enter(self.slot(), permits, now);
+        let entered = refill.enter(self.slot(), permits, now).map(|_| ());
         self.mind(refill, now);
-        entered.map(|_| true)
+        if entered.is_err() {
+            self.collected_in_vain(permits, first);
+        }
+        entered
     }
 
     /// As [`LocalPool::enter`]; in shadow mode it never fails, and what it lets pass is not counted.

@@ -19,12 +19,25 @@ impl LocalPool {
             self.hold_at_pace(permits, first, CLOCK.now())?;
             return Ok(self.reserve_held(permits));
         }
+        self.reserve_from_slot(permits, first).map(Some)
+    }
+
+    /// The same once it is known that no line is in the way.
+    pub(super) fn reserve_from_slot(&self, permits: u64, first: bool) -> Result<u64, Short> {
         let mut refill = self.refill();
-        // Read under the lock: whoever waited for it for long must not spend what has ended meanwhile.
-        let (number, left) = refill.reserve(self.slot(), permits, CLOCK.now())?;
+        // Read under the lock: a caller that waited for it for long must not spend what has ended meanwhile.
+        let reserved = refill.reserve(self.slot(), permits, CLOCK.now());
         drop(refill);
-        self.spent_down_to(left, permits);
-        Ok(Some(number))
+        match reserved {
+            Ok((number, left)) => {
+                self.spent_down_to(left, permits);
+                Ok(number)
+            }
+            Err(short) => {
+                self.collected_in_vain(permits, first);
+                Err(short)
+            }
+        }
     }
 
     /// As [`LocalPool::reserve`]; in shadow mode it never fails, and what it lets pass is not counted.

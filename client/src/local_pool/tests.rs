@@ -3,6 +3,7 @@
 use super::*;
 use crate::by_hand::{self, Caller, LEASED};
 use crate::pace::Gait;
+use crate::slot::{Short, Time};
 use crate::ticks::HotClock;
 use lessor_protocol::{Fallback, Grant, InFlight, Rate, SafeShare, Terms};
 
@@ -121,21 +122,7 @@ fn a_call_that_waited_for_the_lock_past_the_end_of_the_lease_is_refused() {
     let pool = pool();
     pool.set_counts_flights(true);
     let (now, term) = (CLOCK.now(), Duration::from_millis(50));
-    let seen = Seen { waiting: 5, ..Seen::default() };
-    pool.refill().write(pool.slot(), seen, now, Duration::from_millis(1));
-    let in_flight = Some(InFlight { longest: Duration::from_secs(1), hold: Some(5) });
-    let grant = Grant {
-        kept: 0,
-        permits: 5,
-        term,
-        horizon: term,
-        ceiling: 5,
-        ask_after: Duration::ZERO,
-        retry_after: None,
-        rate: Rate::Free,
-        in_flight,
-    };
-    pool.refill().believe(pool.slot(), &grant, Terms::default(), now, now, 0);
+    lend_of_calls(&pool, 5, now, term);
     let deadline = pool.slot().deadline();
     let is_about_to = AtomicBool::new(false);
     let entered = std::thread::scope(|scope| {
@@ -215,20 +202,54 @@ fn a_call_that_comes_too_early_for_the_pace_wakes_the_first_in_line() {
     assert_eq!(pool.slot().balance().total(), 4);
 }
 
+/// Asks and lends `pool` a lease of permits that count what is in flight. Its callers are not told.
+fn lend_of_calls(pool: &LocalPool, permits: u64, now: Moment, term: Duration) {
+    let seen = Seen { waiting: permits, ..Seen::default() };
+    let in_flight = Some(InFlight { longest: Duration::from_secs(1), hold: Some(permits) });
+    let grant = Grant {
+        kept: 0,
+        permits,
+        term,
+        horizon: term,
+        ceiling: permits,
+        ask_after: Duration::ZERO,
+        retry_after: None,
+        rate: Rate::Free,
+        in_flight,
+    };
+    pool.refill().write(pool.slot(), seen, now, Duration::from_millis(1));
+    pool.refill().believe(pool.slot(), &grant, Terms::default(), now, now, 0);
+}
+
+/// Asks the slot of a pool for so many permits, for a caller that is the first in line or not.
+type FromSlot = fn(&LocalPool, u64, bool) -> Result<(), Short>;
+
+const WAYS: [FromSlot; 4] = [
+    |pool, permits, first| pool.set_aside(permits, first, CLOCK.now()),
+    |pool, permits, first| pool.reserve_from_slot(permits, first).map(|_| ()),
+    |pool, permits, first| pool.enter_from_slot(permits, first),
+    |pool, permits, first| {
+        let exact = || CLOCK.now();
+        let time = Time { tick: None, late_ns: 0, shared: None, exact };
+        pool.spend_from_slot(0, permits, first, &time).map_err(|(short, _)| short)
+    },
+];
+
 /// The bug: the same for a call that collects permits of several stripes, finds too few, and puts them back.
 #[test]
 fn a_call_that_finds_too_few_on_all_stripes_wakes_the_first_in_line() {
-    let shared = by_hand::shared();
-    let limit = by_hand::limit(&shared, "vendor-get");
-    let (pool, now) = (limit.pool(), CLOCK.now());
-    pool.slot().stripe(2, 1);
-    let mut first = Caller::new(limit.acquire(2));
-    assert_eq!(first.run(), None, "no permit is free");
-    // Of this no caller is told.
-    pool.slot().install(4, 0, now + LEASED);
-    assert_eq!(pool.set_aside(5, true, now), Err(Short::Empty));
-    assert!(!first.is_woken(), "the first in line would wake itself for ever");
-    assert_eq!(pool.set_aside(5, false, now), Err(Short::Empty));
-    assert_eq!(first.run(), Some(Ok(())));
-    assert_eq!(pool.slot().balance().total(), 2);
+    for way in WAYS {
+        let shared = by_hand::shared();
+        let limit = by_hand::limit(&shared, "vendor-get");
+        let pool = limit.pool();
+        pool.slot().stripe(2, 1);
+        let mut first = Caller::new(limit.acquire(2));
+        assert_eq!(first.run(), None, "no permit is free");
+        lend_of_calls(pool, 4, CLOCK.now(), Terms::TERM_MAX);
+        assert_eq!(way(pool, 5, true), Err(Short::Empty));
+        assert!(!first.is_woken(), "the first in line would wake itself for ever");
+        assert_eq!(way(pool, 5, false), Err(Short::Empty));
+        assert_eq!(first.run(), Some(Ok(())));
+        assert_eq!(pool.slot().balance().total(), 2);
+    }
 }

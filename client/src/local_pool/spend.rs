@@ -1,0 +1,141 @@
+//! How permits leave a pool: a call spends them or sets them aside, and the first in line hears of those that were put back.
+
+use super::{CLOCK, LocalPool};
+use crate::near::{near, stay};
+use crate::slot::{Short, Time, Watch};
+use lessor_protocol::{Moment, Tick};
+use std::sync::atomic::Ordering;
+
+/// Permits after which a striped slot is summed up, when a stripe of it is low: reading what other threads write costs as
+/// much as ten calls, and less often would be late with little in hand.
+const SUM_EVERY: u64 = 64;
+
+impl LocalPool {
+    /// Spends `permits` if they are there. No call overtakes the line; `first` says that it is the caller's turn.
+    /// A failure is not counted: the caller may be about to wait.
+    pub(crate) fn take(&self, permits: u64, first: bool) -> Result<(), Short> {
+        self.spend(None, permits, first, self.hot.ticks.tick()).map_err(|(short, _)| short)
+    }
+
+    /// The same when the coarse clock has just shown `tick`. A failure comes with the time: a hint, and never later
+    /// than it is.
+    pub(super) fn spend(
+        &self,
+        watch: Option<&Watch>,
+        permits: u64,
+        first: bool,
+        tick: Option<Tick>,
+    ) -> Result<(), (Short, Moment)> {
+        if permits == 0 {
+            return Ok(());
+        }
+        let late_ns = self.hot.ticks.late_ns();
+        let time = Time { tick, late_ns, shared: watch, exact: || CLOCK.now() };
+        let near = near();
+        if !first && self.way().has_line() {
+            return Err((Short::Empty, self.slot().glance(near, &time).earliest));
+        }
+        if self.way().is_paced() {
+            let now = CLOCK.now();
+            return self.take_paced(permits, first, now).map_err(|short| (short, now));
+        }
+        self.spend_from_slot(near, permits, first, &time)
+    }
+
+    /// The same once it is known that no line is in the way.
+    #[inline]
+    pub(super) fn spend_from_slot<F: Fn() -> Moment>(
+        &self,
+        near: usize,
+        permits: u64,
+        first: bool,
+        time: &Time<'_, F>,
+    ) -> Result<(), (Short, Moment)> {
+        let left = match self.slot().spend(near, permits, time) {
+            Ok(left) => left,
+            Err(short) => {
+                self.collected_in_vain(permits, first);
+                return Err(short);
+            }
+        };
+        stay(left.near);
+        if self.slot().is_crowded() {
+            self.nudge();
+        }
+        self.spent_down_to(left.free, permits);
+        Ok(())
+    }
+
+    /// After a spend of `permits` from a word of the slot.
+    #[inline]
+    pub(super) fn spent_down_to(&self, left: u64, permits: u64) {
+        if left < u64::from(self.gate().low_water.load(Ordering::Relaxed)) {
+            self.run_low(left, permits);
+        }
+    }
+
+    /// A word of the slot is low; whether all are is worth a look now and then.
+    #[cold]
+    pub(super) fn run_low(&self, left: u64, permits: u64) {
+        if self.hot.doorbell.is_rung() {
+            return;
+        }
+        let is_time = (left ^ (left + permits)) >= SUM_EVERY || left == 0;
+        let is_low = || self.slot().balance().free < u64::from(self.gate().low_water.load(Ordering::Relaxed));
+        if !self.slot().is_striped() || (is_time && is_low()) {
+            self.wake_task();
+        }
+    }
+
+    /// Sets `permits` aside at `now`, see [`Slot::hold`]; otherwise as [`LocalPool::take`].
+    pub(crate) fn hold(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
+        if permits == 0 {
+            return Ok(());
+        }
+        if !first && self.way().has_line() {
+            return Err(Short::Empty);
+        }
+        self.set_aside(permits, first, now)
+    }
+
+    /// Sets `permits` aside.
+    pub(super) fn set_aside(&self, permits: u64, first: bool, now: Moment) -> Result<(), Short> {
+        let held = self.slot().hold(permits, now).map(|_| ());
+        if held.is_err() {
+            self.collected_in_vain(permits, first);
+        }
+        held
+    }
+
+    /// After a call found fewer than `permits`. It may have collected those of several stripes and put them back: unless the
+    /// caller is the `first` in line, the first is woken, for it may have found too few meanwhile.
+    #[cold]
+    pub(super) fn collected_in_vain(&self, permits: u64, first: bool) {
+        if !first && permits > 1 && self.slot().is_striped() {
+            self.call_line();
+        }
+    }
+
+    /// Spends what [`LocalPool::hold`] set aside.
+    pub(crate) fn spend_held(&self, permits: u64) {
+        self.spent_down_to(self.slot().spend_held(permits), permits);
+    }
+
+    /// Frees what [`LocalPool::hold`] set aside, and wakes the first in line: while the permits were aside, it may have found
+    /// none.
+    pub(crate) fn put_back(&self, permits: u64) {
+        self.slot().put_back(permits);
+        self.call_line();
+    }
+
+    /// Wakes the first in line, if there is a line, after permits were put where callers take them.
+    ///
+    /// # Memory ordering
+    /// A caller joins the line and then looks for permits; this caller put permits back and then looks for a line. The
+    /// fences in [`Way::join`] and [`Way::has_line_after_change`] order both: one of them sees what the other one did.
+    pub(crate) fn call_line(&self) {
+        if self.way().has_line_after_change() {
+            self.call_first();
+        }
+    }
+}
