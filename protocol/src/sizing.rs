@@ -30,6 +30,20 @@ pub fn need(demand_milli: u64, term: Duration) -> u64 {
     if scaled * 10 < PERMIT {
         return 0;
     }
+    // Millions of permits a second fit, and a root and a quotient of 64 bits take a part of the time.
+    match u64::try_from(scaled) {
+        Ok(scaled) => need_of_64_bits(scaled),
+        Err(_) => need_of_128_bits(scaled),
+    }
+}
+
+fn need_of_64_bits(scaled: u64) -> u64 {
+    const PERMIT_64: u64 = PERMIT as u64;
+    let mean = scaled / PERMIT_64 + u64::from(scaled % PERMIT_64 >= PERMIT_64 / 2);
+    mean + (DEVIATIONS * scaled.isqrt()).div_ceil(1_000_000)
+}
+
+fn need_of_128_bits(scaled: u128) -> u64 {
     let mean = (scaled + PERMIT / 2) / PERMIT;
     // √(scaled / 10^12) = √scaled / 10^6, one integer square root for the whole product.
     let deviation = (u128::from(DEVIATIONS) * scaled.isqrt()).div_ceil(1_000_000);
@@ -39,6 +53,22 @@ pub fn need(demand_milli: u64, term: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_need_is_the_same_in_64_bits_as_in_128(bits in 37u32..64, scaled: u64) {
+            let scaled = scaled >> (63 - bits) >> 1 | 1 << bits;
+            prop_assert_eq!(need_of_64_bits(scaled), need_of_128_bits(scaled.into()));
+        }
+    }
+
+    #[test]
+    fn the_largest_need_of_64_bits_is_the_same_in_128() {
+        for scaled in [u64::MAX, u64::MAX - 1, (1 << 63) + 1] {
+            assert_eq!(need_of_64_bits(scaled), need_of_128_bits(scaled.into()), "{scaled}");
+        }
+    }
 
     #[test]
     fn a_need_is_the_mean_and_three_deviations() {

@@ -75,8 +75,10 @@ impl Pool {
     /// The claim of a lessee that said its demand a while ago: it has spent since.
     fn likely_claim(&self, lessee: &Lessee) -> Claim {
         let silent = self.now.since(lessee.answered);
-        let spent = need(lessee.demand_milli, silent);
-        let holds = lessee.outstanding.saturating_sub(spent);
+        let holds = match lessee.outstanding {
+            0 => 0,
+            out => out.saturating_sub(need(lessee.demand_milli, silent)),
+        };
         let claim = self.claim(lessee.demand_milli, lessee.waiting);
         let is_awaited = silent <= KEPT_POLLS * poll(self.term) + lessee.rtt;
         let bare = if is_awaited { claim.bare } else { 0 };
