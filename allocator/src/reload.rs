@@ -38,7 +38,7 @@ impl Reloads {
     }
 
     /// The file says `config` now. Limits whose entry changed go on as they are, see
-    /// [`Carry::AsIs`](lessor_protocol::Carry::AsIs). All of them wait for a restart if they are to be shared from then on, or no longer.
+    /// [`Carry::AsIs`](lessor_ledger::Carry::AsIs). All of them wait for a restart if they are to be shared from then on, or no longer.
     ///
     /// # Errors
     /// If it does not fit what was put over the API since. Nothing changes then.
@@ -91,7 +91,7 @@ impl Reloads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_protocol::Carry;
+    use lessor_ledger::Carry;
 
     fn config(limits: &[(&str, u64)]) -> Config {
         let entry = |(name, limit): &(&str, u64)| {

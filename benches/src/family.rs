@@ -1,10 +1,11 @@
 //! What an ask costs below a parent that remembers for an hour, after one key after the other was used and left: beside the
 //! same ask of a limit that has no parent, in one run. The pools are those that ship; nothing is sent and nothing is written.
 
+use lessor_ledger::Rule;
 use lessor_ledger::pool::{Above, AskError, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::rule::SlidingWindow;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Ask, Clock, Moment, Rule, Terms};
+use lessor_protocol::{Ask, Clock, Moment, Terms};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;

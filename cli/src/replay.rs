@@ -26,7 +26,7 @@ use contract::{Contract, PoolId};
 use fleet::{Fleet, Shape};
 use lessor_allocator::Config;
 use lessor_allocator::config::{Keyed, LimitConfig, named_for};
-use lessor_protocol::rule::SlidingWindow;
+use lessor_ledger::rule::SlidingWindow;
 use lines::{Csv, Lines};
 use out::Out;
 use request::Request;

@@ -12,7 +12,7 @@ mod table;
 use crate::failure::Failure;
 use chosen::Chosen;
 use clap::Args;
-use lessor_protocol::Rule;
+use lessor_ledger::Rule;
 use lessor_protocol::moment::nanos;
 use lessor_sim::faults::Faults;
 use lessor_sim::network::Latency;

@@ -2,7 +2,8 @@
 //! together admit at most what the rules allow, in every window. It is pure: synchronous, in integers, and the time is an
 //! argument.
 //!
-//! In reading order: [`rules`] (the books of one promise), [`sizing`], [`share`] and [`pacing`] (how big a lease is),
+//! In reading order: [`rule`] (one promise of a contract), [`carry`] (what a change does to a balance), [`rules`] (the books of one
+//! promise), [`sizing`], [`share`] and [`pacing`] (how big a lease is),
 //! [`pool`] (the books of one limit and key), [`gate`] (what an operator suspends), [`cells`] and [`roots`] (a pool in a store that
 //! allocators share), [`rule_text`] (a rule as it is written), [`named`] (how a limit is found), [`steering`] (how an allocator's
 //! clock goes), [`wrong`] (why an ask is refused). Beside them [`central`] keeps the same promises in one place, to compare.
@@ -10,8 +11,9 @@
 //! ```
 //! use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
 //! use lessor_ledger::share::{Share, Sharing};
-//! use lessor_protocol::rule::SlidingWindow;
-//! use lessor_protocol::{Answer, Ask, Moment, Rule, Terms};
+//! use lessor_ledger::rule::SlidingWindow;
+//! use lessor_protocol::{Answer, Ask, Moment, Terms};
+//! use lessor_ledger::Rule;
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
@@ -25,6 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod carry;
 pub mod cells;
 pub mod central;
 pub mod gate;
@@ -32,9 +35,13 @@ pub mod named;
 pub mod pacing;
 pub mod pool;
 pub mod roots;
+pub mod rule;
 pub mod rule_text;
 pub mod rules;
 pub mod share;
 pub mod sizing;
 pub mod steering;
 pub mod wrong;
+
+pub use carry::Carry;
+pub use rule::{Rule, RuleError};

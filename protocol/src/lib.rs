@@ -16,14 +16,12 @@
 //! assert!(terms.grantor_end(decided, told) > decided + told);
 //! ```
 //!
-//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`steady`] (what the kernel's clocks say together), [`tick`] (that time
-//! has gone on), [`rule`]
-//! (one promise of a contract), [`carry`] (what a change does to a balance), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`observed`] (what the
-//! vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
+//! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`steady`] (what the kernel's
+//! clocks say together), [`tick`] (that time has gone on), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`observed`]
+//! (what the vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
 //! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself), [`trace`] (spans),
-//! [`entropy`] (numbers of sessions).
+//! [`entropy`] (numbers of sessions). The rules of a contract are the lender's alone: a node never sees one.
 
-pub mod carry;
 pub mod clock;
 pub mod entropy;
 pub mod exchange;
@@ -35,7 +33,6 @@ pub mod mutant;
 pub mod names;
 pub mod observed;
 pub mod push;
-pub mod rule;
 pub mod safe_share;
 pub mod sizing;
 pub mod steady;
@@ -43,7 +40,6 @@ pub mod tick;
 pub mod trace;
 pub mod wire;
 
-pub use carry::Carry;
 pub use clock::Clock;
 pub use exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
 pub use fallback::Fallback;
@@ -51,7 +47,6 @@ pub use lease::Terms;
 pub use moment::Moment;
 pub use names::{Key, LimitName, NameError, NodeName};
 pub use observed::{Announced, Left, Observed};
-pub use rule::{Rule, RuleError};
 pub use safe_share::SafeShare;
 pub use tick::{CoarseClock, Tick};
 

@@ -2,9 +2,10 @@
 //! then, and how many asks come at once. The world tells it of each; it judges nothing.
 
 use crate::MILLI;
+use lessor_ledger::Rule;
+use lessor_ledger::rule::Windows;
+use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::Windows;
-use lessor_protocol::{Moment, Rule};
 
 /// So long after a boundary is just after it: two round trips of a fleet that is not too far away, and a timer.
 const JUST_AFTER: u64 = 50 * MILLI;

@@ -4,7 +4,7 @@
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use lessor_protocol::rule::{Calendar, Unit};
+use lessor_ledger::rule::{Calendar, Unit};
 
 /// A calendar on a wall.
 #[derive(Clone, Debug)]
@@ -83,8 +83,8 @@ impl Civil {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_ledger::rule::Zone;
     use lessor_protocol::Moment;
-    use lessor_protocol::rule::Zone;
     use std::time::Duration;
 
     /// The shipping boundaries are where the labels change, and nowhere else.

@@ -1,7 +1,7 @@
 //! Instants at which a window of some calendar ends, and another begins: nights on which clocks change, leap days, months
 //! that are too short. The swarm draws from them, for a run of seconds would hardly ever meet one by chance.
 
-use lessor_protocol::rule::{Calendar, Unit, Zone};
+use lessor_ledger::rule::{Calendar, Unit, Zone};
 
 /// An instant, and the windows that meet there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,13 @@
 //! lent is charged to all of them, so that together they promise what one pool with all the rules would. Several pools
 //! with the same rules may be below those. The world drives it.
 
+use lessor_ledger::Carry;
 use lessor_ledger::pool::{
     Above, AskError, Block, Goodbye, Heard, Holder, LesseeId, Past, Plan, Pool, PoolView, Record,
 };
 use lessor_ledger::rules::Gap;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Carry, Moment, Observed, Refusal, SafeShare};
+use lessor_protocol::{Answer, Ask, Moment, Observed, Refusal, SafeShare};
 use std::sync::Arc;
 use std::time::Duration;
 

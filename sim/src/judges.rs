@@ -4,7 +4,8 @@
 use crate::oracle::{Asked, Instant, Oracle, Stock, Verdict, Wrong};
 use crate::setup::{Sabotage, Setup};
 use lessor_ledger::pool::AskError;
-use lessor_protocol::{Answer, Carry, Moment, Rule};
+use lessor_ledger::{Carry, Rule};
+use lessor_protocol::{Answer, Moment};
 
 /// All of them.
 #[derive(Clone, Debug)]

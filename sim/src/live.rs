@@ -4,7 +4,7 @@
 
 use crate::setup::parse_rules;
 use crate::text::rules_text;
-use lessor_protocol::{Carry, Rule};
+use lessor_ledger::{Carry, Rule};
 use std::fmt;
 
 /// Something that an operator does.

@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::boundary::Boundary;
-use lessor_protocol::Rule;
+use lessor_ledger::Rule;
 use lessor_protocol::moment::nanos;
 use std::collections::VecDeque;
 

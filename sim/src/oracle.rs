@@ -33,8 +33,9 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+use lessor_ledger::Rule;
 use lessor_ledger::pool::{AskError, Books, PoolView};
-use lessor_protocol::{Answer, Ask, Moment, Rule};
+use lessor_protocol::{Answer, Ask, Moment};
 use promise::Promise;
 use session::{Measure, Session};
 use std::collections::BTreeMap;

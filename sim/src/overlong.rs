@@ -3,10 +3,11 @@
 
 use lessor::refill::{Refill, Seen};
 use lessor::slot::Slot;
+use lessor_ledger::Rule;
 use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
+use lessor_ledger::rule::Concurrency;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::rule::Concurrency;
-use lessor_protocol::{Answer, Grant, Moment, Rule, Terms};
+use lessor_protocol::{Answer, Grant, Moment, Terms};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 
 use crate::civil::Civil;
 use crate::warming::Warming;
-use lessor_protocol::Rule;
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{FixedWindow, RefillStyle, TokenBucket, Windows};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{FixedWindow, RefillStyle, TokenBucket, Windows};
 
 /// One admission: when, in nanoseconds of real time and of the allocator's clock, and how many permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ fn warming_breach(rule: &TokenBucket, spends: &[Spend]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_protocol::rule::{Calendar, LeakyBucket, SlidingLog, SlidingWindow, Unit, WarmUp, Zone};
+    use lessor_ledger::rule::{Calendar, LeakyBucket, SlidingLog, SlidingWindow, Unit, WarmUp, Zone};
     use std::time::Duration;
 
     fn spends(times: &[u64]) -> Vec<Spend> {

@@ -8,15 +8,16 @@ use crate::reference::{Spend, breach};
 use lessor::dispute::{Remedy, disown, remedy, start_over};
 use lessor::refill::{Belief, Refill, Seen};
 use lessor::slot::Slot;
+use lessor_ledger::Rule;
 use lessor_ledger::central::{Limiter, Verdict};
 use lessor_ledger::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
-use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{
+use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, Windows,
 };
+use lessor_ledger::share::{Share, Sharing};
+use lessor_protocol::moment::nanos;
 use lessor_protocol::wire::code;
-use lessor_protocol::{Answer, Ask, Grant, Moment, Rule, Terms};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

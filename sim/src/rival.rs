@@ -9,9 +9,10 @@ use crate::policy::Policy;
 use crate::world::sustained;
 use ledgers::Ledgers;
 use lessor::slot::SLOT_MAX;
+use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
 use lessor_ledger::rules::term;
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::Moment;
 use std::time::Duration;
 
 /// Fixed leases of a node in the whole limit. With fewer a single node could take it all, with more each would be

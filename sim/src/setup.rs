@@ -7,14 +7,15 @@ use crate::foe::Lie;
 use crate::live::{Act, Live};
 use crate::network::Latency;
 use crate::traffic::Workload;
+use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
-use lessor_ledger::rules::term;
-use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::rule::{
+use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
     TokenBucket, Unit, WarmUp, Windows, Zone,
 };
-use lessor_protocol::{Rule, Terms};
+use lessor_ledger::rules::term;
+use lessor_ledger::share::{Share, Sharing};
+use lessor_protocol::Terms;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

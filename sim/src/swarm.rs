@@ -11,14 +11,15 @@ use crate::traffic::WORKLOADS;
 use crate::world::{longest, sustained};
 use crate::{MILLI, SECOND};
 use lessor_ledger::pool::Plan;
-use lessor_ledger::rules::term;
-use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
-use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{
+use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
     WarmUp, Windows,
 };
-use lessor_protocol::{Carry, Rule, Terms};
+use lessor_ledger::rules::term;
+use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
+use lessor_ledger::{Carry, Rule};
+use lessor_protocol::Terms;
+use lessor_protocol::moment::nanos;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

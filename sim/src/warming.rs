@@ -1,8 +1,8 @@
 //! The curve along which a bucket warms up, kept the plain way: in floating point, with every permit at the instant at
 //! which it was spent. The oracle and the reference hold what is spent against it; it knows no leases.
 
+use lessor_ledger::rule::TokenBucket;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::TokenBucket;
 
 /// What floating point may be off by, in permits: far below one, far above what a run adds up.
 const ERROR: f64 = 1e-4;
@@ -104,7 +104,7 @@ impl Warming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_protocol::rule::WarmUp;
+    use lessor_ledger::rule::WarmUp;
     use std::time::Duration;
 
     /// 100 a second over 10 s: 500 permits of coldness, of which all are spent after 10 s.

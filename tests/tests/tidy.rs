@@ -25,7 +25,7 @@ const WITH_SIM: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-allocato
 
 /// The core: each a file `….rs`, a folder, or both. It takes `now` and dice as arguments, and counts in integers.
 const CORE: &str = "
-    protocol/src/exchange protocol/src/lease protocol/src/observed protocol/src/rule protocol/src/sizing protocol/src/steady
+    protocol/src/exchange protocol/src/lease protocol/src/observed protocol/src/sizing protocol/src/steady
     ledger/src
     allocator/src/overlay
     allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/sweep

@@ -4,9 +4,10 @@
 use super::{Allocator, Caller, keep};
 use crate::config::{DEPTH_MAX, LimitConfig, named_for};
 use crate::limits::Limit;
+use lessor_ledger::Carry;
 use lessor_ledger::named::LIMITS_MAX;
 use lessor_ledger::pool::Past;
-use lessor_protocol::{Carry, Moment, Refusal};
+use lessor_protocol::{Moment, Refusal};
 use std::collections::BTreeMap;
 
 /// There are as many limits as may be.

@@ -10,8 +10,9 @@ use super::{
     CONNECTIONS_MAX, Config, ConfigError, KEYS_MAX, Keyed, LESSEES_MAX, LISTEN, LimitConfig, NAMES_MAX,
     Named, Names, ServerConfig, Upstream,
 };
+use lessor_ledger::Rule;
 use lessor_ledger::rule_text::{Count, RawRule, rule};
-use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
+use lessor_protocol::{Fallback, Key, NodeName, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -3,8 +3,9 @@
 
 use super::check::too_short_for_flow;
 use super::{Keyed, LimitConfig, Names, Upstream};
+use lessor_ledger::Rule;
 use lessor_ledger::roots::BELOW_MAX;
-use lessor_protocol::{Key, Rule};
+use lessor_protocol::Key;
 use std::time::Duration;
 
 /// Limits above each other at most. Each more is another pool that every exchange looks at and charges.

@@ -26,9 +26,10 @@ use lessor_ledger::rule_text;
 pub use upstream::Upstream;
 
 use crate::cells::CellsConfig;
+use lessor_ledger::Rule;
+use lessor_ledger::rule::SlidingWindow;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Fallback, Key, NodeName, Rule, Terms};
+use lessor_protocol::{Fallback, Key, NodeName, Terms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;

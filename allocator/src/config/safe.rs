@@ -2,10 +2,11 @@
 //! check of how a limit is shared calls it; problems begin with the key.
 
 use super::raw::{RawLimit, RawSafe};
+use lessor_ledger::Rule;
 use lessor_ledger::pool::safe_span;
 use lessor_ledger::rule_text::{Count, Timespan, timespan};
 use lessor_ledger::share::Safe;
-use lessor_protocol::{Fallback, Rule, SafeShare};
+use lessor_protocol::{Fallback, SafeShare};
 use std::time::Duration;
 
 /// Processes that share a reserve at most. Whoever has more wants to divide them by limit or by region.

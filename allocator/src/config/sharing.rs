@@ -5,9 +5,10 @@ use super::by_node::{self, ByNode};
 use super::raw::{RawLimit, RawTerm};
 use super::safe;
 use super::vendor;
+use lessor_ledger::Rule;
 use lessor_ledger::rule_text::{Count, Timespan, timespan};
 use lessor_ledger::share::{LEASE_MAX, Sharing};
-use lessor_protocol::{Rule, Terms};
+use lessor_protocol::Terms;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -3,8 +3,9 @@
 
 use super::raw::{RawLimit, RawOverride, RawTerm};
 use super::{ByNode, Config, Keyed, LimitConfig, Names, SharedStore, StoreConfig, Upstream, safe, vendor};
+use lessor_ledger::Rule;
 use lessor_ledger::rule_text::{Count, RawRule, Timespan, raw_rules};
-use lessor_protocol::{Key, Rule};
+use lessor_protocol::Key;
 use serde::Serialize;
 use std::fmt;
 

@@ -4,10 +4,10 @@ mod places;
 mod rules;
 
 use super::*;
-use lessor_ledger::rule_text::timespan;
-use lessor_protocol::rule::{
+use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket, Unit, WarmUp, Windows, Zone,
 };
+use lessor_ledger::rule_text::timespan;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -3,10 +3,11 @@
 
 use super::{Limit, PoolId};
 use crate::config::{LimitConfig, Upstream};
+use lessor_ledger::Rule;
 use lessor_ledger::pool::{HeardAbove, Plan, Pool};
 use lessor_ledger::roots::{BLUR, Kin, Origin, Recipe, Version, stricter};
 use lessor_ledger::share::Sharing;
-use lessor_protocol::{Answer, Ask, Grant, Key, Moment, Rule, Terms};
+use lessor_protocol::{Answer, Ask, Grant, Key, Moment, Terms};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::config::Config;
+use lessor_ledger::Carry;
 use lessor_ledger::pool::Books;
 use lessor_ledger::rules;
 use lessor_ledger::rules::Gap;
 use lessor_ledger::share::Share;
 use lessor_ledger::sizing::Standing;
-use lessor_protocol::Carry;
 use std::collections::BTreeSet;
 
 /// Checks that the sums are those of the pools there are, and that every permit is accounted for.

@@ -2,8 +2,9 @@
 //! one such pool for each plan, from the first change on, until it cannot be told from a new one.
 
 use super::Plan;
+use lessor_ledger::Carry;
 use lessor_ledger::pool::{Past, Pool};
-use lessor_protocol::{Carry, Key, Moment};
+use lessor_protocol::{Key, Moment};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

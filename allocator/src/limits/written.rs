@@ -4,9 +4,10 @@
 use super::{Kept, Limit, PoolId};
 use crate::config::{Keyed, LimitConfig};
 use crate::store::{LimitRow, PoolRow};
+use lessor_ledger::Rule;
 use lessor_ledger::pool::{BLOCK, Block, Past, Pool, PoolView};
 use lessor_ledger::rules::Gap;
-use lessor_protocol::{Moment, Rule, Terms};
+use lessor_protocol::{Moment, Terms};
 use serde_json::json;
 
 /// What a limit knows of what is written down of it. Without a store it is off, and everything counts as known.

@@ -5,8 +5,8 @@ use super::Shared;
 use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
 use crate::overlay::Changes;
+use lessor_ledger::Carry;
 use lessor_ledger::roots::Decided;
-use lessor_protocol::Carry;
 use lessor_protocol::push::{Event, Kind};
 
 impl Shared {

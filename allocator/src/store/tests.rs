@@ -3,11 +3,12 @@
 
 use super::*;
 use crate::limits::PoolId;
+use lessor_ledger::Rule;
 use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool, SavedPast};
+use lessor_ledger::rule::SlidingWindow;
 use lessor_ledger::rules::Gap;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Ask, Key, Moment, Rule, Terms};
+use lessor_protocol::{Ask, Key, Moment, Terms};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

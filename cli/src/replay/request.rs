@@ -2,7 +2,8 @@
 //! here, trusted afterwards. It knows no limits.
 
 use lessor_allocator::config::rules_from_json;
-use lessor_protocol::{Carry, Moment, NodeName, PERMITS_MAX, Rule};
+use lessor_ledger::{Carry, Rule};
+use lessor_protocol::{Moment, NodeName, PERMITS_MAX};
 use serde::{Deserialize, Deserializer, de};
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 
 use super::carry;
 use super::{Exact, exact};
-use lessor_protocol::{Carry, Moment, Rule};
+use crate::{Carry, Rule};
+use lessor_protocol::Moment;
 
 /// The rules, each with its books.
 #[derive(Debug)]

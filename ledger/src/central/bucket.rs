@@ -3,10 +3,11 @@
 //! level may be below zero.
 
 use super::Exact;
+use crate::rule::{LeakyBucket, RefillStyle, TokenBucket};
 use crate::rules::token_bucket::refill::Refill;
+use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{LeakyBucket, RefillStyle, TokenBucket};
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
 /// What is in a bucket.

@@ -2,7 +2,8 @@
 //! period: what has no match starts fresh, and what has lost its match is forgotten.
 
 use super::{Exact, exact};
-use lessor_protocol::{Carry, Moment, Rule};
+use crate::{Carry, Rule};
+use lessor_protocol::Moment;
 use std::mem::discriminant;
 use std::time::Duration;
 

@@ -9,7 +9,8 @@
 
 use super::books::Books;
 use super::{Admission, Outcome, Verdict};
-use lessor_protocol::{Carry, Moment, Rule};
+use crate::{Carry, Rule};
+use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -2,9 +2,10 @@
 //! nanosecond longer.
 
 use super::Exact;
+use crate::rule::FixedWindow;
 use crate::rules::scaled_up;
-use lessor_protocol::rule::FixedWindow;
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule};
+use crate::{Carry, Rule};
+use lessor_protocol::{Moment, PERMITS_MAX};
 
 /// The window that holds the present.
 #[derive(Clone, Debug)]

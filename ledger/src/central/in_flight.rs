@@ -3,8 +3,9 @@
 
 use super::Exact;
 use super::sliding::Sliding;
-use lessor_protocol::rule::Concurrency;
-use lessor_protocol::{Carry, Moment, Rule};
+use crate::rule::Concurrency;
+use crate::{Carry, Rule};
+use lessor_protocol::Moment;
 
 /// What is in flight.
 #[derive(Clone, Debug)]

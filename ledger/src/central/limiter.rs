@@ -1,7 +1,8 @@
 //! One limit and key: a family of one pool. Whoever has no parents to think of asks here; the family decides.
 
 use super::family::{Family, Place};
-use lessor_protocol::{Carry, Moment, Rule};
+use crate::{Carry, Rule};
+use lessor_protocol::Moment;
 use std::time::Duration;
 
 /// One limit and key.

@@ -20,10 +20,11 @@ mod tests;
 pub use family::{Family, Place, Unused};
 pub use limiter::{Admission, Limiter, Outcome, Verdict};
 
+use crate::{Carry, Rule};
 use bucket::Bucket;
 use fixed::Fixed;
 use in_flight::InFlight;
-use lessor_protocol::{Carry, Moment, Rule};
+use lessor_protocol::Moment;
 use sliding::Sliding;
 use std::fmt::Debug;
 

@@ -2,9 +2,10 @@
 //! later. A margin that an operator wrote lengthens W; centrally there is none by default.
 
 use super::Exact;
+use crate::rule::SlidingWindow;
 use crate::rules::scaled_up;
-use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule};
+use crate::{Carry, Rule};
+use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -4,9 +4,10 @@
 mod family;
 
 use super::*;
+use crate::Carry;
+use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
+use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
-use lessor_protocol::{Carry, Moment};
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -2,10 +2,11 @@
 //! what is out stays charged, to every rule there is then, until it ends.
 
 use super::{Plan, Pool};
+use crate::Carry;
 use crate::pacing::Pacer;
 use crate::share::Guarantees;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Carry, Moment, PERMITS_MAX};
+use lessor_protocol::{Moment, PERMITS_MAX};
 use std::sync::Arc;
 
 impl Pool {

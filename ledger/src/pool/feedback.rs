@@ -5,12 +5,13 @@
 //! without one, whoever says what, and a part of the limit is always left.
 
 use super::{Above, LesseeId, Place, Pool};
+use crate::Rule;
 use crate::rules::{At, Since};
 use crate::share::{Believe, Trust};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::need;
-use lessor_protocol::{Announced, Left, Moment, Observed, Refusal, RefusalReason, Rule};
+use lessor_protocol::{Announced, Left, Moment, Observed, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

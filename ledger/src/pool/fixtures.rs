@@ -1,8 +1,8 @@
 //! What of a limit's rules cannot change while permits are out. A change that touches it resets the limit.
 
-use lessor_protocol::Rule;
+use crate::Rule;
+use crate::rule::LeakyBucket;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::LeakyBucket;
 use std::time::Duration;
 
 /// What of some rules cannot become something else while permits are out: a limit whose fixtures change begins anew.

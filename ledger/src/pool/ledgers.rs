@@ -4,8 +4,9 @@
 use super::Plan;
 use super::loan::Loan;
 use crate::rules::{self, Draw, Ledger, Pace, Saved, Since};
+use crate::{Carry, Rule};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Carry, Moment, Rule, Terms};
+use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
 
 /// The ledgers of a pool, one for each rule.

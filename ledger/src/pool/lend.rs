@@ -6,6 +6,7 @@ use super::borrow::Borrower;
 use super::family::{self, Above, Place};
 use super::lessee::Lessee;
 use super::loan::Loan;
+use crate::Rule;
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::{Draw, Pace};
 use crate::sizing::{self, Asker, Claim, Sized, Standing, State, Supply};
@@ -13,7 +14,7 @@ use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::PERMIT;
-use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Rule, Terms};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Terms};
 use std::time::Duration;
 
 /// When permits are scarce, nodes ask this many times a term. More polls find permits sooner, fewer cost less;

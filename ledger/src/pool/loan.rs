@@ -8,8 +8,9 @@
 //! A crash needs no quarantine: the one above takes all for spent, and what comes after begins with nothing.
 
 use crate::rules::{Draw, Ends, Ledger, Pace, THOUSAND_SECONDS};
+use crate::{Carry, Rule};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Carry, InFlight, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_protocol::{InFlight, Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
 /// What came in this span tells what will come.

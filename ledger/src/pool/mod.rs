@@ -42,6 +42,7 @@ pub use plan::{AskError, Holder, Plan, PoolView};
 pub use record::{BLOCK, Block, Record};
 pub use seats::safe_span;
 
+use crate::Rule;
 use crate::pacing::Pacer;
 use crate::rules::{self, Flow};
 use crate::share::Guarantees;
@@ -53,7 +54,7 @@ use ledgers::Ledgers;
 use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal, Rule};
+use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal};
 use loan::Loan;
 use record::Records;
 use seats::Seats;

@@ -1,9 +1,10 @@
 //! What a pool is made of, who asks it, what it looks like, and why it refuses to believe an ask.
 
 use super::{Books, LesseeId, Outlook};
+use crate::Rule;
 use crate::rules::term;
 use crate::share::{Share, Sharing};
-use lessor_protocol::{PERMITS_MAX, Rule, Terms};
+use lessor_protocol::{PERMITS_MAX, Terms};
 use std::time::Duration;
 
 /// What a pool is made of.

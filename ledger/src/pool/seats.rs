@@ -5,10 +5,11 @@
 //! seats together allow in any window is at most what is kept back, whoever dies, is cut off or begins anew.
 
 use super::{LesseeId, Pool};
+use crate::Rule;
 use crate::share::Safe;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Moment, Rule, SafeShare, Terms};
+use lessor_protocol::{Moment, SafeShare, Terms};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

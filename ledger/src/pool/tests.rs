@@ -1,8 +1,8 @@
 //! What a pool answers to one ask after another, worked out by hand.
 
 use super::*;
+use crate::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
 use crate::share::{Share, Sharing};
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
 use lessor_protocol::{PERMITS_MAX, RefusalReason, Terms};
 
 mod ahead;

@@ -3,10 +3,11 @@
 //! [`Ledger::doubt`](crate::rules::Ledger::doubt), but for how warm it is. A steady flow is kept as the bucket that promises as much.
 
 use super::BLUR;
+use crate::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
+use crate::{Rule, RuleError};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
-use lessor_protocol::{Answer, Grant, Rule, RuleError};
+use lessor_protocol::{Answer, Grant};
 use std::time::Duration;
 
 /// `rule`, as a root keeps it.

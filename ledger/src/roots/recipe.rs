@@ -1,8 +1,8 @@
 //! What a root is made of, with its rules as they are written in its cell: once for all that is asked of it.
 
+use crate::Rule;
 use crate::pool::Plan;
 use crate::rule_text;
-use lessor_protocol::Rule;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 

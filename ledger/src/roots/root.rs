@@ -7,9 +7,10 @@ use super::{Head, Kin, Recipe, Version};
 use crate::cells::VALUE_MAX;
 use crate::pool::Fixtures;
 use crate::pool::{AskError, Frozen, Holder, Pool};
+use crate::rule::RefillStyle;
 use crate::rules::{At, Gap, Since};
-use lessor_protocol::rule::RefillStyle;
-use lessor_protocol::{Answer, Ask, Carry, Moment, Rule};
+use crate::{Carry, Rule};
+use lessor_protocol::{Answer, Ask, Moment};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

@@ -1,11 +1,12 @@
 //! What roots answer, and what they do where somebody was faster, or something is gone.
 
 use super::*;
+use crate::Rule;
 use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
 use crate::pool::{Holder, LesseeId, Plan};
+use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
-use lessor_protocol::rule::{SlidingWindow, TokenBucket};
-use lessor_protocol::{Ask, Grant, Moment, Rule, Terms};
+use lessor_protocol::{Ask, Grant, Moment, Terms};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -9,8 +9,8 @@ pub use read::rule;
 pub use show::{raw_rules, timespan};
 pub use values::{AnchorDay, Count, Timespan};
 
-use lessor_protocol::Rule;
-use lessor_protocol::rule::SlidingWindow;
+use crate::Rule;
+use crate::rule::SlidingWindow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

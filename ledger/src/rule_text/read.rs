@@ -1,8 +1,8 @@
 //! One raw rule → one checked rule. Problems begin with the field; which limit and rule that is, the caller adds.
 
 use super::{AnchorDay, Count, RawRule, RawWarmUp, Timespan};
-use lessor_protocol::Rule;
-use lessor_protocol::rule::{
+use crate::Rule;
+use crate::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
     TokenBucket, Unit, WarmUp, Windows, Zone,
 };

@@ -1,8 +1,8 @@
 //! Rules → raw rules, every default included.
 
 use super::{AnchorDay, Count, RawRule, RawWarmUp, Timespan};
-use lessor_protocol::Rule;
-use lessor_protocol::rule::{FixedWindow, TokenBucket, Windows};
+use crate::Rule;
+use crate::rule::{FixedWindow, TokenBucket, Windows};
 use std::time::Duration;
 
 /// `rules` as they would be written.

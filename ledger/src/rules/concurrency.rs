@@ -6,10 +6,11 @@
 //! what it holds again. So what was held and in flight at one report bounds what is in flight until the next.
 
 use super::{Draw, Ends, Ledger, Pace, Saved, Since};
+use crate::rule::Concurrency;
+use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::Concurrency;
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
 /// The books of a cap on what is in flight.

@@ -6,10 +6,11 @@
 //! his: such a vendor's contract is a sliding window.
 
 use super::{Draw, Ends, Gap, Ledger, Pace, Saved, Since, scaled_up};
+use crate::rule::{FixedWindow, Windows};
+use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{FixedWindow, Windows};
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
 /// The books of a fixed window that its first use opens.
@@ -227,7 +228,7 @@ impl Ledger for FirstUseLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_protocol::rule::Windows;
+    use crate::rule::Windows;
 
     fn ledger(limit: u64, now: u64) -> FirstUseLedger {
         let per = Duration::from_millis(100);

@@ -6,10 +6,11 @@
 //! Leases that were out when the rule came to be may reach further. They are charged to each window that they reach.
 
 use super::{Draw, Ends, Ledger, Pace, Saved, Since, scaled_up};
+use crate::rule::{FixedWindow, Windows};
+use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{FixedWindow, Windows};
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
 /// The books of a fixed window whose boundaries are known ahead.
@@ -270,7 +271,7 @@ impl Ledger for FixedLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_protocol::rule::{Calendar, Unit, Zone};
+    use crate::rule::{Calendar, Unit, Zone};
 
     fn ledger(limit: u64, now: u64) -> FixedLedger {
         let per = Duration::from_millis(100);

@@ -8,10 +8,11 @@
 //! lost is lost with what is in it.
 
 use super::{Draw, Ends, Ledger, Pace, Saved, Since};
+use crate::rule::LeakyBucket;
+use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::LeakyBucket;
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
 /// Parts that a flow is lent in. Ten thousand lessees still get several each; with more of them a permit, counted in

@@ -23,9 +23,10 @@ pub use saved::{At, Gap, Saved, SavedRefill, Since};
 pub use sliding_window::SlidingLedger;
 pub use token_bucket::BucketLedger;
 
+use crate::rule::Windows;
+use crate::{Carry, Rule};
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::rule::Windows;
-use lessor_protocol::{Carry, Moment, Rule, Terms};
+use lessor_protocol::{Moment, Terms};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -281,7 +282,7 @@ fn full_after(capacity: u64, refill: u64, per: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+    use crate::rule::{FixedWindow, SlidingWindow, TokenBucket};
 
     #[test]
     fn the_shortest_rule_decides_the_term() {

@@ -6,10 +6,11 @@
 //! all the others were still charged, and the sum was at most N.
 
 use super::{Draw, Ends, Ledger, Pace, Saved, Since};
+use crate::rule::{SlidingLog, SlidingWindow};
+use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{SlidingLog, SlidingWindow};
-use lessor_protocol::{Carry, Moment, Rule, Terms};
+use lessor_protocol::{Moment, Terms};
 use std::collections::VecDeque;
 use std::time::Duration;
 

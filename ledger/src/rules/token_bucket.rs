@@ -11,9 +11,10 @@ pub(crate) mod refill;
 mod tests;
 
 use super::{Draw, Ends, Ledger, Saved, Since, THOUSAND_SECONDS};
+use crate::rule::TokenBucket;
+use crate::{Carry, Rule};
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::TokenBucket;
-use lessor_protocol::{Carry, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use refill::Refill;
 use std::time::Duration;
 

@@ -15,12 +15,13 @@ use crate::world::sustained;
 use crate::{MILLI, SECOND, swarm};
 use apart::{cut_off, handed_on, in_vain, slewed};
 use family::{above, above_restarts};
-use lessor_ledger::share::Safe;
-use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
-use lessor_protocol::{Rule, Terms};
+use lessor_ledger::share::Safe;
+use lessor_protocol::Terms;
+use lessor_protocol::moment::nanos;
 use live::{capped, lowered, new_windows, paused, paused_restarts};
 use restarts::{restarts, written, written_cap, written_flow};
 use std::time::Duration;

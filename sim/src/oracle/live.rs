@@ -4,8 +4,9 @@
 use super::promise::Promise;
 use super::{Asked, Instant, Oracle, Stock, Verdict, Wrong, kept, must};
 use lessor_ledger::pool::PoolView;
+use lessor_ledger::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Carry, Moment, Observed, Rule};
+use lessor_protocol::{Moment, Observed};
 use std::time::Duration;
 
 /// How long a pause is where the vendor does not say.

@@ -1,9 +1,9 @@
 //! What is left at a vendor that counts by a bucket, by the one clock that all must go by, or that counts what is in flight.
 
+use lessor_ledger::Rule;
+use lessor_ledger::rule::RefillStyle;
 use lessor_protocol::Moment;
-use lessor_protocol::Rule;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::RefillStyle;
 use std::time::Duration;
 
 /// The vendor's own books.

@@ -1,8 +1,9 @@
 //! All rules of a limit, each kept by its shipping ledger, where permits are spent once they are given out. Rivals
 //! use it as the central counter, or as a node's own share. It knows no leases: what is unspent never comes back.
 
+use lessor_ledger::Rule;
 use lessor_ledger::rules::{Ledger, ledger};
-use lessor_protocol::{Moment, Rule, Terms};
+use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
 
 /// The books of some rules.

@@ -1,7 +1,7 @@
 //! An even part of a limit for each node. All parts together are the limit, to the permit.
 
-use lessor_protocol::Rule;
-use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
 
 /// The part of `rules` that is for node `index` of `nodes`.
 pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {

@@ -8,9 +8,10 @@ use crate::SECOND;
 use crate::node::Waiter;
 use crate::oracle::Verdict;
 use crate::traffic::{Beat, Workload};
+use lessor_ledger::Rule;
 use lessor_ledger::rules::term;
+use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, Rule};
 use std::cmp::Reverse;
 
 /// The longest that a herd stays away: a run is to see several.

@@ -4,7 +4,7 @@
 use super::World;
 use super::event::Event;
 use crate::oracle::Verdict;
-use lessor_protocol::Rule;
+use lessor_ledger::Rule;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 

@@ -9,10 +9,10 @@ use crate::oracle::{Verdict, must};
 use crate::setup::Setup;
 use crate::traffic::Workload;
 use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
+use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
-use lessor_protocol::Rule;
+use lessor_ledger::rule::RefillStyle;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::RefillStyle;
 use std::time::Duration;
 
 impl World {

@@ -1,8 +1,8 @@
 //! What rules sustain in the long run, and how long they remember a permit that was spent.
 
-use lessor_protocol::Rule;
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{RefillStyle, TokenBucket};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{RefillStyle, TokenBucket};
 use std::time::Duration;
 
 /// Permits a second that `rules` sustain, also while they are cold.

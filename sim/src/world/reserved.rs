@@ -5,7 +5,7 @@ use super::World;
 use super::event::{Event, Phase};
 use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
-use lessor_protocol::Rule;
+use lessor_ledger::Rule;
 
 /// So many times its cost a call reserves at most.
 const MORE: u64 = 4;

@@ -5,10 +5,11 @@ use super::World;
 use super::event::{Event, Reply};
 use crate::MILLI;
 use crate::family::Rows;
+use lessor_ledger::Rule;
 use lessor_ledger::gate::SavedGate;
 use lessor_ledger::pool::{BLOCK, Block, Record};
 use lessor_ledger::rules::Gap;
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::Moment;
 use std::time::Duration;
 
 /// To whom the limit is closed, as it is written down; and until when it is paused, and for how long that still was then.

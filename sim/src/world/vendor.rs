@@ -6,8 +6,9 @@ use super::event::Message;
 use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
 use lessor::Sighting;
+use lessor_ledger::Rule;
 use lessor_ledger::pool::LesseeId;
-use lessor_protocol::{Announced, Left, Rule};
+use lessor_protocol::{Announced, Left};
 use std::time::Duration;
 
 /// One in so many answers is looked at: others have no headers, or nobody reads them.

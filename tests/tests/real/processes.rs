@@ -2,8 +2,9 @@
 //! admissions, on the one clock that all processes of a machine share.
 
 use lessor_allocator::cells::private::HeldPort;
-use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Clock, Moment, Rule};
+use lessor_ledger::Rule;
+use lessor_ledger::rule::SlidingWindow;
+use lessor_protocol::{Clock, Moment};
 use lessor_sim::reference::{Spend, breach};
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::process::{Allocator, Node, Running};

@@ -1,8 +1,9 @@
 //! An allocator that writes down what it lends, killed and started again while nodes spend; and a store that fails it. The
 //! vendor's view is the judge, as in the tests of processes.
 
-use lessor_protocol::rule::{LeakyBucket, SlidingWindow};
-use lessor_protocol::{Clock, Moment, Rule};
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{LeakyBucket, SlidingWindow};
+use lessor_protocol::{Clock, Moment};
 use lessor_sim::reference::{Spend, breach};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use scenarios::process::{Allocator, Node, lessor};

@@ -4,8 +4,9 @@
 mod deaths;
 mod slewed;
 
-use lessor_protocol::rule::SlidingWindow;
-use lessor_protocol::{Clock, Moment, Rule};
+use lessor_ledger::Rule;
+use lessor_ledger::rule::SlidingWindow;
+use lessor_protocol::{Clock, Moment};
 use lessor_sim::reference::{Spend, breach};
 use rustix::process::Signal;
 use scenarios::faults::Faulty;

@@ -1,10 +1,11 @@
 //! A vendor's limit over two tenants' over four users': whatever they ask and spend at whichever of them, in whatever
 //! order, die and come back late, every limit keeps its promise over all that is spent at it or below it.
 
+use lessor_ledger::Rule;
 use lessor_ledger::pool::{Above, AskError, Goodbye, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
-use lessor_protocol::{Answer, Ask, Moment, Rule, Terms};
+use lessor_protocol::{Answer, Ask, Moment, Terms};
 use lessor_sim::reference::{Spend, breach};
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -1,13 +1,14 @@
 //! Random sequences of asks, goodbyes, replays and lies against one pool, by several sessions on one clock: the books
 //! add up after each of them, and a reference that remembers every spend finds no permit too many.
 
+use lessor_ledger::Rule;
 use lessor_ledger::pool::{Goodbye, Holder, LesseeId, Plan, Pool, PoolView};
-use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::rule::{
+use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Unit, WarmUp,
     Windows, Zone,
 };
-use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Rule, Terms};
+use lessor_ledger::share::{Share, Sharing};
+use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Terms};
 use lessor_sim::reference::{Spend, breach};
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -2,13 +2,14 @@
 //! repeated, late or restarted, on clocks at the edge of their drift.
 
 use lessor::pace::{Gait, Pace};
+use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
-use lessor_ledger::share::Sharing;
-use lessor_protocol::rule::{
+use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, WarmUp,
     Windows,
 };
-use lessor_protocol::{Moment, Rule, Terms};
+use lessor_ledger::share::Sharing;
+use lessor_protocol::{Moment, Terms};
 use lessor_sim::edges::EDGES;
 use lessor_sim::reference::{breach, opened_breach};
 use lessor_sim::small::{Step, World};

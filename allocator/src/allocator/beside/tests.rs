@@ -4,8 +4,9 @@ use super::*;
 use crate::config::Config;
 use crate::limits::PoolId;
 use crate::store::Batch;
+use lessor_ledger::Carry;
 use lessor_ledger::pool::Past;
-use lessor_protocol::{Carry, NodeName};
+use lessor_protocol::NodeName;
 use std::time::Duration;
 
 const NOW: Moment = Moment::from_nanos(1_000_000_000_000);

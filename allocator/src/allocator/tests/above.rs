@@ -4,8 +4,9 @@ use super::*;
 use crate::allocator::DueAbove;
 use crate::config::Upstream;
 use crate::limits::PoolId;
+use lessor_ledger::Carry;
 use lessor_protocol::wire::{ASKS_MAX, GrantBody};
-use lessor_protocol::{Carry, Clock, Grant, Rate};
+use lessor_protocol::{Clock, Grant, Rate};
 
 const LEASED: &str = "[[limit]]\nname = \"a\"\nupstream = \"http://centre:1\"\n";
 

@@ -2,8 +2,8 @@
 
 use super::{SECOND, option_refused, refused, rule_refused};
 use crate::config::Config;
-use lessor_protocol::Rule;
-use lessor_protocol::rule::{
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{
     Calendar, FixedWindow, RefillStyle, SlidingLog, TokenBucket, Unit, WarmUp, Windows, Zone,
 };
 

@@ -2,8 +2,9 @@
 //! they decide themselves.
 
 use crate::replay::contract::{PoolId, Told};
+use lessor_ledger::Rule;
 use lessor_ledger::central::{Family, Place};
-use lessor_protocol::{Moment, Rule};
+use lessor_protocol::Moment;
 use std::rc::Rc;
 
 /// All of them.

@@ -6,8 +6,8 @@ use crate::replay::answer::Answer;
 use crate::replay::contract::PoolId;
 use crate::replay::request::Request;
 use lessor_allocator::config::LimitConfig;
+use lessor_ledger::{Carry, Rule};
 use lessor_protocol::push::{self, Kind};
-use lessor_protocol::{Carry, Rule};
 
 impl Fleet {
     /// The limit of `request` under `rules`.

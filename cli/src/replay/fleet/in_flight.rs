@@ -5,7 +5,8 @@ use super::{Event, Fleet};
 use crate::replay::answer::Answer;
 use crate::replay::contract::PoolId;
 use crate::replay::request::Request;
-use lessor_protocol::{Moment, Rule};
+use lessor_ledger::Rule;
+use lessor_protocol::Moment;
 use std::time::Duration;
 
 impl Fleet {

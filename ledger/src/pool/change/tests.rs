@@ -1,10 +1,11 @@
 //! A pool whose limit changes while permits are out.
 
 use super::*;
+use crate::Rule;
 use crate::pool::{Holder, LesseeId};
+use crate::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
-use lessor_protocol::{Answer, Ask, Grant, Refusal, RefusalReason, Rule, Terms};
+use lessor_protocol::{Answer, Ask, Grant, Refusal, RefusalReason, Terms};
 use std::time::Duration;
 
 mod central;

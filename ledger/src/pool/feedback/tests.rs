@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::pool::{Holder, LesseeId, Plan};
+use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
-use lessor_protocol::rule::{SlidingWindow, TokenBucket};
 use lessor_protocol::{Answer, Ask, Terms};
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! What a pool with a steady flow answers to those who take turns.
 
 use super::*;
-use lessor_protocol::rule::LeakyBucket;
-use lessor_protocol::{Carry, Rate, RateClaim};
+use crate::Carry;
+use crate::rule::LeakyBucket;
+use lessor_protocol::{Rate, RateClaim};
 
 /// Twenty that want all of a permit each 10 ms, of which the first held it alone until now. For how long it may go on.
 fn turn_of_twenty(waiting: u64) -> Duration {

@@ -2,8 +2,8 @@
 
 use super::in_flight::in_flight;
 use super::*;
+use crate::rule::RefillStyle;
 use crate::rules::Gap;
-use lessor_protocol::rule::RefillStyle;
 use proptest::prelude::*;
 
 /// What somebody who leases does next.

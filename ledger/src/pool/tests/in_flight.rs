@@ -1,8 +1,8 @@
 //! A cap on what is in flight, alone and beside a window, worked out by hand.
 
 use super::*;
+use crate::rule::Concurrency;
 use lessor_protocol::InFlight;
-use lessor_protocol::rule::Concurrency;
 
 /// The longest call of all that follow.
 const LONGEST: Duration = Duration::from_secs(60);

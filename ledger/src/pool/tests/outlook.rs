@@ -1,10 +1,11 @@
 //! How a pool stands and when it will be empty, as people are told: what its rules, its nodes and the time make of it.
 
 use super::*;
+use crate::Carry;
+use crate::rule::{Concurrency, LeakyBucket, RefillStyle, SlidingLog};
 use crate::share::Trust;
 use crate::sizing::Standing;
-use lessor_protocol::rule::{Concurrency, LeakyBucket, RefillStyle, SlidingLog};
-use lessor_protocol::{Carry, Observed, Rate};
+use lessor_protocol::{Observed, Rate};
 
 /// Of a node that tries to spend so many a second.
 fn tries(spent_total: u64, held: u64, want: u64, per_second: u64) -> Ask {

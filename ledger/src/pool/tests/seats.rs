@@ -1,8 +1,9 @@
 //! Who has a part of the reserve, one step after another.
 
 use super::*;
+use crate::Carry;
 use crate::share::{Safe, Sharing};
-use lessor_protocol::{Carry, SafeShare};
+use lessor_protocol::SafeShare;
 
 const LASTS: Duration = Duration::from_secs(5);
 

@@ -1,8 +1,8 @@
 //! Roots that cap what is in flight, that refill at intervals, or that keep a steady flow.
 
 use super::*;
+use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, Windows};
 use lessor_protocol::InFlight;
-use lessor_protocol::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, Windows};
 
 fn by(rule: Rule, version: u64) -> Origin {
     let rules = vec![stricter(&rule).expect("it can be kept")];

@@ -2,8 +2,9 @@
 //! it; nothing here lets a permit go sooner than it would have gone.
 
 use super::{SlidingLedger, Slot};
+use crate::Carry;
 use crate::rules::scaled_up;
-use lessor_protocol::{Carry, Moment, PERMITS_MAX};
+use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::VecDeque;
 
 impl SlidingLedger {
@@ -100,9 +101,10 @@ impl SlidingLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Rule;
+    use crate::rule::SlidingWindow;
     use crate::rules::Ledger;
-    use lessor_protocol::rule::SlidingWindow;
-    use lessor_protocol::{Rule, Terms};
+    use lessor_protocol::Terms;
     use std::time::Duration;
 
     const SECOND: u64 = 1_000_000_000;

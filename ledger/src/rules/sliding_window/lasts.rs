@@ -53,8 +53,8 @@ impl SlidingLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::{SlidingLog, SlidingWindow};
     use lessor_protocol::Terms;
-    use lessor_protocol::rule::{SlidingLog, SlidingWindow};
 
     /// 100 a second for 20 s, of 10,000 in 30 s: 8,000 are left, and from 10 s on 100 a second come back.
     #[test]

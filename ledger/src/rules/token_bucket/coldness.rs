@@ -1,10 +1,10 @@
 //! How cold a bucket is that warms up: see [`WarmUp`] for the curve. Its refill asks it how slow to be; it is told of
 //! time without use and of permits that were reported spent. It rounds so that a bucket is never taken for too warm.
 
+use crate::rule::{TokenBucket, WarmUp};
 use lessor_protocol::Terms;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{TokenBucket, WarmUp};
 use std::time::Duration;
 
 /// Binary digits of a fraction of the coldest. They are exact to a four-billionth of the curve; with more, the products

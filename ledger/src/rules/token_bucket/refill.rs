@@ -2,10 +2,10 @@
 //! as they have room; it counts no permit that is there already.
 
 use super::coldness::Coldness;
+use crate::rule::{RefillStyle, TokenBucket};
 use crate::rules::{Gap, SavedRefill, Since};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::rule::{RefillStyle, TokenBucket};
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use super::{alone, restarts};
 use crate::faults::Fault;
 use crate::setup::Setup;
 use crate::{MILLI, SECOND};
-use lessor_protocol::Rule;
-use lessor_protocol::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use std::time::Duration;
 
 pub(super) fn above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {

@@ -7,8 +7,8 @@ use crate::live::{Act, Live};
 use crate::network::Latency;
 use crate::setup::Setup;
 use crate::{MILLI, SECOND};
-use lessor_protocol::rule::{Concurrency, FixedWindow, SlidingWindow};
-use lessor_protocol::{Carry, Rule};
+use lessor_ledger::rule::{Concurrency, FixedWindow, SlidingWindow};
+use lessor_ledger::{Carry, Rule};
 use std::time::Duration;
 
 pub(super) fn paused(setup: Setup, dice: &mut fastrand::Rng) -> Setup {

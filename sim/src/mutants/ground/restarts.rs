@@ -6,8 +6,8 @@ use crate::network::Latency;
 use crate::setup::Setup;
 use crate::traffic::WORKLOADS;
 use crate::{MILLI, SECOND};
-use lessor_protocol::Rule;
-use lessor_protocol::rule::Concurrency;
+use lessor_ledger::Rule;
+use lessor_ledger::rule::Concurrency;
 use std::time::Duration;
 
 /// A window of a second or so, in use as little or as much as may be, by demand that changes.

@@ -3,9 +3,9 @@
 
 use super::{Promise, holds, owes, stretched};
 use crate::oracle::Instant;
+use lessor_ledger::rule::{LeakyBucket, RefillStyle, TokenBucket};
+use lessor_ledger::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{LeakyBucket, RefillStyle, TokenBucket};
-use lessor_protocol::{Carry, Rule};
 use std::cmp::Reverse;
 
 /// The longest lease, 2 s, on clocks that run as slow as any may.

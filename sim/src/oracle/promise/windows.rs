@@ -4,9 +4,9 @@
 use super::change::Slack;
 use crate::civil::{Civil, Label};
 use crate::oracle::Instant;
-use lessor_protocol::Carry;
+use lessor_ledger::Carry;
+use lessor_ledger::rule::{self, FixedWindow};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::rule::{self, FixedWindow};
 
 /// Windows of one rule, on the allocator's clock.
 #[derive(Clone, Debug)]

@@ -2,9 +2,10 @@
 //! those that lie about what they need.
 
 use super::{MILLI, setup};
+use lessor_ledger::Rule;
 use lessor_ledger::rules::term;
+use lessor_protocol::Terms;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Rule, Terms};
 use lessor_sim::SECOND;
 use lessor_sim::foe::{LIES, Lie};
 use lessor_sim::setup::{Setup, parse_rules};

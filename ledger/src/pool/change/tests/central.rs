@@ -3,8 +3,9 @@
 
 use crate::central::{Limiter, Verdict};
 use crate::pool::ledgers::Ledgers;
-use lessor_protocol::rule::{FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Windows};
-use lessor_protocol::{Carry, Moment, Rule, Terms};
+use crate::rule::{FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Windows};
+use crate::{Carry, Rule};
+use lessor_protocol::{Moment, Terms};
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -7,11 +7,11 @@
 //! time that the clock shows a full one, or skips past one: the hour that comes twice in autumn is two windows.
 
 use super::{RuleError, Zone};
-use crate::Moment;
-use crate::mutant::{self, Mutant};
 use jiff::civil::{Date, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan};
+use lessor_protocol::Moment;
+use lessor_protocol::mutant::{self, Mutant};
 use std::time::Duration;
 
 /// The kinds of calendar windows.

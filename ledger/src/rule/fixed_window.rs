@@ -2,8 +2,8 @@
 //! counts nothing.
 
 use super::{Calendar, RuleError, check_per, check_permits};
-use crate::Moment;
-use crate::moment::nanos;
+use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
 /// At most `limit` permits in each window. Windows do not overlap, and two neighbours may give twice the limit across

@@ -1,7 +1,7 @@
 //! `leaky_bucket`: a steady flow, evenly spaced. What the contract says, checked; it counts nothing.
 
 use super::{RuleError, check_per, check_permits};
-use crate::PERMITS_MAX;
+use lessor_protocol::PERMITS_MAX;
 use std::time::Duration;
 
 /// At most `burst + refill·T/per` permits in any interval T, over the whole fleet: with a burst of 1 no two calls are

@@ -21,7 +21,7 @@ pub use token_bucket::{RefillStyle, TokenBucket};
 pub use warm_up::WarmUp;
 pub use zone::Zone;
 
-use crate::PERMITS_MAX;
+use lessor_protocol::PERMITS_MAX;
 use std::time::Duration;
 
 /// One promise. Several rules on a limit must all hold.

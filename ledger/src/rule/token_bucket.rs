@@ -1,7 +1,7 @@
 //! `token_bucket`: a burst and a rate. What the contract says, checked; it counts nothing.
 
 use super::{RuleError, WarmUp, check_per, check_permits};
-use crate::PERMITS_MAX;
+use lessor_protocol::PERMITS_MAX;
 use std::time::Duration;
 
 /// A bucket of `capacity` permits that gains `refill` permits every `per`.
