@@ -10,7 +10,11 @@ use scenarios::process::Allocator;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio::time::sleep;
+
+/// Each of these uses all that a store and two allocators can do: beside another one it would measure that.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// So many at once, and no call takes longer.
 const AT_ONCE: u64 = 20;
@@ -74,6 +78,7 @@ impl InFlight {
 }
 
 async fn no_more_are_in_flight_than_may_be(kind: StoreKind) {
+    let _turn = ONE_AT_A_TIME.lock().await;
     let store = Store::shared(kind, "inflight").await;
     let (east, west) =
         (Fleet::start(&store.of_all_kinds("east")).await, Fleet::start(&store.of_all_kinds("west")).await);
@@ -99,6 +104,7 @@ async fn no_more_are_in_flight_than_may_be(kind: StoreKind) {
 
 /// What nodes of an allocator that is killed have in flight counts on, until it must have ended.
 async fn calls_outlive_the_allocator_that_let_them_begin(kind: StoreKind) {
+    let _turn = ONE_AT_A_TIME.lock().await;
     let store = Store::shared(kind, "outlive").await;
     let east = Allocator::start(&store.of_all_kinds("east"), "127.0.0.1:0", true);
     let west = Fleet::start(&store.of_all_kinds("west")).await;
@@ -169,6 +175,7 @@ fn one_call_too_many_is_seen_and_one_that_may_have_been_earlier_is_not() {
 }
 
 async fn flows_and_intervals_hold_through_two(kind: StoreKind) {
+    let _turn = ONE_AT_A_TIME.lock().await;
     let store = Store::shared(kind, "flows").await;
     let (east, west) =
         (Fleet::start(&store.of_all_kinds("east")).await, Fleet::start(&store.of_all_kinds("west")).await);
