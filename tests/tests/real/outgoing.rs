@@ -81,7 +81,8 @@ impl Contract {
     fn new() -> Self {
         let seconds = std::env::var("OUTGOING_SECONDS").ok().map(|text| text.parse().expect("seconds"));
         match seconds {
-            None => Contract { seconds: 6, calls: 600, per: 2, margin: "300ms", opens: 2 },
+            // Hundreds of requests begin in one instant, and other tests want the processor, too.
+            None => Contract { seconds: 6, calls: 600, per: 2, margin: "700ms", opens: 2 },
             Some(seconds) => Contract { seconds, calls: 9_000, per: 30, margin: "500ms", opens: 15 },
         }
     }
