@@ -285,17 +285,20 @@ impl Shared {
 
     /// Every call is refused from now on. Doing it again changes nothing.
     pub(crate) fn close(&self) {
-        // Held all the while: none is added beside this.
+        // Held until all pools are closed: none is added beside this.
         let mut changes = self.lock();
         if std::mem::replace(&mut changes.closed, true) {
             return;
         }
         self.events.close();
-        for pool in self.pools() {
+        let pools = self.pools();
+        for pool in &pools {
             pool.set_condition(Condition::Closed);
             pool.refill().close(pool.slot());
-            pool.call_all();
         }
+        drop(changes);
+        // A waker is the caller's code: it may call here, and where it panics no pool is left open.
+        pools.iter().for_each(|pool| pool.call_all());
     }
 
     fn lock(&self) -> MutexGuard<'_, Changes> {
