@@ -47,6 +47,23 @@ impl Woken {
     }
 }
 
+/// The waker of a caller that makes a mistake: it panics when it is first called.
+#[derive(Debug, Default)]
+pub(crate) struct Panics(AtomicBool);
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        assert!(self.0.swap(true, Ordering::SeqCst), "a waker that panics once, for a test");
+    }
+}
+
+impl Panics {
+    /// Whether it was called.
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
 /// A future, and whether it was woken.
 pub(crate) struct Caller<'a, T> {
     future: Pin<Box<dyn Future<Output = T> + 'a>>,

@@ -1,7 +1,7 @@
 //! How long a client lives, and what its callers are told when it ends. No allocator answers where these ask.
 
 use super::*;
-use crate::by_hand::Caller;
+use crate::by_hand::{Caller, Panics};
 use crate::events::Event;
 use crate::refusal::Refusal;
 use axum::http::StatusCode;
@@ -10,8 +10,7 @@ use axum::{Json, Router};
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest};
 use std::future::ready;
 use std::pin::pin;
-use std::sync::atomic::AtomicBool;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use tokio::net::TcpListener;
 
 /// A port that nothing listens on.
@@ -42,16 +41,6 @@ fn a_client_whose_runtime_is_gone_is_closed() {
     assert!(std::iter::from_fn(|| events.try_next()).any(|event| event == Event::Closed));
 }
 
-/// The waker of a caller, which panics when it is first called.
-#[derive(Debug, Default)]
-struct Panics(AtomicBool);
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        assert!(self.0.swap(true, Ordering::SeqCst), "a waker that panics once, for a test");
-    }
-}
-
 /// The bug: a client closed only when its task ended by itself. The waker of a caller makes the task panic here.
 #[test]
 fn a_client_whose_task_panicked_is_closed() {
@@ -69,7 +58,7 @@ fn a_client_whose_task_panicked_is_closed() {
     assert_eq!(waits.run(), None, "it is behind the first");
     runtime.block_on(async {
         // The task wakes the first in line once no allocator has answered.
-        while !panics.0.load(Ordering::SeqCst) {
+        while !panics.has_panicked() {
             tokio::task::yield_now().await;
         }
     });

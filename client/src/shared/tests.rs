@@ -1,12 +1,12 @@
 //! What is added and forgotten, and what is kept of what was forgotten.
 
 use super::*;
-use crate::by_hand;
+use crate::by_hand::{self, Panics};
 use crate::limit::Limit;
 use crate::refusal::Refusal;
 use crate::ticks::HotClock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 
 fn is_found(plain: &LocalPool, key: &str) -> bool {
     plain.keys().is_some_and(|keys| keys.get(key).is_some())
@@ -146,22 +146,13 @@ fn a_key_that_cannot_be_is_refused_as_one() {
     assert!(!Arc::ptr_eq(&pool, &shared.pool("item", Some(""))), "another limit counts its own refusals");
 }
 
-/// A waker of a caller that makes a mistake.
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        panic!("a mistake of the caller");
-    }
-}
-
 /// The bug: a client woke the callers of each pool before it closed the next one.
 #[test]
 fn a_waker_that_panics_leaves_no_pool_open() {
     let shared = by_hand::shared();
     let limits = ["one", "other"].map(|name| by_hand::limit(&shared, name));
     let mut waits = limits.each_ref().map(|limit| Box::pin(limit.acquire(1)));
-    let waker = Waker::from(Arc::new(Panics));
+    let waker = Waker::from(Arc::new(Panics::default()));
     for wait in &mut waits {
         assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }

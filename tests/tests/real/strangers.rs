@@ -134,7 +134,7 @@ impl Eavesdropper {
     }
 }
 
-/// The bug: a session that somebody else had ended went on with numbers that were too low for ever after.
+/// The bug: a session that a stranger had ended went on, and each of its asks was refused.
 #[tokio::test]
 async fn a_client_whose_session_was_ended_by_a_stranger_begins_another_one() {
     let fleet = Fleet::start(CONFIG).await;

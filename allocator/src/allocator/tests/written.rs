@@ -99,6 +99,26 @@ fn what_was_lent_is_known_to_whoever_comes_after_and_nothing_else_waits() {
     }
 }
 
+/// A store has one boot for all of its rows. A row that a later boot left as it was would be read by the wrong clock.
+#[test]
+fn the_first_batch_of_a_life_writes_pools_again_that_no_node_has_used_since() {
+    let (mut allocator, mut written) = begun();
+    lend(&mut allocator, 1, &[ask("tenant", None, 0, 0, 20), ask("user/a", Some("k"), 0, 0, 5)]);
+    apply(&mut written, &allocator.write_down(millis(20)));
+    let mut life = Allocator::restored(&config(FAMILY), &written, Gap::Unknown, millis(70_000), 8);
+    life.begin_writing(0);
+    let first = life.write_down(millis(70_000));
+    assert!(first.is_first);
+    assert!(first.pools.keys().eq(written.pools.keys()), "{:?}", first.pools.keys());
+    for (place, row) in &first.pools {
+        let row = serde_json::to_value(row.as_ref().expect("it is kept")).expect("plain data");
+        assert_eq!(row["record"]["written"], millis(70_000).as_nanos(), "{place:?}");
+    }
+    apply(&mut written, &first);
+    let mut next = Allocator::restored(&config(FAMILY), &written, Gap::Counted, millis(70_010), 9);
+    assert!(available(&mut next, "tenant", millis(70_010)) <= 40, "what was lent stays lent");
+}
+
 #[test]
 fn an_answer_within_its_block_waits_for_nothing() {
     let (mut allocator, _) = begun();

@@ -6,8 +6,8 @@ use tokio::net::TcpSocket;
 
 /// A port that a server can listen on, and that the system gives to no other process meanwhile.
 ///
-/// A port that was free a moment ago, or that a killed server listened on, may be anybody's by the time a server
-/// listens on it: the system hands it to the next connection that asks for any port. This one is bound all along, by a
+/// The system hands a port that was free a moment ago, or that a killed server listened on, to the next connection that asks
+/// for any port. This one is bound all along, by a
 /// socket that does not listen. A server that sets `SO_REUSEADDR`, as axum, Redis, PostgreSQL and what is written in Go do,
 /// can bind it too. Only Linux shares a port so: elsewhere it is let go of at once.
 #[derive(Debug)]
@@ -40,20 +40,20 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    /// Servers come and go on it; without one nobody else may have it.
+    /// No other socket has it before a server does. After one did, the system keeps a port for a while by itself.
     #[test]
     #[cfg(target_os = "linux")]
     fn one_server_after_another_listens_on_it_and_no_other_socket_is_given_it() {
         let port = HeldPort::any().expect("one is free");
+        let taken = TcpSocket::new_v4().and_then(|other| other.bind(port.address()));
+        assert_eq!(taken.expect_err("it is taken").kind(), io::ErrorKind::AddrInUse);
         for _ in 0..3 {
             let server = TcpListener::bind(port.address()).expect("it is kept for this");
             let client = TcpStream::connect(port.address()).expect("it listens");
             let (served, _) = server.accept().expect("it was connected to");
             drop((served, client, server));
-            let taken = TcpSocket::new_v4().and_then(|other| other.bind(port.address()));
-            assert_eq!(taken.expect_err("it is taken").kind(), io::ErrorKind::AddrInUse);
         }
-        let nobody = TcpStream::connect(port.address()).expect_err("nothing listens");
-        assert_eq!(nobody.kind(), io::ErrorKind::ConnectionRefused);
+        let refused = TcpStream::connect(port.address()).expect_err("nothing listens");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 }
