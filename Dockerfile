@@ -14,6 +14,7 @@ WORKDIR /src
 # Dependencies, in a layer that only another Cargo.toml or Cargo.lock builds again: crates without any code.
 COPY Cargo.toml Cargo.lock ./
 COPY protocol/Cargo.toml protocol/
+COPY holder/Cargo.toml holder/
 COPY ledger/Cargo.toml ledger/
 COPY allocator/Cargo.toml allocator/
 COPY client/Cargo.toml client/
@@ -23,20 +24,21 @@ COPY cli/Cargo.toml cli/
 COPY tests/Cargo.toml tests/
 COPY tests/gate/Cargo.toml tests/gate/
 COPY benches/Cargo.toml benches/
-RUN mkdir protocol/src ledger/src allocator/src client/src sim/src cli/src tests/src tests/gate/tests benches/src \
-    && touch protocol/src/lib.rs ledger/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs tests/src/lib.rs benches/src/lib.rs \
+RUN mkdir protocol/src holder/src ledger/src allocator/src client/src sim/src cli/src tests/src tests/gate/tests benches/src \
+    && touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs tests/src/lib.rs benches/src/lib.rs \
     && touch tests/gate/tests/mutants.rs \
     && echo 'fn main() {}' > cli/src/main.rs \
     && cargo build --release --locked --package lessor-cli
 
 COPY protocol protocol
+COPY holder holder
 COPY ledger ledger
 COPY allocator allocator
 COPY client client
 COPY sim sim
 COPY cli cli
 # Files keep their age when they are copied, and older than the empty crates they would not be built.
-RUN touch protocol/src/lib.rs ledger/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs cli/src/main.rs \
+RUN touch protocol/src/lib.rs holder/src/lib.rs ledger/src/lib.rs allocator/src/lib.rs client/src/lib.rs sim/src/lib.rs cli/src/main.rs \
     && cargo build --release --locked --package lessor-cli \
     && mkdir /state
 

@@ -98,7 +98,7 @@ impl Allocator {
             terms: config.terms,
             past,
             epoch,
-            session_above: epoch,
+            session_above: epoch.clamp(1, PERMITS_MAX),
             is_stopping: false,
             events: vec![],
             journaled: Journaled::default(),

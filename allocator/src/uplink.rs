@@ -15,6 +15,8 @@ use crate::allocator::{Asker, DueAbove};
 use crate::config::Upstream;
 use crate::metrics::UpstreamMetrics;
 use crate::shared::Shared;
+use lessor_holder::connection::{Connection, Exchange};
+use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::roots::SIGN_EVERY;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, trace};
@@ -29,12 +31,6 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 use transport::{Transport, TransportError};
 
-/// Round trip to reckon with until one was measured.
-const RTT_UNTOLD: Duration = Duration::from_millis(5);
-
-/// Longest that anybody waits for an answer.
-const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Asks of nodes come all the time: no more looks than this, whatever they want, and where many keys are in use no more of them
 /// than take a tenth of the time, for nobody is served meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -42,10 +38,6 @@ const LOOKS_REST: u32 = 9;
 
 /// Longest time without a look, for what nobody wakes it for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Wait after a failed exchange: the first, which doubles, and the longest.
-const PAUSE_FIRST: Duration = Duration::from_millis(25);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How long it may take to give back what is not lent on, when it stops.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
@@ -92,9 +84,7 @@ struct Uplink {
     /// Changes with every exchange of a node.
     asked: watch::Receiver<u64>,
     node: String,
-    seq: u64,
-    rtt: Duration,
-    pause: Duration,
+    connection: Connection,
     is_reachable: bool,
 }
 
@@ -122,9 +112,7 @@ impl Uplink {
             asked: shared.asked(),
             shared,
             upstream,
-            seq: 0,
-            rtt: RTT_UNTOLD,
-            pause: PAUSE_FIRST,
+            connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, 0),
             is_reachable: true,
         })
     }
@@ -144,7 +132,8 @@ impl Uplink {
     /// Gives back what is not lent on, and tells what was spent: once, for nobody knows of what is not answered.
     async fn farewell(&mut self) {
         loop {
-            let due = self.shared.with(|allocator, now| allocator.asks_above(now, &self.upstream, self.rtt));
+            let rtt = self.connection.rtt();
+            let due = self.shared.with(|allocator, now| allocator.asks_above(now, &self.upstream, rtt));
             if due.asks.is_empty() {
                 if let Way::Store(rooted) = &mut self.way {
                     rooted.leave(&self.shared).await;
@@ -161,7 +150,7 @@ impl Uplink {
     /// Until it is dropped.
     async fn lease(&mut self) {
         loop {
-            let (upstream, rtt) = (&self.upstream, self.rtt);
+            let (upstream, rtt) = (&self.upstream, self.connection.rtt());
             let (due, took) = self.shared.with(|allocator, now| {
                 let due = allocator.asks_above(now, upstream, rtt);
                 (due, self.shared.now().since(now))
@@ -191,47 +180,47 @@ impl Uplink {
                 span.record("otel.status_code", "ERROR");
             }
             drop(span);
-            match exchanged {
-                Ok(()) => self.pause = PAUSE_FIRST,
-                Err(error) => self.failed(&due.askers, &error).await,
+            if let Err(error) = exchanged {
+                self.failed(&due.askers, &error).await;
             }
         }
     }
 
     async fn exchange(&mut self, due: &DueAbove) -> Result<(), TransportError> {
-        self.seq += 1;
-        let first_sent = self.shared.now();
+        if self.connection.session() != due.session {
+            // The allocator began another one.
+            self.connection.begin_session(due.session - 1);
+        }
+        let Exchange { session, seq, first_sent, patience, .. } = self.connection.begin(self.shared.now());
         let request = LeasesRequest {
             node: self.node.clone(),
-            session: due.session,
-            seq: self.seq,
+            session,
+            seq,
             rtt_ms: lessor_protocol::lease::millis_up(due.distance),
             asks: due.asks.clone(),
         };
         let response = match &mut self.way {
-            Way::Http(transport) => timeout(EXCHANGE_TIMEOUT, transport.leases(&request)).await,
-            Way::Store(rooted) => timeout(EXCHANGE_TIMEOUT, rooted.leases(&self.shared, due, &request)).await,
+            Way::Http(transport) => timeout(patience, transport.leases(&request)).await,
+            Way::Store(rooted) => timeout(patience, rooted.leases(&self.shared, due, &request)).await,
         };
         let response = response.map_err(|_| TransportError::TimedOut)??;
-        let is_it = (response.session, response.seq) == (due.session, self.seq);
         let names = |grant: &GrantBody| (grant.limit.clone(), grant.key.clone());
         let are_they = response
             .grants
             .iter()
             .map(names)
             .eq(due.asks.iter().map(|ask| (ask.limit.clone(), ask.key.clone())));
-        if !is_it || !are_they {
+        let ended = self.connection.on_answer(response.session, response.seq, self.shared.now());
+        let Some((_, took)) = ended.filter(|_| are_they) else {
             return Err(TransportError::Rubbish("an answer to another exchange".to_owned()));
-        }
-        self.learn(first_sent);
+        };
+        self.connection.on_success();
+        self.answered(took);
         self.believe(first_sent, due, &response.grants);
         Ok(())
     }
 
-    fn learn(&mut self, first_sent: Moment) {
-        let took = self.shared.now().since(first_sent);
-        // An eighth each time: one slow answer is no distance.
-        self.rtt = if self.rtt == RTT_UNTOLD { took } else { self.rtt * 7 / 8 + took / 8 };
+    fn answered(&mut self, took: Duration) {
         self.metrics.exchanged(took);
         if !self.is_reachable {
             tracing::info!(upstream = %self.upstream, "it answers again");
@@ -264,7 +253,7 @@ impl Uplink {
         self.metrics.failed();
         self.shared.with(|allocator, _| allocator.unanswered_above(askers));
         // Once may be by chance.
-        if matches!(self.way, Way::Store(_)) && self.pause > PAUSE_FIRST {
+        if matches!(self.way, Way::Store(_)) && !self.is_reachable {
             self.shared.commons().fell_silent(Some(error.to_string()));
         }
         if self.is_reachable {
@@ -272,9 +261,9 @@ impl Uplink {
             tracing::warn!(%upstream, %error, "no exchange with it; what is leased is lent on until it ends");
         }
         self.is_reachable = false;
-        // Somewhere between half of it and all: those that failed together come back one by one.
-        sleep(self.pause / 2 + self.pause / 200 * u32::try_from(dice() % 101).unwrap_or(0)).await;
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        let now = self.shared.now();
+        self.connection.on_failure(now, 0, dice());
+        sleep(self.connection.quiet_until().since(now)).await;
     }
 }
 

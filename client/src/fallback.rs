@@ -3,8 +3,8 @@
 
 use crate::events::Event;
 use crate::local_pool::{Condition, LocalPool};
-use crate::seat::{Paid, Seat};
 use crate::shared::Shared;
+use lessor_holder::seat::{Paid, Seat};
 use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

@@ -4,9 +4,9 @@
 use crate::limit::Limit;
 use crate::refusal::Refusal;
 use crate::sighting::{RATELIMIT, RATELIMIT_POLICY};
-use crate::timing::LOOK_AGAIN;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::PERMITS_MAX;
 use std::time::Duration;
 

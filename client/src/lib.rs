@@ -35,11 +35,10 @@
 //! - `reqwest-middleware`: `lessor::outgoing`, for requests that are sent. Three crates more.
 //!
 //! # The code
-//! In reading order: `slot` (the atomic words that are spent from), `ticks` and `near` (by which clock, and which word
-//! first), `pace` (how fast), `demand`, `flights` and `refill`
-//! (pure: when to ask for how much), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
+//! When to ask, for how much, and what to believe is decided in the crate `lessor-holder`. In reading order: `slot` (the atomic words that are spent from), `ticks` and `near` (by which clock, and which word
+//! first), `pace` (how fast), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
 //! `guard`, `reservation`, `peek` and `priority` (what callers use), `sighting`, `feedback` and `observe` (what the vendor
-//! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `timing`, `dispute`, `backoff`, `rotation`, `fallback` and `seat`, `events`,
+//! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `fallback`, `events`,
 //! `transport` and `listener` (the background tasks), `tally` (metrics), `shared` and `client` (who owns
 //! it all).
 
@@ -49,25 +48,17 @@
 mod migration {}
 
 mod all;
-#[doc(hidden)]
-pub mod backoff;
 pub mod blocking;
 #[cfg(test)]
 mod by_hand;
 mod called;
 mod client;
 #[doc(hidden)]
-pub mod demand;
-#[doc(hidden)]
-pub mod dispute;
-#[doc(hidden)]
 pub mod doorbell;
 mod events;
 mod fallback;
 #[doc(hidden)]
 pub mod feedback;
-#[doc(hidden)]
-pub mod flights;
 mod guard;
 mod headers;
 mod keys;
@@ -85,15 +76,9 @@ pub mod outgoing;
 pub mod pace;
 mod peek;
 mod priority;
-#[doc(hidden)]
-pub mod refill;
 mod refiller;
 mod refusal;
 mod reservation;
-#[doc(hidden)]
-pub mod rotation;
-#[doc(hidden)]
-pub mod seat;
 mod session_numbers;
 mod shared;
 #[doc(hidden)]
@@ -105,8 +90,6 @@ pub mod stocked;
 mod sync;
 mod tally;
 mod ticks;
-#[doc(hidden)]
-pub mod timing;
 mod transport;
 mod wait;
 #[doc(hidden)]

@@ -2,10 +2,10 @@
 //! per client, which goes where exchanges go once they are answered there. Nothing depends on it: what is not heard is learnt
 //! at the next ask; what is heard only makes that sooner.
 
-use crate::backoff::Backoff;
 use crate::local_pool::CLOCK;
 use crate::shared::Shared;
 use crate::transport::Transport;
+use lessor_holder::backoff::Backoff;
 use lessor_protocol::push::{Event, Kind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

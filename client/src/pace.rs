@@ -4,8 +4,15 @@
 //! It knows no deadline: a call takes from the slot first, which checks that of the lease that both came with.
 
 use crate::sync::{AtomicU64, Ordering};
+use lessor_holder::permits::Pacer;
 use lessor_protocol::Moment;
+use std::sync::Arc;
 use std::time::Duration;
+
+pub use lessor_holder::permits::Gait;
+
+/// One node's side of one pool, whose callers take from a [`Pace`] where the limit has a steady flow.
+pub type Refill = lessor_holder::refill::Refill<Arc<Pace>>;
 
 /// The word while no rate is lent: a bucket that will never hold anything.
 const NOTHING: u64 = u64::MAX;
@@ -22,15 +29,6 @@ pub struct Early {
 pub struct Taken {
     before: u64,
     after: u64,
-}
-
-/// What a bucket goes by, in nanoseconds of the node's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gait {
-    /// The time for one permit.
-    pub interval: u64,
-    /// The time in which the bucket fills up. A call that costs more is never let through.
-    pub depth: u64,
 }
 
 /// A bucket that holds at instant `t` what is minted in `min(t + base − empty, depth)`.
@@ -154,6 +152,16 @@ impl Pace {
         }
         self.highest.fetch_max(before, Ordering::AcqRel);
         Some(self.saved(before, now))
+    }
+}
+
+impl Pacer for Pace {
+    fn go(&self, gait: Gait, saved: u64, now: Moment) {
+        Pace::go(self, gait, saved, now);
+    }
+
+    fn stop(&self, now: Moment) -> Option<u64> {
+        Pace::stop(self, now)
     }
 }
 

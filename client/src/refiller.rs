@@ -7,20 +7,18 @@ mod moves;
 mod sending;
 mod tells;
 
-use crate::backoff::Backoff;
-use crate::dispute::{DISPUTE_PAUSE, Remedy, SESSION_PAUSE, disown, pause_refused, remedy, start_over};
 use crate::events::Event;
 use crate::fallback;
 use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
-use crate::refill::{Belief, Seen};
-use crate::rotation::Rotation;
 use crate::session_numbers::SessionNumbers;
 use crate::shared::{Shared, Sweep};
-use crate::timing::{LOOK_AGAIN, RTT_UNTOLD};
 use crate::transport::{ExchangeError, Transport, excerpt};
+use lessor_holder::answer::{DISPUTE_PAUSE, Heard, Outcome};
+use lessor_holder::connection::{Connection, Exchange};
+use lessor_holder::refill::Seen;
+use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, ObservedBody, SafeShareBody, code};
 use lessor_protocol::{Answer, Grant, Moment, Rate, Refusal, RefusalReason, Terms};
-use moves::Left;
 use sending::matching;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,20 +39,15 @@ pub(crate) type Stop = oneshot::Receiver<oneshot::Sender<()>>;
 
 pub(crate) struct Refiller {
     shared: Arc<Shared>,
-    /// The way to each allocator, and which one is asked.
+    /// The way to each allocator.
     ways: Vec<Transport>,
-    rotation: Rotation,
-    /// Longest that an exchange may take.
-    timeout: Duration,
-    left: Option<Left>,
+    connection: Connection,
+    /// What was wrong with the allocator that was left, until another one answers.
+    left: Option<String>,
     /// Where the listener listens: at the place of the one that answered last.
     heard_at: watch::Sender<usize>,
     node: String,
     terms: Terms,
-    rtt: Duration,
-    backoff: Backoff,
-    /// After a failure, nothing is sent before this.
-    quiet_until: Moment,
     /// The pools to look at, and when those that nobody needs are forgotten next.
     known: Vec<Arc<LocalPool>>,
     forgets: Moment,
@@ -81,20 +74,16 @@ impl Refiller {
         terms: Terms,
         (mut dice, mut numbers): (fastrand::Rng, SessionNumbers),
     ) -> Self {
-        let rotation = Rotation::new(ways.len(), dice.u64(..), numbers.draw());
-        let heard_at = watch::Sender::new(rotation.current());
+        let connection = Connection::new(ways.len(), timeout, dice.u64(..), numbers.draw());
+        let heard_at = watch::Sender::new(connection.place());
         Refiller {
             shared,
             ways,
-            rotation,
-            timeout,
+            connection,
             left: None,
             heard_at,
             node,
             terms,
-            rtt: RTT_UNTOLD,
-            backoff: Backoff::default(),
-            quiet_until: Moment::ORIGIN,
             known: vec![],
             forgets: Moment::ORIGIN,
             sweep: Sweep::default(),
@@ -148,10 +137,12 @@ impl Refiller {
 
     /// The first exchange, before anybody relies on it: with no asks it only shows that somebody answers.
     pub(crate) async fn greet(&mut self) -> Result<(), ExchangeError> {
-        while let Err(error) = self.send(vec![]).await {
-            let (_, all_failed) = self.leave(&error).await;
-            if all_failed {
-                return Err(error);
+        loop {
+            let exchange = self.connection.begin(CLOCK.now());
+            match self.send(&exchange, vec![]).await {
+                Ok(_) => break,
+                Err(error) if self.leave(&error, false).await => return Err(error),
+                Err(_) => {}
             }
         }
         self.arrive();
@@ -160,13 +151,14 @@ impl Refiller {
 
     /// Asks for `pools`, all at once.
     async fn exchange(&mut self, pools: Vec<Arc<LocalPool>>) {
-        let first_sent = CLOCK.now();
+        let exchange = self.connection.begin(CLOCK.now());
+        let first_sent = exchange.first_sent;
         self.began = first_sent;
         let asks = pools
             .iter()
             .map(|pool| {
                 pool.listen(false);
-                let ask = pool.refill().write(pool.slot(), pool.seen(), first_sent, self.rtt);
+                let ask = pool.refill().write(pool.slot(), pool.seen(), first_sent, exchange.rtt);
                 let observed = pool.observed(first_sent).as_ref().map(ObservedBody::of);
                 if pool.takes_disagreement() {
                     self.shared.tell(Event::VendorDisagreed { limit: pool.name().limit.clone() });
@@ -174,16 +166,15 @@ impl Refiller {
                 AskBody { observed, ..AskBody::of(&pool.name().limit, pool.name().key.as_deref(), ask) }
             })
             .collect();
-        let answer = self.send(asks).await.and_then(|response| matching(response, &pools));
+        let answer = self.send(&exchange, asks).await.and_then(|response| matching(response, &pools));
         self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
         match answer {
-            Ok(grants) => self.answered(&pools, &grants, first_sent).await,
+            Ok(grants) => self.answered(&pools, &grants, &exchange).await,
             Err(error) => self.failed(&pools, &error).await,
         }
     }
 
-    async fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], first_sent: Moment) {
-        self.rotation.heard();
+    async fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], exchange: &Exchange) {
         if self.shared.reachable(true) {
             self.shared.tell(Event::Reachable);
             let fallen = fallback::end(&self.shared);
@@ -194,39 +185,88 @@ impl Refiller {
         }
         let (mut renew_session, mut is_stopping) = (false, false);
         for (pool, body) in pools.iter().zip(grants) {
-            let share = body.safe.map(SafeShareBody::share);
-            pool.standby().tell_share(share, first_sent, self.terms);
-            pool.answered(body.left, body.window_ms);
-            if pool.name().key.is_some() {
-                self.shared.pool(&pool.name().limit, None).standby().told_of_limit(body.fallback);
-            }
-            if pool.standby().told(body.shadow, body.fallback) {
-                pool.mind_passing();
-                // Whoever waits need not wait any more, one after the other.
-                pool.call_first();
-            }
-            match body.answer() {
-                Ok(Answer::Grant(grant)) => self.granted(pool, &grant, first_sent),
-                Ok(Answer::Refusal(refusal)) => {
-                    is_stopping |= refusal.reason == RefusalReason::Stopping;
-                    self.refused(pool, refusal);
-                }
-                Err(error) => renew_session |= self.disputed(pool, error),
-            }
+            self.informed(pool, body, exchange.first_sent);
+            let answer = body.answer();
+            is_stopping |=
+                matches!(answer, Ok(Answer::Refusal(Refusal { reason: RefusalReason::Stopping, .. })));
+            renew_session |= self.heard(pool, &answer, exchange.first_sent) == Outcome::Disputed;
         }
-        if is_stopping && !self.rotation.is_alone() {
-            let (wait, _) = self.leave(&"it is stopping").await;
-            self.quiet_until = CLOCK.now() + wait;
+        if is_stopping && !self.connection.is_alone() {
+            self.leave(&"it is stopping", true).await;
             return;
         }
-        self.backoff.succeeded();
         self.arrive();
         if renew_session {
             self.begin_session().await;
         }
     }
 
-    fn granted(&mut self, pool: &Arc<LocalPool>, grant: &Grant, first_sent: Moment) {
+    /// Notes what `body` says beside its answer.
+    fn informed(&self, pool: &LocalPool, body: &GrantBody, first_sent: Moment) {
+        let share = body.safe.map(SafeShareBody::share);
+        pool.standby().tell_share(share, first_sent, self.terms);
+        pool.answered(body.left, body.window_ms);
+        if pool.name().key.is_some() {
+            self.shared.pool(&pool.name().limit, None).standby().told_of_limit(body.fallback);
+        }
+        if pool.standby().told(body.shadow, body.fallback) {
+            pool.mind_passing();
+            // No caller has to wait any more, one after the other.
+            pool.call_first();
+        }
+    }
+
+    /// Takes in the answer for `pool`, and tells its callers what it came to.
+    fn heard(
+        &mut self,
+        pool: &Arc<LocalPool>,
+        answer: &Result<Answer, &ErrorBody>,
+        first_sent: Moment,
+    ) -> Outcome {
+        if let Ok(Answer::Grant(grant)) = answer {
+            self.expects(pool, grant);
+        }
+        let mut refill = pool.refill();
+        if let Ok(Answer::Grant(grant)) = answer {
+            refill.make_way(pool.slot(), grant);
+        }
+        let (now, deadline) = (CLOCK.now(), pool.slot().deadline());
+        let heard = Heard { first_sent, now, terms: self.terms };
+        let word = answer.as_ref().map_err(|error| error.code.as_str());
+        let outcome =
+            refill.on_answer(pool.slot(), word, heard, pool.name().key.is_some(), self.dice.u64(..));
+        if pool.slot().deadline() > deadline {
+            pool.leased(first_sent);
+        }
+        pool.set_low_water(refill.nudge_below(self.connection.rtt()));
+        pool.set_paced(refill.is_paced());
+        pool.listen(refill.not_before() <= now);
+        drop(refill);
+        match (outcome, answer) {
+            (Outcome::Installed, Ok(Answer::Grant(grant))) => {
+                let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
+                self.stand(pool, Condition::Good, grant.ceiling, chance);
+                self.stops(pool, false, Duration::ZERO);
+                pool.call_first();
+            }
+            (Outcome::Impossible, Ok(Answer::Grant(grant))) => {
+                // Logged once: an allocator that does this mostly does it again, and is asked again soon.
+                if pool.condition() != Condition::Unreachable {
+                    tracing::warn!(limit = %excerpt(&pool.name().limit), ?grant, "ignored a grant that cannot be");
+                }
+                self.stand(pool, Condition::Unreachable, pool.ceiling(), now + DISPUTE_PAUSE);
+            }
+            (Outcome::Refused, Ok(Answer::Refusal(refusal))) => self.refused(pool, *refusal, now),
+            (Outcome::Unavailable, Err(error)) => self.unavailable(pool, error, now),
+            // Its callers hear of the next answer.
+            _ => {}
+        }
+        outcome
+    }
+
+    /// Before the permits of `grant` are there: no caller may take them without entering a call that is counted in flight, or
+    /// without looking at the pace.
+    fn expects(&mut self, pool: &Arc<LocalPool>, grant: &Grant) {
         if pool.set_counts_flights(grant.in_flight.is_some())
             && let Some(cap) = grant.in_flight
             && self.is_news(pool)
@@ -236,46 +276,11 @@ impl Refiller {
                 "what is in flight is capped: enter it; what is only acquired counts for as long as a call may take"
             );
         }
-        let mut refill = pool.refill();
-        // Before the first permits are there: nobody may take them without looking at the pace.
         pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);
-        refill.make_way(pool.slot(), grant);
-        let (now, deadline) = (CLOCK.now(), pool.slot().deadline());
-        let belief = refill.believe(pool.slot(), grant, self.terms, first_sent, now, self.dice.u64(..));
-        if pool.slot().deadline() > deadline {
-            pool.leased(first_sent);
-        }
-        pool.set_low_water(refill.nudge_below(self.rtt));
-        pool.set_paced(refill.is_paced());
-        pool.listen(refill.not_before() <= now);
-        drop(refill);
-        match belief {
-            Belief::Installed => {
-                let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
-                self.stand(pool, Condition::Good, grant.ceiling, chance);
-                self.stops(pool, false, Duration::ZERO);
-                pool.call_first();
-            }
-            Belief::Rubbish => {
-                pool.refill().refused(now, DISPUTE_PAUSE, self.dice.u64(..));
-                // Said once: whoever does it once mostly does it again, and is asked again soon.
-                if pool.condition() != Condition::Unreachable {
-                    tracing::warn!(limit = %excerpt(&pool.name().limit), ?grant, "ignored a grant that cannot be");
-                }
-                self.stand(pool, Condition::Unreachable, pool.ceiling(), now + DISPUTE_PAUSE);
-            }
-        }
     }
 
-    fn refused(&mut self, pool: &Arc<LocalPool>, refusal: Refusal) {
-        let now = CLOCK.now();
-        let mut refill = pool.refill();
-        refill.refused(now, pause_refused(refusal), self.dice.u64(..));
+    fn refused(&self, pool: &Arc<LocalPool>, refusal: Refusal, now: Moment) {
         let stops = refusal.reason.stops();
-        if stops {
-            refill.stop(pool.slot());
-        }
-        drop(refill);
         self.stops(pool, stops, refusal.retry_after);
         let condition = match refusal.reason {
             _ if stops => Condition::Paused,
@@ -302,39 +307,23 @@ impl Refiller {
         }
     }
 
-    /// The allocator found something wrong with our ask. True if the whole session should begin again.
-    fn disputed(&mut self, pool: &Arc<LocalPool>, error: &ErrorBody) -> bool {
-        let now = CLOCK.now();
-        match remedy(&error.code) {
-            Remedy::Disown => {
-                disown(&mut pool.refill(), pool.slot(), now, self.dice.u64(..));
-                false
-            }
-            Remedy::BeginSession => true,
-            Remedy::LookAgain => {
-                let (is_key, dice) = (pool.name().key.is_some(), self.dice.u64(..));
-                match is_key {
-                    // Strangers may choose keys: one that is refused is of no use before it is called again.
-                    true => pool.refill().refused_for_good(pool.slot(), now, LOOK_AGAIN, dice),
-                    false => pool.refill().refused(now, LOOK_AGAIN, dice),
-                }
-                // The plain handle of a keyed limit is only there to make others from, unless somebody calls it.
-                let for_keys = error.code == code::KEY_MISMATCH && pool.seen() == Seen::default();
-                if !pool.condition().is_for_good() && !for_keys && (!is_key || self.is_news(pool)) {
-                    tracing::error!(
-                        limit = %excerpt(&pool.name().limit), code = %excerpt(&error.code),
-                        detail = %excerpt(&error.detail), "the allocator lends nothing from this limit"
-                    );
-                }
-                let condition = match &*error.code {
-                    code::KEYS_FULL | code::NAMES_FULL | code::LESSEES_FULL => Condition::Full,
-                    _ => Condition::Unknown,
-                };
-                self.stand(pool, condition, pool.ceiling(), now + LOOK_AGAIN);
-                pool.call_all();
-                false
-            }
+    /// Nothing can be had from `pool`, for the reason that `error` gives.
+    fn unavailable(&mut self, pool: &Arc<LocalPool>, error: &ErrorBody, now: Moment) {
+        // The plain handle of a keyed limit is only there to make others from, unless it is called.
+        let for_keys = error.code == code::KEY_MISMATCH && pool.seen() == Seen::default();
+        let is_key = pool.name().key.is_some();
+        if !pool.condition().is_for_good() && !for_keys && (!is_key || self.is_news(pool)) {
+            tracing::error!(
+                limit = %excerpt(&pool.name().limit), code = %excerpt(&error.code),
+                detail = %excerpt(&error.detail), "the allocator lends nothing from this limit"
+            );
         }
+        let condition = match &*error.code {
+            code::KEYS_FULL | code::NAMES_FULL | code::LESSEES_FULL => Condition::Full,
+            _ => Condition::Unknown,
+        };
+        self.stand(pool, condition, pool.ceiling(), now + LOOK_AGAIN);
+        pool.call_all();
     }
 
     async fn failed(&mut self, pools: &[Arc<LocalPool>], error: &ExchangeError) {
@@ -342,19 +331,17 @@ impl Refiller {
         for pool in pools {
             pool.refill().unanswered();
         }
-        let (wait, all_failed) = self.leave(error).await;
-        let now = CLOCK.now();
-        self.quiet_until = now + wait;
-        if !all_failed {
+        if !self.leave(error, false).await {
             return;
         }
+        let now = CLOCK.now();
         if self.shared.reachable(false) {
             tracing::warn!(%error, "no exchange with the allocator; spending what is leased");
             self.shared.tell(Event::Unreachable);
         }
         for pool in pools {
             if [Condition::Good, Condition::Paused].contains(&pool.condition()) {
-                self.stand(pool, Condition::Unreachable, pool.ceiling(), self.quiet_until);
+                self.stand(pool, Condition::Unreachable, pool.ceiling(), self.connection.quiet_until());
             }
         }
         in_parts(&self.shared, |pools| fallback::enter(&self.shared, pools, now)).await;
@@ -375,21 +362,20 @@ impl Refiller {
     }
 
     fn stand(&self, pool: &LocalPool, condition: Condition, ceiling: u64, chance: Moment) {
-        pool.set_standing(Standing { condition, ceiling, chance, rtt: self.rtt });
+        pool.set_standing(Standing { condition, ceiling, chance, rtt: self.connection.rtt() });
     }
 
     /// Starts over as a new session, which owns nothing: the allocator and we do not agree on the old one. Nothing is sent before
     /// all pools have.
     async fn begin_session(&mut self) {
         tracing::warn!("the allocator disputes our totals; starting a new session");
-        self.rotation.begin_session(self.numbers.draw());
+        self.connection.begin_session(self.numbers.draw());
         let dice = &mut self.dice;
-        let start_over = |pool: &Arc<LocalPool>| {
-            start_over(&mut pool.refill(), pool.slot(), CLOCK.now(), SESSION_PAUSE, dice.u64(..));
+        let mut begin = |pool: &Arc<LocalPool>| {
+            pool.refill().begin_session(pool.slot(), CLOCK.now(), dice.u64(..));
             pool.make_known();
         };
-        let mut start_over = start_over;
-        in_parts(&self.shared, |pools| pools.iter().for_each(&mut start_over)).await;
+        in_parts(&self.shared, |pools| pools.iter().for_each(&mut begin)).await;
     }
 }
 

@@ -10,30 +10,21 @@ mod watch;
 mod word;
 
 use crate::sync::{AtomicU64, OnceLock, Ordering};
+use lessor_holder::permits::Permits;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, Tick};
 use std::sync::atomic::AtomicU32;
 use stripes::Stripes;
 use word::Word;
 
+pub use lessor_holder::permits::{Balance, Short};
 pub use stripes::STRIPES_MAX;
 pub use watch::{Glance, LATE_STEPS, Time, Watch};
-pub use word::{Balance, SLOT_MAX};
+pub use word::SLOT_MAX;
 
 /// Takes that met another one at the same word, between two looks of the background task, that make a slot striped. A few
 /// are chance; threads that spend in a loop meet a thousand times in a millisecond.
 const CLASHES: u32 = 64;
-
-/// Why a slot gave nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Short {
-    /// Too few permits are free.
-    Empty,
-    /// The lease is over.
-    Expired,
-    /// The permits are there, and their time is not yet: see [`crate::pace`].
-    Early,
-}
 
 /// What a spend left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -393,6 +384,41 @@ impl Purse {
     fn renew(&self) {
         self.word.renew();
         self.watch.renew();
+    }
+}
+
+/// What a refill changes; callers have the slot itself.
+impl Permits for Slot {
+    fn balance(&self) -> Balance {
+        Slot::balance(self)
+    }
+
+    fn deadline(&self) -> Moment {
+        Slot::deadline(self)
+    }
+
+    fn refused(&self) -> u64 {
+        Slot::refused(self)
+    }
+
+    fn take(&self, permits: u64, now: Moment) -> Result<u64, Short> {
+        Slot::take(self, permits, now)
+    }
+
+    fn spend_held(&self, permits: u64) -> u64 {
+        Slot::spend_held(self, permits)
+    }
+
+    fn install(&self, permits: u64, lost: u64, deadline: Moment) -> u64 {
+        Slot::install(self, permits, lost, deadline)
+    }
+
+    fn shed(&self, keep: u64) -> u64 {
+        Slot::shed(self, keep)
+    }
+
+    fn end(&self) -> u64 {
+        Slot::end(self)
     }
 }
 

@@ -1,17 +1,17 @@
-//! One node of the simulated fleet: the shipping slot, refill and backoff, with callers in front. The world drives it
+//! One node of the simulated fleet: the shipping slot, refill and connection, with callers in front. The world drives it
 //! as the shipping background task does; what that task keeps in atomics is plain here.
 
 use crate::MILLI;
 use crate::clock::HostClock;
-use lessor::backoff::Backoff;
 use lessor::feedback::Feedback;
-use lessor::refill::{Refill, Seen};
-use lessor::seat::Seat;
+use lessor::pace::Refill;
 use lessor::slot::{LATE_STEPS, Quick, Slot, Time, Watch};
-use lessor::timing::{RTT_UNTOLD, learnt};
+use lessor_holder::connection::Connection;
+use lessor_holder::refill::Seen;
+use lessor_holder::seat::Seat;
+use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_protocol::{Moment, Tick};
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 /// The step of a common coarse clock.
 const TICK: u64 = 4 * MILLI;
@@ -27,10 +27,8 @@ pub struct Node {
     pub life: u64,
     /// It does nothing before this real instant.
     pub paused_until: u64,
-    /// Which session it is.
-    pub session: u64,
-    /// The sequence number of its last ask.
-    pub seq: u64,
+    /// Its exchanges.
+    pub connection: Connection,
     /// What it may spend.
     pub slot: Slot,
     /// What callers by key share of their readings of the clock.
@@ -65,18 +63,17 @@ pub struct Node {
     pub nudged: bool,
     /// Free permits below which a spender nudges.
     pub low_water: u64,
-    /// How long an exchange takes.
-    pub rtt: Duration,
-    /// How long to wait after a failed one.
-    pub backoff: Backoff,
-    /// Nothing is sent before this.
-    pub quiet_until: Moment,
-    /// The one in flight.
+    /// What the world knows of the exchange in flight.
     pub exchange: Option<Exchange>,
     /// When the task wakes by itself, in real time.
     pub alarm: u64,
     /// Arrivals drawn before the last change of rates do not count.
     pub arrivals: u64,
+}
+
+/// The number that a connection makes `session` of.
+fn number(session: u64) -> u64 {
+    session - 1
 }
 
 /// What a session spends from: some have one word, others two or four stripes.
@@ -103,8 +100,6 @@ pub struct Waiter {
 pub struct Exchange {
     /// Names it.
     pub id: u64,
-    /// When its ask was first sent.
-    pub first_sent: Moment,
     /// Permits that the allocator has granted in it.
     pub coming: u64,
 }
@@ -117,8 +112,7 @@ impl Node {
             up: true,
             life: 0,
             paused_until: 0,
-            session,
-            seq: 0,
+            connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, number(session)),
             slot: slot(session),
             watch: Watch::new(),
             tick: TICK * (1 + session % u64::from(LATE_STEPS)),
@@ -136,9 +130,6 @@ impl Node {
             line: VecDeque::new(),
             nudged: false,
             low_water: 0,
-            rtt: RTT_UNTOLD,
-            backoff: Backoff::default(),
-            quiet_until: Moment::ORIGIN,
             exchange: None,
             alarm: u64::MAX,
             arrivals: 0,
@@ -155,7 +146,7 @@ impl Node {
     /// some sessions.
     pub fn forgets(&self, real: u64) -> bool {
         let is_quiet = self.line.is_empty() && self.unneeded.is_empty() && !self.refill.is_paced();
-        self.session % 4 == 1
+        self.session() % 4 == 1
             && is_quiet
             && self.refill.is_known()
             && self.refill.is_forgettable(self.now(real))
@@ -168,6 +159,16 @@ impl Node {
         self.refill = Refill::new(self.now(real), false);
         self.seat = Seat::default();
         (self.refused, self.largest, self.low_water) = (0, 0, 0);
+    }
+
+    /// Which session it is.
+    pub fn session(&self) -> u64 {
+        self.connection.session()
+    }
+
+    /// Goes on as `session`.
+    pub fn begin_session(&mut self, session: u64) {
+        self.connection.begin_session(number(session));
     }
 
     /// What its clock shows.
@@ -258,10 +259,5 @@ impl Node {
                 || (self.due == u64::MAX && self.refill.pace().check(waiter.permits, self.now(real)).is_ok())
         };
         self.up && is_live && self.line.front().is_some_and(|waiter| suffices(waiter) && is_due(waiter))
-    }
-
-    /// An exchange took this long.
-    pub fn measured(&mut self, took: Duration) {
-        self.rtt = learnt(self.rtt, took);
     }
 }

@@ -1,8 +1,9 @@
 //! Calls that last longer than any should, at nodes that go on to say so: the shipping refills of two nodes and the shipping pool,
 //! with exchanges that come so late that leases end under calls. Never more are in flight than the cap.
 
-use lessor::refill::{Refill, Seen};
+use lessor::pace::Refill;
 use lessor::slot::Slot;
+use lessor_holder::refill::Seen;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
 use lessor_ledger::rule::Concurrency;

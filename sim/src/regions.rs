@@ -5,9 +5,11 @@
 //! at each step; and when the trouble is over, hardly anybody may be refused who wants less than there is.
 
 use crate::reference::{Spend, breach};
-use lessor::dispute::{Remedy, disown, remedy, start_over};
-use lessor::refill::{Belief, Refill, Seen};
+use lessor::pace::Refill;
 use lessor::slot::Slot;
+use lessor_holder::answer::{Heard, Outcome, Remedy, remedy};
+use lessor_holder::connection::Connection;
+use lessor_holder::refill::Seen;
 use lessor_ledger::Rule;
 use lessor_ledger::central::{Limiter, Verdict};
 use lessor_ledger::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
@@ -15,8 +17,8 @@ use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, Windows,
 };
 use lessor_ledger::share::{Share, Sharing};
+use lessor_ledger::wrong::Wrong;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::wire::code;
 use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -99,15 +101,22 @@ enum Event {
     SetAgain,
 }
 
-/// What somebody who asks remembers of that.
-#[derive(Clone, Copy, Debug)]
+/// The exchanges of a node or region with the one above.
+#[derive(Clone, Debug)]
 struct Line {
-    session: LesseeId,
-    seq: u64,
-    /// When the ask was sent that is waited for, on its own clock.
-    waits: Option<Moment>,
-    quiet_until: u64,
+    connection: Connection,
     cut_until: u64,
+}
+
+impl Line {
+    fn session(&self) -> LesseeId {
+        LesseeId(self.connection.session())
+    }
+
+    /// The number of the exchange that is open; zero if none is.
+    fn seq(&self) -> u64 {
+        self.connection.open().map_or(0, |exchange| exchange.seq)
+    }
 }
 
 #[derive(Debug)]
@@ -307,8 +316,7 @@ impl World {
             Event::Asks(who, session, seq, ask) => self.answer(who, session, seq, ask)?,
             Event::Hears(who, session, seq, answer) => self.hear(who, session, seq, answer)?,
             Event::TimeOut(who, session, seq) => {
-                let line = self.line(who);
-                if (line.session, line.seq) == (session, seq) && line.waits.take().is_some() {
+                if self.line(who).connection.awaits(session.0, seq) {
                     self.failed(who);
                 }
             }

@@ -3,11 +3,16 @@
 //! remembers every spend; it decides nothing and rolls no dice.
 
 use crate::reference::Spend;
-use lessor::refill::{Belief, Refill, Seen};
+use lessor::pace::Refill;
 use lessor::slot::Slot;
+use lessor_holder::answer::{Heard, Outcome};
+use lessor_holder::connection::{Connection, Exchange};
+use lessor_holder::refill::Seen;
+use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::pool::{AskError, Holder, LesseeId, Plan, Pool};
 use lessor_ledger::share::Share;
-use lessor_protocol::{Answer, Ask, Moment, Terms};
+use lessor_ledger::wrong::Wrong;
+use lessor_protocol::{Answer, Ask, Moment};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,11 +99,7 @@ struct Reply {
 struct Node {
     /// Parts per million that its clock runs fast.
     drift_ppm: i64,
-    session: LesseeId,
-    seq: u64,
-    first_sent: Moment,
-    /// Whether the newest ask still waits for its answer.
-    asking: bool,
+    connection: Connection,
     slot: Slot,
     refill: Refill,
     refused: u64,
@@ -204,10 +205,7 @@ impl World {
         self.sessions += 1;
         Node {
             drift_ppm,
-            session: LesseeId(self.sessions),
-            seq: 0,
-            first_sent: Moment::ORIGIN,
-            asking: false,
+            connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, self.sessions - 1),
             slot: Slot::new(),
             refill: Refill::new(Moment::from_nanos(shown(self.real, drift_ppm)), true),
             refused: 0,
@@ -252,10 +250,8 @@ impl World {
         let seen = Seen { refused: asker.refused, waiting, shadow_refused: 0, largest: 1 };
         let _ = asker.refill.due(&asker.slot, seen, now, RTT);
         let ask = asker.refill.write(&asker.slot, seen, now, RTT);
-        asker.seq += 1;
-        asker.first_sent = now;
-        asker.asking = true;
-        self.messages.push(Message { node, session: asker.session, seq: asker.seq, ask });
+        let Exchange { session, seq, .. } = asker.connection.begin(now);
+        self.messages.push(Message { node, session: LesseeId(session), seq, ask });
     }
 
     fn arrive(&mut self, message: Message) {
@@ -271,29 +267,21 @@ impl World {
 
     fn take_back(&mut self, reply: Reply) {
         let now = self.node_now(&self.nodes[reply.node]);
-        let terms: Terms = self.plan.terms;
         let node = &mut self.nodes[reply.node];
-        // A node waits for the answer to its newest ask and for no other; once it has it, it waits for none.
-        if reply.session != node.session || reply.seq != node.seq || !node.asking {
-            return;
-        }
-        node.asking = false;
-        match reply.answer {
-            Ok(Answer::Grant(grant)) => {
-                let belief = node.refill.believe(&node.slot, &grant, terms, node.first_sent, now, reply.seq);
-                assert_eq!(belief, Belief::Installed, "the pool says what cannot be: {grant:?}");
-            }
-            Ok(Answer::Refusal(refusal)) => node.refill.refused(now, refusal.retry_after, reply.seq),
-            Err(AskError::LeaseUnknown { .. }) => node.refill.forget(&node.slot),
-            Err(AskError::Stale { .. } | AskError::Left | AskError::Full { .. }) => {}
+        let Some((exchange, _)) = node.connection.on_answer(reply.session.0, reply.seq, now) else { return };
+        node.connection.on_success();
+        let heard = Heard { first_sent: exchange.first_sent, now, terms: self.plan.terms };
+        let word = reply.answer.as_ref().map_err(|error| Wrong::from(*error).reason.code());
+        match node.refill.on_answer(&node.slot, word, heard, false, reply.seq) {
+            Outcome::Impossible => panic!("the pool says what cannot be: {:?}", reply.answer),
             // A copy of an old ask made itself at home in the new books before the truth arrived.
-            Err(AskError::Totals { .. }) if self.restarted => {
+            Outcome::Disputed if self.restarted => {
                 self.sessions += 1;
-                node.session = LesseeId(self.sessions);
-                node.seq = 0;
-                node.refill.forget(&node.slot);
+                node.connection.begin_session(self.sessions - 1);
+                node.refill.begin_session(&node.slot, now, reply.seq);
             }
-            Err(error @ AskError::Totals { .. }) => panic!("an honest node was not believed: {error}"),
+            Outcome::Disputed => panic!("an honest node was not believed: {:?}", reply.answer),
+            Outcome::Installed | Outcome::Refused | Outcome::Disowned | Outcome::Unavailable => {}
         }
     }
 }

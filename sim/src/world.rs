@@ -259,7 +259,7 @@ impl World {
         for node in 0..self.nodes.len() {
             let at = self.dice.u64(0..5_000_000);
             self.push(at, Event::Wake { node, life: 0 });
-            let session = self.nodes[node].session;
+            let session = self.nodes[node].session();
             self.judges.of(self.setup.limit(node)).begins(node, session);
         }
         for index in 0..self.foes.len() {

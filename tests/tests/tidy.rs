@@ -9,28 +9,30 @@ use std::process::Command;
 
 /// The arrows: folder and name of each crate, and the crates beside it that it may see, be it to build, to run or
 /// to test. Nothing sees the last three, so that what they need for themselves reaches no user.
-const ARROWS: [(&str, &str, &[&str]); 9] = [
+const ARROWS: [(&str, &str, &[&str]); 10] = [
     ("protocol", "lessor-protocol", &[]),
+    ("holder", "lessor-holder", &["lessor-protocol"]),
     ("ledger", "lessor-ledger", &["lessor-protocol"]),
-    ("allocator", "lessor-allocator", &["lessor-protocol", "lessor-ledger"]),
-    ("client", "lessor", &["lessor-protocol"]),
-    ("sim", "lessor-sim", &["lessor-protocol", "lessor-ledger", "lessor"]),
+    ("allocator", "lessor-allocator", &["lessor-protocol", "lessor-holder", "lessor-ledger"]),
+    ("client", "lessor", &["lessor-protocol", "lessor-holder"]),
+    ("sim", "lessor-sim", &["lessor-protocol", "lessor-holder", "lessor-ledger", "lessor"]),
     ("cli", "lessor-cli", WITH_SIM),
     ("tests", "scenarios", WITH_SIM),
     ("tests/gate", "gate", &["lessor-protocol", "lessor-sim"]),
     ("benches", "benches", BOTH_SIDES),
 ];
 const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-allocator", "lessor"];
-const WITH_SIM: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-allocator", "lessor", "lessor-sim"];
+const WITH_SIM: &[&str] =
+    &["lessor-protocol", "lessor-holder", "lessor-ledger", "lessor-allocator", "lessor", "lessor-sim"];
 
 /// The core: each a file `….rs`, a folder, or both. It takes `now` and dice as arguments, and counts in integers.
 const CORE: &str = "
     protocol/src/exchange protocol/src/lease protocol/src/observed protocol/src/sizing protocol/src/steady
+    holder/src
     ledger/src
     allocator/src/overlay
     allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/sweep
-    client/src/backoff client/src/demand client/src/dispute client/src/feedback client/src/refill client/src/sighting
-    client/src/rotation client/src/slot client/src/timing
+    client/src/feedback client/src/sighting client/src/slot
 ";
 
 /// Words that have no business there: clocks, dice, floats, the world outside. The last would hide some of the

@@ -3,11 +3,12 @@
 use super::Allocator;
 use crate::config::Upstream;
 use crate::limits::{Due, Limit, PoolId};
+use lessor_holder::answer::{Remedy, remedy};
 use lessor_ledger::gate::News;
 use lessor_ledger::pool::HeardAbove;
 use lessor_ledger::roots::{Closed, Gates, Origin, Version};
 use lessor_protocol::push::{Event, Kind};
-use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, code};
+use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody};
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -156,7 +157,7 @@ impl Allocator {
     /// Asks those above as the session `number` from now on: one that no other life of an allocator has, and that no stranger
     /// can foresee. Another life knows nothing of what this one was lent, and would be taken to have given it back.
     pub(crate) fn ask_above_as(&mut self, number: u64) {
-        self.session_above = number & PERMITS_MAX;
+        self.session_above = 1 + number % PERMITS_MAX;
     }
 
     /// So it is where books went while this one lives.
@@ -171,7 +172,7 @@ impl Allocator {
 
     /// What is held goes on until it ends, and then counts from zero.
     fn begin_session_above(&mut self, now: Moment) {
-        self.ask_above_as(self.session_above.wrapping_add(1));
+        self.ask_above_as(self.session_above);
         let leased = self.limits.values_mut().filter(|limit| limit.upstream().is_some());
         leased.for_each(|limit| limit.all_disowned_above(now));
     }
@@ -199,13 +200,15 @@ impl Allocator {
             let is_fit = match body.answer() {
                 Ok(answer) => limit.hear_above(now, pool, first_sent, answer) == HeardAbove::Believed,
                 Err(error) => {
-                    told.begins_session |=
-                        [code::TOTALS_WRONG, code::STALE_SEQUENCE].contains(&error.code.as_str());
-                    match error.code.as_str() {
-                        code::LEASE_UNKNOWN => limit.disowned_above(now, pool),
-                        _ => _ = limit.hear_above(now, pool, first_sent, Answer::Refusal(NOTHING_THERE)),
+                    let remedy = remedy(&error.code);
+                    told.begins_session |= remedy == Remedy::BeginSession;
+                    match remedy {
+                        Remedy::Disown => limit.disowned_above(now, pool),
+                        Remedy::BeginSession | Remedy::LookAgain => {
+                            limit.hear_above(now, pool, first_sent, Answer::Refusal(NOTHING_THERE));
+                        }
                     }
-                    error.code == code::LEASE_UNKNOWN
+                    remedy == Remedy::Disown
                 }
             };
             told.unfit += usize::from(!is_fit);

@@ -15,17 +15,17 @@ use super::contract::PoolId;
 use super::lineage::Lineage;
 use super::request::{Call, Request};
 use event::{Event, Queue};
-use lessor::refill::Belief;
-use lessor::timing::TOGETHER;
 use lessor_allocator::allocator::{Caller, Entry};
 use lessor_allocator::config::{Keyed, LimitConfig, Names};
 use lessor_allocator::{Allocator, Config};
+use lessor_holder::answer::{Heard, Outcome};
+use lessor_holder::round::Round;
 use lessor_ledger::Rule;
 use lessor_ledger::central::Admission;
 use lessor_ledger::pool::Past;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody};
-use lessor_protocol::{Answer as Lent, Key, Moment, NodeName, Terms};
+use lessor_protocol::wire::{AskBody, GrantBody};
+use lessor_protocol::{Key, Moment, NodeName, Terms};
 use local::{Local, Served, Waiter};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -290,19 +290,21 @@ impl Fleet {
         let at = &mut self.nodes[node];
         // Whoever waits for the next permit of a steady flow is called when it is due, also while the node asks.
         let permits = at.pools.values().filter_map(|local| local.next_permit(now));
-        let mut next = permits.min().unwrap_or(Moment::NEVER);
+        let permits = permits.min().unwrap_or(Moment::NEVER);
         if at.is_asking {
-            return self.wake_at(node, next);
+            return self.wake_at(node, permits);
         }
+        let mut round = Round::new(now, Moment::ORIGIN, rtt);
+        for (id, local) in &mut at.pools {
+            local.join(&mut round, id);
+        }
+        let (due, later) = round.finish(|_| now);
+        let next = permits.min(later);
         let mut asks = vec![];
-        for ((name, key), local) in &mut at.pools {
-            let due = local.due(now, rtt);
-            if due <= now + TOGETHER && asks.len() < ASKS_MAX {
-                let ask = local.write(now, rtt);
-                asks.push(Entry::Ask(AskBody::of(name, key.as_ref().map(|key| key.as_str()), ask)));
-            } else {
-                next = next.min(due);
-            }
+        for id in due {
+            let ask = at.pools.get_mut(&id).expect("it was looked at").write(now, rtt);
+            let (name, key) = &id;
+            asks.push(Entry::Ask(AskBody::of(name, key.as_ref().map(|key| key.as_str()), ask)));
         }
         if !asks.is_empty() {
             at.is_asking = true;
@@ -337,15 +339,10 @@ impl Fleet {
             let id = (body.limit.clone(), key);
             let local = self.nodes[node].pools.get_mut(&id).expect("it was asked for");
             let dice = self.dice.u64(..);
-            match body.answer() {
-                Ok(Lent::Grant(grant)) => {
-                    let belief = local.believe(&grant, terms, first_sent, now, dice);
-                    assert_eq!(belief, Belief::Installed, "our own allocator lends what was asked for");
-                    local.is_shadow = body.shadow;
-                }
-                Ok(Lent::Refusal(refusal)) => local.put_off(refusal.retry_after, now, dice),
-                // No room for a key or a session: it may be there later.
-                Err(_) => local.put_off(lessor::timing::LOOK_AGAIN, now, dice),
+            let outcome = local.on_answer(body.answer(), Heard { first_sent, now, terms }, dice);
+            assert_ne!(outcome, Outcome::Impossible, "our own allocator lends what was asked for");
+            if outcome == Outcome::Installed {
+                local.is_shadow = body.shadow;
             }
             self.serve(node, &id);
         }

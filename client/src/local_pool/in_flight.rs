@@ -2,7 +2,7 @@
 //! spends like any other.
 
 use super::{CLOCK, LocalPool};
-use crate::refill::Refill;
+use crate::pace::Refill;
 use crate::slot::Short;
 use lessor_protocol::Moment;
 use std::sync::MutexGuard;

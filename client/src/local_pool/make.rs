@@ -5,7 +5,7 @@ use crate::called::Called;
 use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
 use crate::line::Line;
-use crate::refill::Refill;
+use crate::pace::Refill;
 use crate::tally::Tally;
 use crate::ticks::Ticks;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};

@@ -4,8 +4,8 @@
 use super::{CLOCK, Condition, LocalPool};
 use crate::fallback::Standby;
 use crate::near::near;
-use crate::seat::Paid;
 use crate::slot::{SLOT_MAX, Short};
+use lessor_holder::seat::Paid;
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

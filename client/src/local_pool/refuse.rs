@@ -5,7 +5,7 @@ use crate::near::near;
 use crate::refusal::Refusal;
 use crate::slot::SLOT_MAX;
 use crate::tally::Reason;
-use crate::timing::LOOK_AGAIN;
+use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,50 +1,37 @@
-//! Which pools an exchange is for: those whose time it is, and with them those whose asks could wait. The background task looks
-//! before each exchange; nothing is sent here.
+//! What the background task does before each exchange: it has a [`Round`] look at each pool that it knows. Nothing is sent here.
 
 use super::{Refiller, STRIPE_WORTH};
 use crate::local_pool::{CLOCK, LocalPool};
-use crate::refill::GOES_ALONG;
-use crate::timing::{LOOK_AGAIN, TOGETHER};
+use lessor_holder::round::{Round, Stands};
+use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::Moment;
-use lessor_protocol::wire::ASKS_MAX;
 use std::sync::Arc;
-
-/// Pools that may go along in the next exchange.
-#[derive(Debug, Default)]
-struct Due {
-    pools: Vec<Arc<LocalPool>>,
-    /// The latest moment for any of them.
-    latest: Option<Moment>,
-}
 
 impl Refiller {
     /// Which pools are due now, and when the next one will be.
     pub(super) fn look(&mut self) -> (Vec<Arc<LocalPool>>, Moment) {
-        let now = CLOCK.now();
-        if now < self.quiet_until {
-            return (vec![], self.quiet_until);
+        let (now, quiet_until) = (CLOCK.now(), self.connection.quiet_until());
+        if now < quiet_until {
+            return (vec![], quiet_until);
         }
         self.shared.called.take(&mut self.known);
-        let (mut due, mut next) = (Due::default(), Moment::NEVER);
+        let mut round = Round::new(now, self.began, self.connection.rtt());
         let known = std::mem::take(&mut self.known);
         self.time_calls(&known, now);
         for pool in known {
             if !pool.is_forgotten() {
-                next = next.min(self.look_at(pool, &mut due, now));
+                self.look_at(pool, &mut round, now);
             }
         }
         if now >= self.forgets || !self.sweep.is_over() {
             self.forgets = now + LOOK_AGAIN;
             self.shared.forget_idle(&mut self.sweep);
         }
-        match due.latest {
-            Some(latest) if latest > now + TOGETHER => (vec![], next.min(latest)),
-            _ => most_urgent(due.pools, now, next),
-        }
+        round.finish(|pool| pool.refill().deadline(pool.slot(), now))
     }
 
-    /// Adds `pool` to those that are `due` if it is, and says when it will be if it is not.
-    fn look_at(&mut self, pool: Arc<LocalPool>, due: &mut Due, now: Moment) -> Moment {
+    /// Has the `round` look at `pool`, and keeps it unless it rests.
+    fn look_at(&mut self, pool: Arc<LocalPool>, round: &mut Round<Arc<LocalPool>>, now: Moment) {
         pool.let_go();
         let mut refill = pool.refill();
         if pool.takes_doubt() {
@@ -53,54 +40,19 @@ impl Refiller {
         if pool.slot().is_contended() {
             pool.slot().stripe(self.stripes, STRIPE_WORTH);
         }
-        let mut next = Moment::NEVER;
-        let may_ask = now >= refill.not_before();
-        if may_ask {
+        if now >= refill.not_before() {
             pool.listen(true);
-        } else {
-            next = refill.not_before();
         }
-        let seen = pool.seen();
-        let when = refill.due(pool.slot(), seen, now, self.rtt);
-        let rests = may_ask && when == Moment::NEVER && refill.is_idle();
-        let is_rare = pool.name().key.is_some() && refill.is_rare(pool.slot(), seen);
-        let goes_along = is_rare && may_ask && when <= now + GOES_ALONG;
-        if goes_along || when <= now + TOGETHER {
-            let latest = match is_rare {
-                true => refill.latest(pool.slot(), seen, (when, self.began), now, self.rtt),
-                false => when,
-            };
-            due.latest = Some(due.latest.map_or(latest, |other| other.min(latest)));
-            due.pools.push(pool.clone());
-        } else {
-            next = next.min(when);
-        }
+        let is_key = pool.name().key.is_some();
+        let stands = round.look(pool.clone(), &mut refill, pool.slot(), pool.seen(), is_key);
         drop(refill);
-        // One that rests is called again by whoever wants something of it.
-        if rests {
+        // One that rests is called again by the next caller that wants something of it.
+        if stands == Stands::Rests {
             pool.count_up();
         } else if pool.keep() {
             self.known.push(pool);
         }
-        next
     }
-}
-
-/// As many of the pools that are `due` as fit into one exchange, and when the next one will be: at once for those that do not.
-fn most_urgent(due: Vec<Arc<LocalPool>>, now: Moment, next: Moment) -> (Vec<Arc<LocalPool>>, Moment) {
-    if due.len() <= ASKS_MAX {
-        return (due, next);
-    }
-    let mut due: Vec<_> = due
-        .into_iter()
-        .map(|pool| {
-            let deadline = pool.refill().deadline(pool.slot(), now);
-            (deadline, pool)
-        })
-        .collect();
-    due.sort_by_key(|(deadline, _)| *deadline);
-    due.truncate(ASKS_MAX);
-    (due.into_iter().map(|(_, pool)| pool).collect(), now)
 }
 
 #[cfg(test)]
@@ -111,6 +63,7 @@ mod tests {
     use crate::shared::Shared;
     use crate::ticks::{HotClock, Ticks};
     use crate::transport::Transport;
+    use lessor_protocol::wire::ASKS_MAX;
     use std::collections::BTreeSet;
     use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! What the background task does when its client is shut down: it gives everything back, and says what was spent.
 
 use super::Refiller;
-use crate::local_pool::PoolName;
+use crate::local_pool::{CLOCK, PoolName};
 use crate::transport::ExchangeError;
+use lessor_holder::connection::Exchange;
 use lessor_protocol::PERMITS_MAX;
 use lessor_protocol::wire::{ASKS_MAX, LeaveRequest, SpentBody};
 use std::sync::atomic::Ordering;
@@ -37,9 +38,9 @@ impl Refiller {
         self.tell();
         let said = tokio::time::timeout(GOODBYE, async {
             for part in spent.chunks(ASKS_MAX) {
-                let (session, seq) = (self.rotation.session(), self.rotation.next_seq());
+                let Exchange { place, session, seq, .. } = self.connection.begin(CLOCK.now());
                 let request = LeaveRequest { session, seq, spent: part.to_vec() };
-                self.ways[self.rotation.current()].leave(&self.node, &request).await?;
+                self.ways[place].leave(&self.node, &request).await?;
                 self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
             }
             Ok::<(), ExchangeError>(())

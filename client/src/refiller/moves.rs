@@ -7,60 +7,33 @@ use super::{Refiller, in_parts};
 use crate::events::Event;
 use crate::local_pool::{CLOCK, LocalPool};
 use crate::tally::MOVES;
-use crate::timing::patience;
-use crate::transport::ExchangeError;
-use lessor_protocol::wire::{LeasesRequest, LeasesResponse};
+use std::fmt::Display;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// An allocator that was left, and has not been replaced by one that answers yet.
-#[derive(Debug)]
-pub(super) struct Left {
-    /// Its place.
-    from: usize,
-    /// What was wrong with it.
-    reason: String,
-}
 
 impl Refiller {
-    /// What the allocator that is asked says to `request`. While there is another to ask, it is not waited for as long.
-    pub(super) async fn answer(&self, request: &LeasesRequest) -> Result<LeasesResponse, ExchangeError> {
-        let way = &self.ways[self.rotation.current()];
-        if !self.rotation.has_another() {
-            return way.leases(request).await;
-        }
-        let patience = patience(self.timeout, self.rtt);
-        let answer = tokio::time::timeout(patience, way.leases(request)).await;
-        answer.unwrap_or_else(|_| Err(ExchangeError::Unreachable(format!("no answer within {patience:?}"))))
-    }
-
-    /// The exchange was no use, for this `reason`: asks the next allocator from now on. Returns how long to wait before that,
-    /// and whether none is left that has not failed.
-    pub(super) async fn leave(&mut self, reason: &(dyn std::fmt::Display + Sync)) -> (Duration, bool) {
-        if self.rotation.is_alone() {
-            return (self.backoff.failed(self.dice.u64(..)), true);
-        }
-        let from = self.rotation.current();
-        let turn = self.rotation.failed(self.numbers.draw());
-        self.left.get_or_insert_with(|| Left { from, reason: reason.to_string() });
-        if turn.disowns {
+    /// The exchange was no use, for this `reason`: the next allocator is asked from now on, if there is another. `is_stopping` says
+    /// whether the one that is left has answered that it stops. True if no allocator is left that has not failed.
+    pub(super) async fn leave(&mut self, reason: &(dyn Display + Sync), is_stopping: bool) -> bool {
+        let (now, number, dice) = (CLOCK.now(), self.numbers.draw(), self.dice.u64(..));
+        let failure = match is_stopping {
+            true => self.connection.on_stopping(now, number, dice),
+            false => self.connection.on_failure(now, number, dice),
+        };
+        self.left.get_or_insert_with(|| reason.to_string());
+        if failure.disowns {
             in_parts(&self.shared, |pools| pools.iter().for_each(|pool| move_on(pool))).await;
         }
-        let dice = self.dice.u64(..);
-        let wait = match turn.all_failed {
-            true => self.backoff.failed(dice),
-            false => self.backoff.elsewhere(dice),
-        };
-        (wait, turn.all_failed)
+        failure.all_failed
     }
 
     /// The allocator that is asked has given a good answer.
     pub(super) fn arrive(&mut self) {
-        self.rotation.heard();
-        self.rotation.succeeded();
-        let at = self.rotation.current();
+        let from = self.connection.on_success();
+        let at = self.connection.place();
         self.heard_at.send_if_modified(|before| std::mem::replace(before, at) != at);
-        let Some(Left { from, reason }) = self.left.take().filter(|left| left.from != at) else { return };
+        let reason = self.left.take();
+        let Some(from) = from else { return };
+        let reason = reason.unwrap_or_default();
         let (from, to) = (self.ways[from].name().clone(), self.ways[at].name().clone());
         tracing::warn!(%from, %to, reason, "went on at another allocator");
         metrics::counter!(MOVES).increment(1);

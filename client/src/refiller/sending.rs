@@ -3,8 +3,8 @@
 use super::Refiller;
 use crate::local_pool::{CLOCK, LocalPool, PoolName};
 use crate::tally;
-use crate::timing::learnt;
 use crate::transport::{ExchangeError, excerpt};
+use lessor_holder::connection::Exchange;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::trace;
 use lessor_protocol::wire::{AskBody, GrantBody, LeasesRequest, LeasesResponse};
@@ -13,32 +13,39 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 impl Refiller {
-    /// One exchange, as a span of its own: whoever spends what it brings is not known, and may be anybody.
-    pub(super) async fn send(&mut self, asks: Vec<AskBody>) -> Result<LeasesResponse, ExchangeError> {
+    /// Sends `asks` in `exchange`, as a span of its own: which callers spend what it brings is not known.
+    pub(super) async fn send(
+        &mut self,
+        exchange: &Exchange,
+        asks: Vec<AskBody>,
+    ) -> Result<LeasesResponse, ExchangeError> {
         let span = tracing::debug_span!(
             target: trace::TARGET, parent: None, "renew", otel.kind = "client", otel.status_code = Empty,
-            asks = asks.len(), allocator = %self.ways[self.rotation.current()].name(),
+            asks = asks.len(), allocator = %self.ways[exchange.place].name(),
         );
-        let answer = self.say(asks).instrument(span.clone()).await;
+        let answer = self.say(exchange, asks).instrument(span.clone()).await;
         if answer.is_err() {
             span.record("otel.status_code", "ERROR");
         }
         answer
     }
 
-    async fn say(&mut self, asks: Vec<AskBody>) -> Result<LeasesResponse, ExchangeError> {
-        let (node, rtt_ms) = (self.node.clone(), millis_up(self.rtt));
-        let (session, seq) = (self.rotation.session(), self.rotation.next_seq());
-        let request = LeasesRequest { node, session, seq, rtt_ms, asks };
-        let sent = CLOCK.now();
-        let response = self.answer(&request).await.inspect_err(|_| tally::exchanged(None))?;
-        // Something between the allocator and us may keep answers and give us an old one.
-        if (response.session, response.seq) != (session, seq) {
-            let LeasesResponse { session, seq, .. } = response;
+    async fn say(
+        &mut self,
+        exchange: &Exchange,
+        asks: Vec<AskBody>,
+    ) -> Result<LeasesResponse, ExchangeError> {
+        let &Exchange { session, seq, patience, rtt, .. } = exchange;
+        let request = LeasesRequest { node: self.node.clone(), session, seq, rtt_ms: millis_up(rtt), asks };
+        let answer = tokio::time::timeout(patience, self.ways[exchange.place].leases(&request)).await;
+        let answer = answer
+            .unwrap_or_else(|_| Err(ExchangeError::Unreachable(format!("no answer within {patience:?}"))));
+        let response = answer.inspect_err(|_| tally::exchanged(None))?;
+        // Something between the allocator and the node may keep answers and give an old one.
+        let LeasesResponse { session, seq, .. } = response;
+        let Some((_, took)) = self.connection.on_answer(session, seq, CLOCK.now()) else {
             return Err(ExchangeError::Rubbish(format!("an answer to exchange {seq} of session {session}")));
-        }
-        let took = CLOCK.now().since(sent);
-        self.rtt = learnt(self.rtt, took);
+        };
         tally::exchanged(Some(took));
         Ok(response)
     }

@@ -5,8 +5,9 @@
 //! slot moves them, under its lock, and reports under the same one. So each sum over all words counts a permit once.
 
 use super::Purse;
-use super::word::{Balance, Took, Word};
+use super::word::{Took, Word};
 use crate::sync::{AtomicU64, Ordering, spin};
+use lessor_holder::permits::Balance;
 use lessor_protocol::mutant::{self, Mutant};
 
 /// Most stripes of a slot. More would be memory (128 bytes each, of a slot that is striped at all) and a longer way for a

@@ -2,6 +2,7 @@
 //! it knows no deadline.
 
 use crate::sync::{AtomicU64, Ordering};
+use lessor_holder::permits::Balance;
 
 // The word:   63 ........ 32 31 ......... 0
 //             held for `all`  free to spend
@@ -14,26 +15,6 @@ const FREE: u64 = ONE_HELD - 1;
 
 /// The most that fits in either half.
 pub const SLOT_MAX: u64 = FREE;
-
-/// What is in a slot at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Balance {
-    /// Free to spend.
-    pub free: u64,
-    /// Set aside by calls that need several limits.
-    pub held: u64,
-}
-
-impl Balance {
-    fn of(word: u64) -> Self {
-        Balance { free: word & FREE, held: word >> HELD }
-    }
-
-    /// All that may still be spent.
-    pub fn total(self) -> u64 {
-        self.free + self.held
-    }
-}
 
 /// What came of a take that succeeded.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +32,11 @@ pub(super) struct Seen(u64);
 #[derive(Debug, Default)]
 pub(super) struct Word(AtomicU64);
 
+/// What `word` holds.
+fn balance_of(word: u64) -> Balance {
+    Balance { free: word & FREE, held: word >> HELD }
+}
+
 impl Word {
     pub(super) fn new() -> Self {
         Word(AtomicU64::new(0))
@@ -63,7 +49,7 @@ impl Word {
 
     #[inline]
     pub(super) fn balance(&self) -> Balance {
-        Balance::of(self.0.load(Ordering::Acquire))
+        balance_of(self.0.load(Ordering::Acquire))
     }
 
     /// Whether so many are free.
@@ -118,7 +104,7 @@ impl Word {
 
     /// Takes out what was set aside, and returns how many are still free.
     pub(super) fn spend_held(&self, permits: u64) -> u64 {
-        Balance::of(self.0.fetch_sub(permits << HELD, Ordering::AcqRel)).free
+        balance_of(self.0.fetch_sub(permits << HELD, Ordering::AcqRel)).free
     }
 
     /// Frees what was set aside.
@@ -169,7 +155,7 @@ impl Word {
     fn update(&self, mut change: impl FnMut(Balance) -> Balance) {
         let mut word = self.0.load(Ordering::Acquire);
         loop {
-            let Balance { free, held } = change(Balance::of(word));
+            let Balance { free, held } = change(balance_of(word));
             let next = held << HELD | free;
             if next == word {
                 return;

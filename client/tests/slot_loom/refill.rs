@@ -1,8 +1,9 @@
 //! Calls beside the background task, which reports and installs under the lock of the pool.
 
 use super::at;
-use lessor::refill::{Refill, Seen};
+use lessor::pace::Refill;
 use lessor::slot::Slot;
+use lessor_holder::refill::Seen;
 use lessor_protocol::{Ask, Grant, InFlight, Rate, Terms};
 use loom::sync::{Arc, Mutex};
 use loom::thread;

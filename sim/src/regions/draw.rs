@@ -93,7 +93,8 @@ impl World {
 
     pub(super) fn new_line(&mut self) -> Line {
         self.sessions += 1;
-        Line { session: LesseeId(self.sessions), seq: 0, waits: None, quiet_until: 0, cut_until: 0 }
+        let timeout = Duration::from_nanos(TIMEOUT);
+        Line { connection: Connection::new(1, timeout, 0, self.sessions - 1), cut_until: 0 }
     }
 
     pub(super) fn new_region(&mut self, ppm: i64) -> Region {
@@ -113,6 +114,7 @@ impl World {
     pub(super) fn new_node(&mut self, ppm: i64, region: usize) -> Node {
         let (slot, refill) = (Slot::new(), Refill::new(shown(self.real, ppm), true));
         let line = self.new_line();
-        Node { ppm, region, slot, refill, refused: 0, born: line.session, answered: (line.session, 0), line }
+        let born = line.session();
+        Node { ppm, region, slot, refill, refused: 0, born, answered: (born, 0), line }
     }
 }

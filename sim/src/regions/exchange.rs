@@ -25,16 +25,16 @@ impl Region {
 impl World {
     /// Asks if it is time, or wakes when it is.
     pub(super) fn look(&mut self, who: Who) {
-        if who == Who::Centre || self.line(who).waits.is_some() {
+        if who == Who::Centre || self.line(who).connection.open().is_some() {
             return;
         }
-        let quiet_until = self.line(who).quiet_until;
+        let quiet_until = self.line(who).connection.quiet_until();
         let due = match who {
             Who::Node(node) => {
                 let at = &self.nodes[node];
                 let seen = Seen { refused: at.refused, largest: 1, ..Seen::default() };
                 let due = at.refill.due(&at.slot, seen, shown(self.real, at.ppm), rtt(self.near));
-                when(due, at.ppm)
+                when(due.max(quiet_until), at.ppm)
             }
             Who::Region(region) => {
                 if self.is_too_early(region) {
@@ -44,11 +44,10 @@ impl World {
                 let now = at.clock(self.real);
                 let pools = std::iter::once(&mut at.pool).chain(&mut at.above);
                 let due = pools.map(|pool| pool.asks_above(now, rtt(self.far))).min();
-                at.when(due.unwrap_or(Moment::NEVER), self.real)
+                at.when(due.unwrap_or(Moment::NEVER).max(quiet_until), self.real)
             }
             Who::Centre => return,
         };
-        let due = due.max(quiet_until);
         if due <= self.real {
             self.ask(who);
         } else if due < u64::MAX / 2 {
@@ -75,10 +74,7 @@ impl World {
             }
             Who::Centre => return,
         };
-        let line = self.line(who);
-        line.seq += 1;
-        line.waits = Some(now);
-        let (session, seq) = (line.session, line.seq);
+        let (session, seq) = self.line(who).begin(now);
         self.after(TIMEOUT, Event::TimeOut(who, session, seq));
         if let (Who::Region(region), true) = (who, self.store.is_some()) {
             return self.ask_root(region, Asks { own: ask, above });
@@ -92,8 +88,7 @@ impl World {
         let now = at.clock(self.real);
         let Some(ask) = at.pool.leave_above(now) else { return };
         let above = at.above.as_mut().and_then(|pool| pool.leave_above(now));
-        at.line.seq += 1;
-        let (session, seq) = (at.line.session, at.line.seq);
+        let (session, seq) = at.line.begin(now);
         match self.store.is_some() {
             true => self.leave_root(region, Asks { own: ask, above }),
             false => {
@@ -159,84 +154,81 @@ impl World {
         seq: u64,
         answer: Result<Answer, AskError>,
     ) -> Result<(), String> {
-        let line = self.line(who);
-        if (line.session, line.seq) != (session, seq) {
-            return Ok(());
-        }
-        let Some(first_sent) = line.waits.take() else { return Ok(()) };
-        match answer {
-            Ok(Answer::Grant(grant)) => self.believe(who, first_sent, &grant)?,
-            Ok(Answer::Refusal(refusal)) => match who {
-                Who::Node(node) => {
-                    let at = &mut self.nodes[node];
-                    at.refill.refused(shown(self.real, at.ppm), refusal.retry_after, seq);
-                }
-                Who::Region(region) => {
-                    let at = &mut self.regions[region];
-                    at.pool.refused_above(at.clock(self.real), refusal);
-                }
-                Who::Centre => {}
-            },
-            Err(error) => self.disputed(who, error),
+        let now = self.clock(who);
+        let connection = &mut self.line(who).connection;
+        let Some((exchange, _)) = connection.on_answer(session.0, seq, now) else { return Ok(()) };
+        connection.on_success();
+        match who {
+            Who::Node(node) => self.node_hears(node, exchange.first_sent, &answer)?,
+            Who::Region(region) => self.region_hears(region, exchange.first_sent, &answer)?,
+            Who::Centre => {}
         }
         self.look(who);
         Ok(())
     }
 
-    fn believe(&mut self, who: Who, first_sent: Moment, grant: &Grant) -> Result<(), String> {
-        let (terms, dice) = (self.plan.terms, self.dice.u64(..));
-        let is_believed = match who {
-            Who::Node(node) => {
+    fn node_hears(
+        &mut self,
+        node: usize,
+        first_sent: Moment,
+        answer: &Result<Answer, AskError>,
+    ) -> Result<(), String> {
+        let (dice, at) = (self.dice.u64(..), &mut self.nodes[node]);
+        let now = shown(self.real, at.ppm);
+        let heard = Heard { first_sent, now, terms: self.plan.terms };
+        let word = answer.as_ref().map_err(word);
+        match at.refill.on_answer(&at.slot, word, heard, false, dice) {
+            Outcome::Impossible => Err(format!("node {node} was answered what cannot be: {answer:?}")),
+            Outcome::Disputed => {
+                self.begin_session(Who::Node(node));
                 let at = &mut self.nodes[node];
-                let now = shown(self.real, at.ppm);
-                at.refill.believe(&at.slot, grant, terms, first_sent, now, dice) == Belief::Installed
+                at.refill.begin_session(&at.slot, now, dice);
+                Ok(())
             }
-            Who::Region(region) => {
-                let at = &mut self.regions[region];
-                let now = at.clock(self.real);
-                at.is_told(0, grant);
-                at.pool.hear_above(now, first_sent, grant) == HeardAbove::Believed
-            }
-            Who::Centre => true,
-        };
-        if is_believed { Ok(()) } else { Err(format!("{who:?} was granted what cannot be: {grant:?}")) }
+            Outcome::Installed | Outcome::Refused | Outcome::Disowned | Outcome::Unavailable => Ok(()),
+        }
     }
 
-    fn disputed(&mut self, who: Who, error: AskError) {
-        let code = match error {
-            AskError::LeaseUnknown { .. } => code::LEASE_UNKNOWN,
-            AskError::Totals { .. } => code::TOTALS_WRONG,
-            AskError::Stale { .. } | AskError::Left => code::STALE_SEQUENCE,
-            AskError::Full { .. } => code::LESSEES_FULL,
-        };
-        let remedy = remedy(code);
-        if remedy == Remedy::BeginSession {
-            self.sessions += 1;
-            (self.line(who).session, self.line(who).seq) = (LesseeId(self.sessions), 0);
-        }
-        let dice = self.dice.u64(..);
-        match who {
-            Who::Node(node) => {
-                let at = &mut self.nodes[node];
-                let now = shown(self.real, at.ppm);
-                match remedy {
-                    Remedy::Disown => disown(&mut at.refill, &at.slot, now, dice),
-                    Remedy::BeginSession => {
-                        start_over(&mut at.refill, &at.slot, now, Duration::from_secs(1), dice);
-                    }
-                    Remedy::LookAgain => at.refill.refused(now, Duration::from_secs(1), dice),
+    fn region_hears(
+        &mut self,
+        region: usize,
+        first_sent: Moment,
+        answer: &Result<Answer, AskError>,
+    ) -> Result<(), String> {
+        let at = &mut self.regions[region];
+        let now = at.clock(self.real);
+        match answer {
+            Ok(Answer::Grant(grant)) => {
+                at.is_told(0, grant);
+                if at.pool.hear_above(now, first_sent, grant) != HeardAbove::Believed {
+                    return Err(format!("region {region} was granted what cannot be: {grant:?}"));
                 }
             }
-            Who::Region(region) => {
-                let at = &mut self.regions[region];
-                let now = at.clock(self.real);
+            Ok(Answer::Refusal(refusal)) => at.pool.refused_above(now, *refusal),
+            Err(error) => {
                 at.pool.disowned_above(now);
                 // Another session is one with both.
-                if remedy == Remedy::BeginSession {
+                if remedy(word(error)) == Remedy::BeginSession {
                     at.above.iter_mut().for_each(|pool| pool.disowned_above(now));
+                    self.begin_session(Who::Region(region));
                 }
             }
-            Who::Centre => {}
+        }
+        Ok(())
+    }
+
+    fn begin_session(&mut self, who: Who) {
+        self.sessions += 1;
+        let number = self.sessions - 1;
+        self.line(who).connection.begin_session(number);
+    }
+
+    /// What the clock of `who` shows.
+    fn clock(&self, who: Who) -> Moment {
+        match who {
+            Who::Node(node) => shown(self.real, self.nodes[node].ppm),
+            Who::Region(region) => self.regions[region].clock(self.real),
+            Who::Centre => unreachable!("it asks nothing"),
         }
     }
 
@@ -251,8 +243,21 @@ impl World {
             }
             Who::Centre => {}
         }
-        let wait = self.dice.u64(0..100 * MILLI);
-        self.line(who).quiet_until = self.real + wait;
+        let (now, dice) = (self.clock(who), self.dice.u64(..));
+        self.line(who).connection.on_failure(now, 0, dice);
         self.look(who);
     }
+}
+
+impl Line {
+    /// Begins an exchange. Returns its session and number.
+    fn begin(&mut self, now: Moment) -> (LesseeId, u64) {
+        let exchange = self.connection.begin(now);
+        (LesseeId(exchange.session), exchange.seq)
+    }
+}
+
+/// The word of `error` on the wire.
+fn word(error: &AskError) -> &'static str {
+    Wrong::from(*error).reason.code()
 }

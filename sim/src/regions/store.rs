@@ -219,7 +219,7 @@ impl World {
 
     /// `letter` of a region arrives: if that is its fate, it is emptied just before.
     pub(super) fn empty_if_doomed(&mut self, region: usize, letter: u64) {
-        let is_first = self.regions[region].line.seq <= 1;
+        let is_first = self.regions[region].line.seq() <= 1;
         let Some(store) = &self.store else { return };
         let asks_known =
             |swaps: &Vec<Swap>| swaps.iter().any(|swap| swap.name != HEAD && swap.expected.is_some());

@@ -125,11 +125,12 @@ impl World {
         }
     }
 
-    /// A region signs, if it does nothing else, and again after a while.
+    /// A region signs, and again after a while. One that waits for the store signs once that has answered.
     pub(super) fn signs(&mut self, region: usize) {
-        if self.regions[region].member.waits.is_none() {
-            self.look_at_store(region, None);
+        if self.regions[region].member.waits.is_some() {
+            return self.after(MILLI, Event::Signs(region));
         }
+        self.look_at_store(region, None);
         let every = u64::try_from(SIGN_EVERY.as_nanos()).expect("a moment");
         self.after(every, Event::Signs(region));
     }
@@ -217,8 +218,9 @@ impl World {
                 let ask = ask.or(member.next.take());
                 match (is_done, ask) {
                     (true, Some(ask)) => self.swap_root(region, ask),
-                    (false, Some(ask)) => self.look_at_store(region, Some(ask)),
-                    (_, None) => {}
+                    // Another one was faster: the shell of an allocator tries again at once, too.
+                    (false, ask) => self.look_at_store(region, ask),
+                    (true, None) => {}
                 }
             }
             (Some(Letter::Swapped(_)), Step::Doubts(has_asked)) => self.give_up(region, has_asked),
@@ -241,7 +243,7 @@ impl World {
     ) -> Result<(), String> {
         // Nobody has set that of the machine.
         let calendar = shown(self.real, self.centre_ppm);
-        let session = self.regions[region].line.session.0;
+        let session = self.regions[region].line.session().0;
         let version = self.dice.u64(..);
         let families = self.families(region);
         let is_first = self.store.as_ref().is_some_and(|store| store.is_new);
@@ -329,13 +331,13 @@ impl World {
         let [origin, origin_above] = self.origins(region);
         let at = &mut self.regions[region];
         let rtt = at.pool.distance_above(Duration::from_nanos(4 * self.far));
-        let holder = Holder { id: at.line.session, share: Share::EVEN, rtt };
+        let holder = Holder { id: at.line.session(), share: Share::EVEN, rtt };
         let root = |place: usize, origin, ask| RootAsk { name: cell_of(NAMES[place], None), origin, ask };
         let [own, above] = at.member.roots.each_mut().map(Option::take);
         let mut asks = vec![(root(0, origin, ask.own), own)];
         asks.extend(ask.above.map(|ask| (root(1, origin_above, ask), above)));
         at.member.tries = 0;
-        let exchange = Exchange::new(holder, at.line.seq, asks);
+        let exchange = Exchange::new(holder, at.line.seq(), asks);
         self.try_root(region, exchange);
     }
 
@@ -373,9 +375,9 @@ impl World {
         let (Some(own), above) = (answers.next(), answers.next()) else { return Ok(()) };
         let at = &mut self.regions[region];
         at.member.roots = [own.cell, above.as_ref().and_then(|above| above.cell.clone())];
-        let (session, seq) = (at.line.session, at.line.seq);
+        let (session, seq) = (at.line.session(), at.line.seq());
         // Whether that is still waited for.
-        let first_sent = at.line.waits;
+        let first_sent = at.line.connection.open().map(|exchange| exchange.first_sent);
         if let (Some(RootAnswer { answer, .. }), Some(first_sent)) = (above, first_sent) {
             let Some(answer) = answer else {
                 self.give_up(region, true);
@@ -401,7 +403,7 @@ impl World {
     /// It comes to nothing; who asked is told.
     fn give_up(&mut self, region: usize, has_asked: bool) {
         self.forget_store(region);
-        if has_asked && self.line(Who::Region(region)).waits.take().is_some() {
+        if has_asked && self.line(Who::Region(region)).connection.open().is_some() {
             self.failed(Who::Region(region));
         }
     }

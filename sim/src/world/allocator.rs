@@ -72,7 +72,7 @@ impl World {
             Some(answer.map_err(Unanswered::Wrong))
         };
         let longest = self.centre.plan.longest().map(nanos);
-        let reply = Reply { node, session, exchange, sent, answer, share, longest };
+        let reply = Reply { node, session, seq, exchange, sent, answer, share, longest };
         if self.must_be_written(node) {
             self.answer_later(reply)
         } else {
@@ -131,7 +131,7 @@ impl World {
         let is_awaited = |node: &Node| node.exchange.is_some_and(|waiting| waiting.id == exchange);
         let writer = self.nodes.get(node);
         // A session may begin anew while an ask of the old one is on its way.
-        let is_awaited = writer.is_some_and(|node| node.session == session && is_awaited(node));
+        let is_awaited = writer.is_some_and(|node| node.session() == session && is_awaited(node));
         Asked { session, seq, ask, is_honest: writer.is_some(), is_awaited }
     }
 

@@ -38,7 +38,7 @@ impl World {
         if self.dice.bool() {
             at.slot.put_back(permits);
         } else {
-            let (now, session) = (at.now(self.real), at.session);
+            let (now, session) = (at.now(self.real), at.session());
             let (number, _) = at.refill.reserve_held(&at.slot, permits, now);
             at.unneeded.insert(number, permits);
             self.judges.of(self.setup.limit(node)).reserved(session, permits);

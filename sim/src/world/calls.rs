@@ -142,7 +142,7 @@ impl World {
             return self.pass(node, permits);
         };
         let permits = if let Manner::Reserving { needs } = manner { needs } else { permits };
-        let session = self.nodes[node].session;
+        let session = self.nodes[node].session();
         self.admissions += 1;
         self.log.note(self.real, "node # admits #", &[node as u64, permits]);
         self.meter.admitted(self.real, node, permits);

@@ -90,6 +90,7 @@ pub(super) struct Message {
 pub(super) struct Reply {
     pub(super) node: usize,
     pub(super) session: u64,
+    pub(super) seq: u64,
     pub(super) exchange: u64,
     /// When the ask that it answers was sent.
     pub(super) sent: u64,

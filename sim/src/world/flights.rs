@@ -60,7 +60,11 @@ impl World {
             at.refill.lapse(permits, now);
         }
         // The shipping handle wakes its task only when it is due, whatever is left.
-        Some(if at.refill.due(&at.slot, at.seen(), now, at.rtt) <= now { left } else { u64::MAX })
+        Some(if at.refill.due(&at.slot, at.seen(), now, at.connection.rtt()) <= now {
+            left
+        } else {
+            u64::MAX
+        })
     }
 
     /// A call of `permits` that `node` has begun takes as long as it takes: at most what it was `told`.
@@ -87,11 +91,11 @@ impl World {
         if at.life != life || !at.up {
             return Ok(());
         }
-        let (now, busy, session) = (at.now(self.real), at.refill.flights().busy(), at.session);
+        let (now, busy, session) = (at.now(self.real), at.refill.flights().busy(), at.session());
         let reused = at.refill.hand_back(&at.slot, permits, now);
         // What is spent again was not used up.
         let unspent = busy - at.refill.flights().busy();
-        let is_due = at.refill.due(&at.slot, at.seen(), now, at.rtt) <= now;
+        let is_due = at.refill.due(&at.slot, at.seen(), now, at.connection.rtt()) <= now;
         self.judges.of(self.setup.limit(node)).handed_back(session, unspent);
         self.log.note(self.real, "node # hands back #, # to be spent again", &[node as u64, permits, reused]);
         if is_due {

@@ -8,7 +8,7 @@ use crate::SECOND;
 use crate::oracle::{Verdict, must};
 use crate::setup::Setup;
 use crate::traffic::Workload;
-use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
+use lessor_holder::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
 use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
 use lessor_ledger::rule::RefillStyle;

@@ -54,7 +54,7 @@ impl World {
             at.refill.reserve(&at.slot, permits, now).ok()?
         };
         at.unneeded.insert(number, permits - needs);
-        let (life, session) = (at.life, at.session);
+        let (life, session) = (at.life, at.session());
         self.judges.of(self.setup.limit(node)).reserved(session, permits - needs);
         let takes = (self.dice.u64(MILLI..=CALL_MAX) / self.dice.u64(1..=20)).max(1);
         self.log.note(self.real, "node # reserves # (number #)", &[node as u64, permits, number]);
@@ -68,7 +68,7 @@ impl World {
         if at.life != life || !at.up {
             return Ok(());
         }
-        let (now, session) = (at.now(self.real), at.session);
+        let (now, session) = (at.now(self.real), at.session());
         at.unneeded.remove(&number);
         let back = at.refill.give_back(&at.slot, number, rest, now);
         at.refill.settle(&at.slot, number, now);

@@ -67,8 +67,9 @@ impl World {
             return;
         };
         let (now, free, waiting) = (at.now(self.real), at.in_hand(self.real), at.seen().waiting);
-        if now < at.quiet_until {
-            return self.sleep(node, self.nodes[node].quiet_until);
+        let quiet_until = at.connection.quiet_until();
+        if now < quiet_until {
+            return self.sleep(node, quiet_until);
         }
         match rival.ask(node, free, waiting, now) {
             Some(want) => {

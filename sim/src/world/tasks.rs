@@ -1,19 +1,20 @@
-//! The background task of each node, as `client/src/refiller.rs` runs it: due → write → send → believe, one exchange
-//! in flight at a time, backing off when it fails.
+//! The background task of each node: it drives the shipping refill and connection, due → write → send → on_answer, as
+//! `client/src/refiller.rs` does.
 
 use super::World;
 use super::event::{Event, Message, Phase, Reply, Unanswered};
 use crate::MILLI;
 use crate::faults::Fault;
 use crate::network::Way;
-use crate::node::Exchange;
+use crate::node::Exchange as Known;
 use crate::oracle::{Verdict, Wrong, must};
 use crate::setup::Sabotage;
-use lessor::dispute::{Remedy, SESSION_PAUSE, disown, pause_refused, remedy, start_over};
-use lessor::refill::Belief;
-use lessor::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN, TOGETHER};
+use lessor_holder::answer::{Heard, Outcome};
+use lessor_holder::connection::Exchange;
+use lessor_holder::round::Round;
+use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
+use lessor_protocol::{Answer, Ask, Moment, Terms};
 use std::time::Duration;
 
 /// Timers fire this late at most: tokio's stand on a grid of milliseconds.
@@ -47,21 +48,23 @@ impl World {
         if at.forgets(self.real) {
             at.forget(self.real);
             self.log.note(self.real, "node # forgets what it has nothing to tell of", &[node as u64]);
-            self.judges.of(self.setup.limit(node)).forgets(self.nodes[node].session);
+            self.judges.of(self.setup.limit(node)).forgets(self.nodes[node].session());
         }
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
-        let mut next = at.quiet_until;
-        if now >= at.quiet_until {
-            next = at.refill.due(&at.slot, at.seen(), now, at.rtt);
+        let mut next = at.connection.quiet_until();
+        if now >= next {
             if now >= at.refill.not_before() {
                 at.nudged = false;
-            } else {
-                next = next.min(at.refill.not_before().max(now + TOGETHER + Duration::from_nanos(1)));
             }
-            if next <= now + TOGETHER {
+            let (seen, rtt) = (at.seen(), at.connection.rtt());
+            let mut round = Round::new(now, Moment::ORIGIN, rtt);
+            round.look((), &mut at.refill, &at.slot, seen, false);
+            let (due, later) = round.finish(|()| Moment::NEVER);
+            if !due.is_empty() {
                 return self.ask(node);
             }
+            next = later;
         }
         self.sleep(node, next.min(now + LOOK_AGAIN));
     }
@@ -82,7 +85,7 @@ impl World {
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
         at.nudged = true;
-        let mut ask = at.refill.write(&at.slot, at.seen(), now, at.rtt);
+        let mut ask = at.refill.write(&at.slot, at.seen(), now, at.connection.rtt());
         if self.setup.sabotage == Sabotage::UnderReport {
             ask.spent_total -= ask.spent_total / 50;
         }
@@ -97,10 +100,10 @@ impl World {
     pub(super) fn send_new(&mut self, node: usize, now: Moment, ask: Ask) {
         self.order += 1;
         let at = &mut self.nodes[node];
-        at.seq += 1;
-        at.exchange = Some(Exchange { id: self.order, first_sent: now, coming: 0 });
-        let (session, seq, exchange, life, rtt) = (at.session, at.seq, self.order, at.life, at.rtt);
-        let timeout = at.clock.when(now + EXCHANGE_TIMEOUT);
+        at.exchange = Some(Known { id: self.order, coming: 0 });
+        let Exchange { session, seq, rtt, patience, .. } = at.connection.begin(now);
+        let (exchange, life) = (self.order, at.life);
+        let timeout = at.clock.when(now + patience);
         self.log.note(
             self.real,
             "node # asks (# of its session): spent #, holds #, wants #, runs #",
@@ -130,97 +133,83 @@ impl World {
             return self.foe_hears(index, reply);
         }
         let at = &mut self.nodes[node];
-        let believes = |id| id == reply.exchange || mutant::is(Mutant::OldAnswerBelieved);
-        let awaited = at.exchange.filter(|exchange| believes(exchange.id));
-        let (true, Some(exchange)) = (at.up && at.session == reply.session, awaited) else {
+        if !at.up || !at.connection.awaits(reply.session, reply.seq) {
             return Ok(());
-        };
+        }
         if self.crashes(node, Fault::CrashBeforeInstall) {
             return Ok(());
         }
         let at = &mut self.nodes[node];
         at.exchange = None;
-        let now = at.now(self.real);
         let Some(answer) = reply.answer else {
             return self.failed(node);
         };
-        at.backoff.succeeded();
+        let now = at.now(self.real);
+        let Some((exchange, _)) = at.connection.on_answer(reply.session, reply.seq, now) else {
+            return Ok(());
+        };
         at.is_fallen = false;
         at.seat.tell(reply.share, exchange.first_sent, self.setup.plan.terms);
-        at.measured(now.since(exchange.first_sent));
-        match answer {
-            Ok(Answer::Grant(grant)) => {
-                let mut first_sent = exchange.first_sent;
-                if mutant::is(Mutant::FromLastRetry) {
-                    first_sent = first_sent.max(now.before(longest(self.real - reply.sent)));
-                }
-                self.nodes[node].longest = reply.longest;
-                self.install(node, &grant, first_sent)?;
-            }
-            Ok(Answer::Refusal(refusal)) => {
-                self.log.note(self.real, "node # is told to wait", &[node as u64]);
-                let dice = self.dice.u64(..);
-                at.refill.refused(now, pause_refused(refusal), dice);
-                at.is_shut_out = false;
-                at.is_stopped = refusal.reason.stops();
-                if at.is_stopped {
-                    at.refill.stop(&at.slot);
-                }
-            }
-            Err(error) => self.disputed(node, error)?,
+        let mut first_sent = exchange.first_sent;
+        if mutant::is(Mutant::FromLastRetry) && matches!(answer, Ok(Answer::Grant(_))) {
+            first_sent = first_sent.max(now.before(longest(self.real - reply.sent)));
         }
+        self.nodes[node].connection.on_success();
+        self.installs(node, answer, first_sent, reply.longest)?;
         self.look(node);
         Ok(())
     }
 
-    fn install(&mut self, node: usize, grant: &Grant, first_sent: Moment) -> Verdict {
-        if self.rival.is_some() {
-            return self.install_as_rival(node, grant, first_sent);
-        }
+    /// The refill of `node` takes `answer` in, and its callers hear of what came.
+    fn installs(
+        &mut self,
+        node: usize,
+        answer: Result<Answer, Unanswered>,
+        first_sent: Moment,
+        longest: Option<u64>,
+    ) -> Verdict {
         let at = &mut self.nodes[node];
-        let now = at.now(self.real);
-        let terms = self.setup.plan.terms;
-        let dice = self.dice.u64(..);
-        let belief = at.refill.believe(&at.slot, grant, terms, first_sent, now, dice);
-        if belief != Belief::Installed {
-            return Err(Wrong {
-                is_over: false,
-                name: "K1",
-                what: format!("node {node} was granted what cannot be: {grant:?}"),
-            });
-        }
-        (at.is_shut_out, at.is_stopped) = (false, false);
-        at.low_water = at.refill.nudge_below(at.rtt);
-        at.nudged = at.refill.not_before() > now;
-        let left = at.slot.deadline().since(now).as_nanos() as u64;
-        self.log.note(
-            self.real,
-            "node # installs #, keeps #, for # ns",
-            &[node as u64, grant.permits, grant.kept, left],
-        );
-        let in_hand = self.in_hand();
-        self.judges.exposed(self.now(), &in_hand)?;
-        self.serve_line(node)
-    }
-
-    fn disputed(&mut self, node: usize, error: Unanswered) -> Verdict {
-        let dice = self.dice.u64(..);
-        match remedy(error.code()) {
-            Remedy::Disown => {
-                self.log.note(self.real, "node # is not known: it will start from zero", &[node as u64]);
-                let at = &mut self.nodes[node];
-                disown(&mut at.refill, &at.slot, at.clock.show(self.real), dice);
+        if let Ok(Answer::Grant(grant)) = &answer {
+            at.longest = longest;
+            if self.rival.is_some() {
+                return self.install_as_rival(node, grant, first_sent);
             }
-            Remedy::BeginSession => {
+        }
+        let (now, dice) = (at.now(self.real), self.dice.u64(..));
+        let heard = Heard { first_sent, now, terms: self.setup.plan.terms };
+        let word = answer.as_ref().map_err(|error| error.code());
+        let outcome = at.refill.on_answer(&at.slot, word, heard, false, dice);
+        at.low_water = at.refill.nudge_below(at.connection.rtt());
+        at.nudged = at.refill.not_before() > now;
+        match (outcome, answer) {
+            (Outcome::Installed, Ok(Answer::Grant(grant))) => {
+                (at.is_shut_out, at.is_stopped) = (false, false);
+                let left = at.slot.deadline().since(now).as_nanos() as u64;
+                self.log.note(
+                    self.real,
+                    "node # installs #, keeps #, for # ns",
+                    &[node as u64, grant.permits, grant.kept, left],
+                );
+                let in_hand = self.in_hand();
+                self.judges.exposed(self.now(), &in_hand)?;
+                self.serve_line(node)?;
+            }
+            (Outcome::Refused, Ok(Answer::Refusal(refusal))) => {
+                self.log.note(self.real, "node # is told to wait", &[node as u64]);
+                (at.is_shut_out, at.is_stopped) = (false, refusal.reason.stops());
+            }
+            (Outcome::Disowned, _) => {
+                self.log.note(self.real, "node # is not known: it will start from zero", &[node as u64]);
+            }
+            (Outcome::Disputed, _) => {
                 self.log.note(self.real, "node # is not believed: it begins a session", &[node as u64]);
                 let session = self.next_session(node);
-                (self.nodes[node].session, self.nodes[node].seq) = (session, 0);
-                self.start_over(node, SESSION_PAUSE, dice);
-            }
-            Remedy::LookAgain => {
-                self.log.note(self.real, "node # is shut out, and with it all that wait", &[node as u64]);
                 let at = &mut self.nodes[node];
-                at.refill.refused(at.now(self.real), LOOK_AGAIN, dice);
+                at.begin_session(session);
+                at.refill.begin_session(&at.slot, now, dice);
+            }
+            (Outcome::Unavailable, error) => {
+                self.log.note(self.real, "node # is shut out, and with it all that wait", &[node as u64]);
                 at.is_shut_out = true;
                 for waiter in std::mem::take(&mut at.line) {
                     self.meter.short(self.real, node, waiter.permits, true, false);
@@ -228,13 +217,12 @@ impl World {
                 let is_calm = self.phase >= Phase::Calm;
                 must("V2", !is_calm, || format!("node {node} is shut out when it is calm: {error:?}"))?;
             }
+            (_, answer) => {
+                let what = format!("node {node} was answered what cannot be: {answer:?}");
+                return Err(Wrong { is_over: false, name: "K1", what });
+            }
         }
         Ok(())
-    }
-
-    fn start_over(&mut self, node: usize, pause: Duration, dice: u64) {
-        let at = &mut self.nodes[node];
-        start_over(&mut at.refill, &at.slot, at.clock.show(self.real), pause, dice);
     }
 
     pub(super) fn time_out(&mut self, node: usize, life: u64, exchange: u64) -> Verdict {
@@ -249,8 +237,8 @@ impl World {
     fn failed(&mut self, node: usize) -> Verdict {
         self.log.note(self.real, "node # got no answer", &[node as u64]);
         let at = &mut self.nodes[node];
-        let (now, wait) = (at.now(self.real), at.backoff.failed(self.dice.u64(..)));
-        at.quiet_until = now + wait;
+        let now = at.now(self.real);
+        at.connection.on_failure(now, 0, self.dice.u64(..));
         at.refill.unanswered();
         let has_share = self.setup.plan.sharing.safe.is_some() && !at.is_shut_out && !at.is_stopped;
         at.is_fallen = has_share && now >= at.slot.deadline();

@@ -4,6 +4,7 @@ use super::World;
 use super::event::{Event, Message, Phase};
 use crate::SECOND;
 use crate::faults::Fault;
+use lessor_holder::connection::Exchange;
 use lessor_ledger::gate::Gate;
 use lessor_protocol::{Ask, Moment};
 
@@ -104,17 +105,21 @@ impl World {
     pub(super) fn next_session(&mut self, node: usize) -> u64 {
         self.sessions += 1;
         let oracle = self.judges.of(self.setup.limit(node));
-        oracle.ends(self.nodes[node].session);
+        oracle.ends(self.nodes[node].session());
         oracle.begins(node, self.sessions);
         self.sessions
     }
 
     pub(super) fn start(&mut self, node: usize, life: u64) {
         if self.nodes[node].life == life && !self.nodes[node].up {
-            let mut fresh = self.nodes[node].restarted(self.real, self.nodes[node].session);
+            let mut fresh = self.nodes[node].restarted(self.real, self.nodes[node].session());
             (fresh.life, fresh.up) = (life, true);
             self.nodes[node] = fresh;
-            self.log.note(self.real, "node # starts as session #", &[node as u64, self.nodes[node].session]);
+            self.log.note(
+                self.real,
+                "node # starts as session #",
+                &[node as u64, self.nodes[node].session()],
+            );
             self.look(node);
         }
     }
@@ -125,8 +130,8 @@ impl World {
             let spent_total = at.refill.close(&at.slot);
             let (running, held) = (at.refill.left_running(), at.refill.gives_back(spent_total));
             let ask = Ask { spent_total, running, held, ..Ask::default() };
-            at.seq += 1;
-            let (session, seq, rtt, sent) = (at.session, at.seq, at.rtt, self.real);
+            let Exchange { session, seq, rtt, .. } = at.connection.begin(at.clock.show(self.real));
+            let sent = self.real;
             let observed = None;
             self.send_ask(Message {
                 node,

@@ -2,11 +2,17 @@
 //! task of the client does; it knows no allocator and no other node.
 
 use crate::replay::answer::Answer;
+use crate::replay::contract::PoolId;
 use crate::replay::request::Request;
-use lessor::refill::{Belief, Refill, Seen};
+use lessor::pace::Refill;
 use lessor::slot::Slot;
+use lessor_holder::answer::{Heard, Outcome};
+use lessor_holder::refill::Seen;
+use lessor_holder::round::Round;
+use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Ask, Grant, Moment, Terms};
+use lessor_protocol::wire::ErrorBody;
+use lessor_protocol::{Answer as Lent, Ask, Moment};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -215,8 +221,14 @@ impl Local {
         Seen { refused, waiting, shadow_refused, largest }
     }
 
+    /// Has the `round` look at this pool, which is called `id`.
+    pub(super) fn join(&mut self, round: &mut Round<PoolId>, id: &PoolId) {
+        let seen = self.seen();
+        round.look(id.clone(), &mut self.refill, &self.slot, seen, false);
+    }
+
     /// When to ask next.
-    pub(super) fn due(&self, now: Moment, rtt: Duration) -> Moment {
+    fn due(&self, now: Moment, rtt: Duration) -> Moment {
         self.refill.due(&self.slot, self.seen(), now, rtt)
     }
 
@@ -226,31 +238,25 @@ impl Local {
         self.refill.write(&self.slot, self.seen(), now, rtt)
     }
 
-    /// Installs what was granted.
-    pub(super) fn believe(
-        &mut self,
-        grant: &Grant,
-        terms: Terms,
-        first_sent: Moment,
-        now: Moment,
-        dice: u64,
-    ) -> Belief {
-        let belief = self.refill.believe(&self.slot, grant, terms, first_sent, now, dice);
+    /// Takes an answer in.
+    pub(super) fn on_answer(&mut self, answer: Result<Lent, &ErrorBody>, heard: Heard, dice: u64) -> Outcome {
+        let word = answer.as_ref().map_err(|error| error.code.as_str());
+        let outcome = self.refill.on_answer(&self.slot, word, heard, false, dice);
         self.low_water = self.refill.nudge_below(self.rtt);
-        self.ceiling = grant.ceiling;
-        self.chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after);
-        belief
+        self.chance = match &answer {
+            Ok(Lent::Grant(grant)) => {
+                self.ceiling = grant.ceiling;
+                heard.now + grant.retry_after.unwrap_or_default().max(grant.ask_after)
+            }
+            Ok(Lent::Refusal(refusal)) => heard.now + refusal.retry_after,
+            Err(_) => heard.now + LOOK_AGAIN,
+        };
+        outcome
     }
 
     /// Something was heard of the limit.
     pub(super) fn hear(&mut self, now: Moment, dice: u64) {
         self.refill.hear(now, !self.line.is_empty(), dice);
-    }
-
-    /// Nothing can be had before `wait` is over.
-    pub(super) fn put_off(&mut self, wait: Duration, now: Moment, dice: u64) {
-        self.refill.refused(now, wait, dice);
-        self.chance = now + wait;
     }
 
     /// Whether the first in line can be served now, which it has been then; or passes in shadow mode.

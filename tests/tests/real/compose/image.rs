@@ -57,7 +57,11 @@ fn it_is_built_by_what_is_locked_from_files_that_are_there() {
     for root in touched.split(' ') {
         assert!(empty.contains(root), "{root} was not there before");
     }
-    assert_eq!(touched.split(' ').count(), 6, "ours are protocol, ledger, allocator, client, sim and cli");
+    assert_eq!(
+        touched.split(' ').count(),
+        7,
+        "ours are protocol, holder, ledger, allocator, client, sim and cli"
+    );
     let workspace: toml::Table = read("Cargo.toml").parse().expect("TOML");
     let copies = of(&instructions, "COPY");
     for member in workspace["workspace"]["members"].as_array().expect("a list") {

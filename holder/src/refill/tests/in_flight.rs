@@ -1,7 +1,7 @@
 //! Calls that say when they end, worked out by hand: alone, beside a rate, and after a lease has ended under them.
 
 use super::*;
-use crate::slot::Short;
+use crate::permits::Short;
 use lessor_protocol::InFlight;
 
 /// What an answer tells of a cap; `hold` where permits are spent again.
@@ -10,8 +10,8 @@ fn capped(kept: u64, permits: u64, hold: Option<u64>) -> Grant {
 }
 
 /// As [`holding`], of a limit that caps what is in flight.
-fn counting(permits: u64, hold: Option<u64>) -> (Slot, Refill) {
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+fn counting(permits: u64, hold: Option<u64>) -> (Hand, Refill) {
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     refill.write(&slot, waiting(permits), millis(0), RTT);
     let belief = refill.believe(&slot, &capped(0, permits, hold), exact(), millis(0), millis(0), 0);
     assert_eq!(belief, Belief::Installed);
@@ -22,7 +22,7 @@ fn waiting(waiting: u64) -> Seen {
     Seen { waiting, ..Seen::default() }
 }
 
-fn enter(slot: &Slot, refill: &mut Refill, permits: u64, now: Moment) {
+fn enter(slot: &Hand, refill: &mut Refill, permits: u64, now: Moment) {
     refill.enter(slot, permits, now).expect("it is there");
 }
 

@@ -3,7 +3,7 @@
 
 use super::{Refill, Seen};
 use crate::flights::Flights;
-use crate::slot::{Short, Slot};
+use crate::permits::{Pacer, Permits, Short};
 use lessor_protocol::sizing::need;
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const IN_USE: Duration = Duration::from_millis(1);
 /// Thousandths in one.
 const IN_USE_PARTS: u64 = 1_000;
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// What is in flight.
     pub fn flights(&self) -> &Flights {
         &self.flights
@@ -24,22 +24,22 @@ impl Refill {
     /// Spends `permits` on a call that says when it ends, with [`Refill::hand_back`]. Returns how many are still free.
     ///
     /// # Errors
-    /// As [`Slot::take`].
-    pub fn enter(&mut self, slot: &Slot, permits: u64, now: Moment) -> Result<u64, Short> {
+    /// As [`Permits::take`].
+    pub fn enter(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> Result<u64, Short> {
         let left = slot.take(permits, now)?;
         self.flights.take(permits, now);
         Ok(left)
     }
 
-    /// The same for what was set aside, see [`Slot::hold`].
-    pub fn enter_held(&mut self, slot: &Slot, permits: u64, now: Moment) -> u64 {
+    /// The same for what was set aside, see `Slot::hold` of the client.
+    pub fn enter_held(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> u64 {
         let left = slot.spend_held(permits);
         self.flights.take(permits, now);
         left
     }
 
     /// Calls with `permits` that were entered have ended. Returns how many can be spent again.
-    pub fn hand_back(&mut self, slot: &Slot, permits: u64, now: Moment) -> u64 {
+    pub fn hand_back(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> u64 {
         let in_hand = slot.balance().total() + self.reserved.permits();
         let ended = self.flights.hand_back(permits, in_hand, self.reserved.is_stopped(), now);
         // Where their lease is over they can be spent only once an answer extends it.
@@ -65,7 +65,7 @@ impl Refill {
     }
 
     /// Learns how fast permits are wanted or, where they are spent again, how many are in use at once.
-    pub(super) fn observe(&mut self, slot: &Slot, seen: Seen, now: Moment) {
+    pub(super) fn observe(&mut self, slot: &impl Permits, seen: Seen, now: Moment) {
         let attempts = self.attempts(slot, seen);
         if self.flights.hold().is_some() {
             let total = self.flights.usage(seen.refused, self.horizon, now);

@@ -2,7 +2,7 @@
 //! the rest of a refill, it reads no clock, and nothing depends on it.
 
 use super::{Phase, Refill, Seen, jittered};
-use crate::slot::Slot;
+use crate::permits::{Pacer, Permits};
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
@@ -13,9 +13,9 @@ const HEAR_EVERY: Duration = Duration::from_millis(100);
 /// So many times more at once, if nothing was heard for a while: two things that operators do one after the other.
 const HEAR_AT_ONCE: u32 = 3;
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// When an ask is due, sooner for what was heard.
-    pub(super) fn due_active(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+    pub(super) fn due_active(&self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let unheard = self.due_unheard(slot, seen, now, rtt);
         self.heard.map_or(unheard, |heard| heard.max(now).min(unheard))
     }
@@ -68,7 +68,7 @@ impl Refill {
     }
 
     /// Nobody is to spend any more, not even what is leased: all of it goes back, with the next ask.
-    pub fn stop(&mut self, slot: &Slot) {
+    pub fn stop(&mut self, slot: &impl Permits) {
         self.removed += slot.shed(0);
         self.reserved.stop();
     }

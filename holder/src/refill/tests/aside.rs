@@ -1,10 +1,10 @@
 //! What a caller has set aside when its lease ends, one step after another.
 
 use super::*;
-use crate::slot::Short;
+use crate::permits::Short;
 
 /// Ten were held, and all of them are set aside when an ask is written that is answered after their end.
-fn ended(permits: u64) -> (Slot, Refill) {
+fn ended(permits: u64) -> (Hand, Refill) {
     let (slot, mut refill) = holding(10);
     slot.hold(10, millis(10)).expect("ten are there");
     let seen = Seen { waiting: 20, ..Seen::default() };
@@ -14,7 +14,7 @@ fn ended(permits: u64) -> (Slot, Refill) {
     (slot, refill)
 }
 
-fn answer(slot: &Slot, refill: &mut Refill, permits: u64, at: u64) -> Belief {
+fn answer(slot: &Hand, refill: &mut Refill, permits: u64, at: u64) -> Belief {
     refill.believe(slot, &grant(0, permits), exact(), millis(at), millis(at), 0)
 }
 

@@ -1,6 +1,7 @@
 //! How much to have in hand, and how little of it is a reason to ask for more. As the rest of a refill, it reads no clock.
 
 use super::Refill;
+use crate::permits::Pacer;
 use lessor_protocol::sizing::need;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ const LOW_WATER_RTTS: u32 = 3;
 /// Time added to that, for timers and a busy runtime to be late by.
 pub(super) const GUARD: Duration = Duration::from_millis(10);
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// Free permits at which it is time to ask for more: what is likely to be spent until the answer is here, but
     /// not what it would hold anyway.
     pub(super) fn low_water(&self, rtt: Duration) -> u64 {

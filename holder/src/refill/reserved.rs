@@ -6,7 +6,7 @@
 //! lease is, and gives nothing back from then on.
 
 use super::Refill;
-use crate::slot::{Short, Slot};
+use crate::permits::{Pacer, Permits, Short};
 use lessor_protocol::Moment;
 use lessor_protocol::mutant::{self, Mutant};
 use std::collections::BTreeMap;
@@ -100,26 +100,26 @@ impl Reserved {
     }
 }
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// Sets `permits` aside and returns the number of the reservation, with how many are still free. [`Refill::settle`]
     /// must follow.
     ///
     /// # Errors
-    /// As [`Slot::take`].
-    pub fn reserve(&mut self, slot: &Slot, permits: u64, now: Moment) -> Result<(u64, u64), Short> {
+    /// As [`Permits::take`].
+    pub fn reserve(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> Result<(u64, u64), Short> {
         let left = slot.take(permits, now)?;
         Ok((self.reserved.begin(permits, now), left))
     }
 
-    /// The same for what was set aside by [`Slot::hold`].
-    pub fn reserve_held(&mut self, slot: &Slot, permits: u64, now: Moment) -> (u64, u64) {
+    /// The same for what was set aside by `Slot::hold` of the client.
+    pub fn reserve_held(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> (u64, u64) {
         let left = slot.spend_held(permits);
         (self.reserved.begin(permits, now), left)
     }
 
     /// Of the reservation `number`, up to `permits` were not needed. Returns how many can be spent again: none once its
     /// lease has ended, for they count as spent.
-    pub fn give_back(&mut self, slot: &Slot, number: u64, permits: u64, now: Moment) -> u64 {
+    pub fn give_back(&mut self, slot: &impl Permits, number: u64, permits: u64, now: Moment) -> u64 {
         self.let_go_of_reserved(slot, now);
         let back = self.reserved.give_back(number, permits);
         if self.reserved.is_stopped {
@@ -136,7 +136,7 @@ impl Refill {
     }
 
     /// What is left of the reservation `number` was spent.
-    pub fn settle(&mut self, slot: &Slot, number: u64, now: Moment) {
+    pub fn settle(&mut self, slot: &impl Permits, number: u64, now: Moment) {
         if mutant::is(Mutant::SettledIsFree) {
             self.give_back(slot, number, u64::MAX, now);
         }
@@ -145,7 +145,7 @@ impl Refill {
 
     /// The call that the reservation `number` is for begins, and says when it ends, with [`Refill::hand_back`]. Returns its
     /// permits. `None` if the reservation is over: its permits are spent.
-    pub fn enter_reserved(&mut self, slot: &Slot, number: u64, now: Moment) -> Option<u64> {
+    pub fn enter_reserved(&mut self, slot: &impl Permits, number: u64, now: Moment) -> Option<u64> {
         self.let_go_of_reserved(slot, now);
         let permits = self.reserved.open.get(&number)?.permits;
         self.reserved.spend(number);
@@ -159,13 +159,13 @@ impl Refill {
     }
 
     /// Whether the reservation `number` can still give something back at `now`.
-    pub fn is_open(&self, slot: &Slot, number: u64, now: Moment) -> bool {
+    pub fn is_open(&self, slot: &impl Permits, number: u64, now: Moment) -> bool {
         let open = self.reserved.open.get(&number);
         now < slot.deadline() && open.is_some_and(|open| now < open.ends)
     }
 
     /// What is reserved is spent where its time is over: no report after the end of a lease says that it is held.
-    pub(super) fn let_go_of_reserved(&mut self, slot: &Slot, now: Moment) {
+    pub(super) fn let_go_of_reserved(&mut self, slot: &impl Permits, now: Moment) {
         self.reserved.spend_until(now);
         if now >= slot.deadline() && !mutant::is(Mutant::ReservedOutlivesLease) {
             self.reserved.spend_all();

@@ -1,8 +1,9 @@
 //! What becomes of a lease that the allocator does not know any more.
 
 use super::*;
-use crate::dispute::{DISPUTE_PAUSE, disown};
+use crate::answer::{DISPUTE_PAUSE, Heard, Outcome};
 use lessor_protocol::RateClaim;
+use lessor_protocol::wire::code;
 
 #[test]
 fn an_allocator_that_forgot_is_told_from_zero() {
@@ -32,17 +33,24 @@ fn counts_from_zero(ask: &Ask) -> bool {
         == (0, 0, RateClaim::None, 0, 0, 0)
 }
 
+/// The allocator says that it does not know the lease.
+fn disown(refill: &mut Refill, slot: &Hand, now: Moment) {
+    let heard = Heard { first_sent: now, now, terms: exact() };
+    let outcome = refill.on_answer(slot, Err(code::LEASE_UNKNOWN), heard, false, 0);
+    assert_eq!(outcome, Outcome::Disowned);
+}
+
 /// A hundred permits until 1,000 ms, of which the allocator knows nothing from 10 ms on.
-fn forgotten() -> (Slot, Refill) {
+fn forgotten() -> (Hand, Refill) {
     let (slot, mut refill) = holding(100);
-    disown(&mut refill, &slot, millis(10), 0);
+    disown(&mut refill, &slot, millis(10));
     (slot, refill)
 }
 
 /// What was lent is spent, and is not told to an allocator that could not understand it.
 #[test]
 fn what_an_allocator_forgot_is_used_up_and_replaced_before_it_is() {
-    let due = |refill: &Refill, slot: &Slot, seen, now| refill.due(slot, seen, millis(now), RTT);
+    let due = |refill: &Refill, slot: &Hand, seen, now| refill.due(slot, seen, millis(now), RTT);
     let quiet = Seen::default();
     let ahead = low_water_span(RTT);
     let (slot, mut refill) = forgotten();
@@ -60,7 +68,7 @@ fn what_an_allocator_forgot_is_used_up_and_replaced_before_it_is() {
     let waiting = |waiting| Seen { waiting, ..quiet };
     assert_eq!(due(&refill, &slot, waiting(100), 20), millis(1_000).before(ahead));
     assert_eq!(due(&refill, &slot, waiting(101), 20), millis(20));
-    slot.refuse(0, 200);
+    slot.refuse(200);
     assert_eq!(due(&refill, &slot, quiet, 20), millis(20));
     // It is not held beyond its end, nor told of after it.
     let (slot, mut refill) = forgotten();
@@ -184,7 +192,7 @@ fn another_allocator_is_told_of_nothing_that_was_before() {
     assert_eq!(refill.close(&slot), 0);
 
     // Who has nothing to say stays silent, be it one of a million keys.
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     refill.move_on(&slot, millis(1));
     assert_eq!(refill.due(&slot, Seen::default(), millis(2), RTT), Moment::NEVER);
     let refused = Seen { refused: 1, ..Seen::default() };
@@ -210,14 +218,14 @@ fn another_allocator_is_told_of_nothing_that_was_before() {
 #[test]
 fn who_was_forgotten_asks_again_at_once_and_then_waits() {
     // Granted nothing at 0 ms, for a second; forgotten long after.
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     refill.write(&slot, Seen::default(), millis(0), RTT);
     let belief = refill.believe(&slot, &grant(0, 0), exact(), millis(0), millis(1), 0);
     assert_eq!(belief, Belief::Installed);
     let (seen, now) = (Seen { refused: 1, waiting: 0, ..Seen::default() }, millis(60_000));
     let mut asks_in_vain = || {
         assert_eq!(refill.write(&slot, seen, now, RTT).want, 1);
-        disown(&mut refill, &slot, now, 0);
+        disown(&mut refill, &slot, now);
         refill.due(&slot, seen, now, RTT)
     };
     assert_eq!(asks_in_vain(), now, "the call that was refused still wants a permit");

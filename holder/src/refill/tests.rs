@@ -1,12 +1,15 @@
 //! One node's side of one pool, one step after another, worked out by hand.
 
 use super::*;
+use crate::hand::{Bucket, Hand};
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
 mod aside;
 mod disowned;
 mod in_flight;
 mod reserved;
+
+type Refill = super::Refill<Bucket>;
 
 const RTT: Duration = Duration::from_millis(10);
 const TERM: Duration = Duration::from_secs(1);
@@ -34,8 +37,8 @@ fn exact() -> Terms {
 }
 
 /// A refill that holds `permits` since 0 ms.
-fn holding(permits: u64) -> (Slot, Refill) {
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+fn holding(permits: u64) -> (Hand, Refill) {
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     let seen = Seen { refused: 0, waiting: permits, ..Seen::default() };
     assert_eq!(refill.write(&slot, seen, millis(0), RTT).want, permits);
     let belief = refill.believe(&slot, &grant(0, permits), exact(), millis(0), millis(1), 0);
@@ -43,13 +46,13 @@ fn holding(permits: u64) -> (Slot, Refill) {
     (slot, refill)
 }
 
-fn spend(slot: &Slot, permits: u64, now: Moment) {
+fn spend(slot: &Hand, permits: u64, now: Moment) {
     slot.take(permits, now).expect("it is there");
 }
 
 #[test]
 fn an_eager_limit_asks_at_once_and_a_quiet_key_when_it_is_called() {
-    let slot = Slot::new();
+    let slot = Hand::new();
     let mut eager = Refill::new(millis(5), true);
     assert_eq!(eager.due(&slot, Seen::default(), millis(5), RTT), millis(5));
     assert_eq!(eager.write(&slot, Seen::default(), millis(5), RTT).want, FIRST_WANT);
@@ -128,7 +131,7 @@ fn it_asks_again_a_few_round_trips_before_it_runs_dry() {
 /// A lease that lasts for four round trips ended before its renewal was there: each time nobody was served for a while.
 #[test]
 fn a_short_lease_is_renewed_before_it_ends() {
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     let term = 4 * RTT;
     let short = |kept, permits| Grant { term, horizon: term, ..grant(kept, permits) };
     refill.write(&slot, Seen { waiting: 10, ..Seen::default() }, millis(0), RTT);
@@ -201,7 +204,7 @@ fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
 
 #[test]
 fn one_permit_is_kept_for_the_next_call() {
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     // The demand of one call in ten seconds needs nothing for a term of 20 ms.
     let short = |kept, permits| Grant { horizon: Duration::from_millis(20), ..grant(kept, permits) };
     refill.write(&slot, Seen::default(), millis(1), RTT);
@@ -230,7 +233,7 @@ fn what_was_let_pass_is_told_in_totals_and_never_twice() {
 /// Whoever waits asks at once when it hears something; however much it hears, it asks ten times a second.
 #[test]
 fn what_is_heard_is_acted_on_at_once_and_never_in_a_storm() {
-    let (slot, rtt) = (Slot::new(), Duration::from_millis(1));
+    let (slot, rtt) = (Hand::new(), Duration::from_millis(1));
     let waits = Seen { waiting: 5, ..Seen::default() };
     let at = |millis: u64| Moment::from_nanos((1_000 + millis) * 1_000_000);
     let mut refill = Refill::new(at(0), false);
@@ -253,7 +256,7 @@ fn what_is_heard_is_acted_on_at_once_and_never_in_a_storm() {
 /// A node that is told to stop has nothing left to spend, and says with its next ask that it holds nothing.
 #[test]
 fn who_is_told_to_stop_gives_everything_back() {
-    let (slot, rtt, now) = (Slot::new(), Duration::from_millis(1), Moment::from_nanos(1_000_000_000));
+    let (slot, rtt, now) = (Hand::new(), Duration::from_millis(1), Moment::from_nanos(1_000_000_000));
     let mut refill = Refill::new(now, true);
     refill.write(&slot, Seen::default(), now, rtt);
     let grant = grant(0, 5);
@@ -273,7 +276,7 @@ fn paced(permits: u64, credit: Duration, turn: bool) -> Grant {
     Grant { rate: Rate::Lent { lease, credit, turn }, ..grant(0, permits) }
 }
 
-fn believe(refill: &mut Refill, slot: &Slot, grant: &Grant, now: Moment) {
+fn believe(refill: &mut Refill, slot: &Hand, grant: &Grant, now: Moment) {
     refill.write(slot, Seen { waiting: 50, ..Seen::default() }, now, RTT);
     let held = slot.balance().total();
     let belief = refill.believe(slot, &Grant { kept: held, ..*grant }, exact(), now, now, 0);
@@ -282,20 +285,19 @@ fn believe(refill: &mut Refill, slot: &Slot, grant: &Grant, now: Moment) {
 
 #[test]
 fn a_new_rate_mints_from_when_it_came_and_a_renewal_brings_no_burst() {
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     believe(&mut refill, &slot, &paced(20, Duration::ZERO, false), millis(100));
     assert!(refill.is_paced());
-    let pace = refill.pace().clone();
-    assert!(pace.take(1, millis(109)).is_err(), "the bucket of a new lease is empty");
-    assert!(pace.take(1, millis(110)).is_ok());
+    assert!(refill.pace().take(1, millis(109)).is_err(), "the bucket of a new lease is empty");
+    assert!(refill.pace().take(1, millis(110)).is_ok());
     believe(&mut refill, &slot, &paced(0, Duration::ZERO, false), millis(112));
-    assert!(pace.take(1, millis(119)).is_err());
-    assert!(pace.take(1, millis(120)).is_ok());
+    assert!(refill.pace().take(1, millis(119)).is_err());
+    assert!(refill.pace().take(1, millis(120)).is_ok());
 }
 
 #[test]
 fn a_turn_is_handed_over_with_what_the_bucket_holds() {
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     let short = Grant { horizon: Duration::from_millis(100), ..paced(20, INTERVAL, true) };
     believe(&mut refill, &slot, &short, millis(0));
     let waiting = Seen { waiting: 50, ..Seen::default() };
@@ -312,7 +314,7 @@ fn a_turn_is_handed_over_with_what_the_bucket_holds() {
 
 #[test]
 fn a_rate_that_nobody_wants_is_let_go() {
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     believe(&mut refill, &slot, &paced(0, Duration::ZERO, false), millis(0));
     let ask = refill.write(&slot, Seen::default(), millis(1_500), RTT);
     assert_eq!(ask.rate, RateClaim::LetGo { number: 7, credit: INTERVAL });
@@ -323,7 +325,7 @@ fn a_rate_that_cannot_be_is_not_believed() {
     for (cap, interval, credit) in
         [(0, INTERVAL, Duration::ZERO), (1, Duration::ZERO, Duration::ZERO), (1, INTERVAL, 2 * INTERVAL)]
     {
-        let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+        let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
         refill.write(&slot, Seen { waiting: 5, ..Seen::default() }, millis(0), RTT);
         let rate = Rate::Lent { lease: RateLease { number: 7, cap, interval }, credit, turn: false };
         let grant = Grant { rate, ..grant(0, 5) };
@@ -333,7 +335,7 @@ fn a_rate_that_cannot_be_is_not_believed() {
 
 #[test]
 fn who_doubts_what_it_was_told_asks_ten_times_a_second_at_most_and_wants_nothing() {
-    let slot = Slot::new();
+    let slot = Hand::new();
     let mut refill = Refill::new(millis(0), false);
     refill.doubt(millis(0));
     assert_eq!(refill.due(&slot, Seen::default(), millis(0), RTT), Moment::NEVER, "nothing was told");
@@ -384,7 +386,7 @@ fn what_was_asked_for_in_vain_is_asked_for_again_though_nobody_tries_once_more()
 
 #[test]
 fn what_may_have_been_granted_unheard_is_not_forgotten() {
-    let (slot, mut refill) = (Slot::new(), Refill::new(millis(0), false));
+    let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     assert!(refill.is_forgettable(millis(0)), "nobody was asked");
     let refused = Seen { refused: 1, ..Seen::default() };
     assert!(refill.write(&slot, refused, millis(1), RTT).want > 0);

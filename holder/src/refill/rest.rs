@@ -2,7 +2,7 @@
 //! no clock.
 
 use super::{GRANTED_UNHEARD, Phase, Refill, Seen, low_water_span};
-use crate::slot::Slot;
+use crate::permits::{Pacer, Permits};
 use crate::timing::EXCHANGE_TIMEOUT;
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub const GOES_ALONG: Duration = Duration::from_millis(100);
 /// by no more than that, and only where a hundred exchanges a second are not enough.
 const RARE_EVERY: Duration = Duration::from_millis(10);
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// Whether there is nothing to hold or to tell.
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::New { .. } | Phase::Idle)
@@ -38,7 +38,7 @@ impl Refill {
 
     /// The allocator lends nothing of this pool at all. Where nothing is held and nothing is left to tell, it is silent until
     /// a caller tries again.
-    pub fn refused_for_good(&mut self, slot: &Slot, now: Moment, retry_after: Duration, dice: u64) {
+    pub fn refused_for_good(&mut self, slot: &impl Permits, now: Moment, retry_after: Duration, dice: u64) {
         self.refused(now, retry_after, dice);
         self.awaited = None;
         let holds = slot.balance().total() + self.reserved.permits() > 0 || self.rate.is_held();
@@ -50,7 +50,7 @@ impl Refill {
     }
 
     /// Whether its asks may wait for others: it is called seldom, and hands no steady flow on.
-    pub fn is_rare(&self, slot: &Slot, seen: Seen) -> bool {
+    pub fn is_rare(&self, slot: &impl Permits, seen: Seen) -> bool {
         let tried = self.attempts(slot, seen).saturating_sub(self.attempted);
         tried <= RARE_TRIES
             && self.demand.milli() < RARE_MILLI
@@ -62,7 +62,7 @@ impl Refill {
     /// The latest moment for an ask that is due at `when`, of a pool that is rare. The exchange before this one began at `began`.
     pub fn latest(
         &mut self,
-        slot: &Slot,
+        slot: &impl Permits,
         seen: Seen,
         (when, began): (Moment, Moment),
         now: Moment,
@@ -75,7 +75,7 @@ impl Refill {
         self.put_off(slot, seen, since, began, rtt)
     }
 
-    fn put_off(&self, slot: &Slot, seen: Seen, due: Moment, began: Moment, rtt: Duration) -> Moment {
+    fn put_off(&self, slot: &impl Permits, seen: Seen, due: Moment, began: Moment, rtt: Duration) -> Moment {
         if seen.waiting > 0 || due >= slot.deadline() {
             return due.max(began + RARE_EVERY);
         }
@@ -83,7 +83,7 @@ impl Refill {
     }
 
     /// Until when an ask that is due is of use, for the order of many: when the lease ends, or a second after it was due.
-    pub fn deadline(&mut self, slot: &Slot, now: Moment) -> Moment {
+    pub fn deadline(&mut self, slot: &impl Permits, now: Moment) -> Moment {
         let due = *self.overdue.get_or_insert(now) + EXCHANGE_TIMEOUT;
         let ends = slot.deadline();
         if ends > now { due.min(ends) } else { due }

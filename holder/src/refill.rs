@@ -18,8 +18,7 @@ mod stuck;
 
 use crate::demand::Demand;
 use crate::flights::Flights;
-use crate::pace::Pace;
-use crate::slot::Slot;
+use crate::permits::{Pacer, Permits};
 use disowned::Disowned;
 use goodbye::Known;
 use lessor_protocol::mutant::{self, Mutant};
@@ -29,7 +28,6 @@ use low_water::{GUARD, low_water_span};
 use rate::RateHeld;
 use reserved::Reserved;
 pub use rest::GOES_ALONG;
-use std::sync::Arc;
 use std::time::Duration;
 use stuck::patience;
 
@@ -63,7 +61,7 @@ const TERM_UNTOLD: Duration = Duration::from_millis(500);
 
 /// One node's side of one pool. Written by the background task only.
 #[derive(Debug)]
-pub struct Refill {
+pub struct Refill<P> {
     /// Permits ever put into the slot, and ever taken out of it unspent: the rest of them is spent or in it.
     installed: u64,
     removed: u64,
@@ -111,7 +109,7 @@ pub struct Refill {
     /// Since when an ask is due that was put off.
     overdue: Option<Moment>,
     /// What it mints by, where the limit has a steady flow.
-    rate: RateHeld,
+    rate: RateHeld<P>,
 }
 
 /// How far things have come with the allocator.
@@ -155,7 +153,7 @@ pub enum Belief {
     Rubbish,
 }
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// Nothing held and nothing spent. An `eager` one asks for a small first lease at once.
     pub fn new(now: Moment, eager: bool) -> Self {
         Refill {
@@ -189,7 +187,7 @@ impl Refill {
     }
 
     /// What callers take from beside the slot, where the limit has a steady flow.
-    pub fn pace(&self) -> &Arc<Pace> {
+    pub fn pace(&self) -> &P {
         &self.rate.pace
     }
 
@@ -199,19 +197,19 @@ impl Refill {
     }
 
     /// Permits spent since the beginning. Those that are in use and will be spent again are not, nor what is reserved.
-    pub fn spent(&self, slot: &Slot) -> u64 {
+    pub fn spent(&self, slot: &impl Permits) -> u64 {
         let unspent = slot.balance().total() + self.flights.busy() + self.reserved.permits();
         self.installed - self.removed - unspent
     }
 
     /// Permits that calls ever got: those that are spent, and each time one that is spent again was in use. Those that are
     /// reserved count once they are spent.
-    pub fn admitted(&self, slot: &Slot) -> u64 {
+    pub fn admitted(&self, slot: &impl Permits) -> u64 {
         self.spent(slot) + self.flights.used()
     }
 
     /// When to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
-    pub fn due(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+    pub fn due(&self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         let tried = self.has_tried(slot, seen);
         match self.phase {
             Phase::New { eager: true } => now,
@@ -221,7 +219,7 @@ impl Refill {
         }
     }
 
-    fn due_unheard(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+    fn due_unheard(&self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         if let Some(due) = self.due_ahead(slot, seen, now, rtt) {
             return due;
         }
@@ -261,7 +259,7 @@ impl Refill {
     }
 
     /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
-    pub fn write(&mut self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Ask {
+    pub fn write(&mut self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Ask {
         if self.disowned.is_some() {
             if !self.is_used_up(slot, now) {
                 return self.write_ahead(slot, seen, now, rtt);
@@ -339,7 +337,7 @@ impl Refill {
     /// `dice` is any number: it spreads the next ask.
     pub fn believe(
         &mut self,
-        slot: &Slot,
+        slot: &impl Permits,
         grant: &Grant,
         terms: Terms,
         first_sent: Moment,
@@ -394,7 +392,7 @@ impl Refill {
     fn can_be(&self, grant: &Grant) -> bool {
         // Nobody has to wait for longer than a term to ask again: who did would be silent for as long as it says.
         let longest = grant.term.max(grant.ask_after);
-        let is_sane = longest <= Terms::TERM_MAX && RateHeld::is_sane(&grant.rate);
+        let is_sane = longest <= Terms::TERM_MAX && RateHeld::<P>::is_sane(&grant.rate);
         is_sane && self.asked.is_some_and(|(_, ask)| grant.permits <= ask.want && grant.kept <= ask.held)
     }
 
@@ -408,11 +406,11 @@ impl Refill {
         self.not_before
     }
 
-    fn attempts(&self, slot: &Slot, seen: Seen) -> u64 {
+    fn attempts(&self, slot: &impl Permits, seen: Seen) -> u64 {
         self.spent(slot) + self.reserved.tried() + self.flights.taken() + seen.refused
     }
 
-    fn has_tried(&self, slot: &Slot, seen: Seen) -> bool {
+    fn has_tried(&self, slot: &impl Permits, seen: Seen) -> bool {
         self.attempts(slot, seen) > self.attempted || seen.waiting > 0
     }
 

@@ -1,11 +1,10 @@
 //! The rate lease of one pool, as its node goes by it: what was lent, when it is let go, and what is said of it. Only
-//! [`super::Refill`] drives it; what callers take from is the [`Pace`].
+//! [`super::Refill`] drives it; what callers take from is the [`Pacer`].
 
-use crate::pace::{Gait, Pace};
+use crate::permits::{Gait, Pacer};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX, Rate, RateClaim, RateLease, Terms};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest credit that is told: no number on the wire is larger.
@@ -13,8 +12,8 @@ const CREDIT_MAX: Duration = Duration::from_nanos(PERMITS_MAX);
 
 /// What a node goes by.
 #[derive(Debug)]
-pub(super) struct RateHeld {
-    pub(super) pace: Arc<Pace>,
+pub(super) struct RateHeld<P> {
+    pub(super) pace: P,
     /// What the next ask says of it.
     claim: RateClaim,
     /// What the bucket goes by while a rate is lent.
@@ -25,10 +24,10 @@ pub(super) struct RateHeld {
     pub(super) is_paced: bool,
 }
 
-impl RateHeld {
+impl<P: Pacer> RateHeld<P> {
     pub(super) fn new() -> Self {
         RateHeld {
-            pace: Arc::new(Pace::new()),
+            pace: P::default(),
             claim: RateClaim::None,
             gait: Gait { interval: 0, depth: 0 },
             turn_ends: None,

@@ -3,12 +3,12 @@
 use super::*;
 use crate::refill::reserved::RESERVED_MAX;
 
-fn ask(refill: &mut Refill, slot: &Slot, at: u64) -> Ask {
+fn ask(refill: &mut Refill, slot: &Hand, at: u64) -> Ask {
     refill.write(slot, Seen::default(), millis(at), RTT)
 }
 
 /// Ten are held, and six of them reserved.
-fn reserved() -> (Slot, Refill, u64) {
+fn reserved() -> (Hand, Refill, u64) {
     let (slot, mut refill) = holding(10);
     let (number, left) = refill.reserve(&slot, 6, millis(10)).expect("ten are there");
     assert_eq!((left, refill.spent(&slot), refill.reserved()), (4, 0, 6));

@@ -2,7 +2,7 @@
 //! it is used up, and never told nor extended. As the rest of a refill, it reads no clock.
 
 use super::{GUARD, Phase, Refill, SPARE_FOR, Seen, jittered, low_water_span};
-use crate::slot::Slot;
+use crate::permits::{Pacer, Permits};
 use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, sizing};
 use std::time::Duration;
@@ -16,11 +16,11 @@ pub(super) struct Disowned {
     is_answered: bool,
 }
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// The allocator does not know what this session holds. That was lent all the same, and whoever lends now counts it as
     /// out until it ends: it is used up first, and then it counts from zero, see [`Refill::forget`]. At once where permits
     /// do not become fewer by being used: of those it has to hear.
-    pub fn disown(&mut self, slot: &Slot, now: Moment) {
+    pub fn disown(&mut self, slot: &impl Permits, now: Moment) {
         if self.is_used_up(slot, now) || self.flights.hold().is_some() || self.rate.is_held() {
             return self.forget(slot);
         }
@@ -30,7 +30,7 @@ impl Refill {
 
     /// Another allocator is asked from now on, which knows nothing of what this session holds and told: the same, and at once.
     /// Whoever neither holds nor tells anything stays as silent as it was.
-    pub fn move_on(&mut self, slot: &Slot, now: Moment) {
+    pub fn move_on(&mut self, slot: &impl Permits, now: Moment) {
         let phase = self.phase;
         self.disown(slot, now);
         self.not_before = Moment::ORIGIN;
@@ -41,7 +41,7 @@ impl Refill {
 
     /// The allocator does not know what this session holds: drop it, and count from zero from now on. Nor does it know until
     /// when that was lent: the lease is over.
-    pub fn forget(&mut self, slot: &Slot) {
+    pub fn forget(&mut self, slot: &impl Permits) {
         self.count_from_zero(slot);
         if self.asked.is_some_and(|(_, ask)| ask.want > 0) {
             // It was asked for in vain.
@@ -51,7 +51,7 @@ impl Refill {
         self.not_before = Moment::ORIGIN;
     }
 
-    fn count_from_zero(&mut self, slot: &Slot) {
+    fn count_from_zero(&mut self, slot: &impl Permits) {
         self.disowned = None;
         self.known.forget();
         self.rate.forget();
@@ -66,7 +66,7 @@ impl Refill {
 
     /// Whether nothing is left of a lease that the allocator does not know. What a caller has set aside is left: it may put that
     /// back, and it must not be told as held.
-    pub(super) fn is_used_up(&mut self, slot: &Slot, now: Moment) -> bool {
+    pub(super) fn is_used_up(&mut self, slot: &impl Permits, now: Moment) -> bool {
         if now >= slot.deadline() {
             self.removed += slot.end();
         }
@@ -75,7 +75,13 @@ impl Refill {
 
     /// When to ask because what is left is likely to be used up once the answer is here, or is of no use to those who call.
     /// `None` if it is known what is held.
-    pub(super) fn due_ahead(&self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Option<Moment> {
+    pub(super) fn due_ahead(
+        &self,
+        slot: &impl Permits,
+        seen: Seen,
+        now: Moment,
+        rtt: Duration,
+    ) -> Option<Moment> {
         let Disowned { refused, is_answered } = self.disowned?;
         let free = slot.balance().free;
         if free == 0 || seen.waiting > free || slot.refused() > refused {
@@ -91,7 +97,7 @@ impl Refill {
 
     /// Asks for a first lease while something is left that the allocator does not know. That is not told, and not given up
     /// before there is something in its place: see [`Refill::make_way`].
-    pub(super) fn write_ahead(&mut self, slot: &Slot, seen: Seen, now: Moment, rtt: Duration) -> Ask {
+    pub(super) fn write_ahead(&mut self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Ask {
         self.let_go_of_reserved(slot, now);
         if self.has_tried(slot, seen) {
             self.tried = now;
@@ -125,7 +131,7 @@ impl Refill {
     /// enough for what callers have set aside: that stands for as many of the new ones.
     /// It is over before that is installed. So the clock that [`Refill::believe`] is given is to be read after this: whoever
     /// still goes by the old deadline has read it before.
-    pub fn make_way(&mut self, slot: &Slot, grant: &Grant) {
+    pub fn make_way(&mut self, slot: &impl Permits, grant: &Grant) {
         let brings_nothing = grant.permits == 0 && !matches!(grant.rate, Rate::Lent { .. });
         let is_too_little = slot.balance().held > grant.permits;
         if self.disowned.is_none() || brings_nothing || is_too_little || !self.can_be(grant) {
@@ -146,7 +152,7 @@ impl Refill {
 
     /// The answer brought nothing of use: what is left is used up. What it lent comes back with the next ask, which does not
     /// claim it.
-    pub(super) fn goes_without(&mut self, slot: &Slot, grant: &Grant, now: Moment, dice: u64) {
+    pub(super) fn goes_without(&mut self, slot: &impl Permits, grant: &Grant, now: Moment, dice: u64) {
         self.disowned = Some(Disowned { refused: slot.refused(), is_answered: true });
         self.awaited = None;
         let least = if grant.permits > 0 { GUARD } else { Duration::ZERO };

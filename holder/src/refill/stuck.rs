@@ -2,7 +2,7 @@
 //! no clock and rolls no dice.
 
 use super::{Refill, Seen};
-use crate::slot::Slot;
+use crate::permits::{Pacer, Permits};
 use lessor_protocol::Moment;
 
 /// A line that spends nothing for so many terms, though permits are in hand, steps back for a term: its first caller
@@ -10,10 +10,10 @@ use lessor_protocol::Moment;
 /// holding that is still growing. How many is drawn anew each time: two that step back together gain nothing.
 const PATIENCE_TERMS: std::ops::RangeInclusive<u64> = 3..=9;
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// Whether callers wait, permits are in hand, and yet nothing was spent for so long that it should all go back
     /// once: two nodes that each hold half of what both need would otherwise hold and wait for ever.
-    pub(super) fn is_stuck(&mut self, slot: &Slot, seen: Seen, now: Moment) -> bool {
+    pub(super) fn is_stuck(&mut self, slot: &impl Permits, seen: Seen, now: Moment) -> bool {
         let (before, at) = self.moved;
         let spent = self.spent(slot) + self.reserved.tried() + self.flights.taken();
         let stuck = seen.waiting > 0 && slot.balance().free > 0 && spent == before;

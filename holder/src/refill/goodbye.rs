@@ -1,7 +1,7 @@
 //! The last that is told of a pool: what was spent, and how much comes back at most. As the rest of a refill, it reads no clock.
 
 use super::Refill;
-use crate::slot::Slot;
+use crate::permits::{Pacer, Permits};
 use lessor_protocol::{Ask, Grant};
 
 /// What the allocator knows to be lent, as totals since it last began to count from zero.
@@ -31,10 +31,10 @@ impl Known {
     }
 }
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// Takes everything that is free out of the slot and returns the final total for the allocator. What is set aside at
     /// that moment counts as spent. What was spent of a lease that the allocator does not know is not told.
-    pub fn close(&mut self, slot: &Slot) -> u64 {
+    pub fn close(&mut self, slot: &impl Permits) -> u64 {
         if self.disowned.is_some() {
             self.forget(slot);
         }

@@ -2,18 +2,18 @@
 //! they must not come back into a lease that is not theirs. As the rest of a refill, it reads no clock.
 
 use super::Refill;
-use crate::slot::Slot;
+use crate::permits::{Pacer, Permits};
 use lessor_protocol::Moment;
 use lessor_protocol::mutant::{self, Mutant};
 
-impl Refill {
+impl<P: Pacer> Refill<P> {
     /// Puts `permits` into the slot until `deadline` at least, and takes out those of `lost` that can be had. Returns how
     /// many those were.
     ///
     /// Permits are all alike: for one that is lost and set aside, one of the new ones goes. Where there are too few of
     /// those, nothing is left that is free; then the slot stays as it is until the next exchange takes the rest out,
     /// lest what is put back meanwhile is spent.
-    pub(super) fn install(&self, slot: &Slot, permits: u64, lost: u64, deadline: Moment) -> u64 {
+    pub(super) fn install(&self, slot: &impl Permits, permits: u64, lost: u64, deadline: Moment) -> u64 {
         if lost == 0 {
             return slot.install(permits, 0, deadline);
         }

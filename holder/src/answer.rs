@@ -1,0 +1,168 @@
+//! What an answer comes to. [`Refill::on_answer`] believes a grant, waits after a refusal, and decides what to do about an error of
+//! the allocator's or a grant that cannot be.
+
+use crate::permits::{Pacer, Permits};
+use crate::refill::{Belief, Refill};
+use crate::timing::LOOK_AGAIN;
+use lessor_protocol::wire::code;
+use lessor_protocol::{Answer, Moment, Refusal, RefusalReason, Terms};
+use std::time::Duration;
+
+/// How long to leave a pool alone whose answer was no use: the allocator says what cannot be, or does not know a lease
+/// that it has not granted. One that always does so must not be asked at network speed.
+pub const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
+
+/// The same when a whole session begins again, which says so in the log.
+pub const SESSION_PAUSE: Duration = Duration::from_secs(1);
+
+/// What to do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The lease is not known: use up what is held of this pool and count from zero then, see [`Refill::disown`].
+    Disown,
+    /// The allocator and the node do not agree on this session: begin another, which owns nothing, and start every pool of
+    /// it over, see [`Refill::begin_session`].
+    BeginSession,
+    /// Nothing can be had from this pool. Calls are refused; an operator may mend it, so look again now and then.
+    LookAgain,
+}
+
+/// What to do about an error with the word `code`. A word that is not known here may come from a later allocator.
+pub fn remedy(code: &str) -> Remedy {
+    match code {
+        code::LEASE_UNKNOWN => Remedy::Disown,
+        code::TOTALS_WRONG | code::STALE_SEQUENCE => Remedy::BeginSession,
+        _ => Remedy::LookAgain,
+    }
+}
+
+/// When an answer came, and what it counts from.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    /// When the ask that it answers was first sent.
+    pub first_sent: Moment,
+    /// When it came: read after [`Refill::make_way`].
+    pub now: Moment,
+    /// The bounds of the clock that both are of.
+    pub terms: Terms,
+}
+
+/// What an answer came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// What was granted, were it nothing, is in hand.
+    Installed,
+    /// It is no answer to the ask that was written: more than was wanted, more kept than held, or for longer than any lease.
+    /// Nothing was installed.
+    Impossible,
+    /// The allocator lends nothing now. What is held goes on, unless the refusal stops that too.
+    Refused,
+    /// The allocator does not know the lease. What is held is used up.
+    Disowned,
+    /// The allocator disputes the session. Nothing has changed here: the driver begins another one, and tells each pool with
+    /// [`Refill::begin_session`].
+    Disputed,
+    /// Nothing can be had from this pool.
+    Unavailable,
+}
+
+impl<P: Pacer> Refill<P> {
+    /// Takes in the answer to the ask that was written last, or the word of the error that came instead. `is_key` says whether
+    /// strangers choose the pool: a key that is refused is not asked for again before it is called. `dice` is any number: it
+    /// spreads the next ask.
+    pub fn on_answer(
+        &mut self,
+        slot: &impl Permits,
+        answer: Result<&Answer, &str>,
+        Heard { first_sent, now, terms }: Heard,
+        is_key: bool,
+        dice: u64,
+    ) -> Outcome {
+        match answer {
+            Ok(Answer::Grant(grant)) => match self.believe(slot, grant, terms, first_sent, now, dice) {
+                Belief::Installed => Outcome::Installed,
+                Belief::Rubbish => {
+                    self.refused(now, DISPUTE_PAUSE, dice);
+                    Outcome::Impossible
+                }
+            },
+            Ok(Answer::Refusal(refusal)) => {
+                self.refused(now, pause_refused(*refusal), dice);
+                if refusal.reason.stops() {
+                    self.stop(slot);
+                }
+                Outcome::Refused
+            }
+            Err(code) => match remedy(code) {
+                Remedy::Disown => {
+                    let pause = self.pause_from_zero();
+                    self.disown(slot, now);
+                    self.refused(now, pause, dice);
+                    Outcome::Disowned
+                }
+                Remedy::BeginSession => Outcome::Disputed,
+                Remedy::LookAgain if is_key => {
+                    self.refused_for_good(slot, now, LOOK_AGAIN, dice);
+                    Outcome::Unavailable
+                }
+                Remedy::LookAgain => {
+                    self.refused(now, LOOK_AGAIN, dice);
+                    Outcome::Unavailable
+                }
+            },
+        }
+    }
+
+    /// A session begins that owns nothing: drops what is held and counts from zero, after [`SESSION_PAUSE`]. `dice` is any number:
+    /// it spreads the next ask.
+    pub fn begin_session(&mut self, slot: &impl Permits, now: Moment, dice: u64) {
+        self.forget(slot);
+        self.refused(now, SESSION_PAUSE, dice);
+    }
+
+    /// How long to wait before counting from zero. Not at all the first time: an allocator forgets a node that was silent for long,
+    /// and all nodes when it starts again. Then for [`DISPUTE_PAUSE`].
+    fn pause_from_zero(&self) -> Duration {
+        if self.is_known() { Duration::ZERO } else { DISPUTE_PAUSE }
+    }
+}
+
+/// How long to wait after a refusal: as long as it says, within reason. What an operator decided lasts for [`DISPUTE_PAUSE`]
+/// at least, and so does what only a later allocator could explain; the event stream says when it ends sooner.
+fn pause_refused(refusal: Refusal) -> Duration {
+    let least = match refusal.reason {
+        RefusalReason::Quarantine | RefusalReason::Stopping => Duration::ZERO,
+        RefusalReason::Paused | RefusalReason::Blocked | RefusalReason::Other => DISPUTE_PAUSE,
+    };
+    refusal.retry_after.clamp(least, LOOK_AGAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hand::{Bucket, Hand};
+
+    #[test]
+    fn a_pool_whose_session_begins_is_left_alone_for_the_pause() {
+        let (slot, now) = (Hand::new(), Moment::from_nanos(1_000));
+        let mut refill = Refill::<Bucket>::new(now, true);
+        refill.begin_session(&slot, now, 0);
+        assert_eq!(refill.not_before(), now + SESSION_PAUSE);
+        assert_eq!(refill.pause_from_zero(), DISPUTE_PAUSE);
+        assert_eq!(remedy("of a later version"), Remedy::LookAgain);
+    }
+
+    /// The bug: a word that is not known came without a time, and was asked about again at network speed.
+    #[test]
+    fn nothing_that_an_operator_decided_is_asked_about_at_network_speed() {
+        use RefusalReason::{Blocked, Other, Paused, Quarantine};
+        let pause =
+            |reason, millis| pause_refused(Refusal { reason, retry_after: Duration::from_millis(millis) });
+        assert_eq!([Other, Paused, Blocked].map(|reason| pause(reason, 0)), [DISPUTE_PAUSE; 3]);
+        assert_eq!(
+            (pause(Quarantine, 1), pause(Paused, 70)),
+            (Duration::from_millis(1), Duration::from_millis(70))
+        );
+        assert_eq!(pause(Paused, u64::MAX / 2), LOOK_AGAIN);
+    }
+}

@@ -1,0 +1,234 @@
+//! The exchanges of a node with its allocators: which allocator is asked, as which session, which answer is believed, how long an
+//! exchange takes, and when the next one may begin. A driver sends what it says and tells it what came of that.
+//!
+//! One exchange is open at a time. It ends with [`Connection::on_answer`] or [`Connection::on_failure`].
+
+use crate::backoff::Backoff;
+use crate::rotation::Rotation;
+use crate::timing::{RTT_UNTOLD, learnt, patience};
+use lessor_protocol::Moment;
+use lessor_protocol::mutant::{self, Mutant};
+use std::time::Duration;
+
+/// The exchanges of one node.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    rotation: Rotation,
+    backoff: Backoff,
+    /// Longest that an exchange may take.
+    timeout: Duration,
+    rtt: Duration,
+    /// Nothing is sent before this.
+    quiet_until: Moment,
+    open: Option<Exchange>,
+    /// The allocator that was left, until another one has given a good answer.
+    left: Option<usize>,
+}
+
+/// An exchange that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// The place of the allocator that is asked.
+    pub place: usize,
+    /// The session that it is asked as.
+    pub session: u64,
+    /// The number of the exchange in its session.
+    pub seq: u64,
+    /// When the ask was first sent, or earlier. Leases count from here.
+    pub first_sent: Moment,
+    /// How long an exchange takes, as was measured.
+    pub rtt: Duration,
+    /// How long to wait for the answer.
+    pub patience: Duration,
+}
+
+/// What it means that an exchange was no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// No allocator is left that has not failed since the last good answer.
+    pub all_failed: bool,
+    /// What is held was lent to a session that is over: each pool goes on as one that the allocator does not know.
+    pub disowns: bool,
+}
+
+impl Connection {
+    /// With so many `allocators`, of which `first` (any number) says which is asked first, as the session that `number` (any) says.
+    ///
+    /// # Panics
+    /// If there is no allocator.
+    pub fn new(allocators: usize, timeout: Duration, first: u64, number: u64) -> Self {
+        Connection {
+            rotation: Rotation::new(allocators, first, number),
+            backoff: Backoff::default(),
+            timeout,
+            rtt: RTT_UNTOLD,
+            quiet_until: Moment::ORIGIN,
+            open: None,
+            left: None,
+        }
+    }
+
+    /// How long an exchange takes, as was measured.
+    pub fn rtt(&self) -> Duration {
+        self.rtt
+    }
+
+    /// When the next exchange may begin, after a failure.
+    pub fn quiet_until(&self) -> Moment {
+        self.quiet_until
+    }
+
+    /// The place of the allocator that is asked.
+    pub fn place(&self) -> usize {
+        self.rotation.current()
+    }
+
+    /// The session that it is asked as.
+    pub fn session(&self) -> u64 {
+        self.rotation.session()
+    }
+
+    /// Whether there is only one allocator.
+    pub fn is_alone(&self) -> bool {
+        self.rotation.is_alone()
+    }
+
+    /// The exchange that is open.
+    pub fn open(&self) -> Option<&Exchange> {
+        self.open.as_ref()
+    }
+
+    /// Begins an exchange. One that is open is given up.
+    pub fn begin(&mut self, now: Moment) -> Exchange {
+        let patience = match self.rotation.has_another() {
+            true => patience(self.timeout, self.rtt),
+            false => self.timeout,
+        };
+        let exchange = Exchange {
+            place: self.rotation.current(),
+            session: self.rotation.session(),
+            seq: self.rotation.next_seq(),
+            first_sent: now,
+            rtt: self.rtt,
+            patience,
+        };
+        self.open = Some(exchange);
+        exchange
+    }
+
+    /// Whether an answer to exchange `seq` of `session` is the one that is waited for. A network, or a cache between the allocator
+    /// and the node, may deliver an old one.
+    pub fn awaits(&self, session: u64, seq: u64) -> bool {
+        self.open.is_some_and(|open| {
+            open.session == session && (open.seq == seq || mutant::is(Mutant::OldAnswerBelieved))
+        })
+    }
+
+    /// An answer to exchange `seq` of `session` has come. Returns the exchange that it ends, and how long that took; `None` if
+    /// this is not the one that is waited for.
+    pub fn on_answer(&mut self, session: u64, seq: u64, now: Moment) -> Option<(Exchange, Duration)> {
+        if !self.awaits(session, seq) {
+            return None;
+        }
+        let exchange = self.open.take()?;
+        let took = now.since(exchange.first_sent);
+        self.rtt = learnt(self.rtt, took);
+        Some((exchange, took))
+    }
+
+    /// The answer was a good one. Returns the place of the allocator that was left for this one, if that is news.
+    pub fn on_success(&mut self) -> Option<usize> {
+        self.rotation.heard();
+        self.rotation.succeeded();
+        self.backoff.succeeded();
+        self.left.take().filter(|left| *left != self.rotation.current())
+    }
+
+    /// The exchange was no use: no answer came in time, or nothing that is one. The next allocator is asked from now on, if there is
+    /// another, as the session that `number` (any) says where it needs a new one. `dice` is any number: it spreads the wait.
+    pub fn on_failure(&mut self, now: Moment, number: u64, dice: u64) -> Failure {
+        self.open = None;
+        if self.rotation.is_alone() {
+            self.quiet_until = now + self.backoff.failed(dice);
+            return Failure { all_failed: true, disowns: false };
+        }
+        self.left.get_or_insert(self.rotation.current());
+        let turn = self.rotation.failed(number);
+        let wait = match turn.all_failed {
+            true => self.backoff.failed(dice),
+            false => self.backoff.elsewhere(dice),
+        };
+        self.quiet_until = now + wait;
+        Failure { all_failed: turn.all_failed, disowns: turn.disowns }
+    }
+
+    /// The allocator answered that it is about to stop: the next one is asked from now on. Only where there is another. The
+    /// arguments are those of [`Connection::on_failure`].
+    pub fn on_stopping(&mut self, now: Moment, number: u64, dice: u64) -> Failure {
+        self.rotation.heard();
+        self.on_failure(now, number, dice)
+    }
+
+    /// The allocator disputes what the session said: the next exchange begins another one, of which `number` is any number.
+    pub fn begin_session(&mut self, number: u64) {
+        self.rotation.begin_session(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn only_the_answer_to_the_open_exchange_is_believed() {
+        let mut connection = Connection::new(1, SECOND, 0, 6);
+        let first = connection.begin(at(0));
+        assert_eq!((first.session, first.seq), (7, 1));
+        assert!(connection.on_failure(at(1_000), 0, 0).all_failed);
+        assert_eq!(connection.on_answer(7, 1, at(1_001)), None, "it was given up");
+        let second = connection.begin(at(1_100));
+        assert_eq!(connection.on_answer(7, 1, at(1_101)), None, "it answers the first");
+        assert_eq!(connection.on_answer(8, 2, at(1_101)), None, "it answers another session");
+        let ended = connection.on_answer(7, 2, at(1_110));
+        assert_eq!(ended, Some((second, Duration::from_millis(10))));
+        assert_eq!(connection.on_answer(7, 2, at(1_111)), None, "it came twice");
+    }
+
+    #[test]
+    fn an_exchange_is_given_up_sooner_while_another_allocator_can_be_asked() {
+        let mut connection = Connection::new(2, SECOND, 0, 0);
+        assert_eq!(connection.begin(at(0)).patience, SECOND / 4);
+        let failure = connection.on_failure(at(250), 9, 0);
+        assert_eq!(failure, Failure { all_failed: false, disowns: false });
+        let next = connection.begin(at(250));
+        assert_eq!((next.place, next.session, next.patience), (1, 10, SECOND));
+        assert!(connection.on_failure(at(1_250), 9, 0).all_failed);
+        assert!(connection.quiet_until() > at(1_250), "after a round of all of them");
+    }
+
+    #[test]
+    fn it_says_once_that_another_allocator_has_answered() {
+        let mut connection = Connection::new(2, SECOND, 0, 0);
+        connection.begin(at(0));
+        assert_eq!(connection.on_success(), None);
+        connection.begin(at(10));
+        assert!(connection.on_stopping(at(20), 9, 0).disowns, "it has lent something");
+        connection.begin(at(20));
+        assert_eq!((connection.on_success(), connection.on_success()), (Some(0), None));
+    }
+
+    #[test]
+    fn a_disputed_session_is_not_gone_on_with() {
+        let mut connection = Connection::new(1, SECOND, 0, 6);
+        connection.begin(at(0));
+        connection.begin_session(20);
+        let next = connection.begin(at(10));
+        assert_eq!((next.session, next.seq), (21, 1));
+    }
+}

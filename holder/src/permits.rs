@@ -1,0 +1,95 @@
+//! Where a holder's permits are kept, as this crate sees it: a word that callers take from, and a bucket beside it where the
+//! limit has a steady flow. The client implements both with atomics; [`crate::hand`] is a plain implementation for one thread.
+
+use lessor_protocol::Moment;
+use std::sync::Arc;
+
+/// Permits that were granted and not spent, and the instant at which their lease ends.
+///
+/// Callers take from it at any time; a [`crate::refill::Refill`] changes it, one call at a time.
+pub trait Permits {
+    /// What is in it now. Whatever is not in it was spent or taken out.
+    fn balance(&self) -> Balance;
+
+    /// The instant at which the lease ends.
+    fn deadline(&self) -> Moment;
+
+    /// Permits that callers were refused so far, in total.
+    fn refused(&self) -> u64;
+
+    /// Spends `permits` and returns how many are still free.
+    ///
+    /// # Errors
+    /// If there are fewer, or the lease is over. Nothing changes then.
+    fn take(&self, permits: u64, now: Moment) -> Result<u64, Short>;
+
+    /// Spends `permits` that a call had set aside, and returns how many are still free.
+    fn spend_held(&self, permits: u64) -> u64;
+
+    /// Adds `permits`, takes `lost` out again (as far as they are free), and moves the deadline to `deadline` unless it is later
+    /// already. Returns how many of `lost` were free.
+    fn install(&self, permits: u64, lost: u64, deadline: Moment) -> u64;
+
+    /// Takes out what is free beyond `keep`, and returns it.
+    fn shed(&self, keep: u64) -> u64;
+
+    /// Ends the lease, whatever its deadline, takes out all that is free, and returns it. The next [`Permits::install`] sets the
+    /// deadline anew.
+    fn end(&self) -> u64;
+}
+
+/// A bucket that mints the permits of a steady flow. Callers take from it after they have taken from the [`Permits`].
+pub trait Pacer: Default {
+    /// Goes by `gait` from `now` on, with a bucket in which there is what takes `saved` nanoseconds to mint. Only after
+    /// [`Pacer::stop`].
+    fn go(&self, gait: Gait, saved: u64, now: Moment);
+
+    /// Lets nothing through from now on. Returns how long what is in the bucket took to mint, in nanoseconds, if a rate was lent.
+    fn stop(&self, now: Moment) -> Option<u64>;
+}
+
+impl<P: Pacer> Pacer for Arc<P> {
+    fn go(&self, gait: Gait, saved: u64, now: Moment) {
+        P::go(self, gait, saved, now);
+    }
+
+    fn stop(&self, now: Moment) -> Option<u64> {
+        P::stop(self, now)
+    }
+}
+
+/// What is held at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Free to spend.
+    pub free: u64,
+    /// Set aside by calls that need several limits.
+    pub held: u64,
+}
+
+impl Balance {
+    /// All that may still be spent.
+    pub fn total(self) -> u64 {
+        self.free + self.held
+    }
+}
+
+/// Why a take gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Short {
+    /// Too few permits are free.
+    Empty,
+    /// The lease is over.
+    Expired,
+    /// The permits are there, and their time is not yet: see [`Pacer`].
+    Early,
+}
+
+/// What a bucket goes by, in nanoseconds of the node's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gait {
+    /// The time for one permit.
+    pub interval: u64,
+    /// The time in which the bucket fills up. A call that costs more is never let through.
+    pub depth: u64,
+}
