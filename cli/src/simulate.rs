@@ -119,10 +119,6 @@ pub(crate) struct SimulateArgs {
         help_heading = "Faults"
     )]
     swarm: Option<u64>,
-    /// Draws a table of how many of `--seeds` it takes to notice each known mistake, or each of those called NAMES;
-    /// with `--swarm`, runs that seed with one of them.
-    #[arg(long, value_name = "NAMES", num_args = 0..=1, default_missing_value = "")]
-    mutants: Option<String>,
     /// Runs one setup, as a failure prints it: `seed=1 rules=…`.
     #[arg(long)]
     replay: Option<String>,
@@ -154,9 +150,6 @@ impl SimulateArgs {
     fn run(&self) -> Result<bool, String> {
         if let Some(wall) = self.soak {
             return Ok(soaked::show(&soak::soak(self.seed, self.threads, wall), self.json));
-        }
-        if let Some(names) = &self.mutants {
-            return self.show_mutants(names);
         }
         if let Some(seed) = self.swarm {
             return Ok(replay::show(&swarm::draw(seed)));
@@ -249,30 +242,6 @@ impl SimulateArgs {
             "{}{ease_off}: {} nodes, {workload} {} calls/s, round trip {} ms, {} s",
             chosen.words, self.nodes, self.demand, self.rtt_ms, self.seconds
         )
-    }
-
-    #[cfg(lessor_mutants)]
-    fn show_mutants(&self, names: &str) -> Result<bool, String> {
-        use lessor_sim::mutants;
-        let chosen = mutants::named(names)?;
-        match (self.swarm, chosen.as_slice()) {
-            (None, _) => {
-                print!("{}", mutants::table(&chosen, self.seed..self.seed + self.seeds, self.threads))
-            }
-            (Some(seed), &[mutant]) => match mutants::noticed(mutant, seed) {
-                Some(failure) => println!("{failure}"),
-                None => println!("nobody noticed"),
-            },
-            (Some(_), _) => return Err("say which one mistake: --mutants NAME --swarm SEED".to_owned()),
-        }
-        Ok(true)
-    }
-
-    #[cfg(not(lessor_mutants))]
-    fn show_mutants(&self, _names: &str) -> Result<bool, String> {
-        let flags = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-        let command = "cargo run --profile mutants -- simulate";
-        Err(format!("no mistake is built in; run: RUSTFLAGS=\"--cfg lessor_mutants\" {command} -- {flags}"))
     }
 
     fn draw<'a>(&self, chosen: &Chosen, runs: &'a [Run]) -> Result<(), String> {

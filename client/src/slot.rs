@@ -11,7 +11,6 @@ mod word;
 
 use crate::sync::{AtomicU64, OnceLock, Ordering};
 use lessor_holder::permits::Permits;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, Tick};
 use std::sync::atomic::AtomicU32;
 use stripes::Stripes;
@@ -231,9 +230,7 @@ impl Slot {
         permits: u64,
         latest: Moment,
     ) -> Result<Left, Short> {
-        if !mutant::is(Mutant::StripeUnchecked) {
-            self.check(latest)?;
-        }
+        self.check(latest)?;
         if let Some(took) = stripes.stripe(near).purse.word.take(permits) {
             // Whoever met another one leaves it to that.
             return Ok(Left { free: took.left, near: near + usize::from(took.clashed) });
@@ -371,8 +368,7 @@ impl Slot {
     #[inline]
     fn check(&self, latest: Moment) -> Result<(), Short> {
         // Pairs with the Release in `install`.
-        let is_over = latest.as_nanos() >= self.deadline.load(Ordering::Acquire);
-        if is_over && !mutant::is(Mutant::DeadlineAtRefill) { Err(Short::Expired) } else { Ok(()) }
+        if latest.as_nanos() >= self.deadline.load(Ordering::Acquire) { Err(Short::Expired) } else { Ok(()) }
     }
 }
 

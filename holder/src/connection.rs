@@ -7,7 +7,6 @@ use crate::backoff::Backoff;
 use crate::rotation::Rotation;
 use crate::timing::{RTT_UNTOLD, learnt, patience};
 use lessor_protocol::Moment;
-use lessor_protocol::mutant::{self, Mutant};
 use std::time::Duration;
 
 /// The exchanges of one node.
@@ -119,9 +118,7 @@ impl Connection {
     /// Whether an answer to exchange `seq` of `session` is the one that is waited for. A network, or a cache between the allocator
     /// and the node, may deliver an old one.
     pub fn awaits(&self, session: u64, seq: u64) -> bool {
-        self.open.is_some_and(|open| {
-            open.session == session && (open.seq == seq || mutant::is(Mutant::OldAnswerBelieved))
-        })
+        self.open.is_some_and(|open| open.session == session && open.seq == seq)
     }
 
     /// An answer to exchange `seq` of `session` has come. Returns the exchange that it ends, and how long that took; `None` if

@@ -5,7 +5,6 @@
 //! must not be spent again.
 
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{InFlight, Moment};
 use std::time::Duration;
 
@@ -184,9 +183,6 @@ impl Flights {
     /// A lease has ended under `permits` that are in use: the allocator takes them for spent, and counts their calls only for as
     /// long as a call may take. So they are spent, and said to run until they end.
     pub(crate) fn spend(&mut self, permits: u64, now: Moment) {
-        if mutant::is(Mutant::LapsedIsHeld) {
-            return;
-        }
         self.usage.pass(self.busy, now);
         let permits = permits.min(self.busy);
         self.busy -= permits;

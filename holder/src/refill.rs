@@ -21,7 +21,6 @@ use crate::flights::Flights;
 use crate::permits::{Pacer, Permits};
 use disowned::Disowned;
 use goodbye::Known;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::{PERMIT, mean};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Terms};
 use low_water::{GUARD, low_water_span};
@@ -317,13 +316,6 @@ impl<P: Pacer> Refill<P> {
         self.acts(now);
         (self.asked, self.awaited) = (Some((now, ask)), Some(now));
         self.known.asked(&ask);
-        if mutant::is(Mutant::SpentAsDelta) {
-            self.forgotten += ask.spent_total;
-        }
-        if mutant::is(Mutant::ReturnedIsSpent) {
-            self.removed -= returned;
-            slot.install(returned, 0, Moment::ORIGIN);
-        }
         ask
     }
 
@@ -358,10 +350,9 @@ impl<P: Pacer> Refill<P> {
         self.known.answered(&ask, grant);
         self.let_go_of_reserved(slot, now);
         self.reserved.goes_on();
-        self.rate.install(&grant.rate, terms, first_sent, now, grant.horizon);
-        let counts_from = if mutant::is(Mutant::FromReceipt) { now } else { first_sent };
-        let deadline = terms.holder_end(counts_from, grant.term);
-        let lost = if mutant::is(Mutant::EndedIsKept) { 0 } else { ask.held - grant.kept };
+        self.rate.install(&grant.rate, terms, now, grant.horizon);
+        let deadline = terms.holder_end(first_sent, grant.term);
+        let lost = ask.held - grant.kept;
         self.flights.hear(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
         // One that is over by now may end before the one that made way for it: of its permits none is spent. What is not
         // claimed is given back.

@@ -4,7 +4,6 @@
 //! A call of n permits needs the time of n − 1 before it and of n after it. So any interval in which k intervals fit holds
 //! at most k + 1 permits, however large the calls are, and one of length `span` holds no more than the share.
 
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, SafeShare, Terms};
 use std::time::Duration;
 
@@ -93,9 +92,8 @@ impl Seat {
     /// How long it is until `permits` can be taken; `None` if never.
     pub fn wait(&self, permits: u64, now: Moment) -> Option<Duration> {
         let held = self.held.filter(|held| permits <= held.permits)?;
-        let before = if mutant::is(Mutant::SeatInAdvance) { 0 } else { permits.saturating_sub(1) };
-        let due = (self.paid + times(held.interval, before)).max(now);
-        (due < held.ends || mutant::is(Mutant::SeatOutlived)).then(|| due.since(now))
+        let due = (self.paid + times(held.interval, permits.saturating_sub(1))).max(now);
+        (due < held.ends).then(|| due.since(now))
     }
 }
 

@@ -3,7 +3,6 @@
 
 use crate::roots::Closed;
 use crate::rules::{At, Gap, Since};
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, NodeName, Refusal, RefusalReason, Terms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -46,13 +45,12 @@ impl SavedGate {
     /// The gate that it is `now`. After a gap that nobody counted a pause lasts as long from now on as it had to when it was
     /// written down.
     pub fn read(&self, gap: Gap, now: Moment, terms: Terms) -> Gate {
-        let pause = self.pause.filter(|_| !mutant::is(Mutant::PauseForgotten));
         let until = |(written, until): (At, At)| match until == Moment::NEVER.into() {
             true => Moment::NEVER,
             false => Since { gap, written, now, terms }.moment(until),
         };
         let blocked = self.blocked.iter().filter_map(|node| NodeName::try_new(node).ok());
-        Gate { paused_until: pause.map(until), blocked: blocked.collect(), followed: Closed::default() }
+        Gate { paused_until: self.pause.map(until), blocked: blocked.collect(), followed: Closed::default() }
     }
 }
 
@@ -133,7 +131,7 @@ impl Gate {
 
     /// What `node` is to be told instead of a grant, if anything is.
     pub fn refusal(&self, now: Moment, node: &NodeName) -> Option<Refusal> {
-        if let Some(until) = self.pause(now).filter(|_| !mutant::is(Mutant::PausedLends)) {
+        if let Some(until) = self.pause(now) {
             let retry_after = if until == Moment::NEVER { ASK_AGAIN } else { until.since(now) };
             return Some(Refusal { reason: RefusalReason::Paused, retry_after });
         }

@@ -8,7 +8,6 @@
 
 use lessor_protocol::clock::Instants;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, Terms};
 
 const MILLION: u64 = 1_000_000;
@@ -67,7 +66,7 @@ impl Steering {
         let aimed = now.disciplined.as_nanos().saturating_add(aim);
         // A span of 2^54 ns is half a year without a reading: then it is steered by less than it might be.
         let may = gone.saturating_mul(self.limit_ppm).saturating_add(self.left);
-        let most = if mutant::is(Mutant::SlewFollowed) { u64::MAX } else { may / MILLION };
+        let most = may / MILLION;
         let shown = Moment::from_nanos(aimed.clamp(ahead.saturating_sub(most), ahead.saturating_add(most)));
         // What is not used is not saved up, but for the part that could not be used.
         self.left = may % MILLION;

@@ -6,7 +6,6 @@
 //! spend is before the allocator's end, for any delay of any message.
 
 use crate::moment::{Moment, nanos};
-use crate::mutant::{self, Mutant};
 use std::time::Duration;
 
 /// One part per million, the unit that drift is given in.
@@ -76,8 +75,7 @@ impl Terms {
 
     /// How long `real` can look at most on a clock that runs fast: what a window must be stretched to.
     pub fn stretched(self, real: Duration) -> Duration {
-        let drift = if mutant::is(Mutant::NoDriftInWindows) { 0 } else { u128::from(self.drift_ppm) };
-        scale_up(real, MILLION + drift, MILLION)
+        scale_up(real, MILLION + u128::from(self.drift_ppm), MILLION)
     }
 
     /// How little `real` can look on a clock that runs slow.
@@ -92,7 +90,7 @@ impl Terms {
 
     /// What both sides of a lease allow for.
     fn drift(self) -> u128 {
-        if mutant::is(Mutant::NoDriftInTerms) { 0 } else { u128::from(self.drift_ppm) }
+        u128::from(self.drift_ppm)
     }
 }
 

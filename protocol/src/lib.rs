@@ -28,8 +28,6 @@ pub mod exchange;
 pub mod fallback;
 pub mod lease;
 pub mod moment;
-#[doc(hidden)]
-pub mod mutant;
 pub mod names;
 pub mod observed;
 pub mod push;

@@ -7,7 +7,6 @@
 //! clocks that are slewed alike, `CLOCK_BOOTTIME − CLOCK_MONOTONIC`, so no slew is in it.
 
 use crate::moment::Moment;
-use crate::mutant::{self, Mutant};
 
 /// What the clocks showed, in nanoseconds, in the order in which they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +30,6 @@ impl Readings {
     /// The time at the rate of the hardware, on a machine that was suspended for `asleep`: the most that any reading so far
     /// has said. Readings one after the other, with an `asleep` that never falls, never go back.
     pub fn steady(self, asleep: i64) -> Moment {
-        if mutant::is(Mutant::SlewTrusted) {
-            return Moment::from_nanos(self.boot);
-        }
         Moment::from_nanos(self.raw.saturating_add_signed(asleep))
     }
 }

@@ -10,8 +10,7 @@
 //! [`live`] (what operators do), [`judges`] (the oracles of a run), [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
 //! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`]),
 //! [`curve`], [`log`]
-//! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), `mutants` (mistakes that must be
-//! noticed), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader). `lessor simulate` runs them.
+//! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader). `lessor simulate` runs them.
 
 pub mod boundary;
 pub mod civil;
@@ -25,8 +24,6 @@ pub mod judges;
 pub mod live;
 pub mod log;
 pub mod meter;
-#[cfg(lessor_mutants)]
-pub mod mutants;
 pub mod network;
 pub mod node;
 pub mod oracle;

@@ -175,7 +175,7 @@ fn one_in(nodes: usize, part: usize) -> Vec<f64> {
 fn curve(minute: u64) -> f64 {
     static CURVE: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
     let curve = CURVE.get_or_init(|| {
-        let text = include_str!("../data/requests-per-minute.csv");
+        let text = include_str!("traffic/requests-per-minute.csv");
         let counts: Vec<f64> = text
             .lines()
             .skip(1)

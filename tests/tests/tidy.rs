@@ -18,7 +18,7 @@ const ARROWS: [(&str, &str, &[&str]); 10] = [
     ("sim", "lessor-sim", &["lessor-protocol", "lessor-holder", "lessor-ledger", "lessor"]),
     ("cli", "lessor-cli", WITH_SIM),
     ("tests", "scenarios", WITH_SIM),
-    ("tests/gate", "gate", &["lessor-protocol", "lessor-sim"]),
+    ("tests/gate", "gate", &["lessor-protocol", "lessor-ledger", "lessor-sim"]),
     ("benches", "benches", BOTH_SIDES),
 ];
 const BOTH_SIDES: &[&str] = &["lessor-protocol", "lessor-ledger", "lessor-allocator", "lessor"];

@@ -71,7 +71,7 @@ impl LocalPool {
 
     /// What is left of the reservation `number` was spent.
     pub(crate) fn settle(&self, number: u64) {
-        self.refill().settle(self.slot(), number, CLOCK.now());
+        self.refill().settle(number);
     }
 
     /// Whether the reservation `number` can still give something back.

@@ -8,7 +8,6 @@ use super::Purse;
 use super::word::{Took, Word};
 use crate::sync::{AtomicU64, Ordering, spin};
 use lessor_holder::permits::Balance;
-use lessor_protocol::mutant::{self, Mutant};
 
 /// Most stripes of a slot. More would be memory (128 bytes each, of a slot that is striped at all) and a longer way for a
 /// sweep before it refuses, for machines on which more threads than that spend from one limit at once, and share stripes then.
@@ -87,8 +86,7 @@ impl Stripes {
     }
 
     fn words<'a>(&'a self, own: &'a Word) -> impl Iterator<Item = &'a Word> {
-        let skipped = usize::from(mutant::is(Mutant::StripeForgotten));
-        std::iter::once(own).chain(self.all().iter().skip(skipped).map(|stripe| &stripe.purse.word))
+        std::iter::once(own).chain(self.all().iter().map(|stripe| &stripe.purse.word))
     }
 
     /// What is in all words.
@@ -102,9 +100,6 @@ impl Stripes {
     /// Takes `permits` from any word, or from several; `None` only if there was an instant at which fewer were free.
     #[cold]
     pub(super) fn sweep(&self, own: &Word, near: usize, permits: u64) -> Option<Found> {
-        if mutant::is(Mutant::NoSweep) {
-            return own.take(permits).map(|took| Found { took, place: None });
-        }
         self.until_still(|| self.take_whole(own, near, permits).or_else(|| self.take_parts(own, permits)))
     }
 

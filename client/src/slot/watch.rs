@@ -3,7 +3,6 @@
 //! here reads a clock.
 
 use crate::sync::{AtomicU64, Ordering};
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, Tick};
 
 /// No tick has this number: none was looked at.
@@ -100,11 +99,10 @@ impl Watch {
     #[inline(always)]
     fn known_here(&self, tick: Tick, late_ns: u64) -> Option<Glance> {
         let known = self.tick.load(Ordering::Acquire);
-        if known != tick.number() && (!mutant::is(Mutant::TickNotLooked) || known >= DUE) {
+        if known != tick.number() {
             return None;
         }
         let earliest = Moment::from_nanos(self.seen.load(Ordering::Relaxed));
-        let late_ns = if mutant::is(Mutant::StepNotTaken) { 0 } else { late_ns };
         // 2^64 ns are 584 years.
         Some(Glance { earliest, latest: Moment::from_nanos(earliest.as_nanos().wrapping_add(late_ns)) })
     }

@@ -97,7 +97,7 @@ fn what_is_reserved_beside_a_spend_and_a_report_is_held_until_it_is_settled() {
             let Ok((number, _)) = reserved else { return 0 };
             let mut refill = caller.1.lock().expect("no panic");
             assert_eq!(refill.give_back(&caller.0, number, 1, at(1)), 1);
-            refill.settle(&caller.0, number, at(1));
+            refill.settle(number);
             1
         });
         let other = pool.clone();
@@ -122,7 +122,7 @@ fn what_is_given_back_beside_the_end_of_its_lease_is_spent_or_free_and_never_bot
         let settles = thread::spawn(move || {
             let mut refill = caller.1.lock().expect("no panic");
             let back = refill.give_back(&caller.0, number, 2, end.before(Duration::from_nanos(1)));
-            refill.settle(&caller.0, number, end);
+            refill.settle(number);
             back
         });
         let seen = Seen { waiting: 10, ..Seen::default() };

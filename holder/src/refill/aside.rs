@@ -4,7 +4,6 @@
 use super::Refill;
 use crate::permits::{Pacer, Permits};
 use lessor_protocol::Moment;
-use lessor_protocol::mutant::{self, Mutant};
 
 impl<P: Pacer> Refill<P> {
     /// Puts `permits` into the slot until `deadline` at least, and takes out those of `lost` that can be had. Returns how
@@ -25,7 +24,7 @@ impl<P: Pacer> Refill<P> {
             dropped += slot.install(0, lost - dropped, Moment::ORIGIN);
             is_whole = dropped == lost || aside == 0;
         }
-        if is_whole || mutant::is(Mutant::AsideOutlivesLease) {
+        if is_whole {
             slot.install(0, 0, deadline);
         }
         dropped

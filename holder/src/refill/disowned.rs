@@ -3,7 +3,6 @@
 
 use super::{GUARD, Phase, Refill, SPARE_FOR, Seen, jittered, low_water_span};
 use crate::permits::{Pacer, Permits};
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, sizing};
 use std::time::Duration;
 
@@ -137,14 +136,8 @@ impl<P: Pacer> Refill<P> {
         if self.disowned.is_none() || brings_nothing || is_too_little || !self.can_be(grant) {
             return;
         }
-        let left = slot.balance().free;
         self.count_from_zero(slot);
         self.made_way = true;
-        if mutant::is(Mutant::LeftoverExtended) {
-            self.installed += left;
-            slot.install(left, 0, Moment::ORIGIN);
-            return;
-        }
         if let Some((_, ask)) = &mut self.asked {
             ask.held = slot.balance().total();
         }

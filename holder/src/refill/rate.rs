@@ -3,7 +3,6 @@
 
 use crate::permits::{Gait, Pacer};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX, Rate, RateClaim, RateLease, Terms};
 use std::time::Duration;
 
@@ -82,16 +81,9 @@ impl<P: Pacer> RateHeld<P> {
         }
     }
 
-    /// Goes by `rate`, the answer to an ask that was first sent at `first_sent`. A renewal goes on with the bucket as it
-    /// is; a new lease mints from now on, for until it was lent somebody else may have minted in its place.
-    pub(super) fn install(
-        &mut self,
-        rate: &Rate,
-        terms: Terms,
-        first_sent: Moment,
-        now: Moment,
-        turn: Duration,
-    ) {
+    /// Goes by `rate`, the answer to an ask. A renewal goes on with the bucket as it is; a new lease mints from now on, for
+    /// until it was lent somebody else may have minted in its place.
+    pub(super) fn install(&mut self, rate: &Rate, terms: Terms, now: Moment, turn: Duration) {
         self.is_paced = !matches!(rate, Rate::Free);
         let Rate::Lent { lease, credit, turn: is_turn } = rate else {
             match self.claim {
@@ -103,32 +95,25 @@ impl<P: Pacer> RateHeld<P> {
         self.turn_ends = is_turn.then(|| now + turn);
         let gait = gait(lease, terms);
         let goes_on = matches!(self.claim, RateClaim::Holds(old) if old.number == lease.number);
-        if goes_on && gait == self.gait && credit.is_zero() && !mutant::is(Mutant::RenewalRefills) {
+        if goes_on && gait == self.gait && credit.is_zero() {
             return;
         }
         let kept = self.pace.stop(now).unwrap_or(0);
         let put_in = nanos(scaled(nanos(*credit), gait.interval, nanos(lease.interval)));
-        let saved = if mutant::is(Mutant::RenewalRefills) {
-            gait.depth
-        } else if goes_on {
+        let saved = if goes_on {
             // As many permits as before, at the time that each takes now.
             nanos(scaled(kept, gait.interval, self.gait.interval)).saturating_add(put_in)
         } else {
             put_in
         };
-        let early =
-            if mutant::is(Mutant::MintsFromAsk) && !goes_on { now.since(first_sent) } else { Duration::ZERO };
         (self.gait, self.claim) = (gait, RateClaim::Holds(*lease));
-        self.pace.go(gait, saved.saturating_add(nanos(early)), now);
+        self.pace.go(gait, saved, now);
     }
 }
 
 /// What `lease` comes to on a clock that may run fast: it must not mint faster for that.
 fn gait(lease: &RateLease, terms: Terms) -> Gait {
-    let interval = match mutant::is(Mutant::MintsWithoutDrift) {
-        true => nanos(lease.interval),
-        false => nanos(terms.stretched(lease.interval)),
-    };
+    let interval = nanos(terms.stretched(lease.interval));
     Gait { interval, depth: interval.saturating_mul(lease.cap) }
 }
 

@@ -8,7 +8,6 @@
 use super::Refill;
 use crate::permits::{Pacer, Permits, Short};
 use lessor_protocol::Moment;
-use lessor_protocol::mutant::{self, Mutant};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -126,20 +125,13 @@ impl<P: Pacer> Refill<P> {
             self.removed += back;
             return 0;
         }
-        if mutant::is(Mutant::GivenBackTwice) {
-            self.installed += back;
-            slot.install(back, 0, Moment::ORIGIN);
-        }
         // Their lease goes on, or they would be spent by now.
         slot.install(back, 0, Moment::ORIGIN);
         back
     }
 
     /// What is left of the reservation `number` was spent.
-    pub fn settle(&mut self, slot: &impl Permits, number: u64, now: Moment) {
-        if mutant::is(Mutant::SettledIsFree) {
-            self.give_back(slot, number, u64::MAX, now);
-        }
+    pub fn settle(&mut self, number: u64) {
         self.reserved.spend(number);
     }
 
@@ -167,7 +159,7 @@ impl<P: Pacer> Refill<P> {
     /// What is reserved is spent where its time is over: no report after the end of a lease says that it is held.
     pub(super) fn let_go_of_reserved(&mut self, slot: &impl Permits, now: Moment) {
         self.reserved.spend_until(now);
-        if now >= slot.deadline() && !mutant::is(Mutant::ReservedOutlivesLease) {
+        if now >= slot.deadline() {
             self.reserved.spend_all();
         }
     }

@@ -1,7 +1,6 @@
 //! A store of cells as a map: what Redis and PostgreSQL do, without IO. Simulators and tests drive it.
 
 use super::{Cell, CellsError, Swap, Swapped, Timeline};
-use lessor_protocol::mutant::{self, Mutant};
 use std::collections::BTreeMap;
 
 /// What a store does, without a network, clock or dice. A clone is a copy, as a replica would be that is behind later.
@@ -42,7 +41,7 @@ impl Table {
 
     fn swap_one(&mut self, swap: &Swap) -> Swapped {
         let found = self.cells.get(&swap.name);
-        if found.map(|cell| cell.version) != swap.expected && !mutant::is(Mutant::StaleSwapped) {
+        if found.map(|cell| cell.version) != swap.expected {
             return Swapped::Other(found.cloned());
         }
         match &swap.next {

@@ -7,7 +7,6 @@
 use super::Pool;
 use super::loan::{Came, Loan};
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::need;
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, Terms};
 use std::time::Duration;
@@ -217,13 +216,12 @@ impl Pool {
             loan.wait_until(borrower.not_before);
             return HeardAbove::Unfit;
         }
-        let counts_from = if mutant::is(Mutant::LoanFromReceipt) { now } else { first_sent };
         // Whoever is told to come then finds what comes with the next exchange.
         let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after) + borrower.rtt;
         loan.came(Came {
             permits: grant.permits,
-            unkept: if mutant::is(Mutant::LoanOutlived) { 0 } else { ask.held - grant.kept },
-            end: terms.holder_end(counts_from, grant.term),
+            unkept: ask.held - grant.kept,
+            end: terms.holder_end(first_sent, grant.term),
             ceiling: grant.ceiling,
             chance,
             is_ample: grant.permits == ask.want,

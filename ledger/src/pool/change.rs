@@ -5,7 +5,6 @@ use super::{Plan, Pool};
 use crate::Carry;
 use crate::pacing::Pacer;
 use crate::share::Guarantees;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ impl Pool {
         now: Moment,
     ) -> Self {
         let mut pool = Pool::after_loss_by(plan, changed, since, now);
-        if pool.longest.is_some() && !mutant::is(Mutant::OldCallsForgotten) {
+        if pool.longest.is_some() {
             pool.opens = pool.opens.max(calls_end);
         }
         pool
@@ -36,8 +35,7 @@ impl Pool {
     pub fn change(&mut self, plan: Arc<Plan>, carry: Carry, now: Moment) {
         self.advance(now);
         let until = self.ends.last().map_or(self.now, |&(end, _)| end);
-        let out = if mutant::is(Mutant::ChangeForgetsOut) { 0 } else { self.books.outstanding };
-        self.ledgers.change(&plan.rules, (plan.terms, self.now), carry, (out, until));
+        self.ledgers.change(&plan.rules, (plan.terms, self.now), carry, (self.books.outstanding, until));
         debug_assert!(
             plan.rules.iter().filter(|rule| rule.flow().is_some()).eq(self
                 .plan
@@ -46,9 +44,6 @@ impl Pool {
                 .filter(|rule| rule.flow().is_some())),
             "a limit begins anew where its flow changes"
         );
-        if mutant::is(Mutant::CapBeginsEmpty) {
-            self.longest = self.ledgers.longest();
-        }
         debug_assert_eq!(self.longest, self.ledgers.longest(), "a limit begins anew where that changes");
         self.outlived = self.outlived.max(until);
         self.recount_ahead();

@@ -9,7 +9,6 @@
 use super::lessee::Settlement;
 use super::{AskError, Goodbye, Holder, Lessee, LesseeId, Pool};
 use crate::share::Share;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, InFlight, Moment, RateClaim, Refusal, RefusalReason};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -69,13 +68,9 @@ impl Pool {
         ask: Ask,
     ) -> Result<Answer, AskError> {
         self.advance_all(above, now);
-        if mutant::is(Mutant::ClaimsEndQuarantine) && ask.held > 0 {
-            self.opens = self.now;
-        }
         let opens = above
             .iter()
             .map(|above| above.pool.opens)
-            .filter(|_| !mutant::is(Mutant::AboveNotAwaited))
             .max()
             .map_or(self.opens, |opens| opens.max(self.opens));
         if self.now < opens {
@@ -220,13 +215,8 @@ impl Pool {
             self.add_mirror(place, newcomer);
         }
         let mirror = &self.lessees[&place];
-        let mut known = mirror.known_part(settlement);
-        if mutant::is(Mutant::AboveTakesBack) {
-            (known.spent, known.returned) = (0, known.spent + known.returned);
-        }
-        if !mutant::is(Mutant::AboveNotCharged) {
-            self.settle_by(place, ask, &known);
-        }
+        let known = mirror.known_part(settlement);
+        self.settle_by(place, ask, &known);
     }
 
     /// The session is a new one to the pool below, which may have forgotten it sooner than what is in flight here ends.

@@ -9,7 +9,6 @@ use crate::Rule;
 use crate::rules::{At, Since};
 use crate::share::{Believe, Trust};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::need;
 use lessor_protocol::{Announced, Left, Moment, Observed, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
@@ -50,7 +49,7 @@ struct Trim {
 
 impl Trim {
     fn at(self, now: Moment, ease: Duration) -> u64 {
-        if now < self.until || mutant::is(Mutant::TrimNeverEnds) {
+        if now < self.until {
             return self.permits;
         }
         let (over, ease) = (nanos(now.since(self.until)), nanos(ease));
@@ -112,7 +111,7 @@ impl Feedback {
         let rested = now.since(self.paused_until);
         let paused_for = self.paused_for.saturating_sub(rested);
         let from = self.paused_until.max(now);
-        let wanted = if mutant::is(Mutant::RepeatPausesAgain) { wait } else { (now + wait).since(from) };
+        let wanted = (now + wait).since(from);
         let longer = wanted.min(longest.saturating_sub(paused_for));
         if longer.is_zero() {
             if !was_paused {
@@ -130,7 +129,7 @@ impl Feedback {
     /// The most that may be lent now of `ceiling`, while it eases in: the rate grows evenly, and one permit goes at once.
     fn most(&self, now: Moment, ceiling: u64, ease: Duration) -> u64 {
         if now < self.paused_until {
-            return if mutant::is(Mutant::PausedByVendorLends) { u64::MAX } else { 0 };
+            return 0;
         }
         let (over, ease) = (u128::from(nanos(now.since(self.eases_from))), u128::from(nanos(ease)));
         if over >= ease || self.eases_from == Moment::ORIGIN {
@@ -165,7 +164,7 @@ impl Pool {
         self.advance(now);
         let now = self.now;
         let Some(lessee) = self.lessees.get_mut(&Place::own(id)) else { return Heard::default() };
-        if observed.number <= lessee.observed && !mutant::is(Mutant::RepeatPausesAgain) {
+        if observed.number <= lessee.observed {
             return Heard::default();
         }
         let refused = match lessee.observed {
@@ -177,8 +176,7 @@ impl Pool {
         lessee.refused = lessee.refused.max(observed.refused_total);
         let trust = self.plan.sharing.vendor;
         let mut heard = Heard { refused, ..Heard::default() };
-        let is_refused = refused > 0 || mutant::is(Mutant::RepeatPausesAgain);
-        if let Some(wait) = observed.wait.filter(|_| is_refused && trust.believe >= Believe::Pause) {
+        if let Some(wait) = observed.wait.filter(|_| refused > 0 && trust.believe >= Believe::Pause) {
             let wait = if wait.is_zero() { WAIT_UNTOLD } else { wait };
             heard.pauses = self.feedback.pause(now, wait, trust.longest);
         }
@@ -205,9 +203,6 @@ impl Pool {
             .map(|lessee| lessee.outstanding.saturating_sub(spent(lessee.demand_milli, lessee.answered)));
         let ours = self.ledgers.available().saturating_add(unspent.sum::<u64>());
         let slack = self.ceiling() * SLACK_PERCENT / 100;
-        if mutant::is(Mutant::VendorRaises) {
-            self.ledgers.top_up(left.permits.saturating_sub(ours).min(self.ceiling()));
-        }
         let missing = ours.saturating_sub(left.permits);
         let is_less = missing > slack.max(1);
         if trust.believe == Believe::Trim {
@@ -277,8 +272,7 @@ impl Pool {
     pub(super) fn refused_by_vendor(&self, above: &[Above<'_>]) -> Option<Refusal> {
         let above = above.iter().map(|above| above.pool.vendor_pause());
         let wait = above.fold(self.vendor_pause(), Duration::max);
-        let is_paused = !wait.is_zero() && !mutant::is(Mutant::PausedByVendorLends);
-        is_paused.then_some(Refusal { reason: RefusalReason::Paused, retry_after: wait })
+        (!wait.is_zero()).then_some(Refusal { reason: RefusalReason::Paused, retry_after: wait })
     }
 
     /// Whether nothing of what the vendor said matters any more.

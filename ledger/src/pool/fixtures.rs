@@ -2,7 +2,6 @@
 
 use crate::Rule;
 use crate::rule::LeakyBucket;
-use lessor_protocol::mutant::{self, Mutant};
 use std::time::Duration;
 
 /// What of some rules cannot become something else while permits are out: a limit whose fixtures change begins anew.
@@ -31,7 +30,6 @@ impl Fixtures {
 
     /// Whether a limit that has these can carry on with `others`.
     pub fn go_on_as(&self, others: &Fixtures) -> bool {
-        let comes_as_others_do = self.longest.is_empty() && mutant::is(Mutant::CapBeginsEmpty);
-        self.flows == others.flows && (self.longest == others.longest || comes_as_others_do)
+        self.flows == others.flows && self.longest == others.longest
     }
 }

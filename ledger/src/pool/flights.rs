@@ -4,7 +4,6 @@
 use super::lessee::Settlement;
 use super::lingering::Lingering;
 use crate::rules::{At, Since};
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Ask, Moment, PERMITS_MAX};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -47,7 +46,7 @@ impl Flights {
             busy: self.busy,
         };
         let is_nothing = self.in_flight() == 0 && self.unguarded == 0;
-        (!is_nothing && !mutant::is(Mutant::FlightsPutAwayLand)).then_some(saved)
+        (!is_nothing).then_some(saved)
     }
 
     /// What was put away; `None` if nothing can have been so.
@@ -97,8 +96,7 @@ impl Flights {
     /// The lease ended at `end` without a report, and with it the right to spend `burned` permits: all of that, and what
     /// was running, may be in flight for the `longest` time that a call takes.
     pub(super) fn end(&mut self, burned: u64, end: Moment, longest: Duration) {
-        let linger = if mutant::is(Mutant::LandedAtEnd) { 0 } else { burned + self.running };
-        self.lingering.add(linger, end, longest);
+        self.lingering.add(burned + self.running, end, longest);
         (self.running, self.busy) = (0, 0);
     }
 
@@ -132,7 +130,7 @@ impl Flights {
         now: Moment,
         longest: Duration,
     ) {
-        let unkept = if mutant::is(Mutant::UnkeptIsFree) { 0 } else { ask.held - settlement.kept };
+        let unkept = ask.held - settlement.kept;
         self.busy = ask.busy.min(settlement.kept);
         let lapsed = (ask.busy - self.busy).min(unkept);
         match ask.running {
@@ -147,8 +145,6 @@ impl Flights {
                 self.lingering.add(unguarded.min(room), now, longest);
                 self.lingering.cut_to(room);
                 self.unsaid &= self.lingering.permits() > 0;
-                let running = if mutant::is(Mutant::RunningIgnored) { 0 } else { running };
-                let lapsed = if mutant::is(Mutant::LapsedLands) { 0 } else { lapsed };
                 self.running = running.saturating_add(lapsed).min(room - self.lingering.permits());
             }
             None => {

@@ -6,7 +6,6 @@ use super::family::Place;
 use super::lessee::Lessee;
 use crate::rules::Flow;
 use lessor_protocol::Moment;
-use lessor_protocol::mutant::{self, Mutant};
 use std::time::Duration;
 
 /// A session is remembered at least this long. One that is forgotten must start again from zero, which costs its
@@ -23,9 +22,6 @@ impl Pool {
     pub fn is_forgettable(&mut self, now: Moment) -> bool {
         self.advance(now);
         self.forget_idle(self.memory());
-        if mutant::is(Mutant::ForgottenWhileCharged) {
-            return self.now >= self.opens && self.ends.is_empty();
-        }
         // A session gets its last grant again for its last ask, and waits for what an earlier life told: of a new pool not.
         let is_quiet = self.now >= self.opens.max(self.records.earlier()) && self.lessees.is_empty();
         is_quiet && self.seats.are_free() && self.is_fresh()

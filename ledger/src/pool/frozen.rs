@@ -12,7 +12,6 @@ use crate::Rule;
 use crate::pacing::Pacer;
 use crate::rules::{At, Gap, Saved, Since};
 use crate::share::Share;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -93,7 +92,7 @@ impl Pool {
 
     /// Whether nobody is sure on which side of a boundary it is.
     fn is_blurred(&self) -> bool {
-        self.plan.is_root && !mutant::is(Mutant::BlurIgnored)
+        self.plan.is_root
     }
 
     /// The instant that no lease may outlive, unless what it holds is charged ahead.

@@ -5,7 +5,6 @@ use super::Plan;
 use super::loan::Loan;
 use crate::rules::{self, Draw, Ledger, Pace, Saved, Since};
 use crate::{Carry, Rule};
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
 
@@ -51,8 +50,7 @@ impl Ledgers {
 
     /// When they may lend again, if they may have forgotten what was lent before `quarantined`. They count `since` a moment.
     pub(super) fn forget(&mut self, quarantined: Moment, since: Moment) -> Moment {
-        let asked = if mutant::is(Mutant::NoWindowOnRestart) { 0 } else { usize::MAX };
-        let opens = self.all_mut().take(asked).map(|ledger| {
+        let opens = self.all_mut().map(|ledger| {
             let opens = ledger.forget(quarantined);
             // What waits for nothing to leave a window refills.
             if opens == quarantined && since > opens { ledger.forget(since) } else { opens }
@@ -68,23 +66,17 @@ impl Ledgers {
         }
     }
 
-    /// A lease with `permits` ended without a word at `end`: they were spent at `spent_at` at the latest.
-    pub(super) fn burn(&mut self, permits: u64, end: Moment, spent_at: Moment) {
+    /// A lease with `permits` ended without a word at `end`: they were spent then at the latest.
+    pub(super) fn burn(&mut self, permits: u64, end: Moment) {
         for ledger in self.all_mut() {
-            if !mutant::is(Mutant::LazyRefill) {
-                ledger.advance(end);
-            }
-            match mutant::is(Mutant::EndedIsFree) {
-                true => ledger.release(permits),
-                false => ledger.burn(permits, spent_at),
-            }
+            ledger.advance(end);
+            ledger.burn(permits, end);
         }
     }
 
     /// Permits that every rule can lend now.
     pub(super) fn available(&self) -> u64 {
-        let asked = if mutant::is(Mutant::FirstRuleOnly) { 1 } else { usize::MAX };
-        self.all().take(asked).map(|ledger| ledger.available()).min().unwrap_or(0)
+        self.all().map(|ledger| ledger.available()).min().unwrap_or(0)
     }
 
     /// Lends `permits`, at most what is available.
@@ -211,14 +203,12 @@ impl Ledgers {
 
     /// `permits` that are charged may be spent until `end`.
     pub(super) fn charge_ahead(&mut self, permits: u64, end: Moment) {
-        let is_charged = !mutant::is(Mutant::AheadIsFree);
-        self.all_mut().filter(|_| is_charged).for_each(|ledger| ledger.charge_ahead(permits, end));
+        self.all_mut().for_each(|ledger| ledger.charge_ahead(permits, end));
     }
 
     /// `permits` that might have been spent until `end` are spent by now, or will not be.
     pub(super) fn release_ahead(&mut self, permits: u64, end: Moment) {
-        let is_charged = !mutant::is(Mutant::AheadIsFree);
-        self.all_mut().filter(|_| is_charged).for_each(|ledger| ledger.release_ahead(permits, end));
+        self.all_mut().for_each(|ledger| ledger.release_ahead(permits, end));
     }
 
     /// Whether none can be told from a new one.

@@ -12,7 +12,6 @@ use crate::rules::{Draw, Pace};
 use crate::sizing::{self, Asker, Claim, Sized, Standing, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Terms};
 use std::time::Duration;
@@ -61,30 +60,26 @@ impl Pool {
         ask: &Ask,
         newcomer: bool,
     ) -> Grant {
-        let kept = if mutant::is(Mutant::RenewalAsFresh) { ask.held } else { self.lessees[&id].outstanding };
+        let kept = self.lessees[&id].outstanding;
         let above = above.iter_mut().map(|above| (&mut *above.pool, mirror));
         let mut chain: Vec<(&mut Pool, Place)> = std::iter::once((self, id)).chain(above).collect();
         // What is out beyond a limit that was lowered ends by itself, at the end of its lease.
         let is_over = chain.iter().any(|(pool, _)| pool.ledgers.excess() > 0 || pool.is_over());
-        let is_over = is_over && !mutant::is(Mutant::OverIsExtended);
         let fits = !is_over && chain.iter().all(|(pool, id)| !pool.outlives(*id));
         let (rate, flow) = lend_rate(&mut chain, ask, is_over);
         let most = chain.iter().map(|(pool, id)| pool.most(*id, flow.is_some())).min().unwrap_or(0);
         let is_reusable = chain.iter().all(|(pool, _)| pool.ledgers.are_reusable());
         let offer = |(pool, id): &mut (&mut Pool, Place)| pool.offer(*id, ask, newcomer, is_reusable);
         let offers: Vec<Offer> = chain.iter_mut().map(offer).collect();
-        let asked = if mutant::is(Mutant::AboveNotAsked) { 1 } else { offers.len() };
-        let least = offers.iter().take(asked).map(|offer| offer.permits).min();
+        let least = offers.iter().map(|offer| offer.permits).min();
         let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
         let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
         let worth = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             pool.reach(*id, kept + permits, pool.worth(*id, ask, kept + permits, offer.state))
         };
-        let clipped = if mutant::is(Mutant::AboveNotClipped) { 1 } else { chain.len() };
-        let worth = chain.iter().zip(&offers).take(clipped).map(worth).min().unwrap_or_default();
+        let worth = chain.iter().zip(&offers).map(worth).min().unwrap_or_default();
         let term = if is_over { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
-        let charged = if mutant::is(Mutant::AboveNotCharged) { 1 } else { chain.len() };
-        chain.iter_mut().take(charged).for_each(|(pool, id)| pool.charge(*id, permits, term));
+        chain.iter_mut().for_each(|(pool, id)| pool.charge(*id, permits, term));
         chain.iter_mut().zip(&offers).for_each(|((pool, id), offer)| pool.foresee(*id, ask, offer));
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
@@ -195,7 +190,6 @@ impl Pool {
     fn horizon(&self, id: Place, offer: &Offer) -> Duration {
         let term = self.lessees[&id].term;
         let above = self.borrower.as_ref().map_or(Duration::MAX, Borrower::horizon);
-        let above = if mutant::is(Mutant::HorizonNotNested) { Duration::MAX } else { above };
         let horizon = match offer.state {
             State::Drain { lasts } => lasts.min(term),
             State::Rich | State::Trickle if offer.is_greedy => (term / GREEDY_PART).max(GREEDY_MIN),
@@ -217,13 +211,12 @@ impl Pool {
         if permits > 0 {
             lessee.lent = self.now;
         }
-        let is_dated = permits > 0 || !mutant::is(Mutant::RenewalNotDated);
-        if !term.is_zero() && is_dated {
+        if !term.is_zero() {
             self.ends.remove(&(lessee.end, id));
             // Never earlier than before: until the node hears of it, the old end is the one it goes by. Also of a lease
             // that holds nothing: the node goes by that end with what it is lent next.
             let end = self.plan.terms.grantor_end(self.now, term);
-            lessee.end = if mutant::is(Mutant::EndMovesBack) { end } else { lessee.end.max(end) };
+            lessee.end = lessee.end.max(end);
             self.records.tell(lessee.end);
             if lessee.is_live() {
                 self.ends.insert((lessee.end, id));
@@ -272,9 +265,7 @@ impl Pool {
     /// Whether the lease of `id` ends after the last instant for which a rule may lend: it was lent before there was
     /// that rule. Its node would spend until then what it is lent now.
     fn outlives(&self, id: Place) -> bool {
-        let end = self.lease_end_ahead();
-        let outlives = end.is_some_and(|end| self.lessees[&id].end > end);
-        outlives && !mutant::is(Mutant::NewRuleOutlived)
+        self.lease_end_ahead().is_some_and(|end| self.lessees[&id].end > end)
     }
 
     /// Permits that must be there beyond what the lessee wants: the reserve, and what is kept for others.

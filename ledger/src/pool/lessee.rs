@@ -7,7 +7,6 @@ pub use holdings::Holding;
 use super::flights::Flights;
 use super::rates::Turn;
 use crate::share::Share;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Moment};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -177,18 +176,13 @@ impl Lessee {
     /// A total does not say which lease a permit was spent from. Each is put where it stays charged longest:
     /// what is held to the live lease first, what was spent next, the rest to leases that had ended, newest first.
     pub(super) fn settlement(&self, ask: &Ask) -> Option<Settlement> {
-        let before = if mutant::is(Mutant::SpentAsDelta) { 0 } else { self.spent };
-        let newly_spent = ask.spent_total.checked_sub(before)?;
-        let held = if mutant::is(Mutant::RenewalAsFresh) { 0 } else { ask.held };
-        if newly_spent.checked_add(held)? > self.outstanding + self.burned {
+        let newly_spent = ask.spent_total.checked_sub(self.spent)?;
+        if newly_spent.checked_add(ask.held)? > self.outstanding + self.burned {
             return None;
         }
-        let kept = held.min(self.outstanding);
-        let held_late = held - kept;
-        let mut spent = newly_spent.min(self.outstanding - kept);
-        if mutant::is(Mutant::SpentToOldest) {
-            spent = newly_spent.saturating_sub(self.burned - held_late);
-        }
+        let kept = ask.held.min(self.outstanding);
+        let held_late = ask.held - kept;
+        let spent = newly_spent.min(self.outstanding - kept);
         let spent_late = newly_spent - spent;
         let mut stays = spent_late + held_late;
         let mut credits = vec![];
@@ -243,9 +237,7 @@ impl Lessee {
                 burns.push_front(Burn { at: burn.at, permits: open });
             }
         }
-        if !mutant::is(Mutant::CreditTwice) {
-            self.burns = burns;
-        }
+        self.burns = burns;
     }
 }
 

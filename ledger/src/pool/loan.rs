@@ -9,7 +9,6 @@
 
 use crate::rules::{Draw, Ends, Ledger, Pace, THOUSAND_SECONDS};
 use crate::{Carry, Rule};
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{InFlight, Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
@@ -155,8 +154,7 @@ impl Loan {
     /// What was spent and what is held, to be told. It stays true however late it arrives.
     pub(super) fn tell(&mut self) -> (u64, u64) {
         (self.told, self.told_at) = (self.told.max(self.spent), self.now);
-        let out = if mutant::is(Mutant::LentOnIsReturned) { 0 } else { self.out };
-        (self.told, self.free + out)
+        (self.told, self.free + self.out)
     }
 
     /// What is in flight, to be told where the one above counts that. Whatever ends first was unknown there.
@@ -164,7 +162,7 @@ impl Loan {
         self.cap?;
         self.told_in_flight = self.known_in_flight();
         self.counted = self.counted.max(self.told_in_flight);
-        Some(if mutant::is(Mutant::LentOnIsLanded) { 0 } else { self.told_in_flight })
+        Some(self.told_in_flight)
     }
 
     /// What was told last has been heard.
@@ -211,9 +209,7 @@ impl Loan {
 
     /// Its term is over: what is in hand is nobody's to spend. What is out ended before.
     fn lapse(&mut self) {
-        if !mutant::is(Mutant::LoanOutlived) {
-            self.free = 0;
-        }
+        self.free = 0;
     }
 
     fn roll(&mut self) {
@@ -309,7 +305,7 @@ impl Ledger for Loan {
     }
 
     fn lease_end(&self) -> Option<Moment> {
-        (!mutant::is(Mutant::LoanNotNested)).then_some(self.end)
+        Some(self.end)
     }
 
     fn is_fresh(&self) -> bool {

@@ -53,7 +53,6 @@ use flights::Flights;
 use ledgers::Ledgers;
 use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal};
 use loan::Loan;
 use record::Records;
@@ -151,16 +150,10 @@ impl Pool {
 
     /// The same where the limit goes by `plan` only `since` a moment: what refills by it does so from then on.
     pub fn after_loss_by(plan: Arc<Plan>, lost: Moment, since: Moment, now: Moment) -> Self {
-        let live = if mutant::is(Mutant::NoTermOnRestart) { Duration::ZERO } else { plan.terms.quarantine() };
-        let is_fixed = plan.rules.iter().all(|rule| matches!(rule, Rule::FixedWindow(_)));
-        let live = if mutant::is(Mutant::AheadForgotten) && is_fixed { Duration::ZERO } else { live };
-        let quarantined = lost + live;
+        let quarantined = lost + plan.terms.quarantine();
         let mut pool = Pool::new(plan, now);
         let span = pool.safe_span().unwrap_or_default();
         pool.seats.forget(lost, span, pool.plan.terms);
-        if mutant::is(Mutant::ForgottenOnRestart) {
-            return pool;
-        }
         pool.opens = pool.ledgers.forget(quarantined, since);
         if let Some(flow) = &mut pool.flow {
             flow.forget(quarantined.max(since));
@@ -263,8 +256,7 @@ impl Pool {
             self.ends.pop_first();
             let lessee = self.lessees.get_mut(&id).expect("every end has its lessee");
             let burned = lessee.burn();
-            let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { end };
-            self.ledgers.burn(burned, end, spent_at);
+            self.ledgers.burn(burned, end);
             self.books.outstanding -= burned;
             self.books.burned += burned;
             self.end_rate(id, end);
@@ -327,14 +319,13 @@ impl Pool {
         if lessee.has_left {
             return Err(AskError::Left);
         }
-        if seq < lessee.seq && !mutant::is(Mutant::OldAskAnswered) {
+        if seq < lessee.seq {
             return Err(AskError::Stale { seq, last: lessee.seq });
         }
-        if seq != lessee.seq || mutant::is(Mutant::RepeatsAnsweredAnew) {
+        if seq != lessee.seq {
             return Ok(None);
         }
-        let answered = if mutant::is(Mutant::FromLastRetry) { self.now } else { lessee.answered };
-        let gone = self.now.since(answered);
+        let gone = self.now.since(lessee.answered);
         Ok(Some(match lessee.answer {
             Answer::Grant(grant) => {
                 Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(gone)), ..grant })
@@ -394,8 +385,7 @@ impl Pool {
         if !lessee.is_live() {
             self.ends.remove(&(lessee.end, id));
         }
-        let spent_at = if mutant::is(Mutant::ChargeFromGrant) { lessee.answered } else { self.now };
-        self.ledgers.settle(settlement.spent, spent_at);
+        self.ledgers.settle(settlement.spent, self.now);
         self.ledgers.release(settlement.returned);
         self.guarantees.returned(lessee.share.group, settlement.returned + settlement.credited);
         for credit in &settlement.credits {

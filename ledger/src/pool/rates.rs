@@ -9,7 +9,6 @@ use super::family::Place;
 use super::lessee::Lessee;
 use crate::rules::{Flow, Part, SHARES};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::time::Duration;
 
@@ -50,10 +49,7 @@ impl Lent {
     /// What is charged: the larger of all that it may go by.
     pub(super) fn charged(&self) -> Part {
         let part = |told: Option<Told>| told.map_or(Part::default(), |told| told.part);
-        match mutant::is(Mutant::OldRateForgotten) {
-            true => part(self.offered.or(self.held)),
-            false => part(self.held).max(part(self.offered)),
-        }
+        part(self.held).max(part(self.offered))
     }
 
     /// Those that `fits`, newest first.

@@ -16,7 +16,6 @@ use crate::Rule;
 use crate::rule::Windows;
 use crate::rules::{At, Gap, Part, Saved, Since};
 use crate::share::Share;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -152,12 +151,10 @@ impl Pool {
         let more = if is_in_use { self.plan.terms.grantor_end(self.now + span, self.term) } else { self.now };
         let until = told.max(more);
         let mut ledgers = self.ledgers.copy();
-        if !mutant::is(Mutant::BlockNotCharged) {
-            ledgers.charge(ahead);
-        }
+        ledgers.charge(ahead);
         let record = Record {
             written: self.now.into(),
-            out: self.books.outstanding + if mutant::is(Mutant::BlockNotCharged) { 0 } else { ahead },
+            out: self.books.outstanding + ahead,
             until: until.into(),
             opens: self.opens.into(),
             landings: self.landings_of_earlier(),
@@ -169,9 +166,7 @@ impl Pool {
         self.records.span = span;
         let granted = self.books.granted + ahead;
         let block = Block { pool: self.number, number: self.records.number, granted, until };
-        if !mutant::is(Mutant::OldBlockGoesOn) {
-            self.records.block = self.records.block.map(|old| old.within(block));
-        }
+        self.records.block = self.records.block.map(|old| old.within(block));
         Some((record, block))
     }
 
@@ -188,16 +183,15 @@ impl Pool {
         if !self.plan.is_kept() {
             return true;
         }
-        let is_nested = |block: Block| self.records.told <= block.until || mutant::is(Mutant::BlockNotNested);
         match self.records.block {
-            Some(block) => self.books.granted <= block.granted && is_nested(block),
+            Some(block) => self.books.granted <= block.granted && self.records.told <= block.until,
             None => self.books.granted == 0 && self.records.told == Moment::ORIGIN,
         }
     }
 
     /// Whether what is answered now may leave at once.
     pub fn may_be_known(&self) -> bool {
-        self.is_covered() || mutant::is(Mutant::SeenBeforeDurable)
+        self.is_covered()
     }
 
     /// Whether another record is worth while: its block is half used up, or counts as lent what nobody wants any more.
@@ -233,13 +227,12 @@ impl Pool {
         if !pool.ledgers.restore(&record.rules, since, (out, until)) {
             return None;
         }
-        let spent_by = if mutant::is(Mutant::BlockEndsAtOnce) { then } else { until };
         pool.opens = since.moment(record.opens);
         let flights = record.flights(pool.ledgers.in_flight()?, since)?;
         pool.in_flight = flights.charged();
-        pool.lend_earlier(out, flights, spent_by);
+        pool.lend_earlier(out, flights, until);
         pool.books = Books { granted: out, outstanding: out, ..Books::default() };
-        pool.outlived = spent_by;
+        pool.outlived = until;
         pool.feedback.restore(&record.vendor, since);
         pool.forget_seats(now);
         pool.recount_ahead();
@@ -254,8 +247,7 @@ impl Pool {
 
     /// Of what is in flight, what was so in an earlier life, and when it has landed.
     fn landings_of_earlier(&self) -> Vec<(At, u64)> {
-        let is_written = !mutant::is(Mutant::FlightsNotWritten);
-        let earlier = self.lessees.get(&Place::own(EARLIER)).filter(|_| is_written).into_iter();
+        let earlier = self.lessees.get(&Place::own(EARLIER)).into_iter();
         earlier
             .flat_map(|it| it.flights.lingering().landings())
             .map(|(at, permits)| (at.into(), permits))
@@ -271,7 +263,7 @@ impl Pool {
         let mut lessee = Lessee::new(Share::EVEN, Moment::ORIGIN);
         (lessee.outstanding, lessee.end) = (out, until);
         lessee.flights = flights;
-        if let Some(flow) = self.flow.as_mut().filter(|_| !mutant::is(Mutant::FlowKeptFull)) {
+        if let Some(flow) = self.flow.as_mut() {
             let part = flow.whole();
             flow.recharge(Part::default(), part);
             lessee.turn = Turn::silent(part, until);

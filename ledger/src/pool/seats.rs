@@ -8,7 +8,6 @@ use super::{LesseeId, Pool};
 use crate::Rule;
 use crate::share::Safe;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, SafeShare, Terms};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,9 +51,7 @@ impl Seats {
 
     /// An earlier life of the allocator may have told of some until `lost`, in windows of up to `span`.
     pub(super) fn forget(&mut self, lost: Moment, span: Duration, terms: Terms) {
-        if !mutant::is(Mutant::SeatsOnRestart) {
-            self.opens = terms.grantor_end(lost, SafeShare::LASTS_MAX) + terms.stretched(span);
-        }
+        self.opens = terms.grantor_end(lost, SafeShare::LASTS_MAX) + terms.stretched(span);
     }
 
     /// Whether none is taken.
@@ -79,9 +76,6 @@ impl Seats {
     pub(super) fn count(&mut self, span: Option<Duration>) {
         let within = |seat: &Seat| span.map_or(seat.permits, |span| seat.within(span));
         self.permits = self.taken.values().map(within).fold(0, u64::saturating_add);
-        if mutant::is(Mutant::SeatsUncounted) {
-            self.permits = 0;
-        }
         self.soonest = self.taken.values().map(|seat| seat.free_from).min().unwrap_or(Moment::NEVER);
     }
 
@@ -107,12 +101,11 @@ impl Seats {
         let has_room = self.taken.len() < most && share.permits <= reserve.saturating_sub(self.permits);
         let is_told = match self.taken.get(&id) {
             Some(seat) => is_same(seat),
-            None => (has_room || mutant::is(Mutant::SeatsUncounted)) && now >= self.opens,
+            None => has_room && now >= self.opens,
         };
         if is_told {
             let ends = terms.grantor_end(now, share.lasts);
-            let leaves = if mutant::is(Mutant::SeatFreeAtEnd) { Duration::ZERO } else { share.span };
-            let free_from = ends + terms.stretched(leaves);
+            let free_from = ends + terms.stretched(share.span);
             self.taken.insert(id, Seat { permits: share.permits, span: share.span, free_from });
             self.count(Some(share.span));
         }

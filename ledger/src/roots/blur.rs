@@ -6,7 +6,6 @@ use super::BLUR;
 use crate::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
 use crate::{Rule, RuleError};
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Grant};
 use std::time::Duration;
 
@@ -15,9 +14,6 @@ use std::time::Duration;
 /// # Errors
 /// If none does; the problem begins with the key.
 pub fn stricter(rule: &Rule) -> Result<Rule, String> {
-    if mutant::is(Mutant::BlurIgnored) {
-        return Ok(*rule);
-    }
     let of_store = "in a store that several allocators share";
     let wrong = |key: &str, problem: &dyn std::fmt::Display| format!("{key}: {problem} {of_store}");
     match rule {
@@ -87,10 +83,10 @@ fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
 /// What a root that goes by an early time tells whoever asked: its lease ends that much sooner than the root takes it to.
 pub(super) fn shorter(answer: Answer) -> Answer {
     match answer {
-        Answer::Grant(grant) if !mutant::is(Mutant::BlurIgnored) => {
+        Answer::Grant(grant) => {
             Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(BLUR)), ..grant })
         }
-        answer @ (Answer::Grant(_) | Answer::Refusal(_)) => answer,
+        refusal @ Answer::Refusal(_) => refusal,
     }
 }
 

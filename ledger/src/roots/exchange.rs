@@ -7,7 +7,6 @@ use super::root::{self, Origin, RootError};
 use super::{Head, RootClock, limit_of};
 use crate::cells::{Cell, Swap, Swapped, VALUE_MAX};
 use crate::pool::{AskError, Holder};
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Answer, Ask, Grant, Moment};
 use std::time::Duration;
 
@@ -143,16 +142,13 @@ impl Exchange {
                     asking.answer = Some(answer.map_err(RootError::Ask));
                 }
                 // Somebody may have thrown away all there is: without another look at the head it is not made anew.
-                Swapped::Other(None) if asking.cell.is_some() && !mutant::is(Mutant::GoneIsNew) => {
+                Swapped::Other(None) if asking.cell.is_some() => {
                     asking.cell = None;
                     asking.answer = Some(Err(RootError::Gone));
                 }
                 Swapped::Other(cell) => {
                     late += 1;
                     asking.cell = cell;
-                    if mutant::is(Mutant::LateSwapBelieved) {
-                        asking.answer = Some(answer.map_err(RootError::Ask));
-                    }
                 }
             }
         }

@@ -3,7 +3,6 @@
 
 use super::Version;
 use crate::named::named_for;
-use lessor_protocol::mutant::{self, Mutant};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -66,7 +65,7 @@ impl Families {
             Ordering::Greater => named_for(&self.above, told),
         };
         let above = limit.and_then(|limit| self.above.get(&limit)).map(String::as_str);
-        above.filter(|above| kin.parent.as_deref() != Some(*above) && !mutant::is(Mutant::ParentForgotten))
+        above.filter(|above| kin.parent.as_deref() != Some(*above))
     }
 }
 

@@ -5,7 +5,6 @@ use super::{BLUR, Families, Gates, Version};
 use crate::cells::Timeline;
 use crate::rules::{At, Gap};
 use lessor_protocol::Moment;
-use lessor_protocol::mutant::{self, Mutant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -210,16 +209,15 @@ impl Head {
 
     /// When it was found that something may have been lost, on the time of now.
     pub(super) fn lost(&self) -> Option<Moment> {
-        self.lost.map(At::as_calendar).filter(|_| !mutant::is(Mutant::RootLossIgnored))
+        self.lost.map(At::as_calendar)
     }
 
     /// How to read what was written in `era`.
     pub(super) fn age(&self, era: u64) -> Age {
-        let ignored = mutant::is(Mutant::EraIgnored);
         match era {
             era if era > self.era => Age::Newer,
-            era if era < self.whole_since && !mutant::is(Mutant::RootLossIgnored) => Age::Lost,
-            era if era < self.era && !ignored => Age::Known(Gap::Unknown),
+            era if era < self.whole_since => Age::Lost,
+            era if era < self.era => Age::Known(Gap::Unknown),
             _ => Age::Known(Gap::Counted),
         }
     }
@@ -249,7 +247,7 @@ impl Head {
     /// Whether who knew nothing of this era yet can go by its time, when it is `now` by the clock of the store: that may have been set
     /// once more since the era began, and only whoever heard it before can tell.
     pub fn is_watched(&self, now: Moment) -> bool {
-        self.was_just_signed(now) || mutant::is(Mutant::SetTwiceIgnored)
+        self.was_just_signed(now)
     }
 
     /// An allocator that watched does not know whether the time went on, when it is `now` by the clock of the store. One that comes

@@ -11,7 +11,6 @@ use jiff::civil::{Date, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan};
 use lessor_protocol::Moment;
-use lessor_protocol::mutant::{self, Mutant};
 use std::time::Duration;
 
 /// The kinds of calendar windows.
@@ -142,8 +141,7 @@ impl Calendar {
 
     /// What the clock that they follow shows.
     fn clock(&self) -> &'static TimeZone {
-        let zone = if mutant::is(Mutant::CalendarInUtc) { Zone::utc() } else { self.zone };
-        zone.rules()
+        self.zone.rules()
     }
 
     /// When the window that holds `at` ends and the next one begins; `at` counts nanoseconds since the Unix epoch.

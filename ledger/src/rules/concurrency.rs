@@ -9,7 +9,6 @@ use super::{Draw, Ends, Ledger, Pace, Saved, Since};
 use crate::rule::Concurrency;
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
@@ -113,7 +112,7 @@ impl Ledger for FlightLedger {
 
     /// Calls that earlier lives let begin until `quarantined` end so long after it.
     fn forget(&mut self, quarantined: Moment) -> Moment {
-        if mutant::is(Mutant::NoFlightsOnRestart) { quarantined } else { quarantined + self.longest }
+        quarantined + self.longest
     }
 
     /// What is in flight is in flight, however a balance is carried over.
@@ -147,9 +146,7 @@ impl Ledger for FlightLedger {
     }
 
     fn save(&self) -> Option<Saved> {
-        let is_lost = mutant::is(Mutant::FlightsPutAwayLand) || mutant::is(Mutant::FlightsNotWritten);
-        let in_flight = if is_lost { 0 } else { self.in_flight };
-        Some(Saved::InFlight { in_flight })
+        Some(Saved::InFlight { in_flight: self.in_flight })
     }
 
     /// Which of them land when, the pool knows.

@@ -9,7 +9,6 @@ use super::{Draw, Ends, Gap, Ledger, Pace, Saved, Since, scaled_up};
 use crate::rule::{FixedWindow, Windows};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
@@ -86,9 +85,6 @@ impl Ledger for FirstUseLedger {
         let ends = self.now + self.per;
         let open = self.open.get_or_insert(Open { since: self.now, ends, charged: 0, is_shut: false });
         open.charged += permits;
-        if mutant::is(Mutant::FirstUseRestarts) {
-            open.ends = ends;
-        }
         self.outstanding += permits;
     }
 

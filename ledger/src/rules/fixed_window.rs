@@ -9,7 +9,6 @@ use super::{Draw, Ends, Ledger, Pace, Saved, Since, scaled_up};
 use crate::rule::{FixedWindow, Windows};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
@@ -117,8 +116,6 @@ impl Ledger for FixedLedger {
         // A lease that ended exactly at a boundary could be spent in the window before it only.
         if at > self.since {
             self.charged -= permits;
-        } else if mutant::is(Mutant::LateCredit) {
-            self.charged -= permits.min(self.charged);
         }
     }
 
@@ -158,10 +155,7 @@ impl Ledger for FixedLedger {
     }
 
     fn lease_end_ahead(&self) -> Option<Moment> {
-        match mutant::is(Mutant::FixedNotClipped) {
-            true => None,
-            false => Some(end_after(&self.windows, self.ends)),
-        }
+        Some(end_after(&self.windows, self.ends))
     }
 
     fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {

@@ -11,7 +11,6 @@ use super::{Draw, Ends, Ledger, Pace, Saved, Since};
 use crate::rule::LeakyBucket;
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
@@ -82,8 +81,7 @@ impl Flow {
     pub fn advance(&mut self, now: Moment) {
         let elapsed = u128::from(nanos(now.since(self.now)));
         self.now = self.now.max(now);
-        let lent = if mutant::is(Mutant::CentreMintsAll) { 0 } else { self.lent.share };
-        let rate = u128::from(SHARES - lent.min(SHARES)) * u128::from(self.refill);
+        let rate = u128::from(SHARES - self.lent.share.min(SHARES)) * u128::from(self.refill);
         self.level = self.level.saturating_add(elapsed.saturating_mul(rate)).min(self.room());
     }
 
@@ -120,16 +118,12 @@ impl Flow {
         self.recharge(part, Part::default());
         let held = parts(credit, self.permit(), interval);
         let most = u128::from(part.cap) * self.permit();
-        let held = if mutant::is(Mutant::LetGoIsFull) { most } else { held.min(most) };
-        self.level = self.level.saturating_add(held).min(self.room());
+        self.level = self.level.saturating_add(held.min(most)).min(self.room());
     }
 
     /// `part` is over, and nobody knows what its bucket held: it may all have been spent.
     pub fn lose(&mut self, part: Part) {
         self.recharge(part, Part::default());
-        if mutant::is(Mutant::EndedRateIsFull) {
-            self.level = (self.level + u128::from(part.cap) * self.permit()).min(self.room());
-        }
     }
 
     /// Fills the central bucket by `permits`, as far as it has room.
@@ -189,9 +183,7 @@ impl Flow {
     /// Earlier lives may have emptied it up to `quarantined`: it is empty then, and refills from there.
     pub fn forget(&mut self, quarantined: Moment) {
         let now = self.now;
-        if !mutant::is(Mutant::BucketFullOnRestart) {
-            self.level = 0;
-        }
+        self.level = 0;
         self.now = quarantined;
         self.advance(now);
     }

@@ -9,7 +9,6 @@ use super::{Draw, Ends, Ledger, Pace, Saved, Since};
 use crate::rule::{SlidingLog, SlidingWindow};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, Terms};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,8 +26,6 @@ const EXTRA_MAX: usize = 64;
 
 mod change;
 mod lasts;
-#[cfg(lessor_mutants)]
-mod weighted;
 mod written;
 
 /// The books of a sliding window.
@@ -65,7 +62,7 @@ struct Slot {
 impl SlidingLedger {
     /// An empty window at `now`.
     pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
-        let per = rule.per() + margin(rule.margin());
+        let per = rule.per() + rule.margin();
         let ledger = Self::in_parts(SUB_WINDOWS, rule.limit(), per, terms, now);
         SlidingLedger { per: nanos(rule.per()), ..ledger }
     }
@@ -74,7 +71,7 @@ impl SlidingLedger {
     /// instant. Each is of a permit at least: there are never more of them than the limit. They take 16 bytes each, and
     /// an ask looks at those that will end within the next term or thirtieth of the window.
     pub fn log(rule: &SlidingLog, terms: Terms, now: Moment) -> Self {
-        let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + margin(rule.margin()), terms, now);
+        let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + rule.margin(), terms, now);
         SlidingLedger { per: nanos(rule.per()), is_log: true, ..ledger }
     }
 
@@ -97,17 +94,12 @@ impl SlidingLedger {
 
     /// The sub-window whose end is the first one not before `at + W'`.
     fn slot_of(&self, at: Moment) -> u64 {
-        let end = at.as_nanos().saturating_add(self.window);
-        if mutant::is(Mutant::RoundedDown) { end / self.width } else { end.div_ceil(self.width) }
+        at.as_nanos().saturating_add(self.window).div_ceil(self.width)
     }
 
     fn end_of(&self, slot: u64) -> Moment {
         Moment::from_nanos(slot.saturating_mul(self.width))
     }
-}
-
-fn margin(margin: Duration) -> Duration {
-    if mutant::is(Mutant::MarginIgnored) { Duration::ZERO } else { margin }
 }
 
 impl Ledger for SlidingLedger {
@@ -117,20 +109,12 @@ impl Ledger for SlidingLedger {
         while let Some(slot) = self.settled.front().copied()
             && self.end_of(slot.index) <= self.now
         {
-            #[cfg(lessor_mutants)]
-            if weighted::remembers(self, slot) {
-                break;
-            }
             self.settled.pop_front();
             self.settled_sum -= slot.permits;
         }
     }
 
     fn available(&self) -> u64 {
-        #[cfg(lessor_mutants)]
-        if mutant::is(Mutant::WeightedWindow) {
-            return self.limit.saturating_sub(self.outstanding + weighted::estimate(self));
-        }
         self.allowed().saturating_sub(self.outstanding + self.settled_sum)
     }
 
@@ -160,12 +144,8 @@ impl Ledger for SlidingLedger {
             return;
         }
         let index = self.slot_of(at);
-        let mut place = self.settled.binary_search_by_key(&index, |slot| slot.index);
-        if mutant::is(Mutant::LateCredit) && !self.settled.is_empty() {
-            place = place.or(Ok(0));
-        }
         // A slot that is gone has let its permits go already.
-        if let Ok(place) = place {
+        if let Ok(place) = self.settled.binary_search_by_key(&index, |slot| slot.index) {
             let freed = permits.min(self.settled[place].permits);
             self.settled[place].permits -= freed;
             self.settled_sum -= freed;

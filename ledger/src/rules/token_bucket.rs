@@ -13,7 +13,6 @@ mod tests;
 use super::{Draw, Ends, Ledger, Saved, Since, THOUSAND_SECONDS};
 use crate::rule::TokenBucket;
 use crate::{Carry, Rule};
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use refill::Refill;
 use std::time::Duration;
@@ -54,8 +53,7 @@ impl BucketLedger {
 
     /// What the bucket still has room for.
     fn room(&self) -> u64 {
-        let out = if mutant::is(Mutant::FullBucket) { 0 } else { self.outstanding.cast_signed() };
-        u64::try_from(self.capacity.cast_signed() - self.level - out).unwrap_or(0)
+        u64::try_from(self.capacity.cast_signed() - self.level - self.outstanding.cast_signed()).unwrap_or(0)
     }
 
     /// Cuts the level to what there is room for besides what is out: to nothing, or as far into the red as it may be.
@@ -71,7 +69,7 @@ impl BucketLedger {
     /// gain.
     fn lag(&mut self) {
         // Nothing is out when all comes at once, see [`Ledger::lease_end_in_doubt`].
-        if self.latest <= self.now || self.refill.next().is_some() || mutant::is(Mutant::DoubtIgnored) {
+        if self.latest <= self.now || self.refill.next().is_some() {
             return;
         }
         let full = match self.room() {
@@ -91,8 +89,7 @@ impl BucketLedger {
 
     /// What a bucket with `level` lends: all of it and its debt, but nothing at all while it holds no permit.
     fn lends(&self, level: i64) -> u64 {
-        let debt = if mutant::is(Mutant::DebtTwice) { 2 * self.debt } else { self.debt };
-        if level < 1 { 0 } else { (level + debt).cast_unsigned() }
+        if level < 1 { 0 } else { (level + self.debt).cast_unsigned() }
     }
 
     /// Permits that must be minted until it lends `permits`.
@@ -117,9 +114,6 @@ impl Ledger for BucketLedger {
     fn charge(&mut self, permits: u64) {
         self.level -= permits.cast_signed();
         self.outstanding += permits;
-        if mutant::is(Mutant::WarmedByGrant) {
-            self.refill.spent(permits);
-        }
     }
 
     fn settle(&mut self, permits: u64, _at: Moment) {
@@ -139,11 +133,7 @@ impl Ledger for BucketLedger {
         self.cut();
     }
 
-    fn credit(&mut self, permits: u64, _at: Moment) {
-        if mutant::is(Mutant::BucketCredit) {
-            self.level += permits.min(self.room()).cast_signed();
-        }
-    }
+    fn credit(&mut self, _permits: u64, _at: Moment) {}
 
     fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment> {
         if permits > self.lends(self.capacity.cast_signed()) {
@@ -221,9 +211,6 @@ impl Ledger for BucketLedger {
 
     /// Earlier lives may have taken all that it lends up to `quarantined`: it refills from there.
     fn forget(&mut self, quarantined: Moment) -> Moment {
-        if mutant::is(Mutant::BucketFullOnRestart) {
-            return quarantined;
-        }
         let now = self.now;
         self.level = -self.debt;
         self.now = quarantined;
@@ -305,7 +292,6 @@ impl Ledger for BucketLedger {
             return false;
         }
         (self.level, self.surplus, self.outstanding) = (*level, *surplus, out);
-        let at = at.filter(|_| !mutant::is(Mutant::PutAwayRefills));
         self.now = at.map_or(self.now, |at| since.moment(at).max(self.now));
         self.refill.restore(refill, since) && self.is_sound()
     }

@@ -366,7 +366,7 @@ impl World {
             return Ok(());
         };
         let is_late = exchange.swapped(swapped) > 0;
-        if is_late && !lessor_protocol::mutant::is(lessor_protocol::mutant::Mutant::LateSwapBelieved) {
+        if is_late {
             self.try_root(region, exchange);
             return Ok(());
         }

@@ -41,7 +41,7 @@ pub(super) struct Centre {
 impl World {
     /// A message arrives.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
-        let Message { node, session, seq, exchange, rtt, ask, sent, leaves, .. } = message;
+        let Message { node, session, seq, exchange, rtt, ask, leaves, .. } = message;
         let now = self.now().allocator;
         if let Some(boundary) = &mut self.meter.boundary {
             boundary.asked(now);
@@ -72,7 +72,7 @@ impl World {
             Some(answer.map_err(Unanswered::Wrong))
         };
         let longest = self.centre.plan.longest().map(nanos);
-        let reply = Reply { node, session, seq, exchange, sent, answer, share, longest };
+        let reply = Reply { node, session, seq, exchange, answer, share, longest };
         if self.must_be_written(node) {
             self.answer_later(reply)
         } else {

@@ -78,8 +78,6 @@ pub(super) struct Message {
     pub(super) ask: Ask,
     /// What it heard of the vendor.
     pub(super) observed: Option<Observed>,
-    /// When it, or this repetition of it, was sent, in real time.
-    pub(super) sent: u64,
     /// Goodbye, rather than an ask.
     pub(super) leaves: bool,
     /// How long an exchange takes, as the node has measured it.
@@ -92,8 +90,6 @@ pub(super) struct Reply {
     pub(super) session: u64,
     pub(super) seq: u64,
     pub(super) exchange: u64,
-    /// When the ask that it answers was sent.
-    pub(super) sent: u64,
     /// `None` if nobody is there.
     pub(super) answer: Option<Result<Answer, Unanswered>>,
     /// What the node may go on with by itself.

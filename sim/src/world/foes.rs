@@ -40,8 +40,7 @@ impl World {
         foe.exchange = (self.order, foe.clock.show(self.real));
         let (node, session, exchange) = (self.nodes.len() + index, foe.session, self.order);
         let observed = self.outside.map(|_| foe.observed());
-        let sent = self.real;
-        let message = Message { node, session, seq, exchange, rtt, ask, observed, sent, leaves: false };
+        let message = Message { node, session, seq, exchange, rtt, ask, observed, leaves: false };
         if old.len() == KEPT {
             old.remove(0);
         }

@@ -71,7 +71,7 @@ impl World {
         let (now, session) = (at.now(self.real), at.session());
         at.unneeded.remove(&number);
         let back = at.refill.give_back(&at.slot, number, rest, now);
-        at.refill.settle(&at.slot, number, now);
+        at.refill.settle(number);
         self.judges.of(self.setup.limit(node)).came_back(session, back)?;
         self.log.note(self.real, "node # settles number #, # come back", &[node as u64, number, back]);
         let in_hand = self.in_hand();

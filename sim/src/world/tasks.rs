@@ -13,9 +13,7 @@ use lessor_holder::answer::{Heard, Outcome};
 use lessor_holder::connection::Exchange;
 use lessor_holder::round::Round;
 use lessor_holder::timing::LOOK_AGAIN;
-use lessor_protocol::mutant::{self, Mutant};
-use lessor_protocol::{Answer, Ask, Moment, Terms};
-use std::time::Duration;
+use lessor_protocol::{Answer, Ask, Moment};
 
 /// Timers fire this late at most: tokio's stand on a grid of milliseconds.
 pub(super) const TIMER_LATE: u64 = MILLI;
@@ -111,18 +109,14 @@ impl World {
         );
         self.meter.exchanged();
         self.push(timeout, Event::TimeOut { node, life, exchange });
-        let (sent, observed) = (self.real, self.nodes[node].feedback.tell(now));
-        self.send_ask(Message { node, session, seq, exchange, rtt, ask, observed, sent, leaves: false });
+        let observed = self.nodes[node].feedback.tell(now);
+        self.send_ask(Message { node, session, seq, exchange, rtt, ask, observed, leaves: false });
     }
 
     pub(super) fn send_ask(&mut self, message: Message) {
         let Self { network, setup, struck, dice, .. } = self;
-        let arrivals = network.send(self.real, message.node, Way::There, &setup.faults, struck, dice);
-        // What the network does twice looks like what a node does twice: the second was sent only then.
-        let way = setup.latency.one_way + setup.latency.jitter;
-        for (copy, at) in arrivals.into_iter().enumerate() {
-            let sent = if copy == 0 { self.real } else { self.real.max(at.saturating_sub(way)) };
-            self.push(at, Event::Ask(Message { sent, ..message }));
+        for at in network.send(self.real, message.node, Way::There, &setup.faults, struck, dice) {
+            self.push(at, Event::Ask(message));
         }
     }
 
@@ -150,12 +144,8 @@ impl World {
         };
         at.is_fallen = false;
         at.seat.tell(reply.share, exchange.first_sent, self.setup.plan.terms);
-        let mut first_sent = exchange.first_sent;
-        if mutant::is(Mutant::FromLastRetry) && matches!(answer, Ok(Answer::Grant(_))) {
-            first_sent = first_sent.max(now.before(longest(self.real - reply.sent)));
-        }
         self.nodes[node].connection.on_success();
-        self.installs(node, answer, first_sent, reply.longest)?;
+        self.installs(node, answer, exchange.first_sent, reply.longest)?;
         self.look(node);
         Ok(())
     }
@@ -248,9 +238,4 @@ impl World {
         self.look(node);
         Ok(())
     }
-}
-
-/// The longest that any clock can show for `span`.
-fn longest(span: u64) -> Duration {
-    Duration::from_nanos(span + span * u64::from(Terms::DRIFT_PPM_MAX) / 1_000_000)
 }

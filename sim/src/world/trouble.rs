@@ -131,19 +131,8 @@ impl World {
             let (running, held) = (at.refill.left_running(), at.refill.gives_back(spent_total));
             let ask = Ask { spent_total, running, held, ..Ask::default() };
             let Exchange { session, seq, rtt, .. } = at.connection.begin(at.clock.show(self.real));
-            let sent = self.real;
             let observed = None;
-            self.send_ask(Message {
-                node,
-                session,
-                seq,
-                exchange: 0,
-                rtt,
-                ask,
-                observed,
-                sent,
-                leaves: true,
-            });
+            self.send_ask(Message { node, session, seq, exchange: 0, rtt, ask, observed, leaves: true });
         }
         self.crash(node, until);
     }

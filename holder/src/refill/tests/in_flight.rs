@@ -297,6 +297,6 @@ fn what_is_reserved_is_admitted_when_it_is_spent() {
     let (number, _) = refill.reserve(&slot, 6, millis(10)).expect("ten are there");
     assert_eq!(refill.admitted(&slot), 0);
     refill.give_back(&slot, number, 2, millis(20));
-    refill.settle(&slot, number, millis(20));
+    refill.settle(number);
     assert_eq!(refill.admitted(&slot), 4);
 }

@@ -21,11 +21,11 @@ fn what_is_reserved_is_held_until_it_is_settled_and_the_rest_is_spent_again() {
     let asked = ask(&mut refill, &slot, 20);
     assert_eq!((asked.spent_total, asked.held), (0, 10), "reserved or free, it is held");
     assert_eq!(refill.give_back(&slot, number, 4, millis(30)), 4);
-    refill.settle(&slot, number, millis(30));
+    refill.settle(number);
     assert_eq!((slot.balance().free, refill.spent(&slot), refill.reserved()), (8, 2, 0));
     // It is over: there is nothing to give back any more.
     assert_eq!(refill.give_back(&slot, number, 1, millis(31)), 0);
-    refill.settle(&slot, number, millis(31));
+    refill.settle(number);
     assert_eq!((slot.balance().free, refill.spent(&slot)), (8, 2));
 }
 
@@ -127,7 +127,7 @@ fn what_was_given_back_was_tried_for() {
     let (slot, mut refill, number) = reserved();
     ask(&mut refill, &slot, 20);
     refill.give_back(&slot, number, 6, millis(30));
-    refill.settle(&slot, number, millis(30));
+    refill.settle(number);
     ask(&mut refill, &slot, 40);
     slot.install(1, 0, Moment::ORIGIN);
     refill.installed += 1;

@@ -4,7 +4,6 @@
 use crate::rule::{TokenBucket, WarmUp};
 use lessor_protocol::Terms;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use std::time::Duration;
 
 /// Binary digits of a fraction of the coldest. They are exact to a four-billionth of the curve; with more, the products
@@ -46,9 +45,6 @@ impl Coldness {
 
     /// Nothing was used for `span`, and nothing is out.
     pub(super) fn idle(&mut self, span: Duration) {
-        if mutant::is(Mutant::NeverCools) {
-            return;
-        }
         // Both factors are below 2^64: a coldness of more than 2^53 permits is refused with the rule.
         let risen = self.coldest * u128::from(nanos(span)) + self.rest;
         self.milli += risen / u128::from(self.over);
@@ -91,7 +87,7 @@ impl Coldness {
 
     /// What is left of `parts` that a warm bucket would gain, rounded down.
     pub(super) fn slowed(&self, parts: u128) -> u128 {
-        if self.coldest == 0 || mutant::is(Mutant::WarmUpIgnored) {
+        if self.coldest == 0 {
             return parts;
         }
         let cold = (self.milli + u128::from(self.rest > 0)).min(self.coldest);

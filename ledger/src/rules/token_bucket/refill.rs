@@ -5,7 +5,6 @@ use super::coldness::Coldness;
 use crate::rule::{RefillStyle, TokenBucket};
 use crate::rules::{Gap, SavedRefill, Since};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::mutant::{self, Mutant};
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
 
@@ -22,10 +21,10 @@ impl Refill {
     pub(crate) fn new(rule: &TokenBucket, terms: Terms, now: Moment) -> Self {
         let (refill, per) = (rule.refill(), nanos(terms.stretched(rule.per())).max(1));
         match rule.refill_style() {
-            RefillStyle::Interval if !mutant::is(Mutant::IntervalIsEven) => {
+            RefillStyle::Interval => {
                 Refill::Interval(Interval { refill, per, next: now + Duration::from_nanos(per) })
             }
-            RefillStyle::Greedy | RefillStyle::Interval => {
+            RefillStyle::Greedy => {
                 let cold = rule.warm_up().map(|warm_up| Coldness::new(rule, warm_up, terms));
                 Refill::Even(Even { refill, per, fraction: 0, cold })
             }
@@ -219,16 +218,14 @@ impl Even {
             return 0;
         }
         let parts = self.fraction + self.parts(elapsed);
-        let per = u128::from(self.per);
-        let rounded_up = mutant::is(Mutant::RefillRoundedUp);
-        let minted = self.permits(if rounded_up { parts + per - 1 } else { parts });
+        let minted = self.permits(parts);
         if minted < room {
-            self.fraction = parts % per;
+            self.fraction = parts % u128::from(self.per);
             return minted;
         }
         // Full on the way: from then on it was idle.
         let full = self.minted_in(room).unwrap_or(elapsed);
-        self.fraction = if mutant::is(Mutant::FractionKept) { parts % per } else { 0 };
+        self.fraction = 0;
         self.idle(elapsed.saturating_sub(full), is_idle);
         room
     }

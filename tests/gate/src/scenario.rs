@@ -1,0 +1,398 @@
+//! Where to look for a mistake: in any fleet that the swarm draws or, if such a fleet hardly ever comes where it
+//! matters, in one that is led there. The rest of the setup is as it was drawn.
+
+mod apart;
+mod family;
+mod live;
+mod names;
+mod restarts;
+
+use apart::{cut_off, handed_on, in_vain, slewed};
+use family::{above, above_restarts};
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
+};
+use lessor_ledger::share::Safe;
+use lessor_protocol::Terms;
+use lessor_protocol::moment::nanos;
+use lessor_sim::edges::EDGES;
+use lessor_sim::faults::Fault;
+use lessor_sim::network::Latency;
+use lessor_sim::regions::{self, Fate};
+use lessor_sim::setup::Setup;
+use lessor_sim::traffic::Workload;
+use lessor_sim::world::sustained;
+use lessor_sim::{MILLI, SECOND, overlong, soak, swarm};
+use live::{capped, lowered, new_windows, paused, paused_restarts};
+use restarts::{restarts, written, written_cap, written_flow};
+use std::time::Duration;
+
+/// A kind of fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scenario {
+    /// Whatever the swarm draws.
+    Any,
+    /// A window of minutes in full use, on quick links: a permit that is free a thousandth of it too early is taken.
+    FullWindow,
+    /// A bucket of one to three permits, and asks that get lost: all of it is out when a lease ends unheard.
+    TinyBucket,
+    /// Fixed windows that are nearly used up, and messages that take seconds: asks that were written in one window
+    /// arrive in the next.
+    LateAsks,
+    /// Fixed windows of a tenth of a second, shared over links as slow as that: leases reach over every boundary, and end
+    /// unheard.
+    ShortWindow,
+    /// An allocator that dies every few seconds and is back at once, and no other trouble.
+    Restarts,
+    /// The same with a bucket as the only rule.
+    BucketRestarts,
+    /// A limit that is lowered to a trifle while somebody sits on a good part of it, and gives nothing back.
+    Lowered,
+    /// Limits of minutes, with leases of seconds, that become short fixed windows again and again.
+    NewWindows,
+    /// A window in full use, to which a cap on what is in flight comes, becomes one of shorter calls, and goes again.
+    Capped,
+    /// A limit in full use that is paused and resumed.
+    Paused,
+    /// The same under an allocator that dies every second, and writes down that it is.
+    PausedRestarts,
+    /// As `LateAsks`, with windows of first use: no lease reaches beyond those.
+    LateReports,
+    /// Sliding windows in full use whose vendor is as far away as their margin allows.
+    FarVendor,
+    /// The same with fixed windows as the only rule, in slow use: leases last long and often reach over a boundary.
+    FixedRestarts,
+    /// A steady flow that everybody wants, and asks that get lost: rates change hands, and leases end unheard.
+    Flow,
+    /// A steady flow of which everybody has a part that changes all the time, and many answers that get lost.
+    FlowParts,
+    /// A bucket with one of its options, full within a second or two, in bursts with pauses between them.
+    OddBucket,
+    /// Windows of first use, or of a calendar.
+    OddWindow,
+    /// A cap on what is in flight as the only rule, and messages that get lost or take seconds: leases end unheard.
+    Cap,
+    /// The same under an allocator that dies every few seconds, and no other trouble.
+    CapRestarts,
+    /// A limit in full use whose vendor has less left than it should, and says so.
+    Outside,
+    /// A short window in full use by calls that reserve more than they need, and messages that get lost: leases end while calls
+    /// are going on, and bring less than was reserved when they are renewed.
+    Reserving,
+    /// The same by calls of which half come to nothing, for they find another limit short: threads are stopped while they have
+    /// set something aside.
+    InVain,
+    /// A window in full use of which half is kept back for nodes that go on by themselves, while links are cut for longer than
+    /// that may last, and nodes die.
+    CutOff,
+    /// The same for one node at a time, and for less than a window.
+    HandedOn,
+    /// As `CutOff` under an allocator that dies once in a while.
+    CutOffRestarts,
+    /// A window in full use by nodes whose links are cut, while their clocks or the allocator's are slewed.
+    Slewed,
+    /// A limit with plenty below one that is scarce, of another length.
+    Above,
+    /// A limit of a short window below a scarce one of a long window, under an allocator that dies once in a while.
+    AboveRestarts,
+    /// A short window under an allocator that dies every second, and writes down what it lends.
+    Written,
+    /// The same with a cap on what is in flight beside a window, in full use by calls of seconds.
+    WrittenCap,
+    /// The same with a steady flow, as `Flow`.
+    WrittenFlow,
+    /// Regions that lease from a centre and lend on, see [`lessor_sim::regions`].
+    Regions,
+    /// The same where all of them lease from a store that they share.
+    Stored,
+    /// The same in full use, while that store loses things, or its clock is set.
+    StoreLoses,
+    /// The same, while processes die, and the store is emptied as one of them asks for the first time.
+    StoreEmptied,
+    /// See `StoreLoses`.
+    StoreSet,
+    /// The same, and set again before all have heard of it.
+    StoreSetTwice,
+    /// The same in full use of a short window.
+    StoreClose,
+    /// The same in full use of a bucket of a few permits.
+    StoreSmall,
+    /// The same where the limit is below another one.
+    StoreFamily,
+    /// As `Regions`, by a cap on what is in flight.
+    RegionsCapped,
+    /// The same where all of them lease from a store that they share.
+    StoreCapped,
+    /// A cap on what is in flight, and calls that last longer than any should, see [`lessor_sim::overlong`].
+    Overlong,
+}
+
+impl Scenario {
+    /// Runs what `seed` stands for here.
+    ///
+    /// # Errors
+    /// What the oracle said, in words.
+    pub fn run(self, seed: u64) -> Result<(), String> {
+        let setup = swarm::draw(seed);
+        // Not the dice of the swarm, nor those of the run.
+        let mut dice = fastrand::Rng::with_seed(seed ^ 0x6c61_6e64_0000_0000);
+        let setup = match self {
+            Scenario::Regions => return regions::run(seed).map(drop),
+            Scenario::Stored => return regions::run_stored(seed).map(drop),
+            Scenario::StoreLoses => {
+                let lost = &[Fate::Copied, Fate::Emptied, Fate::Behind];
+                return regions::run_fated(seed, lost).map(drop);
+            }
+            Scenario::StoreSet => return regions::run_fated(seed, &[Fate::Set]).map(drop),
+            Scenario::StoreClose => return regions::run_close(seed).map(drop),
+            Scenario::StoreSetTwice => return regions::run_fated(seed, &[Fate::SetTwice]).map(drop),
+            Scenario::StoreEmptied => return regions::run_emptied(seed).map(drop),
+            Scenario::StoreSmall => return regions::run_small(seed).map(drop),
+            Scenario::StoreFamily => return regions::run_family(seed).map(drop),
+            Scenario::Overlong => return overlong::run(seed).map(drop),
+            Scenario::RegionsCapped => return regions::run_capped(seed).map(drop),
+            Scenario::StoreCapped => return regions::run_capped_store(seed).map(drop),
+            Scenario::Any => setup,
+            Scenario::FullWindow => full_window(setup, &mut dice),
+            Scenario::TinyBucket => tiny_bucket(setup, &mut dice),
+            Scenario::LateAsks => late_asks(setup, &mut dice),
+            Scenario::ShortWindow => short_window(setup, &mut dice),
+            Scenario::Restarts => restarts(setup, &mut dice),
+            Scenario::BucketRestarts => {
+                let rule = bucket(dice.u64(1..=1_000), dice.u64(1..=5) * SECOND);
+                restarts(alone(setup, rule, 3.0), &mut dice)
+            }
+            Scenario::Lowered => lowered(setup, &mut dice),
+            Scenario::NewWindows => new_windows(setup, &mut dice),
+            Scenario::Capped => capped(setup, &mut dice),
+            Scenario::Paused => paused(setup, &mut dice),
+            Scenario::PausedRestarts => paused_restarts(setup, &mut dice),
+            Scenario::LateReports => late_reports(setup, &mut dice),
+            Scenario::FarVendor => far_vendor(setup, &mut dice),
+            Scenario::FixedRestarts => {
+                let per = Duration::from_millis(dice.u64(2_000..=5_000));
+                let rule = FixedWindow::try_new(dice.u64(100..=1_000), per).expect("numbers in range");
+                let mut setup = restarts(alone(setup, Rule::FixedWindow(rule), 0.3), &mut dice);
+                setup.lasts = 60 * SECOND;
+                setup
+            }
+            Scenario::Flow => flow(setup, &mut dice),
+            Scenario::FlowParts => flow_parts(setup, &mut dice),
+            Scenario::OddBucket => odd_bucket(setup, &mut dice),
+            Scenario::OddWindow => odd_window(setup, &mut dice),
+            Scenario::Cap => {
+                let mut setup = cap(setup, 1..=6, &mut dice);
+                setup.faults.chance = [(Fault::Loss, 0.2), (Fault::LongDelay, 0.2)].into();
+                setup.lasts = 100 * SECOND;
+                setup
+            }
+            Scenario::CapRestarts => {
+                let mut setup = restarts(cap(setup, 10..=30, &mut dice), &mut dice);
+                // Longer than the quarantine, so that it opens again while calls are in flight.
+                setup.faults.every.insert(Fault::AllocatorRestart, (60 * SECOND, MILLI));
+                setup.lasts = 200 * SECOND;
+                setup
+            }
+            Scenario::Outside => near(swarm::outside(paused(setup, &mut dice), &mut dice)),
+            Scenario::Reserving => reserving(setup, &mut dice),
+            Scenario::InVain => in_vain(setup, &mut dice),
+            Scenario::CutOff => cut_off(setup, &mut dice),
+            Scenario::HandedOn => handed_on(setup, &mut dice),
+            Scenario::CutOffRestarts => {
+                let mut setup = cut_off(setup, &mut dice);
+                // For longer than the books take to begin again.
+                setup.plan.sharing.safe = Some(Safe { nodes: 1, lasts: Duration::from_secs(30) });
+                setup.faults.every.insert(Fault::Cut, (SECOND, 30 * SECOND));
+                setup.faults.every.insert(Fault::AllocatorRestart, (20 * SECOND, MILLI));
+                setup
+            }
+            Scenario::Slewed => slewed(setup, &mut dice),
+            Scenario::Above => above(setup, &mut dice),
+            Scenario::AboveRestarts => above_restarts(setup, &mut dice),
+            Scenario::Written => written(setup, &mut dice),
+            Scenario::WrittenCap => written_cap(setup, &mut dice),
+            Scenario::WrittenFlow => written_flow(setup, &mut dice),
+        };
+        soak::run(setup).map(drop).map_err(|failure| failure.what)
+    }
+}
+
+fn full_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    // A term is 2 s at most, and a thousandth of these windows is not much less.
+    let per = Duration::from_secs(dice.u64(300..=1_200));
+    let rule = SlidingWindow::try_new(dice.u64(100..=1_000), per, Duration::ZERO);
+    let mut setup = alone(setup, Rule::SlidingWindow(rule.expect("numbers in range")), 3.0);
+    // With clocks as bad as the swarm's, the drift hides what is rounded.
+    setup.plan.terms = Terms::default();
+    setup.latency = Latency { one_way: MILLI / 10, jitter: MILLI / 10 };
+    setup.lasts = 3 * per.as_secs() * SECOND;
+    setup
+}
+
+fn tiny_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let rule = bucket(dice.u64(1..=3), dice.u64(SECOND / 2..=3 * SECOND));
+    // As many calls in a term as there are permits: each is spent while its lease lasts, and not at once.
+    let mut setup = alone(setup, rule, 30.0);
+    setup.plan.terms = Terms::default();
+    setup.latency = Latency { one_way: MILLI, jitter: MILLI };
+    setup.faults.chance.insert(Fault::Loss, 0.3);
+    setup.lasts = 1_000 * SECOND;
+    setup
+}
+
+fn late_asks(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    // Long enough for terms that outlast some of the delays, and many edges in a run.
+    let rule = FixedWindow::try_new(dice.u64(1_000..=5_000), Duration::from_secs(15));
+    let mut setup = alone(setup, Rule::FixedWindow(rule.expect("numbers in range")), 0.9);
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::LongDelay, 0.1);
+    setup.lasts = 300 * SECOND;
+    setup
+}
+
+fn late_reports(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let mut setup = late_asks(setup, dice);
+    let windows = Windows::FirstUse { per: Duration::from_secs(15) };
+    let rule = FixedWindow::of(dice.u64(1_000..=5_000), windows).expect("numbers in range");
+    setup.plan.rules = vec![Rule::FixedWindow(rule)];
+    setup.demand = 0.9 * sustained(&setup.plan.rules);
+    setup
+}
+
+fn far_vendor(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(500..=2_000));
+    let rule = SlidingWindow::try_new(dice.u64(50..=500), per, per / 4);
+    alone(setup, Rule::SlidingWindow(rule.expect("numbers in range")), 3.0)
+}
+
+fn short_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(50..=200));
+    let rule = FixedWindow::try_new(dice.u64(10..=200), per).expect("numbers in range");
+    let mut setup = alone(setup, Rule::FixedWindow(rule), 0.8);
+    setup.latency = Latency { one_way: dice.u64(MILLI..=20 * MILLI), jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.2);
+    setup
+}
+
+fn flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let interval = dice.u64(5 * MILLI..=100 * MILLI);
+    // Everybody has a part of it, or they take turns.
+    let burst = if dice.bool() { 1 } else { dice.u64(2..=20) };
+    let rule = LeakyBucket::try_new(burst, 1, Duration::from_nanos(interval)).expect("numbers in range");
+    let mut setup = alone(setup, Rule::LeakyBucket(rule), 3.0);
+    setup.workload = if dice.bool() { Workload::Steady } else { Workload::ZipfJumps };
+    setup.nodes = dice.usize(2..=6);
+    setup.latency = Latency { one_way: MILLI, jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.2);
+    setup.faults.every.insert(Fault::NodeCrash, (2 * SECOND, 100 * MILLI));
+    setup.lasts = 60 * SECOND;
+    setup
+}
+
+fn flow_parts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (burst, interval) = (dice.u64(10..=40), dice.u64(MILLI..=5 * MILLI));
+    let rule = LeakyBucket::try_new(burst, 1, Duration::from_nanos(interval)).expect("numbers in range");
+    let mut setup = alone(setup, Rule::LeakyBucket(rule), 3.0);
+    setup.workload = Workload::ZipfJumps;
+    setup.nodes = dice.usize(2..=4);
+    setup.latency = Latency { one_way: MILLI, jitter: 10 * MILLI };
+    setup.faults.chance.clear();
+    setup.faults.chance.insert(Fault::Loss, 0.4);
+    setup.lasts = 60 * SECOND;
+    setup
+}
+
+fn odd_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let (capacity, refill) = (dice.u64(20..=200), dice.u64(100..=200));
+    let second = Duration::from_secs(1);
+    let rule = TokenBucket::try_new(capacity, refill, second, capacity).expect("numbers in range");
+    let rule = match dice.u32(..4) {
+        0 => rule.with_refill_style(RefillStyle::Interval),
+        1 => rule.with_debt(dice.u64(1..=capacity)),
+        _ => WarmUp::try_new(second / dice.u32(1..=4), 5).and_then(|warm_up| rule.with_warm_up(warm_up)),
+    };
+    let mut setup = alone(setup, Rule::TokenBucket(rule.expect("numbers in range")), 3.0);
+    setup.workload = if dice.bool() { Workload::Steady } else { Workload::Bursts };
+    // Together they pause now and then.
+    setup.nodes = setup.nodes.min(2);
+    setup.lasts = 60 * SECOND;
+    setup
+}
+
+fn odd_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let limit = dice.u64(10..=1_000);
+    let edge = EDGES[dice.usize(..EDGES.len())];
+    let is_first_use = dice.bool();
+    let windows = if is_first_use {
+        Windows::FirstUse { per: Duration::from_millis(dice.u64(100..=2_000)) }
+    } else {
+        Windows::Calendar(edge.calendar())
+    };
+    let rule = FixedWindow::of(limit, windows).expect("numbers in range");
+    let mut setup = alone(setup, Rule::FixedWindow(rule), 3.0);
+    if !is_first_use {
+        // All that there is, before and after an instant at which windows meet, or at which those of UTC do.
+        setup.demand = 200.0;
+        let midnight = edge.at.next_multiple_of(86_400);
+        let at = if dice.bool() { edge.at } else { midnight };
+        setup.start = at * SECOND - dice.u64(5 * SECOND..15 * SECOND);
+    }
+    setup
+}
+
+fn reserving(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let per = Duration::from_millis(dice.u64(100..=600));
+    let mut setup = alone(setup, sliding(dice.u64(10..=60), per), 5.0);
+    (setup.cost_max, setup.reserves) = (6, 100);
+    setup.nodes = dice.usize(2..=5);
+    setup.faults.chance = [(Fault::Loss, 0.3), (Fault::LongDelay, 0.1)].into();
+    setup.lasts = 100 * SECOND;
+    setup
+}
+
+fn sliding(limit: u64, per: Duration) -> Rule {
+    Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("numbers in range"))
+}
+
+/// With links that suit the leases of its rules: those of nodes far away last longer than the silence of a run expects.
+fn near(mut setup: Setup) -> Setup {
+    let most = nanos(setup.term()) / 8;
+    let Latency { one_way, jitter } = setup.latency;
+    setup.latency = Latency { one_way: one_way.min(most), jitter: jitter.min(most) };
+    setup
+}
+
+/// `setup` with `rule` alone and steady callers that want `load` times what it gives, one permit a call; without
+/// faults that strike at random moments, and without the calm after them.
+fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
+    setup.plan.rules = vec![rule];
+    if setup.plan.sharing.safe.take().is_some() {
+        // It was of other rules.
+        setup.plan.sharing.reserve = 0;
+    }
+    (setup.above, setup.siblings) = (0, 0);
+    setup.demand = (load * sustained(&setup.plan.rules)).clamp(0.5, 3_000.0);
+    setup.workload = Workload::Steady;
+    (setup.cost_max, setup.reserves, setup.in_vain) = (1, 0, 0);
+    setup.foes.clear();
+    setup.live.clear();
+    setup.faults.every.clear();
+    setup.then_calm = false;
+    setup.lasts = 20 * SECOND;
+    setup
+}
+
+/// A cap on what is in flight, in full use, on calls of a few seconds.
+fn cap(setup: Setup, seconds: std::ops::RangeInclusive<u64>, dice: &mut fastrand::Rng) -> Setup {
+    let rule = Concurrency::try_new(dice.u64(2..=20), Duration::from_secs(dice.u64(seconds)));
+    alone(setup, Rule::Concurrency(rule.expect("numbers in range")), 10.0)
+}
+
+/// A bucket that is full again after `full` nanoseconds.
+fn bucket(capacity: u64, full: u64) -> Rule {
+    let rule = TokenBucket::try_new(capacity, capacity, Duration::from_nanos(full), capacity);
+    Rule::TokenBucket(rule.expect("numbers in range"))
+}

@@ -1,0 +1,46 @@
+//! Limits below one that is scarce. The grounds of mutants draw them.
+
+use super::{alone, restarts};
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_sim::faults::Fault;
+use lessor_sim::setup::Setup;
+use lessor_sim::{MILLI, SECOND};
+use std::time::Duration;
+
+pub(super) fn above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    let limit = dice.u64(10..=500);
+    if dice.u32(..4) == 0 {
+        // Far shorter than the leases of those below.
+        let rule = FixedWindow::try_new(limit, Duration::from_millis(dice.u64(50..=300)));
+        let scarce = Rule::FixedWindow(rule.expect("numbers in range"));
+        return below(setup, Duration::from_secs(60), limit, scarce, dice);
+    }
+    let per = Duration::from_millis(dice.u64(200..=5_000));
+    let scarce = match dice.bool() {
+        true => TokenBucket::try_new(limit, limit, per, limit).map(Rule::TokenBucket),
+        false => SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow),
+    };
+    let own = if dice.bool() { per / 10 } else { per * 10 };
+    below(setup, own, limit, scarce.expect("numbers in range"), dice)
+}
+
+pub(super) fn above_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+    // Longer than any lease, so that what was spent before the loss counts when those below open again.
+    let (limit, per) = (dice.u64(10..=500), Duration::from_secs(dice.u64(6..=12)));
+    let scarce = SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow);
+    let mut setup = restarts(below(setup, per / 20, limit, scarce.expect("numbers in range"), dice), dice);
+    setup.faults.every.insert(Fault::AllocatorRestart, (40 * SECOND, MILLI));
+    setup.lasts = 200 * SECOND;
+    setup
+}
+
+/// One to three limits of windows `own` long with far more than the `limit` of the one above them, which is `scarce`.
+fn below(setup: Setup, own: Duration, limit: u64, scarce: Rule, dice: &mut fastrand::Rng) -> Setup {
+    let plenty = SlidingWindow::try_new(100 * limit, own, Duration::ZERO).map(Rule::SlidingWindow);
+    let mut setup = alone(setup, scarce, 3.0);
+    setup.plan.rules.insert(0, plenty.expect("numbers in range"));
+    setup.above = 1;
+    setup.siblings = dice.usize(0..=2);
+    setup
+}

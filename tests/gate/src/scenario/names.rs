@@ -1,0 +1,59 @@
+//! The names of scenarios, as the files of mistakes give them.
+
+use super::Scenario;
+
+impl Scenario {
+    /// All kinds.
+    pub const ALL: [Scenario; 45] = [
+        Scenario::Any,
+        Scenario::FullWindow,
+        Scenario::TinyBucket,
+        Scenario::LateAsks,
+        Scenario::ShortWindow,
+        Scenario::Restarts,
+        Scenario::BucketRestarts,
+        Scenario::Lowered,
+        Scenario::NewWindows,
+        Scenario::Capped,
+        Scenario::Paused,
+        Scenario::PausedRestarts,
+        Scenario::LateReports,
+        Scenario::FarVendor,
+        Scenario::FixedRestarts,
+        Scenario::Flow,
+        Scenario::FlowParts,
+        Scenario::OddBucket,
+        Scenario::OddWindow,
+        Scenario::Cap,
+        Scenario::CapRestarts,
+        Scenario::Outside,
+        Scenario::Reserving,
+        Scenario::InVain,
+        Scenario::CutOff,
+        Scenario::HandedOn,
+        Scenario::CutOffRestarts,
+        Scenario::Slewed,
+        Scenario::Above,
+        Scenario::AboveRestarts,
+        Scenario::Written,
+        Scenario::WrittenCap,
+        Scenario::WrittenFlow,
+        Scenario::Regions,
+        Scenario::Stored,
+        Scenario::StoreLoses,
+        Scenario::StoreEmptied,
+        Scenario::StoreSet,
+        Scenario::StoreSetTwice,
+        Scenario::StoreClose,
+        Scenario::StoreSmall,
+        Scenario::StoreFamily,
+        Scenario::RegionsCapped,
+        Scenario::StoreCapped,
+        Scenario::Overlong,
+    ];
+
+    /// The one that is called `name`.
+    pub fn named(name: &str) -> Option<Scenario> {
+        Scenario::ALL.into_iter().find(|scenario| format!("{scenario:?}") == name)
+    }
+}
