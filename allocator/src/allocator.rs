@@ -112,8 +112,8 @@ impl Allocator {
         self.epoch
     }
 
-    /// One exchange: an answer for each entry, in order. An entry that is wrong changes nothing, and fails nobody
-    /// else's.
+    /// Answers one exchange: one answer for each entry, in order. A wrong entry changes nothing, and fails no
+    /// other entry.
     pub fn leases(&mut self, now: Moment, caller: &Caller, asks: &[Entry]) -> Vec<GrantBody> {
         let mut pools = HashSet::with_capacity(asks.len());
         let mut grants = Vec::with_capacity(asks.len());
@@ -181,7 +181,8 @@ impl Allocator {
         self.is_stopping
     }
 
-    /// Looks at the next `steps` sessions, and pools of each limit, and forgets what can matter to nobody.
+    /// Looks at the next `steps` sessions, and at as many pools of each limit. Forgets those that can no longer
+    /// matter.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         self.sessions.sweep(now, steps);
         for limit in self.limits.values_mut() {
@@ -290,7 +291,7 @@ impl Allocator {
         Ok(answer)
     }
 
-    /// What the caller may go on with of the limit it asked for, while nobody answers.
+    /// The share of the limit that the caller may go on with while no allocator answers.
     fn safe_share(&mut self, now: Moment, caller: &Caller, ask: &AskBody) -> Option<SafeShare> {
         let id = self.sessions.find(&caller.node, caller.session)?;
         let (limit, pool) = find(&mut self.limits, &ask.limit, ask.key.as_deref()).ok()?;

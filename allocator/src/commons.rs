@@ -21,7 +21,7 @@ pub(crate) struct Commons {
 }
 
 impl Commons {
-    /// One that nobody asked yet, where the file says `config`.
+    /// What is known of a store before the first exchange with it, where the file says `config`.
     pub(crate) fn new(config: &Config) -> Self {
         Commons {
             silence: Mutex::default(),
@@ -42,14 +42,15 @@ impl Commons {
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
-    /// Which limits there are, as far as is known. Whoever changes them by it keeps this until that is done, so that each goes by
-    /// the version that is said here. Nobody waits for it who has the allocator.
+    /// Which limits there are, as far as is known. A task that changes limits by it keeps the guard until that is done: each
+    /// limit then goes by the version said here. A task that has locked the allocator never waits for this guard.
     pub(crate) fn overlay(&self) -> MutexGuard<'_, Overlay> {
         // Replaced as a whole: no panic can have left it half changed.
         self.overlay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest of what operators have decided, as far as is known. Whoever follows it keeps this until that is done.
+    /// The newest of what operators have decided, as far as is known. A task that follows it keeps the guard until that is
+    /// done.
     pub(crate) fn gates(&self) -> MutexGuard<'_, Gates> {
         // Replaced as a whole: no panic can have left it half changed.
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)

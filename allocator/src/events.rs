@@ -1,5 +1,5 @@
-//! Telling those who listen that something happened to a limit. Handlers and reloads tell, each listener hears at its
-//! own pace; one that does not keep up is told that it lags, and nobody ever waits for it.
+//! Tells listeners that something happened to a limit. Handlers and reloads tell, and each listener hears at its own
+//! pace. A listener that does not keep up is told that it lags, and no other task ever waits for it.
 
 use lessor_protocol::Moment;
 use lessor_protocol::push::{Event, Kind};
@@ -34,7 +34,7 @@ pub(crate) struct Events {
 pub(crate) struct Listener(broadcast::Receiver<Event>);
 
 impl Events {
-    /// Nobody listens yet; of `connections_max` connections some may.
+    /// Has no listener yet; of `connections_max` connections some may listen.
     pub(crate) fn new(connections_max: usize) -> Self {
         Events {
             sender: broadcast::Sender::new(QUEUE_MAX),
@@ -53,7 +53,7 @@ impl Events {
         }
         past.push_back((now, event.clone()));
         drop(past);
-        // An error says that nobody listens.
+        // An error says that there is no listener.
         let _ = self.sender.send(event.clone());
     }
 
@@ -77,7 +77,7 @@ impl Events {
         self.sender.receiver_count()
     }
 
-    /// How often anybody was told.
+    /// How many events were told.
     pub(crate) fn told(&self) -> usize {
         self.told.load(Ordering::Relaxed)
     }

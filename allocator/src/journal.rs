@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long to leave a store alone that failed. A disk that is full is not hurried, and nobody waits for longer than that
+/// How long to leave a store alone that failed. A disk that is full is not hurried, and no task waits for longer than that
 /// once there is room.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -123,7 +123,8 @@ impl Writer {
         }
     }
 
-    /// Leaves the store alone for a while, whoever wakes it: they are told that it fails. Whether there is nobody left.
+    /// Leaves the store alone for a while, whichever task wakes it: the tasks that wait are told that it fails. Returns
+    /// whether no task is left that could wake it.
     fn rest(&self) -> bool {
         let clock = Clock::since_boot();
         let until = clock.now() + RETRY;
@@ -182,7 +183,7 @@ impl Writer {
         }
     }
 
-    /// First who waits, and then the log: whoever reads that finds it so.
+    /// Tells the tasks that wait before it writes the log: a reader of the log finds it so.
     fn failed(&self, error: &dyn Display) {
         let (mut again, why) = (false, error.to_string());
         self.done.send_modify(|done| again = done.failing.replace(why.into()).is_some());

@@ -68,7 +68,7 @@ pub struct Limit {
     unused: Unused,
     /// Pools that may have something to say to the allocator that the limit is leased from.
     leasing: BTreeSet<PoolId>,
-    /// Whether pools went that had been lent something there, and nobody was told.
+    /// Whether pools went that had been lent something there, and the allocator there was not told.
     has_lost_loans: bool,
     /// What is to be written down.
     unwritten: Unwritten,
@@ -297,7 +297,7 @@ impl Limit {
         self.with_pool(now, &PoolId::default(), |_| ());
         let mut forecast = self.tally.forecast(now);
         if self.gate.pause(now).is_some() {
-            // What nobody is lent does not become less.
+            // A paused limit lends nothing, so it does not become less.
             forecast.time_to_empty = None;
         }
         Figures {

@@ -1,6 +1,6 @@
-//! What Prometheus sees. Exchanges are counted as they happen; everything about limits comes from the books when
-//! somebody looks. Each server has its own recorder: nothing here is global, and only names from the
-//! configuration and from fixed lists become labels.
+//! What Prometheus sees. Exchanges are counted as they happen; everything about limits comes from the books at
+//! each scrape. Each server has its own recorder: nothing here is global, and only names from the configuration
+//! and from fixed lists become labels.
 
 mod limit;
 mod roots;
@@ -27,7 +27,7 @@ pub(crate) use upstream::{Stands, UpstreamMetrics};
 /// How often samples of histograms are folded into their buckets; until then each takes memory of its own.
 pub(crate) const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// From what a loopback exchange of one ask takes to what nobody should ever wait.
+/// From what a loopback exchange of one ask takes to what no node should ever wait.
 const SECONDS: [f64; 12] =
     [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0];
 
@@ -87,7 +87,7 @@ impl Metrics {
         gauge!("lessor_start_time_seconds").set(now.as_nanos() as f64 / 1e9);
         let limits = config.limits.iter().map(|limit| limit.name.to_string());
         for upstream in config.limits.iter().filter_map(|limit| limit.upstream.as_ref()) {
-            // Whoever leases from there has the same ones.
+            // The task that leases from there has the same metrics.
             UpstreamMetrics::new(upstream);
         }
         let wrong = Reason::ALL.into_iter();
@@ -189,7 +189,7 @@ impl Metrics {
         limits.iter().for_each(|(name, limit)| limit.rank(ranks.get(name)));
     }
 
-    /// So many listen, and anybody was told so often.
+    /// Publishes the number of `listeners`, and how many events were `told`.
     pub(crate) fn events(&self, listeners: usize, told: usize) {
         self.listeners.set(listeners as f64);
         self.events.absolute(told as u64);

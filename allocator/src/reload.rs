@@ -1,6 +1,6 @@
-//! A file that changed while the server runs. Whoever watches it hands over what it says now; only limits whose entry
-//! is another than before are touched, so that what was decided over the API since stays. Where allocators share a store, which
-//! of both holds is up to the version of the file.
+//! A file that changed while the server runs. The watcher of the file hands over what it says now. Only limits whose entry is
+//! another than before are touched, so that what was decided over the API since stays. Where allocators share a store, which of
+//! both holds is up to the version of the file.
 
 use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig, ServerConfig, StoreConfig};
@@ -9,10 +9,10 @@ use crate::shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Characters of what is wrong with a file that are shown to whoever asks for the health of a server.
+/// Characters of what is wrong with a file that are shown to a client that asks for the health of a server.
 const PROBLEM_MAX: usize = 500;
 
-/// The way to a server that runs, for whoever watches its file.
+/// The way to a server that runs, for the watcher of its file.
 #[derive(Clone, Debug)]
 pub struct Reloads {
     shared: Arc<Shared>,

@@ -22,8 +22,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{interval, sleep};
 
-/// How often sessions and pools that matter to nobody are looked for, and how many are looked at then. A hundred
-/// thousand pools take 20 s; the allocator is busy with it for about a hundredth of its time.
+/// How often to look for sessions and pools that no longer matter, and how many are looked at then. A hundred thousand pools
+/// take 20 s; the allocator is busy with it for about a hundredth of its time.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 const SWEEP_STEPS: usize = 500;
 
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// The way to it for whoever watches its file.
+    /// The way to it for the watcher of its file.
     pub fn reloads(&self) -> Reloads {
         Reloads::new(self.shared.clone())
     }
@@ -137,7 +137,7 @@ impl Server {
     }
 }
 
-/// Sends what it is given at once: answers are small, and somebody waits for each.
+/// Sends what it is given at once: answers are small, and a peer waits for each.
 fn without_delay(stream: TcpStream) -> TcpStream {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot send without delay");

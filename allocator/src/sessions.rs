@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-/// Sessions that are remembered at once, some 200 bytes each. Ten times the largest fleet that one pool takes;
-/// at the bound the idle make room, and a newcomer is refused only while nobody is.
+/// Sessions that are remembered at once, some 200 bytes each. Ten times the largest fleet that one pool takes.
+/// At the bound idle sessions make room, and a newcomer is refused only while no session is idle.
 pub const SESSIONS_MAX: usize = 100_000;
 
 /// Entries that a newcomer pays for looking at when there is no room. Fewer would refuse newcomers while idle
@@ -22,7 +22,7 @@ pub struct Sessions {
     /// Ordered, so that the same calls always do the same.
     known: BTreeMap<(NodeName, u64), Session>,
     sweep: Sweep<(NodeName, u64)>,
-    /// Never given to anybody yet.
+    /// The next identifier, never given to a session yet.
     next: u64,
     keep: Keep,
 }
@@ -44,7 +44,7 @@ struct Session {
 }
 
 impl Sessions {
-    /// Nobody.
+    /// No sessions.
     pub fn new(keep: Keep) -> Self {
         Sessions { known: BTreeMap::new(), sweep: Sweep::default(), next: 0, keep }
     }
@@ -92,7 +92,7 @@ impl Sessions {
         page.map(|(who, session)| (who.clone(), session.id)).collect()
     }
 
-    /// Looks at the next `steps` sessions, and forgets those that can matter to nobody.
+    /// Looks at the next `steps` sessions, and forgets those that can no longer matter.
     pub fn sweep(&mut self, now: Moment, steps: usize) {
         self.forget(now, steps, self.keep.roomy);
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_idle_are_forgotten_once_they_can_matter_to_nobody() {
+    fn the_idle_are_forgotten_once_they_can_no_longer_matter() {
         let mut sessions = Sessions::new(KEEP);
         sessions.enter(seconds(0), &node("a"), 1);
         sessions.enter(seconds(20), &node("b"), 1);

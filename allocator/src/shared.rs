@@ -101,7 +101,7 @@ impl Shared {
         let shared = Arc::new(Shared::of(config, fresh, clock, allocator));
         shared.metrics.store().restored(restored);
         let journal = Journal::start(&shared, store, batch.number);
-        // Nobody else can have set it.
+        // No other thread can have set it.
         let _ = shared.journal.set(journal);
         Ok(shared)
     }
@@ -171,7 +171,7 @@ impl Shared {
         limits.values().filter(is_below).map(|below| below.name.to_string()).collect()
     }
 
-    /// From now on nothing is lent, and nobody is told anything.
+    /// From now on nothing is lent, and no listener is told anything.
     pub(crate) fn stop(&self) {
         self.with(|allocator, _| allocator.stop());
         self.stop.send_replace(true);
@@ -179,7 +179,7 @@ impl Shared {
 
     /// Waits until it stops. Cancel-safe.
     pub(crate) async fn stopped(&self) {
-        // An error says that there is nobody left to stop it.
+        // An error says that no sender is left that could stop it.
         let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
     }
 
@@ -292,7 +292,7 @@ impl Shared {
         }
     }
 
-    /// Does something with the allocator, now. Nobody else does meanwhile.
+    /// Calls `act` with the allocator, now. No other thread uses the allocator meanwhile.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Allocator, Moment) -> T) -> T {
         let mut allocator = match self.allocator.lock() {
             Ok(allocator) => allocator,

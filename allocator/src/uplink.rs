@@ -31,12 +31,12 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 use transport::{Transport, TransportError};
 
-/// Asks of nodes come all the time: no more looks than this, whatever they want, and where many keys are in use no more of them
-/// than take a tenth of the time, for nobody is served meanwhile.
+/// Asks of nodes come all the time: no more looks than this, whatever nodes want. Where many keys are in use, looks take a
+/// tenth of the time at most, for no node is served meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 const LOOKS_REST: u32 = 9;
 
-/// Longest time without a look, for what nobody wakes it for.
+/// Longest time without a look, for what no ask wakes the task for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long it may take to give back what is not lent on, when it stops.
@@ -129,7 +129,7 @@ impl Uplink {
         }
     }
 
-    /// Gives back what is not lent on, and tells what was spent: once, for nobody knows of what is not answered.
+    /// Gives back what is not lent on, and tells what was spent: once, for what becomes of an ask without an answer is unknown.
     async fn farewell(&mut self) {
         loop {
             let rtt = self.connection.rtt();
@@ -165,7 +165,7 @@ impl Uplink {
                     Way::Store(_) => SIGN_EVERY,
                 };
                 let wait = due.next.map_or(again, |next| next.since(self.shared.now())).min(again);
-                // An error says that nobody asked meanwhile.
+                // An error says that no node asked meanwhile.
                 let _ = timeout(wait, self.asked.changed()).await;
                 sleep(LOOK_EVERY.max(took * LOOKS_REST)).await;
                 continue;
@@ -267,7 +267,7 @@ impl Uplink {
     }
 }
 
-/// A number that nobody else has drawn or will draw: it tells versions apart, and spreads those that wait for the same.
+/// Draws a number that no other call has drawn or will draw. It tells versions apart, and spreads tasks that wait for the same.
 fn dice() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(())

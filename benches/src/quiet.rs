@@ -1,5 +1,5 @@
-//! Whether a thread had its core to itself: a sample during which somebody else ran there is about them. On the core's other
-//! hardware thread they count too, also where a virtual machine hides them.
+//! Whether a thread had its core to itself. A sample during which another program ran on that core measures that program. A
+//! program on the core's other hardware thread counts too, also where a virtual machine hides it.
 
 use lessor_protocol::Clock;
 use std::hint::black_box;
@@ -10,9 +10,9 @@ use std::time::Duration;
 /// another program, and two threads that take turns on one core no longer contend for anything.
 const AWAY_MAX: f64 = 0.02;
 
-/// How much slower than ever before sums may be made on a core that nobody else uses. Its other hardware thread takes a
-/// quarter to a half of a core from whoever has many steps to make, and nothing from who waits for one: ratios of rows would
-/// say which of them it happened to.
+/// How much slower than ever before sums may be made on a core that no other program uses. The core's other hardware thread takes
+/// a quarter to a half of the core from a row with many steps to make. It takes nothing from a row that waits for one step.
+/// Ratios of rows would say which row it happened to.
 const SLOWER_MAX: f64 = 1.15;
 
 /// Rounds of sums that take some ten microseconds: little beside a sample, and much beside a look at the clock.

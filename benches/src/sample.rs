@@ -1,7 +1,7 @@
 //! How a figure is taken: calls in batches until a sample's time is over, and the median of many samples.
 //!
-//! The median, because noise only ever adds: a mean follows the one sample in which somebody else had the core,
-//! and the least of many is a luck that no user has. Minimum and maximum show how far to trust it. A sample that
+//! The median, because noise only ever adds. A mean follows the one sample in which another program had the core, and
+//! the least of many is a luck that no user has. Minimum and maximum show how far to trust the median. A sample that
 //! another program disturbed is taken again.
 
 use crate::quiet::{core_time, has_whole_core, was_alone};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// What samples are timed with.
 const CLOCK: Clock = Clock::since_boot();
 
-/// How long a sample lasts. Longer ones meet somebody else for sure, in shorter ones a late thread counts.
+/// How long a sample lasts. A longer sample meets another program for sure, and in a shorter one a late thread counts.
 const SAMPLE: Duration = Duration::from_millis(8);
 
 /// Calls between two looks at the clock: at 2 ns a call the look adds a fifth of a percent, and at 1 µs a sample

@@ -9,7 +9,7 @@ pub(crate) const UNIT: &str = "floor/fetch_sub";
 const HEAD: [&str; 6] =
     ["row", "ns/call median", "min", "max", "x of floor/fetch_sub", "allocations per call"];
 
-/// What the table mis-measures, for whoever reads it without its source.
+/// What the table mis-measures, for a reader without its source.
 const CAVEATS: &str = "\
 Read ratios within one table. A loop lets calls overlap: amid other work a call costs more than its row says.
 In a virtual machine, clocks and the second core are the host's: rows with a clock or two threads differ most.

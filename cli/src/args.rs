@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Keeps a fleet of processes inside a quota that belongs to somebody else.
+/// Keeps a fleet of processes inside a quota that belongs to another party.
 #[derive(Debug, Parser)]
 #[command(name = "lessor", version, propagate_version = true)]
 pub(crate) struct Cli {
@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// One look at an allocator that runs: whether it is well, and why not, and its limits.
     #[command(after_help = STATUS_EXAMPLE)]
     Status(StatusArgs),
-    /// Watch the limits of an allocator that runs, those that need somebody first.
+    /// Watch the limits of an allocator that runs, those that need an operator first.
     #[command(after_help = TOP_EXAMPLE)]
     Top(TopArgs),
     /// Look at what an allocator has written down, carry it to another machine, or prepare a store that several share.
@@ -83,7 +83,7 @@ const COMPLETIONS_EXAMPLE: &str = "\
 Example:
   lessor completions bash > /etc/bash_completion.d/lessor
 
-Exit codes: 0 printed, 1 nobody reads it, 2 bad command line.";
+Exit codes: 0 printed, 1 it cannot be written, 2 bad command line.";
 
 const MAN_EXAMPLE: &str = "\
 Examples:
@@ -213,7 +213,7 @@ pub(crate) struct CheckArgs {
     pub(crate) file: PathBuf,
 }
 
-/// Where an allocator of a demo listens if nobody says where.
+/// Where an allocator of a demo listens if no argument says where.
 pub(crate) const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// `lessor demo`.
@@ -235,8 +235,8 @@ pub(crate) struct DemoArgs {
     /// Print one JSON object and nothing else on stdout.
     #[arg(long)]
     pub(crate) json: bool,
-    /// After so many seconds the vendor halves the contract for all calls, tells nobody but in the headers of its answers,
-    /// and refuses with 429 whatever is more. The report then says how soon the fleet followed and came back.
+    /// After so many seconds the vendor halves the contract for all calls, and refuses with 429 whatever is more. Nodes learn of
+    /// it only from the headers of its answers. The report then says how soon the fleet followed and came back.
     #[arg(long, value_name = "SECONDS", conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) vendor_halves_at: Option<u64>,
     /// Kill the allocator with SIGKILL every so many seconds, and start it again at once: it is then a process of its own,
@@ -345,7 +345,7 @@ impl DemoArgs {
         nodes.into()
     }
 
-    /// Where its allocator listens, if somebody wants to find it there.
+    /// Returns where the allocator of the demo listens, if an operator wants to find it there.
     pub(crate) fn listen(&self) -> Option<SocketAddr> {
         self.listen.or(self.watch.then_some(ANY_PORT))
     }

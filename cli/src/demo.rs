@@ -38,13 +38,13 @@ use tracing_subscriber::EnvFilter;
 /// The hidden subcommand that makes a process a node.
 pub(crate) const NODE_COMMAND: &str = "demo-node";
 
-/// Where somebody says which log lines there are.
+/// The environment variable in which an operator says which log lines there are.
 const LOG: &str = "LESSOR_LOG";
 
-/// What is logged if nobody says.
+/// What is logged if [`LOG`] is not set.
 const LOG_LEVEL: &str = "warn";
 
-/// The same of a part that runs by itself: a log is all that most see of it.
+/// The same for a part that runs by itself: most operators see nothing of it but its log.
 const PART_LOG_LEVEL: &str = "info";
 
 /// Runs a demo and prints what it found.
@@ -86,7 +86,7 @@ pub(crate) fn run_node() -> Result<(), Failure> {
     node::run()
 }
 
-/// What somebody should know, from `level` on; [`LOG`] asks for more, in the processes that a demo starts too.
+/// Logs what an operator should know, from `level` on. [`LOG`] asks for more, also in the processes that a demo starts.
 fn install_log(level: &str) {
     let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(level));
     logging::install(Format::Text, filter);

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nobody has to read it: the exit code says the same.
+            // The line needs no reader: the exit code says the same.
             let _ = writeln!(std::io::stderr(), "lessor: {failure}");
             failure.exit_code()
         }

@@ -1,5 +1,5 @@
 //! `lessor serve --otlp`: spans go to a collector, as OTLP over HTTP. A thread of its own sends them in batches from a queue that
-//! drops what is too much; a collector that is slow, wrong or gone costs spans, and nobody's time.
+//! drops what is too much. A collector that is slow, wrong or gone costs spans, and no time of another thread.
 
 use crate::failure::Failure;
 use crate::logging::{self, Format};
@@ -23,10 +23,10 @@ const EXPORT_WITHIN: Duration = Duration::from_secs(3);
 /// How long the end of the process waits for the last batch.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a collector shows as the name of this process if nobody says another one.
+/// What a collector shows as the name of this process if no operator sets another name.
 const SERVICE: &str = "lessor";
 
-/// Where others say it, for any program.
+/// The environment variable in which an operator sets that name, for any program.
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 
 /// What exports spans. When it is dropped, the last are sent.

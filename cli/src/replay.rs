@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         written = out.print(&if args.json { summary.json() } else { summary.to_string() });
     }
     match written {
-        // Whoever has seen enough closes the pipe.
+        // A reader that has seen enough closes the pipe.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         written => written.map_err(|error| Failure::Run(format!("cannot write to stdout: {error}")))?,
     }

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     ran
 }
 
-/// Tells whoever manages this process how far it is. Without a manager nobody is told.
+/// Tells the service manager how far this process is. Without a manager it tells nothing.
 fn tell_manager(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(false, &[state]) {
         tracing::warn!(%error, "the service manager cannot be told");
@@ -60,7 +60,7 @@ fn tell_manager(state: NotifyState<'_>) {
 /// The one line on stdout. No log filter hides it: with port 0 it is the only way to learn the address.
 fn announce(listener: &TcpListener) -> std::io::Result<()> {
     let address = listener.local_addr()?;
-    // Nobody has to read it: a closed stdout is no reason not to serve.
+    // The line needs no reader: a closed stdout is no reason not to serve.
     let mut stdout = std::io::stdout().lock();
     let _ = writeln!(stdout, "listening on http://{address}").and_then(|()| stdout.flush());
     Ok(())

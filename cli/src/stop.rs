@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Resolves when somebody wants this process to stop.
+/// Resolves when a signal asks this process to stop.
 #[derive(Debug)]
 pub(crate) struct Stop {
     interrupt: Signal,
@@ -22,8 +22,8 @@ impl Stop {
         Ok(Stop { interrupt, terminate, hangup: None })
     }
 
-    /// The same, and SIGHUP too, unless somebody had it ignored, as `nohup` does: for a process that would leave others
-    /// behind.
+    /// The same, and SIGHUP too, unless the process was started with SIGHUP ignored, as `nohup` does. It is for a
+    /// process that would leave other processes behind.
     pub(crate) fn install_with_hangup() -> Result<Self, Failure> {
         let hangup = if is_hangup_ignored() { None } else { Some(listen(SignalKind::hangup())?) };
         Ok(Stop { hangup, ..Stop::install()? })

@@ -53,7 +53,7 @@ enum StoreCommand {
 /// Where a password is looked for that is not in a URL, and that no list of processes shows.
 pub(crate) const STORE_PASSWORD: &str = "LESSOR_STORE_PASSWORD";
 
-/// Nobody waits for this on a hot path, and a server far away may be slow to let in.
+/// No hot path waits for this, and a server far away may be slow to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) const STORE_EXAMPLE: &str = "\

@@ -1,5 +1,5 @@
-//! `lessor top`: the limits of an allocator, live in a terminal, those that need somebody first. It asks what the page
-//! asks; it changes nothing.
+//! `lessor top`: the limits of an allocator, live in a terminal, those that need an operator first. It asks what the
+//! page asks; it changes nothing.
 //!
 //! In reading order: [`rows`] (what follows from two looks), [`screen`] (what is drawn of it), and here who asks and draws.
 
@@ -35,7 +35,7 @@ pub(crate) enum Seen {
     Away(String),
 }
 
-/// Shows the limits until somebody quits, or once.
+/// Shows the limits until the operator quits, or once.
 pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("cannot start a runtime: {error}")))?;

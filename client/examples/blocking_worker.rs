@@ -41,7 +41,7 @@ pub(crate) fn run(url: &str) -> Result<usize, Box<dyn std::error::Error>> {
     Ok(made.into_inner())
 }
 
-/// Stands for somebody who changes his mind.
+/// Stands for a user who cancels a job.
 fn is_cancelled(worker: u32, job: u32) -> bool {
     (worker + job).is_multiple_of(5)
 }

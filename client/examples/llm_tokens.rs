@@ -31,7 +31,7 @@ pub(crate) async fn run(url: &str) -> Result<u64, Box<dyn std::error::Error>> {
                 cost.settle(used);
                 total += used;
             }
-            // Nobody knows what it cost: dropping the reservation settles it in full.
+            // The cost is unknown: dropping the reservation settles it in full.
             Err(_) => drop(cost),
         }
     }

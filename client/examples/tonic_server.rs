@@ -26,7 +26,7 @@ pub(crate) async fn run(
     url: &str,
 ) -> Result<Vec<(&'static str, Code, Option<u64>)>, Box<dyn std::error::Error>> {
     let lessor = lessor::Client::connect(url).await?;
-    // Whoever comes for the first time waits for a round trip, rather than being refused.
+    // The first call of a user waits for a round trip, rather than being refused.
     let layer = LimitLayer::grpc(lessor.limit("user")).by_header("x-user").patience(Duration::from_secs(5));
     let (_, service) = tonic_health::server::health_reporter();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

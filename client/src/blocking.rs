@@ -46,7 +46,7 @@ impl Client {
     /// see [`crate::Client::builder`] and [`Builder::connect_blocking`].
     ///
     /// # Errors
-    /// If the address is no good, nobody answers there, or no thread can be started.
+    /// If the address is no good, no allocator answers there, or no thread can be started.
     pub fn connect(url: &str) -> Result<Client, ExchangeError> {
         crate::Client::builder(url).connect_blocking()
     }

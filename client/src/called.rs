@@ -1,5 +1,5 @@
-//! The pools that the background task is to look at: those with a lease, and those that somebody called since. A million
-//! keys that nobody calls are none of its business. Pools put themselves here, the task takes them.
+//! The pools that the background task is to look at: pools with a lease, and pools that were called since its last look.
+//! The task does not look at keys without calls, be there a million of them. Pools put themselves here, the task takes them.
 
 use crate::feedback::Feedback;
 use crate::local_pool::LocalPool;

@@ -72,8 +72,8 @@ impl Client {
     /// A client of the allocator at `url` (`http://host:port`) that has answered once.
     ///
     /// # Errors
-    /// If the address is no good, nobody answers there, or no tokio runtime is running. Use [`Builder::build`]
-    /// to start without an allocator: calls are refused until there is one.
+    /// If the address is no good, no allocator answers there, or no tokio runtime is running. Use [`Builder::build`] to start
+    /// without an allocator: calls are refused until there is one.
     pub async fn connect(url: &str) -> Result<Client, ExchangeError> {
         Client::builder(url).connect().await
     }
@@ -147,10 +147,11 @@ impl Builder {
     /// Another allocator that may be asked, at `url`: one that leases the same limits from the same upstream, or lends from a
     /// quota of its own, such as its half of the contract. There may be many.
     ///
-    /// The client begins with any of them, by chance, and stays with it for as long as it answers well. When an exchange fails,
-    /// or the allocator says that it is stopping, the next one is asked at once, and so on; once all have failed in a row,
-    /// there is a pause after each. It does not go back by itself. What it holds then was lent by the one that it has left:
-    /// it is spent until its lease ends, counts as spent there, and nobody extends it.
+    /// The client begins with any of them, by chance, and stays with it for as long as it answers well. When an exchange
+    /// fails, or the allocator says that it is stopping, the next one is asked at once, and so on. Once all have failed in a
+    /// row, there is a pause after each. The client does not go back by itself. What it holds then was lent by the allocator
+    /// that it has left. The client spends it until its lease ends. It counts as spent at that allocator, and no allocator
+    /// extends it.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -263,7 +264,7 @@ fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client 
     let closes = Closes(shared.clone());
     tokio::spawn(async move {
         let _closes = closes;
-        // The one that refills says when it is over; nobody listens for longer.
+        // The refiller says when it is over; the listener runs no longer than that.
         tokio::select! {
             () = refiller.run(stopped) => {}
             () = listener.run() => {}

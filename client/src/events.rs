@@ -1,5 +1,5 @@
-//! What happens to a client, told to whoever listens: the background tasks tell, callers may hear. Nothing waits for a
-//! listener, and nothing depends on one.
+//! Events of a client: the background tasks send them, callers may listen. Nothing waits for a listener, and nothing depends
+//! on one.
 
 use lessor_protocol::Fallback;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// Events that are kept for a slow listener. More would be memory for nobody; who is slower misses the oldest, and is
-/// told how many.
+/// Events that are kept for a slow listener. More would be memory without use. A listener that is slower misses the oldest,
+/// and is told how many.
 const KEPT: usize = 256;
 
 /// Something that happened to a [`crate::Client`].
@@ -40,7 +40,7 @@ pub enum Event {
         /// What it did.
         fallback: Fallback,
     },
-    /// Somebody has paused the limit, or blocked this node.
+    /// An operator has paused the limit, or blocked this node.
     Paused {
         /// The limit.
         limit: Arc<str>,
@@ -105,10 +105,10 @@ impl Teller {
         Teller(Mutex::new(Some(broadcast::Sender::new(KEPT))))
     }
 
-    /// Tells all who listen, if anybody does.
+    /// Sends `event` to all listeners, if there are any.
     pub(crate) fn tell(&self, event: Event) {
         if let Some(sender) = &*self.sender() {
-            // An error means that nobody listens.
+            // An error means that there is no listener.
             let _ = sender.send(event);
         }
     }

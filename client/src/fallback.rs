@@ -18,7 +18,7 @@ pub(crate) struct Standby {
     told: AtomicU8,
     /// Whether the limit is in shadow mode, as far as we were told.
     shadow: AtomicBool,
-    /// Somebody has paused the limit, or blocked this node: that goes before any fallback.
+    /// An operator has paused the limit, or blocked this node: that goes before any fallback.
     stopped: AtomicBool,
     active: AtomicBool,
     /// Permits that were let pass.
@@ -41,7 +41,7 @@ impl Standby {
         }
     }
 
-    /// Whether somebody has paused the limit. True if that is news.
+    /// Notes whether an operator has paused the limit. True if that is news.
     pub(crate) fn stops(&self, stopped: bool) -> bool {
         self.stopped.swap(stopped, Ordering::Relaxed) != stopped
     }
@@ -76,7 +76,7 @@ impl Standby {
         if self.is(Fallback::SafeShare) { self.seat().wait(permits, now) } else { None }
     }
 
-    /// Counts permits that were let pass because nobody answers. False if they were for another reason.
+    /// Counts permits that were let pass because no allocator answers. False if they were let pass for another reason.
     pub(crate) fn counts(&self, permits: u64) -> bool {
         let is_counted = self.lets_some_pass() && !self.shadow.load(Ordering::Relaxed);
         if is_counted {
@@ -85,7 +85,7 @@ impl Standby {
         is_counted
     }
 
-    /// Permits that were ever let pass because nobody answered.
+    /// Permits that were ever let pass because no allocator answered.
     pub(crate) fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
@@ -150,7 +150,7 @@ pub(crate) fn enter(shared: &Shared, pools: &[Arc<LocalPool>], now: Moment) {
         }
         fall(shared, pool);
         if standby.lets_some_pass() {
-            // Whoever waits need not wait any more, or not for an answer: one after the other.
+            // Callers in line need not wait any more, or not for an answer. They are woken one after the other.
             pool.call_first();
         }
     }

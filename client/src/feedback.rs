@@ -17,7 +17,7 @@ const ANNOUNCED_FRESH: Duration = Duration::from_secs(2);
 /// two of them.
 const NEWS_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest that one word is remembered. Nobody believes one for longer.
+/// The longest that one word is remembered. No allocator believes one for longer.
 const REMEMBERED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a process has heard of its vendor.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Give the call a time-out of the rule's `longest`: a call that takes longer is counted as long as its process renews
 /// its leases, and no further. A guard that is leaked, with [`std::mem::forget`] or in a cycle, counts for as long as
 /// that. After [`crate::Client::shutdown`] what is still in flight counts for `longest`, whatever becomes of its guards.
-#[must_use = "the call is over, and its permits may be somebody else's, as soon as this is dropped"]
+#[must_use = "the call is over, and its permits may serve another call, as soon as this is dropped"]
 #[derive(Debug)]
 pub struct Guard {
     counted: Option<(Arc<LocalPool>, u64)>,
@@ -33,8 +33,8 @@ impl Guard {
     /// The call has ended: the same as dropping it, for those who like to say so.
     pub fn finish(self) {}
 
-    /// Nobody will say when the call ends, for example because it was handed to somebody else: its permits count as in
-    /// flight for as long as a call may take.
+    /// Gives up the guard of a call whose end will not be reported, for example because it was handed to another
+    /// process. Its permits count as in flight for as long as a call may take.
     pub fn forget(mut self) {
         if let Some((pool, permits)) = self.counted.take() {
             pool.lapse(permits);

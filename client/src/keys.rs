@@ -23,7 +23,7 @@ pub(crate) const SHARDS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Keys {
     shards: Box<[Shard]>,
-    /// Differs from map to map: whoever chooses keys does not know which fall together.
+    /// Differs from map to map: a caller that chooses keys does not know which fall together.
     hasher: RandomState,
     /// The newest reading of the exact clock that any lookup took: a key that is called now and then takes none.
     watch: SharedWatch,

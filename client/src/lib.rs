@@ -1,4 +1,4 @@
-//! Keep a fleet of processes inside a quota that belongs to somebody else, at nanoseconds a call.
+//! Keep a fleet of processes inside a quota that another party owns, at nanoseconds a call.
 //!
 //! A central allocator owns the quota of a contract and lends it out. This client spends what it was lent in
 //! memory, refills it in the background, and gives back what it does not need. The sum over all processes stays

@@ -97,9 +97,9 @@ impl Limit {
     }
 
     /// Spends `permits` of one key now, or not at all: the same as `self.key(key).try_acquire(permits)` for callers that see
-    /// many keys and keep no handle. One lookup, which takes a lock that few others take at the same time; it allocates
-    /// at the first call of a key. A key that nobody calls or has a handle of is forgotten once what was leased for it
-    /// is over or given back, and the background task has looked (every five seconds). Until then it takes 1.3 to 1.5 KB.
+    /// many keys and keep no handle. One lookup, which takes a lock that few others take at the same time; it allocates at
+    /// the first call of a key. A key without calls and handles is forgotten once its leases are over or given back, and the
+    /// background task has looked (every five seconds). Until then it takes 1.3 to 1.5 KB.
     ///
     /// # Errors
     /// As [`Limit::try_acquire`]. The first call of a key is refused unless its limit is in shadow mode: nothing is leased
@@ -139,7 +139,7 @@ impl Limit {
     }
 
     /// What could be taken now, and what a call of `permits` would be told. Takes nothing, asks for nothing and counts as no
-    /// demand: looking at a limit lends nobody's permits to this process.
+    /// demand: looking at a limit lends no permits to this process.
     ///
     /// ```no_run
     /// # fn example(limit: &lessor::Limit) {
@@ -156,18 +156,18 @@ impl Limit {
         Guard::new(if counted { Some((self.pool.clone(), permits)) } else { None })
     }
 
-    /// Permits that could be spent at this moment without asking anybody.
+    /// Permits that could be spent at this moment without asking the allocator.
     pub fn available(&self) -> u64 {
         self.pool.available()
     }
 
-    /// Permits that calls got though there were none, because the limit is in shadow mode: nothing is refused there, and
-    /// this is what would have been. Until the allocator has answered once, nobody here knows that it is.
+    /// Permits that calls got though there were none, because the limit is in shadow mode. Nothing is refused there, and
+    /// this is what would have been. Until the allocator has answered once, this process does not know of the mode.
     pub fn shadow_refused(&self) -> u64 {
         self.pool.shadow_refused()
     }
 
-    /// Permits that calls got though nobody had lent them, because the allocator could not be reached and the limit's
+    /// Permits that calls got though no allocator had lent them, because the allocator could not be reached and the limit's
     /// fallback is [`crate::Fallback::Open`].
     pub fn fallback_passed(&self) -> u64 {
         self.pool.fallback_passed()

@@ -1,5 +1,5 @@
-//! Who waits for permits of one pool, and who of them is first: wakers behind the pool's lock, by priority and by when
-//! they came. Those who wait join, ask and leave; it wakes nobody and counts no permits.
+//! Callers that wait for permits of one pool, and which of them is first. Their wakers are behind the pool's lock, by
+//! priority and by when callers came. Callers that wait join, ask and leave; the line wakes no caller and counts no permits.
 
 use crate::priority::Priority;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::task::Waker;
 /// Most callers in one line. A longer one is memory spent on calls that will hardly be served in time.
 const LINE_MAX: usize = 100_000;
 
-/// Of so many that are served one is whoever has waited longest, whatever his priority. Fewer would make a high priority
-/// worth little, more would let the lowest wait for longer behind a busy one that never ends.
+/// Of so many callers that are served, one is the caller that has waited longest, whatever its priority. Fewer would make a
+/// high priority worth little, more would let the lowest wait for longer behind a busy one that never ends.
 const OLDEST_EACH: u64 = 8;
 
 /// The callers in line. Joining, leaving and asking cost the logarithm of their number.
@@ -49,9 +49,9 @@ impl Line {
         Some(Ticket { priority, id })
     }
 
-    /// Whoever has `ticket` goes, wherever he stands; `is_served` says whether he got what he came for. Returns whether
-    /// somebody else may be first now. (Whoever was served may have been overtaken since, and one more that was served
-    /// may make it somebody's turn.)
+    /// The caller with `ticket` goes, wherever it stands; `is_served` says whether it got what it came for. Returns whether
+    /// another caller may be first now. (A caller that was served may have been overtaken since, and one more that was
+    /// served may change whose turn it is.)
     pub(crate) fn leave(&mut self, ticket: Ticket, is_served: bool) -> bool {
         let was_first = self.first() == Some(ticket);
         self.places[rank(ticket.priority)].remove(&ticket.id);
@@ -84,7 +84,7 @@ impl Line {
         self.first_with(Some(ticket)) == Some(ticket)
     }
 
-    /// Notes how to wake whoever has `ticket`, and tells whether he is the first.
+    /// Notes how to wake the caller with `ticket`, and tells whether it is the first.
     pub(crate) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> bool {
         if let Some(place) = self.places[rank(ticket.priority)].get_mut(&ticket.id) {
             match place {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_waited_longest_is_served_behind_a_high_priority_that_never_ends() {
+    fn the_caller_that_has_waited_longest_is_served_behind_a_high_priority_that_never_ends() {
         let mut line = Line::default();
         let low = line.join(Low).expect("there is room");
         let mut behind = 0;
@@ -159,7 +159,7 @@ mod tests {
         // He is first until he has what he wants, however large that is: others that come, or go, change nothing.
         let other = line.join(High).expect("there is room");
         assert_eq!(line.first(), Some(low));
-        assert!(!line.leave(other, false), "nobody else is first for that");
+        assert!(!line.leave(other, false), "no other caller is first for that");
         assert_eq!(line.first(), Some(low));
         assert!(line.leave(low, true));
         assert_eq!(line.first().expect("the high ones wait").priority, High);

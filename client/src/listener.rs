@@ -1,4 +1,4 @@
-//! Hears what an allocator says by itself, so that whoever waits asks again at once and whoever is to stop does. One task
+//! Hears what an allocator says by itself: callers that wait ask again at once, and pools that are to stop do so. One task
 //! per client, which goes where exchanges go once they are answered there. Nothing depends on it: what is not heard is learnt
 //! at the next ask; what is heard only makes that sooner.
 
@@ -71,7 +71,7 @@ impl Listener {
         let open = timeout(SILENCE, self.ways[at].events()).await;
         let mut stream = open.map_err(|_| "no answer")?.map_err(|error| error.to_string())?;
         self.shared.listening.fetch_add(1, Ordering::Relaxed);
-        // What happened meanwhile nobody told us.
+        // What happened meanwhile was not heard.
         self.hear(&Event::of_all(Kind::Lagged));
         let mut line = vec![];
         loop {
@@ -92,7 +92,7 @@ impl Listener {
         }
     }
 
-    /// Wakes whoever it is about.
+    /// Wakes the pools that `event` is about.
     fn hear(&mut self, event: &Event) {
         let now = CLOCK.now();
         if let (Kind::Changed, Some(limit)) = (event.kind, &event.limit) {

@@ -73,7 +73,7 @@ pub(crate) enum Condition {
     Good,
     /// The last exchange failed, or its answer was no use. What is leased goes on.
     Unreachable,
-    /// Somebody has paused the limit, or blocked this node.
+    /// An operator has paused the limit, or blocked this node.
     Paused,
     /// The allocator says that there is no such pool.
     Unknown,
@@ -155,7 +155,7 @@ struct Cold {
     largest: AtomicU64,
     /// Permits that calls have cost beyond what they reserved. They are in the line too.
     overdrawn: AtomicU64,
-    /// Whether a call was refused as too large, and nobody has asked since.
+    /// Whether a call was refused as too large since the background task last asked.
     doubted: AtomicBool,
     line: Mutex<Line>,
     refill: Mutex<Refill>,

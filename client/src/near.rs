@@ -1,5 +1,5 @@
-//! Which stripe of a slot a thread looks at first. It stays where it was not in anybody's way: threads that meet part.
-//! Pools read it where a slot is striped; it is a hint, and any number is as right as another.
+//! Which stripe of a slot a thread looks at first. A thread stays on a stripe where it met no other thread: threads
+//! that meet part. Pools read it where a slot is striped; it is a hint, and any number is as right as another.
 
 use std::cell::Cell;
 

@@ -30,13 +30,13 @@ impl Limit {
         self.report(&Sighting::read(status, headers, names));
     }
 
-    /// How long nobody is to call, as far as this process knows: the vendor refused it a moment ago, or the limit is paused.
-    /// Worth a look before a call is sent whose permit was taken a while ago.
+    /// How long no call should be sent, as far as this process knows: the vendor refused it a moment ago, or the limit is
+    /// paused. Worth a look before a call is sent whose permit was taken a while ago.
     pub fn paused(&self) -> Option<Duration> {
         self.pool().paused()
     }
 
-    /// The same for what somebody else has read, of a vendor that does not speak HTTP for example.
+    /// The same for what other code has read, of a vendor that does not speak HTTP for example.
     pub fn report(&self, sighting: &Sighting) {
         if !sighting.is_empty() {
             self.pool().saw(sighting);
@@ -69,7 +69,7 @@ impl LocalPool {
         heard.max(told)
     }
 
-    /// Somebody said that nobody is to spend any more. For how long, the next answer says.
+    /// The allocator said that calls are to stop. The next answer says for how long.
     pub(crate) fn is_told_to_stop(&self) {
         if matches!(self.condition(), Condition::Good | Condition::Unreachable | Condition::Quarantine) {
             self.set_condition(Condition::Paused);

@@ -34,9 +34,9 @@ pub struct Taken {
 /// A bucket that holds at instant `t` what is minted in `min(t + base − empty, depth)`.
 ///
 /// # Memory ordering
-/// A taker reads `empty` first (Acquire) and what it goes by after that; whoever changes that blocks the word before and
-/// publishes a new one after it (Release). The word rises with every change, so a taker that has mixed the old with
-/// the new fails in its compare-exchange.
+/// A taker reads `empty` first (Acquire), and then the values that it goes by. A thread that changes these values blocks
+/// the word before and publishes a new one after it (Release). The word rises with every change, so a taker that has mixed
+/// the old with the new fails in its compare-exchange.
 #[derive(Debug)]
 pub struct Pace {
     /// When the bucket was, or would have been, empty, on a clock that is `base` ahead. Rises, but for
@@ -98,7 +98,7 @@ impl Pace {
         self.saved(empty, now) / interval
     }
 
-    /// Undoes `taken`, as if it had never been. If somebody took after it, what was taken is lost: that call may have
+    /// Undoes `taken`, as if it had never been. If another call took after it, what was taken is lost: that call may have
     /// been let through only because this one left no more.
     pub fn put_back(&self, taken: Taken) {
         // First: no word that was ever seen may come back for another gait.

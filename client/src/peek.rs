@@ -14,8 +14,8 @@ pub struct Peek {
 }
 
 impl Peek {
-    /// When as many would be there as were looked for, as far as this process knows: zero if they are there now, `None` if
-    /// nobody can say, or they never will be.
+    /// When as many would be there as were looked for, as far as this process knows. Zero if they are there now; `None` if
+    /// the time is unknown, or they never will be.
     pub fn ready_in(&self) -> Option<Duration> {
         self.refusal.map_or(Some(Duration::ZERO), |refusal| refusal.retry_after())
     }

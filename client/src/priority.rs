@@ -3,8 +3,8 @@
 /// The rank of a handle's waiting callers, within one process. See [`crate::Limit::with_priority`].
 ///
 /// Callers of one priority are served in the order in which they came. A higher one goes before a lower one, but not
-/// for ever: of eight that are served one is whoever has waited longest, whatever his priority. Nobody goes before
-/// the first in line while he waits for the last permits of a large call, but those of a higher priority.
+/// for ever. Of eight that are served, one is the caller that has waited longest, whatever its priority. While the
+/// first in line waits for the last permits of a large call, only callers of a higher priority go before it.
 ///
 /// It decides about waiting alone: [`crate::Limit::try_acquire`] never overtakes a line. Between processes, priorities
 /// are the operator's to say, in the limit's configuration.
@@ -16,7 +16,7 @@ pub enum Priority {
     /// What handles have by themselves.
     #[default]
     Normal,
-    /// Before others: what somebody is looking at.
+    /// Before others: what a user is looking at.
     High,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Refiller {
     heard_at: watch::Sender<usize>,
     node: String,
     terms: Terms,
-    /// The pools to look at, and when those that nobody needs are forgotten next.
+    /// The pools to look at, and when pools that are not needed are forgotten next.
     known: Vec<Arc<LocalPool>>,
     forgets: Moment,
     sweep: Sweep,
@@ -112,8 +112,8 @@ impl Refiller {
                 tokio::select! {
                     told = &mut stop => Some(told),
                     () = self.exchange(due) => {
-                        // Whoever was woken takes what came, before the next ask says that it is still held: while it is,
-                        // a bucket that it was lent from does not refill.
+                        // A caller that was woken takes what came, before the next ask says that it is still held. While it
+                        // is held, a bucket that it was lent from does not refill.
                         tokio::task::yield_now().await;
                         None
                     }
@@ -135,7 +135,7 @@ impl Refiller {
         self.heard_at.subscribe()
     }
 
-    /// The first exchange, before anybody relies on it: with no asks it only shows that somebody answers.
+    /// The first exchange, before any caller relies on the client: with no asks it only shows that an allocator answers.
     pub(crate) async fn greet(&mut self) -> Result<(), ExchangeError> {
         loop {
             let exchange = self.connection.begin(CLOCK.now());

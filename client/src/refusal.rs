@@ -18,7 +18,7 @@ pub enum Refusal {
         /// The most one call can take.
         limit: u64,
     },
-    /// Somebody has paused the limit, or blocked this node, or the vendor asked to be left alone.
+    /// An operator has paused the limit, or blocked this node, or the vendor asked to be left alone.
     Paused {
         /// When to try again.
         retry_after: Duration,

@@ -60,8 +60,8 @@ pub struct Settled {
     pub returned: u64,
     /// Permits that the call has cost beyond what was reserved, and that were there to pay for them.
     pub taken: u64,
-    /// Permits beyond that, which were not there: the call has exceeded what this process was lent. The next permits
-    /// that come pay for them, before anybody else gets one.
+    /// Permits beyond that, which were not there: the call has exceeded what this process was lent. The next permits that
+    /// come pay for them, before another caller gets one.
     pub owed: u64,
 }
 
@@ -106,10 +106,10 @@ impl Reservation {
 
     /// The call has cost `actual` permits: what was reserved beyond that can be spent again.
     ///
-    /// A call that has cost more than was reserved takes the difference from what is there. What is not there is owed:
-    /// nobody in this process gets a permit until that is paid. (At most as much is ever owed as one call can take.)
-    /// Where there is a choice, reserve the most that a call can cost: a limit that is exceeded is exceeded, whoever
-    /// pays for it later.
+    /// A call that has cost more than was reserved takes the difference from what is there. What is not there is owed: no
+    /// caller in this process gets a permit until that is paid. (At most as much is ever owed as one call can take.) Where
+    /// there is a choice, reserve the most that a call can cost. A limit that is exceeded stays exceeded, also when later
+    /// permits pay for it.
     pub fn settle(mut self, actual: u64) -> Settled {
         let returned = self.refund(self.permits.saturating_sub(actual));
         let beyond = actual.saturating_sub(self.permits);

@@ -28,8 +28,8 @@ pub(crate) struct Shared {
     /// Limits that are in fallback.
     fallen: Mutex<BTreeMap<Arc<str>, Fallback>>,
     ticks: Ticks,
-    /// The limits without a key: few, never forgotten, and looked up by whoever keeps no handle. Those of keys are with
-    /// that of their limit.
+    /// The limits without a key: few, never forgotten, and looked up by callers that keep no handle. Pools of keys are with
+    /// the pool of their limit.
     limits: ArcSwap<HashMap<String, Arc<LocalPool>>>,
     /// Pools are added and forgotten under this lock.
     changes: Mutex<Changes>,
@@ -274,7 +274,7 @@ impl Shared {
         self.fallen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whoever listens to this client.
+    /// Sends `event` to the listeners of this client.
     pub(crate) fn tell(&self, event: Event) {
         self.events.tell(event);
     }

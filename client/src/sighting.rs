@@ -21,7 +21,7 @@ pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// See [`RATELIMIT`].
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Numbers from here on are seconds since 1970 rather than seconds to go: nobody waits for three years.
+/// Numbers from here on are seconds since 1970 rather than seconds to go: no caller waits for three years.
 const EPOCH_FROM: u64 = 100_000_000;
 
 /// What one answer of a vendor says of its own count.

@@ -37,11 +37,11 @@ pub struct Left {
 /// The permits in hand and the instant they end.
 ///
 /// # Memory ordering
-/// [`Slot::install`] changes the words before it moves the deadline (Release); a spender that sees the new
-/// deadline (Acquire) therefore takes from words in which nothing of an ended lease is left. The deadline moves back only
-/// in [`Slot::end`], before the clock is read that the next lease must outlast: whoever saw the old deadline also told the
-/// time before that, and the next lease ends later; and in [`Slot::renew`], which nobody else sees. A successful spend is
-/// AcqRel on its word: it is ordered with every other change of that balance.
+/// [`Slot::install`] changes the words before it moves the deadline (Release). A spender that sees the new deadline (Acquire)
+/// therefore takes from words in which nothing of an ended lease is left. The deadline moves back in two places.
+/// [`Slot::end`] moves it before the clock is read that the next lease must outlast. A thread that saw the old deadline also
+/// told the time before that, and the next lease ends later. [`Slot::renew`] moves it where no other thread sees it. A
+/// successful spend is AcqRel on its word: it is ordered with every other change of that balance.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Slot {
@@ -162,9 +162,9 @@ impl Slot {
         }
     }
 
-    /// Spends `permits` of the stripe `near` the caller if it has them, nobody else takes from it in the same instant,
-    /// and the coarse clock still shows `tick`, as it did when somebody read the exact one: for this stripe, or for whatever
-    /// it is that has a `shared` watch.
+    /// Spends `permits` of the stripe `near` the caller if the stripe has them and no other thread takes from it in the same
+    /// instant. The coarse clock must still show `tick`, as it did when a caller read the exact one. That reading was for
+    /// this stripe, or for all that have the `shared` watch.
     #[inline(always)]
     pub fn spend_quickly(
         &self,
@@ -232,7 +232,7 @@ impl Slot {
     ) -> Result<Left, Short> {
         self.check(latest)?;
         if let Some(took) = stripes.stripe(near).purse.word.take(permits) {
-            // Whoever met another one leaves it to that.
+            // A caller that met another one leaves the stripe to it.
             return Ok(Left { free: took.left, near: near + usize::from(took.clashed) });
         }
         let found = stripes.sweep(&self.own.word, near, permits).ok_or(Short::Empty)?;
@@ -330,7 +330,7 @@ impl Slot {
     /// deadline anew: only for leases that are asked for from now on, or end after a reading of the clock from now on. One caller at
     /// a time, the same that installs.
     pub fn end(&self) -> u64 {
-        // Before the next lease is installed, and so seen by whoever sees that one's permits.
+        // Before the next lease is installed: a thread that sees its permits sees this, too.
         self.deadline.store(0, Ordering::Release);
         self.shed(0)
     }
@@ -346,9 +346,9 @@ impl Slot {
         }
     }
 
-    /// Makes it as it was when it was new: empty, with a lease that is over. Stripes that it has stay, empty too: how many they
-    /// are and what they are worth is the client's to say, of all its slots the same. Only for whoever has it alone; how
-    /// others come to see it afterwards is theirs to order.
+    /// Makes it as it was when it was new: empty, with a lease that is over. Stripes that it has stay, empty too. The client
+    /// decides how many they are and what they are worth, the same for all its slots. Only for a caller that has the slot
+    /// alone. That caller orders how other threads come to see it afterwards.
     pub fn renew(&self) {
         self.deadline.store(0, Ordering::Relaxed);
         self.own.renew();

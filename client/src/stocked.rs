@@ -1,5 +1,5 @@
-//! A limit whose keys hold permits that nobody lent: to measure what a lookup costs among more keys than any allocator
-//! extends leases for in two seconds. The benches use it; nothing that ships does.
+//! A limit whose keys hold permits that no allocator lent. It is for measuring what a lookup costs among more keys
+//! than any allocator extends leases for in two seconds. The benches use it; nothing that ships does.
 
 use crate::limit::Limit;
 use crate::local_pool::CLOCK;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// For longer than anything is measured.
 const LEASED: Duration = Duration::from_secs(24 * 3600);
 
-/// A limit of whose `keys` each holds four billion permits, and which nobody refills.
+/// A limit of whose `keys` each holds four billion permits, and which no task refills.
 ///
 /// # Panics
 /// If the system gives no clock.

@@ -14,7 +14,7 @@ pub(crate) use refused::Reason;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often metrics are told: whoever reads them looks every few seconds at best.
+/// How often metrics are told: a reader of metrics looks every few seconds at best.
 pub(crate) const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// What one limit did.
@@ -113,7 +113,7 @@ impl Tally {
         self.refused.add(reason, permits);
     }
 
-    /// Somebody has stood in line for so long.
+    /// A caller has stood in line for so long.
     pub(crate) fn waited(&self, span: Duration, end: End) {
         self.wait_seconds(end).record(span);
     }

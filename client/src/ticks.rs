@@ -1,4 +1,4 @@
-//! Which clock callers read at every spend, to learn whether time has gone on since somebody read the exact one: the
+//! Which clock callers read at every spend, to learn whether time has gone on since a caller read the exact one. It is the
 //! system's coarse clock, or a thread of ours that counts. Pools read it; it decides nothing.
 
 use crate::slot::LATE_STEPS;
@@ -55,7 +55,7 @@ pub(crate) enum Ticks {
     Ours(Arc<Ticker>),
 }
 
-/// Counts by itself as long as somebody reads it.
+/// Counts by itself as long as it has a reader.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Ticker(AtomicU64);
@@ -109,7 +109,7 @@ impl Ticker {
     }
 }
 
-/// Until nobody reads it any more.
+/// Counts until `ticker` has no reader any more.
 fn count(ticker: &Weak<Ticker>) {
     while let Some(ticker) = ticker.upgrade() {
         ticker.0.fetch_add(1, Ordering::Relaxed);

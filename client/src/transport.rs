@@ -154,7 +154,7 @@ pub(crate) fn shown(url: &str) -> String {
     excerpt(&format!("{scheme}{open}"))
 }
 
-/// The beginning of a text that somebody else wrote, harmless in a log line.
+/// The beginning of a text that another process wrote, harmless in a log line.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_shown_what_may_be_a_secret() {
+    fn an_error_shows_nothing_that_may_be_a_secret() {
         for url in [
             "https://ops:se/cret@a:1/x",
             "http://ops:se@cret@a b:1",

@@ -1,4 +1,4 @@
-//! Waiting for permits of one pool. Nothing is booked for anybody: the first in line is woken and takes for itself, so
+//! Waiting for permits of one pool. No permit is booked for a caller: the first in line is woken and takes for itself. So
 //! leaving the line, at any moment, costs and loses nothing.
 
 use crate::line::Ticket;
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-/// A place in line; dropping it leaves the line and, if it was the first, calls whoever is first then.
+/// A place in line; dropping it leaves the line and, if it was the first, calls the caller that is first then.
 pub(crate) struct Place<'a> {
     pool: &'a LocalPool,
     ticket: Ticket,
@@ -107,7 +107,7 @@ impl Drop for Place<'_> {
         if calls {
             self.pool.call_first();
         }
-        // Last, lest anybody waits for whatever exports metrics.
+        // Last, lest a caller waits for the exporter of metrics.
         if let Some(since) = self.since {
             self.pool.tally().waited(CLOCK.now().since(since), self.end);
         }

@@ -27,13 +27,13 @@ impl Default for Way {
 }
 
 impl Way {
-    /// Nobody is in line, the limit has no steady flow, and nobody wants to know how long this call takes.
+    /// No caller is in line, the limit has no steady flow, and this call is not to be timed.
     #[inline(always)]
     pub(crate) fn is_free(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Permits that callers in line want. While there is a line, nobody overtakes it.
+    /// Permits that callers in line want. While there is a line, no caller overtakes it.
     pub fn queued(&self) -> u64 {
         self.0.load(Ordering::Relaxed) & !(PACED | TIMED)
     }
@@ -87,7 +87,7 @@ impl Way {
             && self.0.fetch_and(!TIMED, Ordering::Relaxed) & TIMED != 0
     }
 
-    /// As a new one; only for whoever has it alone.
+    /// Makes it as a new one; only for a caller that has it alone.
     pub(crate) fn renew(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -135,7 +135,7 @@ mod tests {
         way.leave(5);
         way.set_paced(false);
         way.time_next();
-        assert!(!way.is_free(), "or nobody would look");
+        assert!(!way.is_free(), "or no call would look");
         assert!(way.is_timed() && way.is_free());
     }
 }

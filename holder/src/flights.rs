@@ -22,10 +22,10 @@ pub struct Flights {
     busy: u64,
     /// In use when the allocator forgot this session, and unknown to it.
     forgotten: u64,
-    /// Spent, and handed back by nobody, since the allocator began to count. It knows of `heard`.
+    /// Spent since the allocator began to count, and never handed back. The allocator knows of `heard` of them.
     unguarded: u64,
     heard: u64,
-    /// What the refill had spent when it was last looked whether somebody spends without handing back.
+    /// What the refill had spent at the last check for callers that spend without handing back.
     noted: u64,
     /// Permits that are not to be spent again and ended since the last ask was written.
     ended: u64,
@@ -74,12 +74,12 @@ impl Flights {
         self.busy
     }
 
-    /// Spent and in flight; `None` if nobody counts that.
+    /// Spent and in flight; `None` if the allocator does not count that.
     pub fn running(&self) -> Option<u64> {
         self.cap.map(|_| self.running)
     }
 
-    /// Spent on calls whose end nobody will say.
+    /// Spent on calls whose end no caller will report.
     pub fn unguarded(&self) -> u64 {
         self.unguarded
     }
@@ -143,9 +143,9 @@ impl Flights {
         Ended { reused, removed: part.busy - reused }
     }
 
-    /// Nobody will say when calls with `permits` end: they count for as long as a call may take.
+    /// No caller will report when calls with `permits` end. The permits count for as long as a call may take.
     pub(crate) fn lapse(&mut self, permits: u64, now: Moment) {
-        // Which calls they are nobody knows: of those that are not forgotten the allocator has to hear.
+        // Which calls end is unknown. The allocator has to hear of those that are not forgotten.
         let known = permits.min(self.running + self.busy);
         let forgotten = std::mem::take(&mut self.forgotten);
         let part = self.part(known, now);
@@ -166,8 +166,8 @@ impl Flights {
         Part { forgotten, running, busy }
     }
 
-    /// By now `spent` permits were ever spent: those that nobody took to hand them back count for as long as a call may
-    /// take, from when the allocator hears of them. Its clock says when that is over: ours may jump.
+    /// By now `spent` permits were ever spent. Permits that no caller took to hand back count for as long as a call may take,
+    /// from when the allocator hears of them. The allocator's clock says when that is over: the clock of this node may jump.
     pub(crate) fn look(&mut self, spent: u64) {
         if self.cap.is_some() {
             self.unguarded += spent.saturating_sub(self.noted);
@@ -223,8 +223,8 @@ impl Flights {
         self.busy = 0;
     }
 
-    /// What is in use on average, as a total in thousandths of a permit and second, with those `refused` that would have
-    /// been in use for as long as others are, or for `guess` while nobody knows.
+    /// What is in use on average, as a total in thousandths of a permit and second. It includes the `refused` permits, which
+    /// would have been in use for as long as others are. While that length is unknown, `guess` stands for it.
     pub(crate) fn usage(&mut self, refused: u64, guess: Duration, now: Moment) -> u64 {
         self.usage.pass(self.busy, now);
         self.usage.refuse(refused, guess);

@@ -30,8 +30,8 @@ pub use rest::GOES_ALONG;
 use std::time::Duration;
 use stuck::patience;
 
-/// Permits a limit that was never asked for asks for, before anybody tries to spend: enough for the first calls
-/// of a slow user, and nothing to miss for the others.
+/// Permits that the first ask for a limit wants, before a caller tries to spend. It is enough for the first calls of a slow user,
+/// and too little for other users to miss.
 const FIRST_WANT: u64 = 8;
 
 /// A lease is renewed when this part of its term is left, in percent, so that a lost answer can be made good.
@@ -114,11 +114,11 @@ pub struct Refill<P> {
 /// How far things have come with the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Never answered; whether it wants a first lease before anybody calls.
+    /// Never answered; whether it wants a first lease before a caller tries.
     New { eager: bool },
     /// Answered, and there is something to tell or to hold.
     Active,
-    /// Nothing held, nothing spent that was not told: silent until somebody calls.
+    /// Nothing held, nothing spent that was not told: silent until a caller tries.
     Idle,
 }
 
@@ -319,7 +319,7 @@ impl<P: Pacer> Refill<P> {
         ask
     }
 
-    /// Whether nobody has tried for a term, and for so long that at the last known demand somebody would have.
+    /// Whether no caller has tried for a term, and for so long that at the last known demand a caller would have.
     fn is_idle_for_good(&self, now: Moment) -> bool {
         let silent = now.since(self.tried);
         silent >= self.horizon && mean(self.demand.milli(), silent) >= SILENT_CALLS * PERMIT
@@ -381,7 +381,7 @@ impl<P: Pacer> Refill<P> {
 
     /// Whether `grant` can be an answer to the ask that was written last.
     fn can_be(&self, grant: &Grant) -> bool {
-        // Nobody has to wait for longer than a term to ask again: who did would be silent for as long as it says.
+        // No node has to wait for longer than a term to ask again: a longer wait would keep it silent as long as the grant says.
         let longest = grant.term.max(grant.ask_after);
         let is_sane = longest <= Terms::TERM_MAX && RateHeld::<P>::is_sane(&grant.rate);
         is_sane && self.asked.is_some_and(|(_, ask)| grant.permits <= ask.want && grant.kept <= ask.held)

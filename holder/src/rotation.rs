@@ -1,8 +1,8 @@
 //! Which of several allocators is asked, and as which session. Pure: the background task tells it what came of an exchange and
 //! hands it dice.
 //!
-//! It stays with one for as long as that answers. Whoever is left is known no more: what a session has heard from one
-//! allocator is told to no other, nor to the same one in another life of this node's books.
+//! A node stays with one allocator for as long as that answers. An allocator that is left is known no more. What a session has
+//! heard from one allocator is told to no other, nor to the same one in another life of this node's books.
 
 use lessor_protocol::PERMITS_MAX;
 
@@ -31,7 +31,7 @@ struct Session {
 pub struct Turn {
     /// None is left that was not tried since the last good answer: it is time for a pause.
     pub all_failed: bool,
-    /// What is held was lent to a session that nobody is asked as any more.
+    /// What is held was lent to a session that asks no allocator any more.
     pub disowns: bool,
 }
 
@@ -116,11 +116,11 @@ impl Rotation {
     }
 
     fn here(&self) -> &Session {
-        self.sessions[self.current].as_ref().expect("whoever is asked is asked as somebody")
+        self.sessions[self.current].as_ref().expect("the current one has a session")
     }
 
     fn here_mut(&mut self) -> &mut Session {
-        self.sessions[self.current].as_mut().expect("whoever is asked is asked as somebody")
+        self.sessions[self.current].as_mut().expect("the current one has a session")
     }
 }
 
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sees_a_session_with_two_histories() {
+    fn no_allocator_sees_a_session_with_two_histories() {
         let mut rotation = settled();
         let first = rotation.session();
         assert!(rotation.failed(7).disowns);
         let second = rotation.session();
         rotation.heard();
         assert!(rotation.failed(8).disowns, "this one has answered too");
-        assert!(!rotation.failed(9).disowns, "nobody has answered, so nothing was lent");
+        assert!(!rotation.failed(9).disowns, "it has not answered, so nothing was lent");
         // Round again, to one that may remember.
         let third = rotation.session();
         assert_eq!((rotation.current(), third), (1, 10));

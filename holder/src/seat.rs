@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_told_of_nothing_takes_nothing_and_what_was_told_holds_until_its_end() {
+    fn a_node_that_was_told_of_nothing_takes_nothing_and_what_was_told_holds_until_its_end() {
         let mut seat = Seat::default();
         assert!(!seat.take(1, at(20_000)));
         seat.tell(Some(share(0)), at(20_000), Terms::default());

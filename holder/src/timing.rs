@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_can_ask_another_waits_less_and_longer_where_the_way_is() {
+    fn a_node_that_can_ask_another_waits_less_and_longer_where_the_way_is() {
         let patience = |rtt| patience(EXCHANGE_TIMEOUT, Duration::from_millis(rtt)).as_millis();
         assert_eq!([patience(2), patience(100), patience(300)], [250, 400, 1_000]);
     }

@@ -1,5 +1,5 @@
-//! To whom a limit lends nothing, whatever is left of it: to nobody while it is paused, and never to a node that is
-//! blocked. Operators decide it; the allocator asks before it asks a pool.
+//! To which nodes a limit lends nothing, whatever is left of it: to all nodes while it is paused, and always to a node that is
+//! blocked. Operators decide it; the allocator asks a gate before it asks a pool.
 
 use crate::roots::Closed;
 use crate::rules::{At, Gap, Since};
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Nodes that can be blocked at a time. Whoever wants to keep out more wants to lower the limit; each takes a hundred
-/// bytes.
+/// Nodes that can be blocked at a time. An operator who wants to keep out more should lower the limit. Each blocked node takes
+/// a hundred bytes.
 pub const BLOCKED_MAX: usize = 1_000;
 
-/// When to ask again where nobody knows: pushes are faster, this is for those who do not hear them.
+/// When to ask again where the time is unknown. Pushes are faster; this is for nodes that do not hear them.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// To whom nothing is lent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// To nobody before this.
+    /// Nothing is lent to any node before this.
     paused_until: Option<Moment>,
     blocked: BTreeSet<NodeName>,
     /// What was followed last of what all allocators of a store know.
@@ -37,12 +37,12 @@ pub struct SavedGate {
 }
 
 impl SavedGate {
-    /// Whether it keeps out nobody.
+    /// Whether it keeps out no node.
     pub fn is_open(&self) -> bool {
         *self == SavedGate::default()
     }
 
-    /// The gate that it is `now`. After a gap that nobody counted a pause lasts as long from now on as it had to when it was
+    /// The gate that it is `now`. After a gap that was not counted a pause lasts as long from now on as it had to when it was
     /// written down.
     pub fn read(&self, gap: Gap, now: Moment, terms: Terms) -> Gate {
         let until = |(written, until): (At, At)| match until == Moment::NEVER.into() {
@@ -57,7 +57,7 @@ impl SavedGate {
 /// What is new of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Nobody is lent anything any more.
+    /// No node is lent anything any more.
     Paused,
     /// Everybody, or a node, may be lent something again.
     Resumed,
@@ -87,19 +87,19 @@ impl Gate {
         news
     }
 
-    /// Nobody is lent anything before `until`.
+    /// No node is lent anything before `until`.
     pub fn close(&mut self, until: Moment) {
         self.paused_until = Some(until);
     }
 
-    /// Everybody may be lent something again. Whether nobody might.
+    /// Lends to every node again. Whether it was paused.
     pub fn open(&mut self, now: Moment) -> bool {
         let was_paused = self.pause(now).is_some();
         self.paused_until = None;
         was_paused
     }
 
-    /// Until when it is paused, if it is: [`Moment::NEVER`] until somebody opens it.
+    /// Until when it is paused, if it is: [`Moment::NEVER`] until an operator opens it.
     pub fn pause(&self, now: Moment) -> Option<Moment> {
         self.paused_until.filter(|until| now < *until)
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written_and_nobody_is_let_in_sooner() {
+    fn it_is_read_as_it_was_written_and_no_node_is_let_in_sooner() {
         let terms = Terms::try_new(1_000).expect("valid");
         let [decided, written, until] = [0, 4_000_000, 10_000_000].map(Moment::from_nanos);
         let now = Moment::from_nanos(1_000_000_000);
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(
             gate.save(written).read(Gap::Unknown, now, terms).pause(now),
             Some(Moment::NEVER),
-            "until somebody resumes it"
+            "until an operator resumes it"
         );
         gate.close(until);
         assert_eq!(gate.save(until).pause, None, "it is over");

@@ -40,7 +40,7 @@ pub struct Asker {
     pub since: Duration,
 }
 
-/// What is to be shared when somebody asks.
+/// What is to be shared when a lessee asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supply {
     /// Permits that can be lent now.
@@ -53,7 +53,7 @@ pub struct Supply {
     pub sustained: u64,
     /// The term.
     pub term: Duration,
-    /// The time between two asks of somebody who found too few.
+    /// The time between two asks of a lessee that found too few.
     pub poll: Duration,
 }
 
@@ -65,18 +65,18 @@ const NEWCOMER_PART: u64 = 4;
 /// shorter as it empties, and hardly anything is out when it is empty.
 const DRAIN_PART: u64 = 2;
 
-/// When little comes back, whoever wants at most five sevenths of the average share comes first. A larger part would let
-/// those who want just less than their share leave nothing to those who want just more.
+/// When little comes back, a lessee that wants at most five sevenths of the average share comes first. A larger part would let
+/// lessees that want just less than their share leave nothing to lessees that want just more.
 const MODEST_PART: (u128, u128) = (5, 7);
 
-/// How many permits to lend. Nobody gets more than is wanted, and:
+/// How many permits to lend. No lessee gets more than it wants, and:
 ///
 /// - While the supply covers every need for a term, a want is met, up to half of what is left.
-/// - A pool that **drains** gives everybody the same time to spend: what is left, halved, in proportion to needs.
-/// - A pool that lives on a **trickle**, on what comes back, shares that by weighted max-min: whoever needs less than
-///   the water level gets it in full, and what it is owed is kept for it; the others accrue the level over time.
+/// - A pool that **drains** gives all lessees the same time to spend: what is left, halved, in proportion to needs.
+/// - A pool that lives on a **trickle**, on what comes back, shares that by weighted max-min. A lessee that needs less than
+///   the water level gets its need in full, and what it is owed is kept for it. The others accrue the level over time.
 ///
-/// Nobody gets nothing while something is left that is not owed to somebody else, unless it asks too soon.
+/// Each lessee gets something while something is left that is not owed to another lessee, unless it asks too soon.
 pub fn grant(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
     let needs =
         others.iter().map(|claim| u128::from(claim.need)).sum::<u128>() + u128::from(asker.claim.need);
@@ -162,8 +162,8 @@ impl From<State> for Standing {
     }
 }
 
-/// How long what is left lasts, halved, and what brings `asker` to that. Whoever says that it needs more than there is
-/// gets no more for that.
+/// How long what is left lasts, halved, and what brings `asker` to that. A lessee that says that it needs more than there is gets
+/// no more for that.
 fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64) {
     let believed = |claim: Claim| u128::from(claim.need.min(supply.within_term));
     let needs = others.iter().map(|claim| believed(*claim)).sum::<u128>() + believed(asker.claim);
@@ -179,7 +179,7 @@ fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64
 fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     let all = || others.iter().copied().chain([asker.claim]);
     let level = Level::of(all(), supply.within_term);
-    // What comes back now may be less than the average: whoever wants much less than that is served all the same.
+    // What comes back now may be less than the average: a lessee that wants much less than the average is served all the same.
     let average = Level::of(all(), supply.sustained);
     let frugal =
         |claim: Claim| Claim { mean: claim.mean.saturating_mul(MODEST_PART.1) / MODEST_PART.0, ..claim };
@@ -190,7 +190,7 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     // In permits first, rounded down: a part of a permit is there sooner or later.
     let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
     let accrued = share * u128::from(nanos(asker.since.min(supply.term))) / PERMIT;
-    // At least one, but not at each ask of somebody who asks all the time.
+    // At least one, but not at each ask of a lessee that asks all the time.
     let one = u64::from(asker.since >= supply.poll);
     let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(one);
     if !is_modest(asker.claim) {

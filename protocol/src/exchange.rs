@@ -20,7 +20,7 @@ pub struct Ask {
     /// Of the permits in [`Ask::spent_total`], those whose calls are in flight and will say when they end. A session
     /// that does not say may have in flight all that it spent for as long as a call may take.
     pub running: Option<u64>,
-    /// Of the permits in [`Ask::spent_total`], those of calls whose end nobody will say. Never falls.
+    /// Of the permits in [`Ask::spent_total`], those of calls whose end the session will never report. Never falls.
     pub unguarded: u64,
     /// Of the permits in [`Ask::held`], those that calls have in use just now. For people: nothing is decided by it.
     pub busy: u64,
@@ -63,7 +63,7 @@ pub enum RateClaim {
 /// What a session may mint from now on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// The limit has no steady flow: whoever has permits may spend them.
+    /// The limit has no steady flow: a session that has permits may spend them.
     #[default]
     Free,
     /// It has one, and none of it is for this session now.
@@ -137,20 +137,20 @@ pub struct Refusal {
 /// The reason of a [`Refusal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReason {
-    /// The allocator may have forgotten what it lent, and waits until nobody can be spending it.
+    /// The allocator may have forgotten what it lent, and waits until no session can be spending it.
     Quarantine,
     /// The allocator is stopping. Its successor will answer.
     Stopping,
-    /// Somebody has paused the limit.
+    /// The limit is paused.
     Paused,
-    /// Somebody has blocked this node.
+    /// An operator has blocked this node.
     Blocked,
     /// One that this side does not know: wait, as for any.
     Other,
 }
 
 impl RefusalReason {
-    /// Whether nobody is to spend even what is leased, as soon as it is heard.
+    /// Whether no caller may spend even what is leased, as soon as the refusal is heard.
     pub fn stops(self) -> bool {
         match self {
             RefusalReason::Paused | RefusalReason::Blocked => true,

@@ -1,5 +1,5 @@
-//! What a node does about a limit while it cannot reach the allocator. An allocator's configuration says it, grants tell
-//! it, nodes remember it; nobody decides anything here.
+//! What a node does about a limit while it cannot reach the allocator. An allocator's configuration says it, grants tell it,
+//! nodes remember it; nothing is decided here.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

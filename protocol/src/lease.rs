@@ -35,8 +35,8 @@ impl Terms {
     /// Granularity of clocks and rounding, added to every end on the allocator's side.
     pub const SLACK: Duration = Duration::from_millis(1);
 
-    /// No lease lasts longer, in any configuration, past or future: so whoever may have forgotten what was lent
-    /// knows how long to wait. It bounds what a crash can burn and how long an idle surplus can sit.
+    /// No lease lasts longer, in any configuration, past or future: so an allocator that may have forgotten what was lent knows
+    /// how long to wait. It bounds what a crash can burn and how long an idle surplus can sit.
     pub const TERM_MAX: Duration = Duration::from_secs(2);
 
     /// Shorter leases would end before a slow answer arrives.
@@ -83,7 +83,7 @@ impl Terms {
         scale_down(real, MILLION - u128::from(self.drift_ppm), MILLION)
     }
 
-    /// How long an allocator that may have forgotten what it lent must wait until nobody can be spending it.
+    /// How long an allocator that may have forgotten what it lent must wait until no node can be spending it.
     pub fn quarantine(self) -> Duration {
         self.grantor_end(Moment::ORIGIN, Self::TERM_MAX).since(Moment::ORIGIN)
     }
@@ -99,7 +99,7 @@ pub fn whole_millis(span: Duration) -> Duration {
     Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// `span` in milliseconds, rounded up: a wait told to somebody is never too short.
+/// `span` in milliseconds, rounded up: a wait that is told is never too short.
 pub fn millis_up(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

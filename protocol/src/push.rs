@@ -1,5 +1,5 @@
 //! What an allocator tells nodes by itself, as server-sent events: that something happened to a limit, so that it is
-//! worth asking again. It makes things sooner; nothing depends on its being heard, and nobody spends by it.
+//! worth asking again. It makes things sooner; nothing depends on its being heard, and no node spends by it.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub enum Kind {
     Changed,
     /// It was topped up.
     ToppedUp,
-    /// Nobody may spend any more.
+    /// No node may spend any more.
     Paused,
     /// It lends again.
     Resumed,

@@ -20,8 +20,8 @@ pub struct SafeShare {
 }
 
 impl SafeShare {
-    /// No share lasts longer: whoever may have forgotten whom it told of one knows how long to wait. It is the longest
-    /// outage that is bridged; more would keep those who start after an outage waiting for theirs.
+    /// No share lasts longer: an allocator that may have forgotten which nodes it told of one knows how long to wait. It is the
+    /// longest outage that is bridged; more would keep those who start after an outage waiting for theirs.
     pub const LASTS_MAX: Duration = Duration::from_secs(600);
 
     /// Whether it says something that can be.

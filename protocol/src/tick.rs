@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::Clock;
 
-    /// What everything that goes by a coarse clock relies on: it moves while nobody but the kernel helps it.
+    /// What everything that goes by a coarse clock relies on: the clock moves while only the kernel helps it.
     #[test]
     #[cfg(target_os = "linux")]
     fn it_moves_by_itself_and_never_back() {

@@ -1,9 +1,9 @@
 //! Spans, and how those of one process lead on in the next: the header `traceparent` of the W3C's trace context, from a node to
 //! its allocator, and from that to the one above.
 //!
-//! Without the feature `opentelemetry` nothing is sent, and what comes is not looked at. Spans are made all the same, for whoever
-//! subscribes to them; while nobody does, one costs a look at a flag. What nobody should learn is in none of them: no keys, no
-//! addresses with passwords, no texts of others.
+//! Without the feature `opentelemetry` nothing is sent, and what comes is not looked at. Spans are made all the same, for
+//! subscribers. Without a subscriber, a span costs a look at a flag. No span holds what must stay private: no keys, no addresses
+//! with passwords, no texts of others.
 
 use tracing::Span;
 
@@ -13,13 +13,13 @@ pub const TARGET: &str = "lessor::span";
 /// The header.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// What the header says for those that `span` asks. `None` where nobody exports it.
+/// What the header says to the servers that `span` asks. `None` where the span is not exported.
 pub fn traceparent(span: &Span) -> Option<String> {
     led::traceparent(span)
 }
 
-/// `span`, which was not entered yet, is a part of what the one does that said `traceparent`. One that is none is as if nothing
-/// had been said: it is somebody else's mistake, and no reason to serve them worse.
+/// Makes `span`, which was not entered yet, a part of what the sender of `traceparent` does. A malformed header is ignored: that
+/// is the sender's mistake, and no reason to serve the sender worse.
 pub fn lead(span: &Span, traceparent: Option<&str>) {
     led::lead(span, traceparent);
 }
@@ -80,7 +80,7 @@ mod led {
         let said = HashMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);
         let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &said);
         if context.span().span_context().is_valid() {
-            // It fails where nobody exports the span, and then nobody misses it.
+            // It fails where the span is not exported, and then the parent is not missed.
             let _ = span.set_parent(context);
         }
     }

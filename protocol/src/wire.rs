@@ -66,7 +66,7 @@ pub struct AskBody {
     /// Permits that were spent and whose calls are in flight. Said where a grant told `longest_ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<u64>,
-    /// Permits spent on calls whose end nobody will say, since the session began.
+    /// Permits spent on calls whose end the session will never report, since the session began.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unguarded: u64,
     /// Permits that are held and in use.
@@ -156,7 +156,7 @@ pub struct GrantBody {
     /// Whether the limit is in shadow mode: what would be refused is let pass, and counted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
-    /// What to do about the limit while nobody answers.
+    /// What to do about the limit while no allocator answers.
     #[serde(default, skip_serializing_if = "Fallback::is_closed")]
     pub fallback: Fallback,
     /// With [`Fallback::SafeShare`]: what this session may go on with, if there was a share left for it.

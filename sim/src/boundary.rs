@@ -65,7 +65,7 @@ impl Boundary {
         let window = at.as_nanos() / self.per;
         let first = *self.first.get_or_insert(window);
         self.last = self.last.max(window);
-        // The first window began before anybody came.
+        // The first window began before the first caller came.
         window > first && at.as_nanos() % self.per < JUST_AFTER
     }
 }

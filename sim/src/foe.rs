@@ -1,6 +1,7 @@
 //! A node that does not play by the rules: it hoards, lies, replays or floods. The world carries its messages; what it
-//! says is within what the wire lets through. The one lie that breaks money it never tells: it spends nothing that it
-//! said it has spent or does not hold. Against that no book helps, only the contract with whoever runs the node.
+//! says is within what the wire lets through. The one lie that breaks the quota it never tells: it spends no permit
+//! that it reported as spent, or does not hold. Against that lie no book helps, only the contract with the operator of
+//! the node.
 
 use crate::MILLI;
 use crate::clock::HostClock;
@@ -32,7 +33,7 @@ pub enum Lie {
     Flood,
     /// It asks again long before it was told to, and spends what it gets.
     Hurry,
-    /// It is somebody new at each ask.
+    /// It begins a new session for each ask.
     Crowd,
 }
 
@@ -66,7 +67,7 @@ impl Lie {
         matches!(self, Lie::Hoard | Lie::Flood | Lie::Hurry | Lie::Crowd)
     }
 
-    /// Time between two asks that nobody told it, on average.
+    /// Returns the time between two asks that the allocator did not set, on average, in nanoseconds.
     fn pace(self) -> u64 {
         match self {
             Lie::Flood | Lie::Hurry => MILLI,
@@ -165,7 +166,7 @@ impl Foe {
         self.lie != Lie::Flood && exchange != 0 && self.clock.show(real).since(sent) < ANSWER_WITHIN
     }
 
-    /// Whether it wants to be somebody new before its next ask.
+    /// Whether it wants a new session before its next ask.
     pub fn moves_on(&mut self) -> bool {
         self.lie == Lie::Crowd || self.seq >= PERMITS_MAX || self.dice.u32(..200) == 0
     }

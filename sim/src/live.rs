@@ -1,6 +1,6 @@
-//! What operators do to the limit while the fleet runs: changes, top-ups, pauses and blocks, each at its moment; and what
-//! somebody outside does to the vendor's count. Drawn
-//! with the setup; the world lets them happen, and the oracle knows what each does to the promise.
+//! What operators do to the limit while the fleet runs: changes, top-ups, pauses and blocks, each at its moment. It is also what
+//! a caller outside the fleet does to the vendor's count. Drawn with the setup; the world lets them happen, and the oracle knows
+//! what each does to the promise.
 
 use crate::setup::parse_rules;
 use crate::text::rules_text;
@@ -25,16 +25,16 @@ pub enum Act {
     Remove,
     /// So many permits more, once.
     TopUp(u64),
-    /// Nobody is lent anything for so long.
+    /// No node is lent anything for so long.
     Pause(u64),
-    /// Everybody may be lent something again.
+    /// All nodes may be lent something again.
     Resume,
     /// Nothing is lent to a node any more.
     Block(usize),
     /// It is lent to again.
     Unblock(usize),
-    /// Somebody outside the fleet uses so many permits of the vendor's, from now on, and the vendor tells its callers what
-    /// is left and refuses them. 0: nobody does.
+    /// A caller outside the fleet uses so many permits of the vendor's, from now on. The vendor tells its callers what is left,
+    /// and refuses them. 0: no such caller does.
     Outside(u64),
 }
 

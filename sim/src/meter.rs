@@ -225,7 +225,7 @@ impl HotSpot {
         };
         let span = self.term as f64 / 1e9;
         let mut demands: Vec<f64> = self.rates.iter().map(|rate| rate * span).collect();
-        // In a short term far fewer may come than on average, and nobody is served more than come.
+        // In a short term far fewer calls may come than on average, and a node is served no more calls than come.
         demands[self.node] = within(&self.tried) as f64;
         let level = water_level(&demands, within(&self.all) as f64);
         within(&self.admissions) as f64 >= (0.9 * demands[self.node].min(level)).floor()

@@ -45,11 +45,11 @@ pub struct Node {
     pub largest: u64,
     /// When the first in line is called because the next permit of a steady flow is due, in real time.
     pub due: u64,
-    /// What it may go on with while nobody answers, and whether it does.
+    /// What the node may go on with while no allocator answers, and whether it does.
     pub seat: Seat,
     /// See `seat`.
     pub is_fallen: bool,
-    /// Whether somebody has paused the limit, or blocked this node.
+    /// Whether an operator has paused the limit, or blocked this node.
     pub is_stopped: bool,
     /// Whether the allocator says that nothing can be had, so that calls are refused rather than kept waiting.
     pub is_shut_out: bool,
@@ -202,7 +202,7 @@ impl Node {
         if self.refill.is_paced() {
             return self.hold_at_pace(permits, now).then(|| self.slot.spend_held(permits));
         }
-        // Each call is one of another thread's, as far as anybody can tell.
+        // Each call is one of another thread's, as far as the slot can tell.
         let near = usize::try_from(real / 1_000).expect("64 bits");
         let (tick, late_ns) = (Tick::of(now.as_nanos() / self.tick), TICK * u64::from(LATE_STEPS));
         // Every other one looks the pool up, as those do that call by a key.
@@ -254,7 +254,7 @@ impl Node {
         let is_live = self.now(real) < self.slot.deadline();
         let suffices = |waiter: &Waiter| waiter.permits <= self.slot.balance().free;
         let is_due = |waiter: &Waiter| {
-            // Whoever waits for the next permit of a steady flow is called when that is due.
+            // A caller that waits for the next permit of a steady flow is called when that is due.
             !self.refill.is_paced()
                 || (self.due == u64::MAX && self.refill.pace().check(waiter.permits, self.now(real)).is_ok())
         };

@@ -1,5 +1,5 @@
-//! What must hold, checked by somebody who sees everything and shares no code with what it checks. The world tells it
-//! of every admission, answer and install; its first complaint ends the run, and has the name of what was broken:
+//! What must hold, checked by an observer that sees everything and shares no code with what it checks. The world tells
+//! it of every admission, answer and install; its first complaint ends the run, and has the name of what was broken:
 //!
 //! | name | what must hold | where |
 //! | --- | --- | --- |
@@ -18,9 +18,9 @@
 //! | K7 | nothing is lent while the limit is paused | [`Oracle::answered`] |
 //! | K8 | a vendor's word makes nothing but less, for no longer than told, and once | [`Oracle::hears`] |
 //! | K6 F3 | shares by principal | no principals yet |
-//! | V1 V6 | after silence all can be granted, and nobody is remembered | `world/phases.rs` |
+//! | V1 V6 | after silence all can be granted, and no session is remembered | `world/phases.rs` |
 //! | V2 | in calm, callers are served within a bound | there too |
-//! | V3 | nobody waits beside permits that suffice, nor longer than he would | `world.rs`, after every step |
+//! | V3 | no caller waits beside permits that suffice, nor longer than its patience | `world.rs`, after every step |
 //! | V4 | after quarantine, who waits is granted something within one refresh | `world/phases.rs` |
 //! | V5 F1 F2 | use, even shares, turns beside those that come and go | `tests/simulation/fairness.rs` |
 //! | P1 P2 | one answer to one ask, none to an older one; epochs are the HTTP layer's | [`Oracle::answered`] |
@@ -141,10 +141,10 @@ impl Oracle {
         }
     }
 
-    /// P3: `node` begins a session, which nobody ever had.
+    /// P3: `node` begins a session, which no node ever had.
     ///
     /// # Panics
-    /// If somebody had.
+    /// If a node had that session before.
     pub fn begins(&mut self, node: usize, session: u64) {
         let before = self.sessions.insert(session, Session::new(node));
         assert!(before.is_none(), "P3: node {node} begins session {session}, which was {before:?}");
@@ -372,8 +372,8 @@ impl Oracle {
         }
     }
 
-    /// The books go on as they were written down, be it that all is in flight or a flow is lent: what the one after the last
-    /// loss is owed, nobody can tell.
+    /// The books go on as they were written down, be it that all is in flight or a flow is lent. What the books after the last
+    /// loss are owed is unknown.
     pub fn books_go_on(&mut self, now: Instant) {
         if self.opens <= now.allocator {
             self.opens = Moment::ORIGIN;

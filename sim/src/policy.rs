@@ -1,4 +1,4 @@
-//! Who decides how many permits a node gets: Lessor, or somebody else's rule, to compare it with. The `simulate` tool
+//! Who decides how many permits a node gets: Lessor, or another system's rule, to compare it with. The `simulate` tool
 //! picks from these, the world runs them; what a rival does is in `rival`. It decides nothing itself.
 
 /// A way to size leases.

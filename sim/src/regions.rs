@@ -1,8 +1,8 @@
 //! Regions in virtual time: shipping slots and refills, that ask shipping pools, that ask the shipping pool of the centre. All
 //! clocks drift; messages between all of them get lost, come twice or late; links are cut, and processes die.
 //!
-//! The vendor is the judge, and remembers every spend. What nodes could spend is held against what the centre knows to be out,
-//! at each step; and when the trouble is over, hardly anybody may be refused who wants less than there is.
+//! The vendor is the judge, and remembers every spend. At each step, what nodes could spend is held against what the centre knows
+//! to be out. When the trouble is over, hardly any caller that wants less than there is may be refused.
 
 use crate::reference::{Spend, breach};
 use lessor::pace::Refill;
@@ -28,7 +28,7 @@ use std::time::Duration;
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLI;
 
-/// Longest that anybody waits for an answer.
+/// Longest that a node or a region waits for an answer.
 const TIMEOUT: u64 = SECOND;
 
 /// How long there is trouble, and how long none after it; of that, the last part is judged.
@@ -298,7 +298,7 @@ impl World {
                 self.figures.exact +=
                     exact.filter(|verdict| *verdict == Verdict::Served(Duration::ZERO)).count() as u64;
                 let is_admitted = self.spend(node);
-                // Whoever has yet to hear of something is lent nothing.
+                // A region that has yet to hear of a change is lent nothing.
                 let is_judged = is_judged && !self.is_old(self.nodes[node].region);
                 self.figures.calls += u64::from(is_judged);
                 self.figures.refused += u64::from(is_judged && !is_admitted);
@@ -417,7 +417,7 @@ impl World {
         match who {
             Who::Node(node) => &mut self.nodes[node].line,
             Who::Region(region) => &mut self.regions[region].line,
-            Who::Centre => unreachable!("it asks nobody"),
+            Who::Centre => unreachable!("the centre asks no pool"),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Other ways to size leases, as their clients do it, over one exact central counter that serves whoever asks first.
-//! The world drives it in place of the shipping pool and refill, with the same traffic and network. It knows nothing
-//! of faults: a lost answer is lost for good. What of each rival is left out, [`Policy::explained`] says.
+//! Other ways to size leases, as their clients do it, over one exact central counter that serves the node that asks
+//! first. The world drives it in place of the shipping pool and refill, with the same traffic and network. It knows
+//! nothing of faults: a lost answer is lost for good. What of each rival is left out, [`Policy::explained`] says.
 
 mod ledgers;
 mod share;
@@ -103,7 +103,7 @@ impl Rival {
         self.desks[node].tried += permits;
     }
 
-    /// Whether each node has a share of its own, and asks nobody.
+    /// Whether each node has a share of its own, and never asks.
     pub fn is_split(&self) -> bool {
         self.policy == Policy::StaticSplit
     }
@@ -121,7 +121,7 @@ impl Rival {
         self.shares.get_mut(node).map_or(0, |share| share.available(now))
     }
 
-    /// What nobody was given yet.
+    /// What no node was given yet.
     pub fn available(&mut self, now: Moment) -> u64 {
         if self.is_split() { 0 } else { self.centre.available(now) }
     }
@@ -129,7 +129,7 @@ impl Rival {
     /// Answers an ask.
     pub fn lend(&mut self, want: u64, now: Moment) -> Lent {
         let term = self.centre.lasts(now).unwrap_or(FOR_EVER).min(self.window());
-        // What would be over before it arrives is nobody's gain.
+        // A lease that would be over before it arrives is of no use to a node.
         let want = if term.is_zero() { 0 } else { want };
         Lent { permits: self.centre.give(want, now), term }
     }
@@ -172,15 +172,15 @@ impl Rival {
         let (first, nodes) = (desk.asked.is_none(), self.desks.len() as f64);
         let target = match self.policy {
             Policy::Lessor | Policy::StaticSplit => 0,
-            // Nobody fetches a lease before there is a caller.
+            // No node fetches a lease before there is a caller.
             Policy::FixedLeases if desk.tried == 0 => 0,
             Policy::FixedLeases => {
                 return if free < desk.low_water { self.lease().max(waiting) } else { waiting };
             }
             Policy::TenAverages if first => FIRST,
             Policy::TenAverages => (10.0 * desk.average).ceil() as u64 + BUFFER,
-            // TiKV's start with a second of the whole limit, which nobody counts. Counted, that could be all there is:
-            // here it is their part of it.
+            // TiKV's clients start with a second of the whole limit, which no counter counts. Counted, that could be
+            // all there is. Here each client starts with its part of it.
             Policy::FiveAverages if first => ((sustained(&self.rules) / nodes) as u64).max(1),
             Policy::FiveAverages => (1.1 * 5.0 * desk.average).ceil() as u64,
         };
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_centre_gives_what_there_is_to_whoever_asks_first() {
+    fn the_centre_gives_what_there_is_to_the_node_that_asks_first() {
         let mut rival = rival(Policy::TenAverages, "fixed_window 1500/1h");
         let term = rival.lend(0, at(0)).term;
         assert!(term > Duration::from_secs(3_590) && term < Duration::from_secs(3_600), "within the window");

@@ -128,7 +128,7 @@ impl Setup {
         Share { priority: node as u64 % self.priorities.max(1), group, ..Share::EVEN }
     }
 
-    /// Whether `node` is owed its turn: nobody comes before it, and nothing is kept from it without something for it.
+    /// Whether `node` is owed its turn: no node comes before it, and nothing is kept from it without something for it.
     pub fn is_owed(&self, node: usize) -> bool {
         let share = self.share(node);
         let first = (self.nodes as u64).min(self.priorities.max(1)) - 1;

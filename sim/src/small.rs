@@ -196,7 +196,7 @@ impl World {
         self.pool.view(self.allocator_now()).books.outstanding
     }
 
-    /// Whether the pool has forgotten, and waits until nobody can be spending what it lent.
+    /// Whether the pool has forgotten, and waits until no node can be spending what it lent.
     pub fn is_in_quarantine(&mut self) -> bool {
         !self.pool.view(self.allocator_now()).quarantine.is_zero()
     }

@@ -76,7 +76,7 @@ pub fn draw(seed: u64) -> Setup {
         drifting: true,
         start,
         lasts: dice.u64(3 * SECOND..20 * SECOND),
-        // Nobody waits for the end of a day or a month.
+        // No run waits for the end of a day or a month.
         then_calm: edge.is_none(),
         foes: draw_foes(dice),
         sabotage: Sabotage::None,
@@ -161,7 +161,7 @@ pub fn outside(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup
 }
 
-/// Somebody outside uses a part of what the vendor has, more and less of it, and the vendor says so.
+/// Draws how a caller outside the fleet uses a part of the vendor's quota, more and less of it. The vendor says so.
 fn draw_outside(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     setup.plan.sharing.vendor = Trust {
         believe: Believe::ALL[dice.usize(..3)].1,

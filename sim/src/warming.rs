@@ -89,7 +89,7 @@ impl Warming {
         self.coldness = (self.coldness - permits as f64).max(0.0);
     }
 
-    /// Somebody says that it spent `permits`, and did not: whoever counts goes by what is said.
+    /// A node says that it spent `permits`, and did not: the allocator counts what is said.
     pub fn warm(&mut self, permits: u64, at: u64) {
         self.room(at);
         self.coldness = (self.coldness - permits as f64).max(0.0);

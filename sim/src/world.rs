@@ -118,7 +118,7 @@ pub struct World {
     /// The next arrival at each node, apart, for there are many: when, order, node, generation.
     arrivals: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
     centre: Centre,
-    /// Permits that somebody outside uses, while the vendor tells its callers what is left.
+    /// Permits that a caller outside the fleet uses, while the vendor tells its callers what is left.
     outside: Option<u64>,
     nodes: Vec<Node>,
     /// Those that do not play by the rules, with old messages of theirs.
@@ -342,9 +342,9 @@ impl World {
         Ok(true)
     }
 
-    /// V3: whoever is first in line at `node` is served as soon as that is possible, and nobody waits longer than he
-    /// would.
-    fn nobody_is_passed_over(&self, node: usize) -> Verdict {
+    /// V3: the caller that is first in line at `node` is served as soon as that is possible. No caller waits longer
+    /// than its patience.
+    fn no_caller_is_passed_over(&self, node: usize) -> Verdict {
         let at = &self.nodes[node];
         must("V3", !at.passes_over(self.real), || {
             format!("node {node} lets {:?} wait beside {:?}", at.line.front(), at.slot.balance())

@@ -90,7 +90,7 @@ static struct settings settings(void) {
     return now;
 }
 
-/* Whether the disk is one that nobody can write to. */
+/* Whether the disk is one that no process can write to. */
 static int is_read_only(const struct settings *now) {
     if (!now->read_only) return 0;
     errno = EROFS;

@@ -35,7 +35,7 @@ impl Fleet {
     /// The same at `address`.
     ///
     /// # Panics
-    /// If `config` is wrong, or somebody else is there.
+    /// If `config` is wrong, or another process is there.
     pub async fn start_at(config: &str, address: &str) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));

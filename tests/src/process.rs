@@ -108,7 +108,7 @@ impl Allocator {
         Self::start_in(folder, port, &listen, fresh, &mut Command::new(lessor()))
     }
 
-    /// The same of a process that outlives it when a file becomes longer than somebody allows it to. Its log is a file in its
+    /// The same of a process that outlives it when a file becomes longer than a test allows it to. Its log is a file in its
     /// folder, as on a disk that is full.
     pub fn start_to_be_limited(config: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -180,7 +180,7 @@ impl Server {
         }
     }
 
-    /// Does a command of Redis, or a statement of PostgreSQL, as somebody who may do everything: the first line of the answer.
+    /// Does a command of Redis, or a statement of PostgreSQL, as a user with all rights: the first line of the answer.
     pub fn tell(&self, what: &str) -> String {
         match self.with(|server| server.kind()) {
             StoreKind::Redis => self.tell_redis(what),

@@ -55,7 +55,7 @@ impl Wire {
         self.loses.store(true, Ordering::SeqCst);
     }
 
-    /// Nothing passes any more, and nobody is told: who connects is not answered either.
+    /// Nothing passes any more, and neither end is told: a client that connects is not answered either.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.is_cut = true);
     }
@@ -88,7 +88,7 @@ async fn carry(mut client: TcpStream, mut told: watch::Receiver<State>, loses: A
     let Ok(mut there) = TcpStream::connect(server).await else { return };
     let (mut asked, mut answered) = ([0; 4096], [0; 4096]);
     loop {
-        // Whoever waits here holds up what comes either way, in its order.
+        // A wait here holds up what comes either way, in its order.
         let Ok(State { server: now, late, .. }) = told.wait_for(passes).await.map(|state| *state) else {
             return;
         };

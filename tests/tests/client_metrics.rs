@@ -153,7 +153,7 @@ async fn the_table_of_client_metrics_is_what_a_client_shows_from_the_start() {
         assert!(!series.is_empty(), "{name}");
         series.keys().for_each(|shown| assert_eq!(of(shown), *labels, "{shown}"));
     }
-    // A limit that nobody has called yet: all that there can be, at zero.
+    // A limit that no caller has called yet: all that there can be, at zero.
     let at_zero = shown(&format!("limit=\"{}\"", fresh.name()));
     assert!(at_zero.values().all(|value| *value <= 0.0), "{at_zero:?}");
     let series = |name: &str| at_zero.keys().filter(|series| series.starts_with(name)).count();
@@ -202,11 +202,11 @@ async fn calls_are_counted_by_what_came_of_them() {
     let shadow = "lessor_client_shadow_refused_permits_total";
     let all = async || (count(name, &labels(&tried)) + count(shadow, &labels(&tried)) == 100).then_some(());
     eventually("all that passed", all).await;
-    assert_eq!(refused("tried", "empty"), 0, "nobody was refused");
-    let unknown = client.limit("of/somebody/else");
+    assert_eq!(refused("tried", "empty"), 0, "no call was refused");
+    let unknown = client.limit("of/another/vendor");
     eventually("a refusal", async || (unknown.try_acquire(1) == Err(Refusal::UnknownLimit)).then_some(()))
         .await;
-    eventually("unknown", async || (refused("of/somebody/else", "unknown") >= 1).then_some(())).await;
+    eventually("unknown", async || (refused("of/another/vendor", "unknown") >= 1).then_some(())).await;
     client.shutdown().await;
     fleet.stop().await;
 }
@@ -220,7 +220,7 @@ async fn keys_are_added_up_and_never_said() {
     }
     let name = "lessor_client_admitted_permits_total";
     becomes(name, &labels(&user), 150).await;
-    // Forgotten keys stay counted, also once their place is somebody else's.
+    // Forgotten keys stay counted, also once another key has their place.
     client.shutdown().await;
     assert_eq!(count(name, &labels(&user)), 150);
     assert!(!EXPORTER.render().contains("secret"), "no key is a label");

@@ -43,8 +43,8 @@ const IMPURE: &str = "
     std::env std::fs std::io std::net std::process std::{
 ";
 
-/// A file is split at about 400 lines; the rest is leave to finish a thought. More would end in files that nobody
-/// reads in one sitting, fewer would cut ideas in half.
+/// A file is split at about 400 lines; the rest is leave to finish a thought. More would end in files that are not
+/// read in one sitting, fewer would cut ideas in half.
 const LINES_MAX: usize = 450;
 
 #[test]
@@ -257,7 +257,7 @@ fn root() -> PathBuf {
 
 /// The paths, from the root, of every file that the next commit can hold.
 fn files() -> impl Iterator<Item = String> {
-    // A checkout that is mounted into a container often belongs to somebody else: git is told not to mind.
+    // A checkout that is mounted into a container often belongs to another user: git is told not to mind.
     let list = "-c safe.directory=* ls-files -z --cached --others --exclude-standard";
     let paths = printed_by(Command::new("git").args(list.split(' ')));
     let paths: Vec<String> = paths.split_terminator('\0').map(str::to_owned).collect();

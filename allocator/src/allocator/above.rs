@@ -30,7 +30,7 @@ pub(crate) struct DueAbove {
     pub askers: Vec<Asker>,
     /// What they say.
     pub asks: Vec<AskBody>,
-    /// When something else is due; `None` if nothing is before somebody asks here.
+    /// When the next ask is due; `None` if none is due before a node asks here.
     pub next: Option<Moment>,
     /// How far away to say that this allocator is.
     pub distance: Duration,

@@ -164,7 +164,7 @@ impl Allocator {
     }
 }
 
-/// The one of `limits` that lent to whoever asked for `name`.
+/// The one of `limits` that lent to callers that asked for `name`.
 fn lent_as<'a>(limits: &'a BTreeMap<String, Limit>, name: &str) -> Option<&'a Limit> {
     let limit = limits.get(&named_for(limits, name)?)?;
     (limit.config().name.as_str() == name || limit.stands_for(name)).then_some(limit)

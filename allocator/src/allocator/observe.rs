@@ -9,7 +9,7 @@ use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::AskBody;
 
 impl Allocator {
-    /// What is to be told to those who listen, since somebody last asked.
+    /// Takes the events for the listeners since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }

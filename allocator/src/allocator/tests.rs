@@ -59,7 +59,7 @@ fn error(grant: &GrantBody) -> (&str, &str, &str) {
 }
 
 #[test]
-fn one_wrong_entry_fails_nobody_elses() {
+fn one_wrong_entry_fails_no_other_entry() {
     let mut allocator = allocator(Past::None);
     let long = "x".repeat(1 << 20);
     let asks = [
@@ -245,7 +245,7 @@ enum Deed {
         want: u64,
         skip: u64,
     },
-    /// The same, but nobody hears of it.
+    /// The same, but the node does not say so to the allocator.
     Lose {
         place: Place,
         spends: u64,

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Fault {
     /// It goes through.
     None,
-    /// It is not done, and nobody says so.
+    /// The call is not done, and the caller gets an error that does not say so.
     Lost,
-    /// It is done, and nobody says so.
+    /// The call is done, and the caller gets an error that does not say so.
     Unheard,
 }
 

@@ -44,13 +44,13 @@ pub struct CellsConfig {
 }
 
 impl CellsConfig {
-    /// What `prefix` is if nobody says.
+    /// The default of `prefix`.
     pub const PREFIX: &str = "lessor";
 
-    /// What `timeout` is if nobody says: many round trips across a region, and short beside the terms that wait for it.
+    /// The default of `timeout`: many round trips across a region, and short beside the terms that wait for it.
     pub const TIMEOUT: Duration = Duration::from_millis(500);
 
-    /// This store, and of all else what it is if nobody says.
+    /// The store at `url`, with the defaults of all else.
     pub fn new(url: StoreUrl) -> Self {
         CellsConfig {
             url,
@@ -132,7 +132,8 @@ impl Cells {
         }
     }
 
-    /// What the clock of the store shows, since the epoch: whoever asks knows when that was by when it asked and heard.
+    /// What the clock of the store shows, since the epoch. The caller bounds when that was by when it asked and when it
+    /// heard.
     pub async fn time(&mut self) -> Result<Moment, CellsError> {
         let micros = match self {
             Cells::Memory(_) => return Ok(wall()),

@@ -20,7 +20,7 @@ use tokio_postgres::error::SqlState;
 /// How often a statement is done again that the server undid because it met another one.
 const UNDONE_MAX: usize = 3;
 
-/// Making a table waits for whoever reads it. Nobody waits for that on a hot path.
+/// Making a table waits for transactions that read it. No call on a hot path waits for that.
 const MIGRATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What all handles on the cells of one database share.
@@ -107,7 +107,7 @@ impl Postgres {
         &mut self,
         what: impl AsyncFnOnce(&mut Line, &Shared) -> Result<T, Broken>,
     ) -> Result<T, CellsError> {
-        // One that was closed while nobody used it is no reason to fail: nothing was asked over it.
+        // A connection that was closed while it was unused is no reason to fail: nothing was asked over it.
         let line = self.line.take().filter(|line| !line.is_over());
         let shared = &self.shared;
         let (line, answer) = timeout(shared.config.timeout, async {
@@ -225,7 +225,7 @@ async fn swap(
     if let Some(warning) = line.warning() {
         return Err(CellsError::NotDurable(warning).into());
     }
-    // A cell that somebody else made since the statement began is one that it cannot see.
+    // The statement cannot see a cell that another connection made since it began.
     let is_unseen = |swap: &&Swap| {
         swap.expected.is_none() && swap.next.is_some() && !outcomes.contains_key(swap.name.as_str())
     };

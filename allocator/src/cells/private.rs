@@ -1,5 +1,5 @@
-//! Servers of one's own, for demos and tests: on a free port of loopback, in a folder that is given, with a password that
-//! nobody else knows, gone with the handle. Nothing that serves anybody uses this.
+//! Private servers for demos and tests: on a free port of loopback, in a given folder, with a password that no other program
+//! knows. A server is gone with its handle. Nothing that serves nodes uses this.
 
 mod find;
 mod port;
@@ -189,7 +189,7 @@ impl PrivateServer {
         }
     }
 
-    /// The URL for whoever may do everything there.
+    /// The URL of the user that may do everything there.
     pub fn admin_url(&self) -> String {
         match self.kind {
             StoreKind::Memory | StoreKind::Redis => self.url(),
@@ -215,7 +215,7 @@ impl Drop for PrivateServer {
             // Killed, it would leave a segment of shared memory behind, and the folder may be gone at once.
             postgres::stop(&self.folder);
         }
-        // Nobody is there to hear of an error, and a process that is gone already is no error.
+        // No caller is there to hear of an error, and a process that is gone already is no error.
         let _ = self.kill();
     }
 }
@@ -269,7 +269,7 @@ fn listen(pipe: Option<impl Read + Send + 'static>, ready: &'static str, sender:
     thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
             let line = if line.contains(ready) { Line::Ready } else { Line::Other(line) };
-            // Nobody listens any more once it began.
+            // The receiver is gone once the server began.
             let _ = sender.send(line);
         }
     });

@@ -175,7 +175,7 @@ impl Redis {
         &mut self,
         what: impl AsyncFnOnce(&mut Line) -> Result<T, CellsError>,
     ) -> Result<T, CellsError> {
-        // One that was closed while nobody used it is no reason to fail: nothing was asked over it.
+        // A connection that was closed while it was unused is no reason to fail: nothing was asked over it.
         let line = self.line.take().filter(|line| !line.is_over());
         let shared = &self.shared;
         let (line, answer) = timeout(shared.config.timeout, async {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use tokio_postgres::config::{Host, SslMode};
 
-/// The URL of a store: `redis://`, `rediss://`, `postgres://`, `postgresql://`, or `memory:` for cells that nobody else
-/// sees and that end with the process.
+/// The URL of a store: `redis://`, `rediss://`, `postgres://`, `postgresql://`, or `memory:` for cells that no other
+/// process sees and that end with the process.
 #[derive(Clone)]
 pub struct StoreUrl {
     /// As it was written, with whatever is secret in it.

@@ -35,13 +35,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Keys that a keyed limit remembers at once, where the operator says nothing else. An idle pool takes about
-/// half a kilobyte: a million keys would be half a gigabyte that nobody asked for, a thousand would refuse the
-/// users of a small shop.
+/// Keys that a keyed limit remembers at once, where the operator says nothing else. An idle pool takes about half a
+/// kilobyte: a million keys would be half a gigabyte that the operator did not ask for. A thousand would refuse the users
+/// of a small shop.
 pub const KEYS_MAX: usize = 100_000;
 
-/// Sessions that one pool remembers, where the operator says nothing else. An exchange looks at each of them:
-/// ten thousand cost it a fraction of a millisecond, and nobody has told us of a larger fleet on one contract.
+/// Sessions that one pool remembers, where the operator says nothing else. An exchange looks at each of them: ten thousand
+/// cost it a fraction of a millisecond. No operator has told us of a larger fleet on one contract.
 pub const LESSEES_MAX: usize = 10_000;
 
 /// Connections that are open at once, where the operator says nothing else; further ones wait to be accepted.
@@ -69,7 +69,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Connections that are open at once.
     pub connections_max: usize,
-    /// What this allocator is called by those that it leases from; `None` where nobody says: each life has a name then.
+    /// The name of this allocator at the allocators that it leases from; `None` if none is given: each process has its own
+    /// name then.
     pub node: Option<NodeName>,
     /// Names with a dot by which operators reach it, in small letters. A change that was sent to another one is not made.
     pub hosts: BTreeSet<String>,
@@ -82,11 +83,11 @@ pub struct ServerConfig {
 /// Where pools outlive the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreConfig {
-    /// Nowhere: whoever starts anew waits until all that may be out is over.
+    /// Nowhere: a new process waits until all that may be out is over.
     Memory,
     /// In a file of this process.
     Embedded {
-        /// Which; `None` is for whoever starts the process to say.
+        /// Which file; `None` leaves it to the program that starts the process.
         path: Option<PathBuf>,
     },
     /// In a server that several allocators share: all of them lease from it.
@@ -106,7 +107,7 @@ impl StoreConfig {
     /// All kinds, as they are written.
     pub const KINDS: [&str; 4] = ["embedded", "memory", "redis", "postgres"];
 
-    /// The file, where nobody says which.
+    /// The default file.
     pub const FILE: &str = "lessor.redb";
 
     /// Its word in configurations.

@@ -1,5 +1,5 @@
-//! The configuration as it is written, before anybody asks whether it makes sense: the only types here that
-//! know serde. They are read from TOML, and written as TOML by `lessor check` and as JSON by `GET /v1/limits`.
+//! The configuration as it is written, before it is checked: the only types here that know serde. They are
+//! read from TOML, and written as TOML by `lessor check` and as JSON by `GET /v1/limits`.
 
 use super::{ConfigError, place};
 use lessor_ledger::rule_text::{Count, RawRule, Timespan};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_path_to_error::{Path, Segment};
 use std::collections::BTreeMap;
 
-/// Keys of the design that this version does not have. Whoever copies them from there is told so.
+/// Keys of the design that this version does not have. An operator that copies them from there is told so.
 const LATER: [&str; 1] = ["priority"];
 
 /// What a limit promises, for example.
@@ -192,7 +192,7 @@ pub(super) fn read_rules(text: &str) -> Result<Vec<RawRule>, String> {
     serde_path_to_error::deserialize(document).map_err(|error| {
         let key = key(error.path());
         let error = error.into_inner();
-        // Where it stands in a piece of a line helps nobody.
+        // The position in a piece of a line is of no use to an operator.
         let place = format!(" at line {} column {}", error.line(), error.column());
         let said = error.to_string();
         problem(&format!("rules{key}"), said.strip_suffix(&place).unwrap_or(&said))

@@ -9,7 +9,7 @@ use lessor_ledger::share::Safe;
 use lessor_protocol::{Fallback, SafeShare};
 use std::time::Duration;
 
-/// Processes that share a reserve at most. Whoever has more wants to divide them by limit or by region.
+/// Processes that share a reserve at most. An operator with more wants to divide them by limit or by region.
 const NODES_MAX: u64 = 10_000;
 
 /// A shorter outage than this is bridged by leases.
@@ -27,7 +27,7 @@ pub(super) fn safe<'a>(
         Some(safe) if is_safe => safe,
         None if !is_safe => return Ok(None),
         Some(_) => {
-            return Err(format!("safe needs fallback = {name:?}: nobody spends of the reserve without it"));
+            return Err(format!("safe needs fallback = {name:?}: no node spends of the reserve without it"));
         }
         None => {
             return Err(format!(

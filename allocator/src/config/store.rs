@@ -6,8 +6,8 @@ use crate::cells::{Cells, CellsConfig, StoreUrl};
 use lessor_ledger::rule_text::{Count, Timespan};
 use std::time::Duration;
 
-/// A call of a store may take so long, at least and at most: less is shorter than a sync of a disk, and for longer than that
-/// nobody waits.
+/// Least and greatest time that a call of a store may be given. Less is shorter than a sync of a disk, and no caller waits
+/// for longer.
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
 
 pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
@@ -103,7 +103,7 @@ impl PartialEq for SharedStore {
 impl Eq for SharedStore {}
 
 impl StoreConfig {
-    /// Which configuration this is, see [`SharedStore::version`]; of one that nobody else follows the first.
+    /// The version of this configuration, see [`SharedStore::version`]; the first where no other allocator follows it.
     pub fn version(&self) -> u64 {
         match self {
             StoreConfig::Shared(shared) => shared.version,

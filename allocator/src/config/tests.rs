@@ -95,7 +95,8 @@ fn what_is_printed_means_the_same() {
 fn every_option_of_the_example_is_one_that_exists() {
     let options = EXAMPLE.lines().filter_map(|line| line.strip_prefix("# "));
     let options = options.filter(|line| line.contains(" = ") && !line.contains(". "));
-    // Which file it is depends on where it is started; and of others there is none unless somebody says so.
+    // Which file it is depends on where the allocator is started. `node` and `upstream` have no value
+    // unless an operator gives one.
     let without = ["path = ", "node = ", "upstream = "];
     let options = options.filter(|line| !without.iter().any(|name| line.starts_with(name)));
     for option in options {
@@ -292,7 +293,7 @@ fn rules_that_promise_nothing_sensible_are_refused() {
     );
 }
 
-/// The design knows more than this version. Whoever reads it is told the difference.
+/// The design knows more than this version. A reader of the design is told the difference.
 #[test]
 fn what_comes_later_is_said_to_come_later() {
     option_refused("priority = 3", "limit[0].priority is not available in this version: leave it out");

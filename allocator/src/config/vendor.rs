@@ -5,7 +5,8 @@ use lessor_ledger::rule_text::{Count, Timespan, timespan};
 use lessor_ledger::share::{Believe, Trust};
 use std::time::Duration;
 
-/// One word is believed for a day at most: nobody wants to find out next week why a limit lends nothing.
+/// One word of a vendor is believed for a day at most. An operator is not to find out next week why a limit
+/// lends nothing.
 const LONGEST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Shorter, and a pause is over before all nodes have heard of it.

@@ -1,7 +1,7 @@
 //! What operators do to limits while they are in use: top up, pause, resume, block, and with [`put`] put and take away. Each is
 //! decoded, handed to the allocator, told to those who listen, and answered.
 //!
-//! There is no authentication yet: whoever reaches the server may do all of it.
+//! There is no authentication yet: every client that reaches the server may do all of it.
 
 use super::object::object;
 use super::problem::Problem;

@@ -13,8 +13,8 @@ use std::time::Duration;
 /// room for escapes. More would let one request occupy the allocator for longer than a lease is worth.
 pub(super) const BODY_MAX: usize = 1 << 20;
 
-/// How much of a body that is too large is read and thrown away before the answer. Whoever gets an answer while
-/// it is still sending mostly sees a broken connection instead; but nobody is owed patience without end.
+/// How much of a body that is too large is read and thrown away before the answer. A client that gets an answer
+/// while it is still sending mostly sees a broken connection instead. But the server does not read without end.
 const DRAIN_MAX: usize = 16 << 20;
 
 /// How long a body may take to arrive. Nodes send theirs in one piece; longer only helps those who trickle.
@@ -56,7 +56,7 @@ async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await;
     match frame {
         None => Ok(None),
-        // What is no data is trailers, which nobody here reads.
+        // A frame without data has trailers, which the server does not read.
         Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
         Some(Err(_)) => Err(Problem::malformed("the body broke off")),
     }

@@ -1,5 +1,5 @@
-//! Bytes → exchanges. All at once if all is well; if not, entry by entry, so that one bad entry fails nobody
-//! else's. Handlers call it; it decides nothing about limits.
+//! Bytes → exchanges. All at once if all is well; if not, entry by entry, so that one bad entry fails no
+//! other entry. Handlers call it; it decides nothing about limits.
 
 use super::explain::{Fault, Kind, Shape, explain, shown};
 use super::problem::Problem;

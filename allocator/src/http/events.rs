@@ -17,8 +17,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A listener that hears nothing for so long is told that somebody is still there. Longer, and things between us take
-/// the connection for dead; shorter only costs.
+/// A listener that hears nothing for so long is told that the allocator is still there. After a longer silence, proxies
+/// between the two take the connection for dead. A shorter time only costs.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// `GET /v1/events`

@@ -15,7 +15,8 @@ use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// When to ask again for a limit of which nobody knows yet whether it is there: the store says so within a few round trips.
+/// When to ask again for a limit that the allocator does not know of yet. The store says within a few round trips whether it is
+/// there.
 const UNSURE_RETRY: Duration = Duration::from_millis(50);
 
 /// `POST /v1/leases`
@@ -76,8 +77,8 @@ async fn exchange(shared: &Shared, body: &[u8]) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Right after a start nobody knows whether there is no such limit, or it was put over the API of another allocator: who is told
-/// that there is none takes his time before he asks again.
+/// Right after a start the allocator does not know whether there is no such limit, or it was put over the API of another
+/// allocator. A node that is told that there is none takes its time before it asks again.
 fn unsure(grant: &mut GrantBody) -> Option<()> {
     grant.error.as_ref().filter(|error| error.code == code::LIMIT_UNKNOWN)?;
     let refusal = Refusal { reason: RefusalReason::Other, retry_after: UNSURE_RETRY };

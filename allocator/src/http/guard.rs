@@ -85,7 +85,7 @@ fn is_own(said: &str, hosts: &BTreeSet<String>) -> bool {
     address.parse::<IpAddr>().is_ok() || is_single || host.ends_with(".localhost") || hosts.contains(&host)
 }
 
-/// Figures are of now, and for whoever asked.
+/// Figures are of now, and only for the client that asked.
 pub(super) async fn private(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -119,7 +119,7 @@ mod tests {
             let headers = [host, ("sec-fetch-site", site), ("origin", "http://box:7400")];
             assert!(!ask(&Method::POST, &headers), "{site}");
             assert!(!ask(&Method::DELETE, &headers) && !ask(&Method::PUT, &headers), "{site}");
-            assert!(ask(&Method::GET, &headers), "whoever looks changes nothing");
+            assert!(ask(&Method::GET, &headers), "a GET changes nothing");
         }
         for (origin, is_own) in [
             ("http://box:7400", true),
@@ -130,7 +130,7 @@ mod tests {
         ] {
             assert_eq!(ask(&Method::POST, &[host, ("origin", origin)]), is_own, "{origin}");
         }
-        assert!(!ask(&Method::POST, &[("origin", "http://box:7400")]), "nobody says where it went");
+        assert!(!ask(&Method::POST, &[("origin", "http://box:7400")]), "no header says where it went");
     }
 
     /// The bug: a site whose name leads to this allocator was taken for the allocator's own page.

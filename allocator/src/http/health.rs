@@ -17,9 +17,9 @@ pub(super) async fn livez() -> Response {
     json(r#"{"status":"alive"}"#.to_owned())
 }
 
-/// `GET /readyz`: every limit lends. In quarantine nodes may and should go on asking: they are told how long to
-/// wait; but whoever moves traffic here should not yet take the old place away. In any case it says how each of
-/// the [`checks`] stands.
+/// `GET /readyz`: every limit lends. In quarantine nodes may and should go on asking: the answers say how long to wait. But an
+/// operator that moves traffic here should not yet take the old place away. In any case the answer says how each of the
+/// [`checks`] stands.
 pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     let (is_stopping, waits) = shared.with(|allocator, now| {
         let waits = allocator.quarantined(now).into_iter();
@@ -40,8 +40,8 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Result<Response
     Err(problem.with("checks", checks))
 }
 
-/// How the store, the configuration and the quarantine stand, each with the reason if it is not well. A file that is refused keeps
-/// nobody from being ready: what it said before holds.
+/// How the store, the configuration and the quarantine stand, each with the reason if it is not well. A file that is refused
+/// does not keep the allocator from being ready: what it said before holds.
 pub(super) fn checks(shared: &Shared, quarantined: usize) -> Value {
     let check = |problem: Option<String>| match problem {
         None => json!({ "ok": true }),

@@ -7,7 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_FRAME_OPTIONS};
 use axum::response::{IntoResponse as _, Response};
 
-/// Nothing from elsewhere, nothing inline, in nobody's frame; and no text becomes markup, whatever a script does with it.
+/// Nothing from elsewhere, nothing inline, in no frame; and no text becomes markup, whatever a script does with it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      form-action 'none'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 

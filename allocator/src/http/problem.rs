@@ -88,7 +88,7 @@ impl Problem {
         self
     }
 
-    /// Whether whoever asked did nothing wrong.
+    /// Whether the client that asked did nothing wrong.
     pub(super) fn is_ours(&self) -> bool {
         self.status.is_server_error()
     }

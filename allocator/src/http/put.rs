@@ -1,5 +1,5 @@
-//! Limits are put and removed, each only by somebody who has seen it as it is: here, or where allocators share a store for all of
-//! them. Handlers of [`super::admin`] and of what is shown call it.
+//! Limits are put and removed: here, or where allocators share a store for all of them. A client must have seen a limit as it
+//! is. Handlers of [`super::admin`] and of what is shown call it.
 
 use super::admin::{Parameters, Rest, carry, decided, flag, name, parameters};
 use super::object::object;
@@ -200,7 +200,7 @@ fn check_keys(shared: &Shared, allocator: &mut Allocator, config: &LimitConfig) 
     }
 }
 
-/// Whether `config` may be put by whoever has seen what `condition` says.
+/// Whether `config` may be put by a client that has seen what `condition` says.
 fn check(allocator: &mut Allocator, config: &LimitConfig, condition: Option<&str>) -> Result<(), Problem> {
     check_condition(allocator, config.name.as_str(), condition)?;
     Ok(allocator.check(&[], &[config])?)
@@ -213,7 +213,7 @@ fn condition(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     Ok(Some(text.trim().to_owned()))
 }
 
-/// A limit that is there is changed only by somebody who has seen it as it is: `if-match` has its etag, or is `*`.
+/// A limit that is there is changed only by a client that has seen it as it is: `if-match` has its etag, or is `*`.
 fn check_condition(allocator: &mut Allocator, name: &str, condition: Option<&str>) -> Result<(), Problem> {
     match (allocator.limit(name), condition) {
         (None, None) => Ok(()),
@@ -237,7 +237,7 @@ fn check_condition(allocator: &mut Allocator, name: &str, condition: Option<&str
     }
 }
 
-/// Of what was configured: the same before and after a restart, and for whoever puts back what was there.
+/// The etag of what was configured: the same before and after a restart, and when a client puts back what was there.
 fn etag(config: &LimitConfig) -> String {
     let mut hasher = DefaultHasher::new();
     serde_json::to_string(&config.raw()).expect("a configuration is plain data").hash(&mut hasher);

@@ -34,7 +34,7 @@ pub(super) async fn of_limits(shared: &Shared) -> BTreeMap<String, Ranks> {
     held.into_iter().map(|(name, held)| (name, ranks(&held, &nodes))).collect()
 }
 
-/// The limits that are looked at, and what each costs: nothing if nobody holds anything of it.
+/// The limits that are looked at, and what each costs: nothing if no node holds anything of it.
 fn chosen(shared: &Shared) -> Vec<(String, u64)> {
     let mut limits: Vec<(u64, String)> = shared.with(|allocator, now| {
         let limits = allocator.limits(now).into_iter().map(|(config, figures)| {

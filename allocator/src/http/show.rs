@@ -192,7 +192,7 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     }
     body["blocked_nodes"] = json!(figures.blocked);
     body["topped_up"] = json!(figures.topped_up);
-    // A sum over many pools can be more than anybody can count; nobody needs to know by how much.
+    // A sum over many pools can be more than a client can count; no client needs to know by how much.
     body["available"] = json!(sums.available.min(u128::from(PERMITS_MAX)) as u64);
     if let Some(empty) = figures.forecast.time_to_empty {
         body["time_to_empty_ms"] = json!(millis_up(empty));

@@ -1,5 +1,5 @@
 //! A limit that another allocator has: what its pools have to say there, and what they hear. The allocator calls it; only pools
-//! that somebody uses are looked at.
+//! in use are looked at.
 
 use super::{Limit, PoolId};
 use crate::config::{LimitConfig, Upstream};
@@ -26,8 +26,8 @@ pub(crate) struct Due {
     pub next: Option<Moment>,
 }
 
-/// The most that one call can ever take of a limit by `config`, of which an `own` pool lends so much. Of one in a store its rules say
-/// so; that of another allocator nobody knows before the first lease from there.
+/// The most that one call can ever take of a limit by `config`, of which an `own` pool lends so much. For a limit in a store
+/// its rules say so. For a limit of another allocator it is unknown before the first lease from there.
 pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
     match config.upstream {
         None => own,
@@ -100,7 +100,7 @@ impl Limit {
         Kin { limit: self.config.name.to_string(), parent: self.config.parent.clone(), known }
     }
 
-    /// Whether pools went since the last question that had been lent something, and nobody was told.
+    /// Whether pools went since the last question that had been lent something, and the allocator above was not told.
     pub(crate) fn takes_lost_loans(&mut self) -> bool {
         std::mem::take(&mut self.has_lost_loans)
     }

@@ -15,8 +15,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Top-ups whose names are remembered, so that one which is sent again is not made again. Whoever sends it again does
-/// so within seconds; nobody makes so many by hand meanwhile.
+/// Top-ups whose names are remembered, so that one which is sent again is not made again. A caller sends a top-up again within
+/// seconds; no operator makes so many by hand meanwhile.
 const NAMES_MAX: usize = 64;
 
 /// What a limit was topped up with.

@@ -1,9 +1,9 @@
 //! How the pools of a limit stand together, and when the first of them will be empty. Limits keep it up to date a pool at a
 //! time, as their sums; looking costs the same for one key and for a million.
 //!
-//! What a pool was found like counts until its lessees have been quiet for a while, and nobody looks at a pool when that is so.
-//! So pools are kept by the span of time in which it will be: a look takes the spans that are not over, of which there are
-//! some tens at most, for no pool is remembered for longer than a few terms.
+//! What a pool was found like counts until its lessees have been quiet for a while. The limit does not look at a pool at that
+//! moment. So pools are kept by the span of time in which that moment will be. A look takes the spans that are not over: some
+//! tens at most, for no pool is remembered for longer than a few terms.
 
 use lessor_ledger::pool::Outlook;
 use lessor_ledger::sizing::Standing;
@@ -100,7 +100,7 @@ impl Outlooks {
 }
 
 impl Span {
-    /// How many stand so; nobody counts those that are rich.
+    /// How many stand so; `None` for rich pools, which are not counted.
     fn pools(&mut self, standing: Standing) -> Option<&mut u64> {
         match standing {
             Standing::Rich => None,

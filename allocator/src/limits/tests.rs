@@ -75,7 +75,7 @@ fn a_key_has_a_pool_from_its_first_use_until_it_looks_new_again() {
     assert!(sums.balance());
 }
 
-/// Nobody looks at the pools of keys that are not used, for seconds perhaps: how they stood is over all the same.
+/// The limit may not look at pools of unused keys for seconds: how those pools stand is over all the same.
 #[test]
 fn how_keys_stand_is_over_when_they_are_quiet() {
     let mut limit = limit("keyed = true");
@@ -226,7 +226,7 @@ fn a_cap_that_comes_waits_for_calls_that_another_one_let_begin() {
         at / 1_000 + limit.quarantine(millis(at)).as_secs()
     };
     assert_eq!(opens(&mut limit, 10_000, &cap("5s")), 72, "until those of a minute have ended");
-    assert_eq!(opens(&mut limit, 20_000, &none), 23, "nobody counts them");
+    assert_eq!(opens(&mut limit, 20_000, &none), 23, "no rule counts them");
     limit.sweep(millis(60_000), 1);
     assert!(!limit.is_forgettable(millis(60_000)), "they go on");
     assert_eq!(opens(&mut limit, 60_000, &cap("1s")), 72, "whatever came between");
@@ -323,7 +323,7 @@ fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
     let config = |text: &str| Config::parse(text).expect("valid");
     let of = |config: Config| Limit::new(config.limits[0].clone(), config.terms, Past::None, millis(0));
     let mut leased = of(config("[[limit]]\nname = \"a\"\nupstream = \"http://centre:7400\""));
-    assert_eq!(leased.figures(millis(0)).ceiling, 0, "nobody knows");
+    assert_eq!(leased.figures(millis(0)).ceiling, 0, "it is not known yet");
     let grant = lessor_protocol::Grant {
         kept: 0,
         permits: 3,

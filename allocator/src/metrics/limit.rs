@@ -1,4 +1,4 @@
-//! What Prometheus sees of one limit: the sums over its pools, as they are when somebody looks.
+//! What Prometheus sees of one limit: the sums over its pools, as they are at the scrape.
 
 use crate::limits::{Answered, Disagreed, Figures};
 use lessor_ledger::sizing::Standing;
@@ -95,7 +95,7 @@ impl LimitMetrics {
         self.time_to_empty.set(f64::INFINITY);
     }
 
-    /// Takes over what its nodes hold; nobody knows of a limit that was not looked at.
+    /// Takes over what its nodes hold; `NaN` for a limit that was not looked at.
     pub(super) fn rank(&self, ranks: Option<&Ranks>) {
         for (index, gauge) in self.ranks.iter().enumerate() {
             gauge.set(ranks.map_or(f64::NAN, |ranks| ranks[index] as f64));
@@ -139,8 +139,8 @@ impl LimitMetrics {
 }
 
 pub(super) fn describe() {
-    describe_gauge!("lessor_paused", "1 while nobody is lent anything because somebody paused the limit");
-    describe_gauge!("lessor_blocked_nodes", "Nodes that are lent nothing because somebody blocked them");
+    describe_gauge!("lessor_paused", "1 while nothing is lent because an operator paused the limit");
+    describe_gauge!("lessor_blocked_nodes", "Nodes that are lent nothing because an operator blocked them");
     describe_counter!("lessor_topped_up_permits_total", "Permits that were added once, beyond the rules");
     describe_gauge!("lessor_ceiling_permits", "The most that one call can ever take");
     describe_gauge!("lessor_available_permits", "Permits that can be lent now, over all keys");

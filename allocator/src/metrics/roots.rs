@@ -1,5 +1,5 @@
-//! What Prometheus sees of a store that several allocators share: how often it is asked to swap, how often somebody else was
-//! faster, and how long it takes.
+//! What Prometheus sees of a store that several allocators share: how often it is asked to swap, and how long that takes. Also
+//! how often another allocator was faster.
 
 use lessor_ledger::roots::Version;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -49,7 +49,7 @@ impl RootMetrics {
         self.config_serial.set(version.serial as f64);
     }
 
-    /// Of so many swaps nobody knows whether they were done.
+    /// Counts `swaps` of which this allocator does not know whether they were done.
     pub(crate) fn failed(&self, swaps: usize) {
         self.failed.increment(swaps as u64);
     }

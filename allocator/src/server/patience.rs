@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// How long it may take until a peer has taken all that is there for it. The largest answers are a few hundred
-/// kilobytes: longer would serve nobody who reads, and lets those who do not hold connections, and answers in memory,
-/// that others need.
+/// kilobytes: longer would serve no peer that reads. It would let peers that do not read hold connections, and
+/// answers in memory, that others need.
 pub(super) const WRITE_WAIT: Duration = Duration::from_secs(10);
 
 /// `S`, on which a write that takes longer than [`WRITE_WAIT`] fails.

@@ -112,8 +112,8 @@ async fn what_is_in_flight_is_finished_and_lent_nothing() {
     server.done.await.expect("it does not panic").expect("it had an address");
 }
 
-/// The whole body was sent before anybody looked at an answer, as simple clients do. Without reading it to its end
-/// the server would reset the connection, and the answer would be lost.
+/// The whole body is sent before the client looks at an answer, as simple clients do. Without reading the body to
+/// its end the server would reset the connection, and the answer would be lost.
 #[tokio::test]
 async fn a_peer_that_sends_too_much_hears_why() {
     let server = Running::start("").await;

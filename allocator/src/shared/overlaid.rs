@@ -1,5 +1,5 @@
-//! Limits change here by what the file says, and by what operators have decided at any allocator of the store: whoever reads
-//! either comes here, in any order.
+//! Limits change here by what the file says, and by what operators have decided at any allocator of the store. Tasks that read
+//! either come here, in any order.
 
 use super::Shared;
 use crate::allocator::Unfit;
@@ -165,7 +165,7 @@ mod tests {
 
     /// Two operators, neither of whom could know of the other: the store had lost what the first one had put.
     #[tokio::test]
-    async fn what_leads_in_a_circle_lends_nothing_and_keeps_nobody_waiting() {
+    async fn what_leads_in_a_circle_lends_nothing_and_keeps_no_caller_waiting() {
         let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1), ("c", 1)]), true);
         let mut decided = Decided::default();
         for (name, parent) in [("a", "b"), ("b", "a"), ("c", "b")] {

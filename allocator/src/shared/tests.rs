@@ -23,7 +23,7 @@ fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
     }
 }
 
-/// The head that a task has just read may be older than what somebody has decided meanwhile.
+/// The head that a task has just read may be older than what an operator has decided meanwhile.
 #[test]
 fn what_was_decided_is_not_undone_by_who_has_read_the_store_before() {
     let text = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n\

@@ -35,8 +35,8 @@ const HEAD: &str = "head";
 /// What a file of another version says is not guessed at.
 const FORMAT: u32 = 1;
 
-/// How far the wall clock may be from where the clock of the last process would have it, in nanoseconds. Further, and
-/// somebody has set it: fixed windows go by it, and the clock begins anew.
+/// How far the wall clock may be from where the clock of the last process would have it, in nanoseconds. If it is further,
+/// it was set: fixed windows go by it, and the clock begins anew.
 const STEP_MAX: u64 = 1_000_000_000;
 
 /// What a store says of itself.
@@ -116,7 +116,7 @@ pub struct Found {
 /// Why a store is of no use, and what was lent is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// There is none: a first start, or somebody took it away.
+    /// There is none: a first start, or it was taken away.
     #[error("there is none")]
     Gone,
     /// It is older than the seal beside it says, or has none.
@@ -167,7 +167,7 @@ impl Embedded {
         Ok(Self::read(path)?.map(|(_, head, written)| Dump::of(written, head.origin)))
     }
 
-    /// Makes a store at `path` of `dump`, as one that was written in another boot: nobody knows how long ago that is.
+    /// Makes a store at `path` of `dump`, as one that was written in another boot: how long ago that is, is unknown.
     ///
     /// # Errors
     /// If there is a file of that name, or it cannot be made.
@@ -231,7 +231,7 @@ impl Embedded {
     /// Makes `batch` durable, as a whole or not at all. Its moments are on a clock that has come there.
     ///
     /// # Errors
-    /// If that failed. Whether it is there nobody knows then; no other batch is to be written to this store.
+    /// If that failed. Whether the batch is there is unknown then; no other batch is to be written to this store.
     pub fn commit(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
         let head = self.head.clone().on(course);
         let write = |database: &Database| write(database, &head, batch).map_err(|error| error.to_string());
@@ -243,8 +243,8 @@ impl Embedded {
         sealed.map_err(|problem| StoreError::Write { path: self.path.clone(), problem })
     }
 
-    /// Makes a store of `batch` alone, in the place of this one, from which nothing is taken over: after an error nobody
-    /// knows which parts of it are on the disk. Its moments are on a clock that has come there.
+    /// Makes a store of `batch` alone, in the place of this one. Nothing is taken over from this one: after an error it is
+    /// unknown which parts of it are on the disk. The moments of `batch` are on a clock that has come there.
     ///
     /// # Errors
     /// If that failed. This one is as it was.
@@ -262,7 +262,7 @@ impl Embedded {
         }
         let mut new = Self::make(&aside, course)?;
         new.commit(batch, course)?;
-        // The seal first: a store without its own is one that nobody believes.
+        // The seal first: a store without its own seal is not believed.
         std::fs::rename(seal::beside(&aside), seal::beside(&self.path)).map_err(|error| failed(&error))?;
         std::fs::rename(&aside, &self.path).map_err(|error| failed(&error))?;
         let folder = seal::folder(&self.path).map_err(|error| failed(&error))?;

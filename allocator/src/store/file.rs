@@ -1,5 +1,5 @@
-//! How the files of a store are opened: by this user alone, and never through a symbolic link, which could lead a process
-//! with more rights to a file of somebody else.
+//! How the files of a store are opened: by this user alone, and never through a symbolic link. Such a link could lead a
+//! process with more rights to a file of another user.
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;

@@ -30,7 +30,7 @@ pub enum StoreError {
         /// What is wrong.
         problem: String,
     },
-    /// It could not be written: whether what was to be written is there, nobody knows.
+    /// It could not be written: whether what was to be written is there, is unknown.
     #[error("store {}: cannot write: {problem}", .path.display())]
     Write {
         /// The file.

@@ -152,7 +152,7 @@ fn what_is_behind_its_seal_or_has_none_is_not_believed() {
     std::fs::copy(&path, &newest).expect("a file");
     std::fs::copy(&copy, &path).expect("a file");
     assert_eq!(reopened(&path).expect_err("it is put back"), Lost::Older);
-    assert!(folder.path().join("a.redb.lost").exists(), "it is kept for whoever wants to look");
+    assert!(folder.path().join("a.redb.lost").exists(), "it is kept for an operator to look at");
     // The same content beside the seal of another store, and beside none.
     std::fs::copy(&newest, &path).expect("a file");
     assert_eq!(reopened(&path).expect_err("another store was begun"), Lost::Older);

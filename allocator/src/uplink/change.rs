@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 /// Longest that the operator waits for the head to say it: all look for it themselves now and then.
 const SAY_MAX: Duration = Duration::from_millis(500);
 
-/// For all allocators the limit called `name` is `put` from now on, or is no more, if `check` does not object: it is asked once the
-/// newest is followed here, and again whenever somebody else was faster. That is followed here at once. Once dropped nobody
-/// knows whether it is so.
+/// For all allocators the limit called `name` is `put` from now on, or is no more, if `check` does not object. `check` is asked
+/// once the newest is followed here, and again whenever another allocator was faster. The change is followed here at once. If
+/// the future is dropped it is unknown whether the change was made.
 pub(crate) async fn change<E: From<Undecided>>(
     shared: &Shared,
     name: &str,

@@ -1,4 +1,4 @@
-//! Limits that allocators of one store do not agree about, and nobody can tell who is right.
+//! Limits that allocators of one store do not agree about, where no allocator can tell which one is right.
 
 use lessor_ledger::roots::{RootError, limit_of};
 use std::collections::BTreeSet;

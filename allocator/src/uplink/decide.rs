@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 /// Longest that an operator waits.
 pub(super) const DECIDE_MAX: Duration = Duration::from_secs(3);
 
-/// Pause after somebody else was faster: each allocator signs the head four times a second.
+/// Pause after another allocator was faster: each allocator signs the head four times a second.
 pub(super) const LOST_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why nothing was decided.

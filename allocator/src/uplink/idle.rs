@@ -1,4 +1,4 @@
-//! Roots that this allocator has asked, and that nobody may need any more after a while.
+//! Roots that this allocator has asked, and that may be of no use any more after a while.
 
 use lessor_ledger::roots::{Origin, RootAsk};
 use lessor_protocol::Moment;

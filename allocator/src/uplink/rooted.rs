@@ -30,7 +30,7 @@ use std::time::Duration;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-/// How often somebody else may be faster, in one exchange. Whoever loses so often waits a little.
+/// How often another allocator may be faster, in one exchange. An allocator that loses so often waits a little.
 const TRIES: usize = 6;
 
 /// When to ask again after that.
@@ -52,14 +52,14 @@ pub(super) struct Rooted {
     /// Whether it was found to be another one than it should be.
     has_stepped: bool,
     head: Option<(Cell, Head)>,
-    /// What is in cells, as far as anybody here knows.
+    /// What is in cells, as far as this allocator knows.
     known: BTreeMap<String, Cell>,
     /// When the head was signed last, on the own clock, and how often in a row that has failed.
     signed: Moment,
     failed: u32,
     /// When it was looked last what operators have put and removed, and in which life of the head.
     looked: Option<(Moment, (u64, u64))>,
-    /// Roots that may be of no use to anybody by and by.
+    /// Roots that may be of no use after a while.
     idle: Idle,
     contested: Contested,
 }
@@ -148,7 +148,7 @@ impl Rooted {
                 Some(cell) => read(cell)?,
                 None => {
                     tracing::info!(store = %timeline, "nothing is known of this store: its time begins");
-                    // Whoever knew one before has lent by it.
+                    // An allocator that knew a head before has lent by it.
                     Head::begin(dice(), &timeline, now, self.is_fresh && self.era.is_none())
                 }
             };
@@ -163,7 +163,7 @@ impl Rooted {
                 self.watch.forget();
             } else if is_first && head.may_have_stepped(now, wall()) {
                 tracing::warn!(
-                    "nobody has watched the clock of the store: what was lent counts as if that were now"
+                    "no allocator watched the clock of the store: what was lent counts as if that were now"
                 );
                 head.begin_era(now);
             }
@@ -238,7 +238,7 @@ impl Rooted {
         Ok(cells)
     }
 
-    /// Does these swaps, however many. After an error nobody knows which.
+    /// Does these swaps, however many. After an error it is unknown which were done.
     async fn swap(&mut self, timeline: &Timeline, swaps: &[Swap]) -> Result<Vec<Swapped>, TransportError> {
         let mut swapped = vec![];
         for swaps in batches(swaps) {
@@ -254,13 +254,13 @@ impl Rooted {
         Ok(swapped)
     }
 
-    /// Takes roots away that cannot be told from new ones: those of keys that nobody uses.
+    /// Takes roots away that cannot be told from new ones: those of keys that no node uses.
     async fn sweep(&mut self, shared: &Shared) -> Result<(), TransportError> {
         let known = self.head.as_ref().map(|(_, head)| head.clone());
         let (Some(head), Some(now)) = (known, self.clock.now(shared.now())) else { return Ok(()) };
         let due = self.idle.due(shared.now());
         let swept = self.take_away(&head, now, &due).await;
-        // Those that are still of use, and all where nobody knows.
+        // Keeps roots that are still of use, and all of them where that is unknown.
         for (at, (name, origin)) in due.into_iter().enumerate() {
             if swept.as_ref().map_or(true, |kept| kept[at]) {
                 self.idle.again(name, origin, shared.now());
@@ -286,7 +286,7 @@ impl Rooted {
         let swaps = useless.filter_map(|((name, cell), _)| Some((name, cell?)));
         let swaps = swaps.map(|(name, cell)| Swap { name, expected: Some(cell.version), next: None });
         let swaps: Vec<Swap> = swaps.collect();
-        // Whoever asks one of them meanwhile is faster, and it stays.
+        // An allocator that asks one of these roots meanwhile is faster, and the root stays.
         self.swap(&head.timeline(), &swaps).await?;
         swaps.iter().for_each(|swap| _ = self.known.remove(&swap.name));
         Ok(kept)
@@ -389,7 +389,7 @@ impl Rooted {
     }
 }
 
-/// Somebody else was faster, again and again.
+/// Another allocator was faster, again and again.
 const LOST: Answer = Answer::Refusal(Refusal { reason: RefusalReason::Other, retry_after: LOST_RETRY });
 
 /// What is in the store is of no use here.

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// More is no answer: as many entries as an exchange may have, each as long as it may be.
 const BODY_MAX: usize = 4 << 20;
 
-/// Characters that are shown of what somebody else wrote.
+/// Characters that are shown of a text that another program wrote.
 const EXCERPT_MAX: usize = 200;
 
 /// Why there is no answer.
@@ -77,7 +77,7 @@ fn unreachable(error: reqwest::Error) -> TransportError {
     TransportError::Unreachable(excerpt(&text))
 }
 
-/// The beginning of a text that somebody else wrote, harmless in a log line.
+/// The beginning of a text that another program wrote, harmless in a log line.
 pub(super) fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

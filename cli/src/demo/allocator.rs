@@ -23,7 +23,7 @@ pub(crate) struct Hosted {
 }
 
 impl Hosted {
-    /// Starts one with the configuration `text`, at `listen` if somebody wants to find it there.
+    /// Starts an allocator with the configuration `text`, at `listen` if an operator wants to find it there.
     pub(crate) async fn open(text: &str, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let config = Config::parse(text)
             .map_err(|error| Failure::Input(format!("the demo's own configuration: {error}")))?;

@@ -31,11 +31,12 @@ struct Pools {
 }
 
 impl Books {
-    /// Those of the allocator at `address`. Where somebody wants to find it there, it is said, and where its page is.
+    /// Returns the books of the allocator at `address`. Prints `address` and where its page is, if an operator wants to
+    /// find it there.
     pub(crate) fn at(address: SocketAddr, is_asked_for: bool) -> Result<Self, Failure> {
         let url = format!("http://{address}");
         if is_asked_for {
-            // Nobody has to read it.
+            // The lines need no reader.
             let _ = writeln!(std::io::stderr(), "listening on {url}\npage: {url}/");
         }
         let http = reqwest::Client::builder()

@@ -68,7 +68,7 @@ pub(super) fn judge() -> Judge {
     Judge::new((REST.limit, REST.window), (MESSAGES.limit, MESSAGES.window))
 }
 
-/// Runs it for as long as `args` say, or until somebody stops it.
+/// Runs it for as long as `args` say, or until an operator stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
     if args.kill_every.is_none() && args.allocators == 1 && args.store.is_none() {
         let allocator = Hosted::open(CONFIG, args.listen()).await?;

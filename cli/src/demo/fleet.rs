@@ -19,7 +19,7 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 /// How long nodes may take to leave: what is in flight, then one exchange. After that they are killed.
 const LEAVE_WITHIN: Duration = Duration::from_secs(8);
 
-/// News that wait to be read. Nodes speak five times a second; a full queue slows nobody but the readers.
+/// News that wait to be read. Nodes speak five times a second; a full queue slows only its readers.
 const NEWS_MAX: usize = 256;
 
 /// All nodes of a demo.
@@ -64,8 +64,8 @@ enum Heard {
 }
 
 impl Fleet {
-    /// Starts one node for each job and waits until all are connected. They log from `level` on, unless somebody asked
-    /// for more.
+    /// Starts one node for each job and waits until all are connected. The nodes log from `level` on, unless an
+    /// operator asked for more.
     pub(crate) async fn launch(jobs: Vec<Job>, level: &str) -> Result<Self, Failure> {
         let (said, heard) = mpsc::channel(NEWS_MAX);
         let mut fleet = Fleet { nodes: Vec::new(), heard };
@@ -200,7 +200,7 @@ async fn listen(index: usize, stdout: ChildStdout, said: mpsc::Sender<(usize, He
             Ok(news) => {
                 let _ = said.send((index, Heard::News(news))).await;
             }
-            Err(error) => tracing::warn!(node = index, %error, line, "a node said what nobody understands"),
+            Err(error) => tracing::warn!(node = index, %error, line, "a node said what cannot be understood"),
         }
     }
     let _ = said.send((index, Heard::Left)).await;

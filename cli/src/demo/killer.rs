@@ -30,7 +30,7 @@ impl Killer {
         Killer { end, task, over }
     }
 
-    /// Waits until one did not come back; for ever if nobody kills it. Cancel-safe.
+    /// Waits until an allocator does not come back. Without a killer it waits for ever. Cancel-safe.
     pub(crate) async fn broke(this: &mut Option<Self>) {
         match this {
             // Nothing is ever sent: it is closed.
@@ -75,7 +75,7 @@ async fn work(
     }
 }
 
-/// Waits until one ends although nobody killed it, and says so. Cancel-safe.
+/// Waits until an allocator ends although the demo did not kill it, and says so. Cancel-safe.
 async fn any_ended(served: &mut [Served]) -> Failure {
     let mut each: Vec<_> = served.iter_mut().map(|served| Box::pin(served.ended())).collect();
     poll_fn(|cx| {

@@ -94,7 +94,7 @@ pub(super) async fn leave(client: Client, mut report: Report) -> Report {
     report
 }
 
-/// One line on stdout. If nobody reads it any more, the thread that listens to stdin is about to end us.
+/// Writes one line to stdout. If stdout has no reader any more, the thread that listens to stdin is about to end this process.
 fn say(news: &News) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(&to_line(news)).and_then(|()| stdout.flush());

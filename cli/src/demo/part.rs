@@ -1,5 +1,5 @@
-//! Parts of the demo, each as a process by itself: the vendor, and a node. What starts them, and in which order, is somebody
-//! else's; so is the allocator, an ordinary `lessor serve`.
+//! Parts of the demo, each as a process by itself: the vendor, and a node. An operator or another program starts them, and
+//! chooses the order. The same holds for the allocator, an ordinary `lessor serve`.
 
 mod node;
 mod page;
@@ -96,7 +96,7 @@ mod tests {
             let parsed = Cli::try_parse_from(args.split(' '));
             assert_eq!(parsed.map(|_| ()).map_err(|error| error.exit_code()), Err(2), "{args}");
         };
-        check("lessor demo nobody");
+        check("lessor demo nothing");
         check("lessor demo --json vendor");
         check("lessor demo vendor --seed 1");
         check("lessor demo vendor --listen 7401");

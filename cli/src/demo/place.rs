@@ -1,5 +1,5 @@
-//! Where the allocators of a demo keep their books: nowhere, each in a file of its own, or all in one server, which the demo
-//! starts for itself if nobody names one.
+//! Where the allocators of a demo keep their books: nowhere, each in a file of its own, or all in one server. The demo starts
+//! that server for itself if the operator names none.
 
 use crate::args::Store;
 use crate::failure::Failure;

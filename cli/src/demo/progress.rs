@@ -1,5 +1,5 @@
-//! What a demo shows while it runs, on stderr: what is left in each pool and how fast each node goes. Two
-//! lines, redrawn once a second where there is a terminal, added each second where somebody asked for them.
+//! What a demo shows while it runs, on stderr: what is left in each pool and how fast each node goes. Two lines,
+//! redrawn once a second where there is a terminal, added each second where an operator asked for them.
 
 use super::books::Books;
 use super::fleet::Fleet;

@@ -55,7 +55,7 @@ pub(super) fn config(speed: f64) -> String {
     )
 }
 
-/// Replays `file` as `args` say, to its end or until somebody stops it.
+/// Replays `file` as `args` say, to its end or until an operator stops it.
 pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result<Report, Failure> {
     let requests = trace::read(file)?;
     let hands = deal::deal(&requests, args.nodes(), args.speed(), args.seed);
@@ -72,7 +72,7 @@ pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result
     let done = fleet.stop().await;
     allocator.close().await;
 
-    // All of them, unless somebody stopped it early.
+    // All of them, unless an operator stopped it early.
     let played = requests.partition_point(|request| request.offset.div_f64(args.speed()) <= ran);
     let requests = &requests[..played];
     let most = most_of_any_client(&hands, &done, WINDOW.div_f64(args.speed()));

@@ -1,5 +1,5 @@
 //! `export-per-user`: each user may export once every two seconds, calls on several instances at once, and ever more of
-//! them. However many there are, nobody gets more than that, and nobody much less.
+//! them. However many calls there are, no user gets more than that, and no user much less.
 //!
 //! In reading order: [`arrivals`] (when calls come), [`report`] (what came of it).
 
@@ -58,7 +58,7 @@ fn limit() -> String {
     )
 }
 
-/// Plays it as `args` say, to its end or until somebody stops it.
+/// Plays it as `args` say, to its end or until an operator stops it.
 pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Failure> {
     let speed = args.speed();
     let place = Place::open(args.store.unwrap_or_default(), args.store_url.as_deref()).await?;
@@ -171,7 +171,7 @@ mod tests {
         let mut counts: Vec<usize> =
             admitted(&hands, &done, 3, Moment::from_nanos(40)).iter().map(Vec::len).collect();
         counts.sort_unstable();
-        assert_eq!(counts, [0, 1, 3], "whoever got nothing is counted too");
+        assert_eq!(counts, [0, 1, 3], "a user that got nothing is counted too");
     }
 
     #[test]

@@ -51,8 +51,8 @@ struct Life {
 }
 
 impl Served {
-    /// Starts one with the `config` for a folder of its own, at `listen` if somebody wants to find it there. Before it
-    /// nobody has lent anything.
+    /// Starts an allocator with the `config` for a folder of its own, at `listen` if an operator wants to find it
+    /// there. No earlier allocator has lent anything.
     pub(crate) async fn open(
         config: impl FnOnce(&Path) -> Result<String, Failure>,
         listen: Option<SocketAddr>,
@@ -76,13 +76,13 @@ impl Served {
     /// Kills it, and starts it again at the same address. Of the life before it knows what that has written down.
     pub(crate) async fn restart(&mut self) -> Result<(), Failure> {
         let said = self.life.end().await;
-        // Nobody has to read it.
+        // The text needs no reader.
         let _ = std::io::stderr().write_all(said.as_bytes());
         (self.life, _) = Life::begin(self.folder.path(), self.address, &[]).await?;
         Ok(())
     }
 
-    /// Waits until it ends although nobody killed it, and says so. Cancel-safe.
+    /// Waits until the allocator ends although the demo did not kill it, and says so. Cancel-safe.
     pub(crate) async fn ended(&mut self) -> Failure {
         // It has no more to say than that it listens.
         while let Ok(Some(_)) = self.life.stdout.next_line().await {}

@@ -1,4 +1,4 @@
-//! Where a Prometheus finds whoever is in a demo: a file as its `file_sd_configs` reads it, written when somebody asks.
+//! Where a Prometheus finds the processes of a demo: a file as its `file_sd_configs` reads it, written when an operator asks.
 
 use super::fleet::Fleet;
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ pub(super) fn write(file: Option<&Path>, allocators: &[&str], fleet: &Fleet) -> 
         { "labels": { "job": "lessor" }, "targets": allocators },
         { "labels": { "job": "calls" }, "targets": nodes },
     ]);
-    // In one step: whoever reads it meanwhile reads all of it, or what was there before.
+    // In one step: a process that reads it meanwhile reads all of it, or what was there before.
     let draft = file.with_extension("new");
     std::fs::write(&draft, format!("{targets:#}\n"))
         .and_then(|()| std::fs::rename(&draft, file))

@@ -53,7 +53,7 @@ pub(crate) enum LimitsCommand {
         #[arg(long)]
         id: Option<String>,
     },
-    /// Lend nothing to anybody, until somebody resumes it or the time is up.
+    /// Lend nothing to any node, until an operator resumes the limit or the time is up.
     Pause {
         /// The limit.
         name: String,

@@ -84,7 +84,7 @@ async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, Stri
     }
 }
 
-/// Makes a limit or changes it, as it was seen just before: whoever changes it meanwhile is not overwritten.
+/// Makes a limit or changes it, as it was seen just before. A change that another operator makes meanwhile is not overwritten.
 async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure> {
     let seen = server.ask(Method::GET, &[&set.name], &[], None, None).await?;
     let is_there = seen.status != StatusCode::NOT_FOUND;

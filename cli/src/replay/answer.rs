@@ -11,7 +11,7 @@ pub(crate) struct Answer {
     pub(crate) ok: bool,
     /// What a call could take at that instant, after this one.
     pub(crate) remaining: u64,
-    /// How long until the same call would succeed, if nobody else comes.
+    /// How long until the same call would succeed, if no other call comes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_ns: Option<u64>,
     /// How long until an `acquire` is served, or would have been.

@@ -159,7 +159,7 @@ impl Contract {
                 answer(family.acquire(now, place, permits, Some(Duration::ZERO)), permits, false)
             }
             Call::Acquire(permits, patience) => {
-                // Nobody is made to wait, either.
+                // No caller is made to wait, either.
                 let patience = if shadow { Some(Duration::ZERO) } else { patience };
                 answer(family.acquire(now, place, permits, patience), permits, true)
             }
@@ -188,7 +188,7 @@ impl Contract {
         }
         for (member, places) in places.into_values() {
             self.families.family(member).set(now, &places, rules, carry);
-            // New rules may serve somebody in any pool.
+            // New rules may serve a caller in any pool.
             self.families.tell(member.family, told);
         }
     }

@@ -33,7 +33,7 @@ use std::time::Duration;
 /// How long nodes have known their limits when the first request comes: enough for a first lease.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// How long after the last request somebody may still wait. Longer is for ever: who reads the answers waits too.
+/// How long after the last request a caller may still wait. A longer wait counts as endless: the reader of the answers waits too.
 const RUN_OUT: Duration = Duration::from_secs(3600);
 
 /// All of it.
@@ -288,7 +288,7 @@ impl Fleet {
     fn look(&mut self, node: usize) {
         let (now, rtt) = (self.now, self.rtt);
         let at = &mut self.nodes[node];
-        // Whoever waits for the next permit of a steady flow is called when it is due, also while the node asks.
+        // A caller that waits for the next permit of a steady flow is called when it is due, also while the node asks.
         let permits = at.pools.values().filter_map(|local| local.next_permit(now));
         let permits = permits.min().unwrap_or(Moment::NEVER);
         if at.is_asking {
@@ -365,7 +365,7 @@ impl Fleet {
 
     fn give_up(&mut self, node: usize, id: &PoolId, ticket: u64) {
         let now = self.now;
-        let local = self.nodes[node].pools.get_mut(id).expect("somebody waits for it");
+        let local = self.nodes[node].pools.get_mut(id).expect("a caller waits for it");
         let Some(place) = local.line.iter().position(|waiter| waiter.ticket == ticket) else {
             return;
         };

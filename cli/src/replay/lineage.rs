@@ -1,5 +1,5 @@
-//! Which pools are above which: those of the limits that a configuration names as parents. Whoever charges, or counts what
-//! was charged, asks; it holds no pools.
+//! Which pools are above which: the pools of those limits that a configuration names as parents. Code that charges a pool, or
+//! counts what was charged, asks here. It holds no pools.
 
 use super::contract::PoolId;
 use lessor_allocator::Config;

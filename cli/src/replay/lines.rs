@@ -125,7 +125,7 @@ impl Lines {
         Ok(None)
     }
 
-    /// Whether the next line is here already, so that reading it waits for nobody.
+    /// Whether the next line is here already, so that reading it waits for no input.
     pub(crate) fn is_ready(&self) -> bool {
         self.input.buffer().contains(&b'\n')
     }

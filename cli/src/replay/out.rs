@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// Answers on their way to a writer.
 pub(crate) struct Out<W> {
     writer: W,
-    /// Whether anybody wants them.
+    /// Whether the caller wants the answers.
     are_wanted: bool,
     /// The ticket of the next one to be written.
     next: u64,

@@ -1,5 +1,5 @@
-//! One request of a replay, as a line of JSON says it: the contract of `lessor replay` with whoever feeds it. Checked
-//! here, trusted afterwards. It knows no limits.
+//! One request of a replay, as a line of JSON says it: the contract of `lessor replay` with the author of its input.
+//! Checked here, trusted afterwards. It knows no limits.
 
 use lessor_allocator::config::rules_from_json;
 use lessor_ledger::{Carry, Rule};
@@ -99,7 +99,7 @@ fn said(error: &serde_json::Error) -> String {
     format!("{} (column {})", said.strip_suffix(&place).unwrap_or(&said), error.column())
 }
 
-/// The beginning of a text that nobody has checked.
+/// Returns the beginning of a text that was not checked.
 fn piece(text: &str) -> String {
     /// Enough to find it by.
     const SHOWN: usize = 40;
@@ -114,7 +114,7 @@ fn call(raw: &RawRequest, margin: Duration) -> Result<Call, String> {
             return Err(format!("permits is {permits}: use at most {PERMITS_MAX} (2^53 - 1)"));
         }
         (Some(permits), _) => permits,
-        // Whoever only looks, or sets rules, takes none.
+        // A request that only looks, or sets rules, takes none.
         (None, Op::Peek | Op::Set) => 0,
         (None, _) => return Err("permits is missing: say how many".to_owned()),
     };

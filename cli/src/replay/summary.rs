@@ -1,5 +1,5 @@
 //! What came of a replay, for each limit and key: a table for people or one JSON object for machines. It remembers
-//! every admission; without `--summary` nobody makes one.
+//! every admission; without `--summary` a replay makes none.
 
 use super::answer::Answer;
 use super::contract::PoolId;

@@ -9,7 +9,7 @@ use std::time::Duration;
 const NODES: RangeInclusive<usize> = 1..=10_000;
 /// As long as the longest window.
 const SECONDS: RangeInclusive<u64> = 1..=366 * 24 * 3_600;
-/// More results than anybody reads.
+/// More results than an operator reads.
 const SEEDS: RangeInclusive<u64> = 1..=1_000_000;
 /// Seeds may be anything from which so many can be counted on.
 const SEED: RangeInclusive<u64> = 0..=u64::MAX - 1_000_000;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Nobody wonders sooner whether anything happens.
+/// An operator does not wonder sooner whether anything happens.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often a line on a terminal is written anew.
 const FRAME: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ pub(super) fn run_all(jobs: Vec<Job>, threads: usize) -> Vec<Run> {
                     let watch = Watch { draws: job.draws, ..watch.clone() };
                     let result = soak::run_as(job.policy, job.setup.clone(), watch);
                     let run = Run { policy: job.policy, seed: job.setup.seed, result };
-                    // Whoever collects them is there as long as we are.
+                    // The thread that collects the runs is there as long as this one.
                     let _ = send.send((index, run));
                 }
             });

@@ -111,7 +111,7 @@ pub(super) fn table(title: &str, nodes: usize, runs: &[Run]) -> String {
     for failure in runs.iter().filter_map(|run| run.result.as_ref().err()) {
         write(&mut text, format_args!("\nfailed: {failure}\n"));
     }
-    // Of many seeds nobody compares hashes by eye; they are in the JSON.
+    // Of many seeds a reader compares no hashes by eye; they are in the JSON.
     if let [Run { result: Ok(report), .. }, ..] = runs
         && seeds.len() == 1
     {

@@ -36,7 +36,7 @@ pub(crate) struct TopArgs {
 /// What comes first in `lessor top`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TopSort {
-    /// What needs somebody.
+    /// What needs an operator.
     Attention,
     /// What has least left.
     Left,
@@ -72,7 +72,7 @@ impl TopSort {
     }
 }
 
-/// More often than ten times a second is for nobody's eyes, and all limits may be a large answer.
+/// Parses the time between two looks. An operator cannot read more than ten a second, and an answer with all limits may be large.
 fn parse_every(text: &str) -> Result<Duration, String> {
     let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if every < Duration::from_millis(100) { Err("less than 100ms".to_owned()) } else { Ok(every) }

@@ -1,4 +1,4 @@
-//! What follows from two looks at all limits: rates, and how much one needs somebody. No IO, no clock.
+//! What follows from two looks at all limits: rates, and how much a limit needs an operator. No IO, no clock.
 
 use crate::limits::table;
 use crate::top::TopSort;
@@ -19,7 +19,7 @@ pub(crate) struct Look {
 pub(crate) struct Row {
     pub(super) name: String,
     pub(super) state: String,
-    /// How much it needs somebody: 3 most, 0 not.
+    /// How much the limit needs an operator: 3 most, 0 not.
     pub(super) bad: u8,
     pub(super) available: u64,
     /// The most that there is; none of a limit with many pools.
@@ -54,7 +54,7 @@ pub(super) fn rows(now: &Look, before: Option<&Look>) -> Vec<Row> {
 
 /// The first is what to look at first.
 pub(super) fn sort(rows: &mut [Row], by: TopSort) {
-    // Nobody needs rates to the last digit, and floats have no order of their own.
+    // An operator needs no rate to the last digit, and floats have no order of their own.
     let milli = |rate: Option<f64>| (rate.unwrap_or_default() * 1_000.0) as u64;
     rows.sort_by_cached_key(|row| {
         let first = match by {
@@ -146,7 +146,7 @@ impl Row {
         (worst, if words.is_empty() { "ok".to_owned() } else { words.join(", ") })
     }
 
-    /// How much is left, in thousandths; all of it where nobody can say.
+    /// Returns the part that is left, in thousandths: all of it where the ceiling is unknown.
     fn part_milli(&self) -> u64 {
         self.ceiling.filter(|ceiling| *ceiling > 0).map_or(1_000, |ceiling| {
             u64::try_from(u128::from(self.available) * 1_000 / u128::from(ceiling)).unwrap_or(u64::MAX)
@@ -203,7 +203,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_needs_somebody_is_first_and_rates_are_between_two_looks() {
+    fn what_needs_an_operator_is_first_and_rates_are_between_two_looks() {
         let before =
             look(10, &[("busy", 90, 5, 0), ("idle", 100, 0, 0), ("stopped", 50, 0, 0), ("used-up", 0, 9, 1)]);
         let now = look(

@@ -78,7 +78,7 @@ impl Screen {
         let Some(now) = self.looks.back() else { return };
         self.rows = rows::rows(now, self.looks.front().filter(|_| self.looks.len() > 1));
         rows::sort(&mut self.rows, self.sort);
-        // The first place is that of whatever needs somebody most.
+        // The first place belongs to the limit that needs an operator most.
         if self.chosen.selected().is_some_and(|at| at > 0) {
             let place = self.rows.iter().position(|row| Some(&row.name) == chosen.as_ref());
             self.chosen.select(Some(place.unwrap_or(0)));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_drawn_chosen_and_looked_at_and_age_when_nobody_answers() {
+    fn limits_are_drawn_chosen_and_looked_at_and_age_when_the_allocator_is_away() {
         let mut screen = Screen::new(TopSort::Attention);
         assert!(drawn(&mut screen, at(0)).contains("asking the allocator"));
         screen.take(seen(look(1, &[("a", 90, 5, 0), ("b\u{1b}[2J", 0, 0, 0)]), None), at(1));

@@ -38,10 +38,10 @@ impl Runtime {
         let run = move || {
             let built = Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = built.map_err(|error| send.send(Err(error))) else { return };
-            // Nobody listens only if whoever started this has given up: then it is told to stop as well.
+            // The send fails only if the thread that started this one has given up: then this one is told to stop as well.
             let _ = send.send(Ok(runtime.handle().clone()));
             let _ = runtime.block_on(stopped);
-            // A name that is still being looked up keeps nobody.
+            // A name that is still being looked up delays no thread.
             runtime.shutdown_background();
         };
         let no_thread = |error: std::io::Error| ExchangeError::NoThread(error.to_string());
@@ -73,7 +73,7 @@ impl Drop for Runtime {
         let Some(Owned { stop, thread }) = owned else { return };
         // An error means that it has ended already.
         let _ = stop.send(());
-        // Nobody waits for itself.
+        // A thread does not wait for itself.
         if thread.thread().id() != thread::current().id() {
             let _ = thread.join();
         }

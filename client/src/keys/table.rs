@@ -1,5 +1,5 @@
-//! One part of the map of keys: an array in which an entry stands where its hash points, or behind whoever stands there,
-//! and the pools that entries point to. Only [`super::Keys`] uses it, behind a lock.
+//! One part of the map of keys: an array of entries, and the pools that entries point to. An entry stands where its hash
+//! points, or behind the entry that stands there. Only [`super::Keys`] uses it, behind a lock.
 //!
 //! A lookup waits for memory where no cache holds what it reads, and twice where it must first find out where in the memory
 //! of the machine that is. So an entry is small, and the fronts of the pools, which are all that it reads besides, lie
@@ -50,8 +50,8 @@ struct Rest {
     pools: Vec<Option<Arc<LocalPool>>>,
     /// The lower half of each one's hash: growing reads no pool.
     hashes: Vec<u32>,
-    /// Where a pool was that was forgotten and that nobody has any more. The first is taken first, so that the last row
-    /// comes to be empty.
+    /// Indices of forgotten pools that no handle keeps any more. The first is taken first, so that the last row comes to be
+    /// empty.
     free: BinaryHeap<Reverse<u32>>,
     taken: usize,
 }
@@ -146,7 +146,8 @@ impl Table {
         self.rest.taken -= 1;
         let pool = self.rest.pools[index].take().expect("it is there");
         pool.forget();
-        // Whoever still has it keeps its front, too: no other one comes there. The last owner sees all that others did there.
+        // A handle that still has the pool keeps its front, too: no other pool comes there. The last owner sees all that
+        // other owners did there.
         if Arc::into_inner(pool).is_some() {
             self.rest.free.push(Reverse(index as u32));
         }
@@ -177,7 +178,7 @@ impl Table {
         }
     }
 
-    /// Where the entry of a hash stands if nobody else does; `None` if there is no place at all.
+    /// Where the entry of a hash stands if no other entry does; `None` if there is no place at all.
     #[inline]
     fn home(&self, hash: u32) -> Option<usize> {
         // The lowest bits: the part of the map was chosen by others.
@@ -208,14 +209,14 @@ impl Table {
         self.places[place] = Some(entry);
     }
 
-    /// Empties a place, and moves up whoever would not be found behind the gap.
+    /// Empties a place, and moves up each entry that would not be found behind the gap.
     fn empty(&mut self, place: usize) {
         self.places[place] = None;
         let (mut gap, mut next) = (place, self.after(place));
         while let Some(entry) = self.places[next] {
             let home = self.home_of(entry);
             let mask = self.places.len() - 1;
-            // Whoever stands at least as far behind his home as behind the gap is looked for from before the gap on.
+            // An entry at least as far behind its home as behind the gap is looked for from before the gap on.
             if next.wrapping_sub(home) & mask >= next.wrapping_sub(gap) & mask {
                 self.places.swap(gap, next);
                 gap = next;

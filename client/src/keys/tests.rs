@@ -75,7 +75,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
     let made = names.iter().map(|name| keys.get_or_insert(name, |spot| pool_of(name, spot, &called)));
     let _kept = made.last().expect("there are some");
     let changes = Mutex::new(());
-    let lock = || changes.lock().expect("nobody panics");
+    let lock = || changes.lock().expect("no thread panics");
     let call = |number: usize| {
         let name = &names[number];
         match keys.try_acquire(name, 1) {
@@ -128,7 +128,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
 
 /// Two that make the pool of a key at the same time come by the same one.
 #[test]
-fn whoever_is_second_to_make_a_pool_finds_that_of_the_first() {
+fn the_second_thread_to_make_a_pool_finds_the_pool_of_the_first() {
     let keys = keys(HotClock::Exact);
     let start = Barrier::new(2);
     for round in 0..500 {

@@ -1,5 +1,5 @@
-//! A key beside what a call reads of its pool, if it is short. It is written when the pool is made, while nobody looks, and
-//! read under the lock of its part of the map.
+//! A key beside what a call reads of its pool, if it is short. It is written when the pool is made, while no caller looks,
+//! and read under the lock of its part of the map.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -44,7 +44,7 @@ impl Limit {
         self.wait_within(permits, patience, |first| self.started(permits, first)).await
     }
 
-    /// The guard is made at once: whoever drops the future that holds it then drops it too.
+    /// The guard is made at once: a caller that drops the future that holds it then drops it too.
     pub(super) fn started(&self, permits: u64, first: bool) -> Option<Guard> {
         Some(self.guard(permits, self.pool.enter_or_pass(permits, first).ok()?))
     }

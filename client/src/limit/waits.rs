@@ -78,7 +78,7 @@ impl Limit {
         self.acquire_within(permits, until(deadline)).await
     }
 
-    /// What `attempt` gives: at once if nobody waits, or else in line. It is told whether its caller is first there.
+    /// What `attempt` gives: at once if no caller waits, or else in line. `attempt` is told whether its caller is first there.
     pub(super) async fn wait<T>(
         &self,
         permits: u64,

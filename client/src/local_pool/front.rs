@@ -45,13 +45,13 @@ pub(crate) struct Spot {
 }
 
 impl Front {
-    /// Of a pool that holds nothing, and is nobody's.
+    /// The front of a pool that holds nothing, and has no key.
     pub(crate) fn new() -> Self {
         let gate = Gate { way: Way::default(), low_water: AtomicU32::new(0), text: KeyText::default() };
         Front { slot: Slot::new(), gate }
     }
 
-    /// Makes it as [`Front::new`] does, but for what [`Slot::renew`] leaves. Only for whoever has it alone.
+    /// Makes it as [`Front::new`] does, but for what [`Slot::renew`] leaves. Only for a caller that has it alone.
     fn renew(&self) {
         let Front { slot, gate: Gate { way, low_water, text } } = self;
         slot.renew();
@@ -60,7 +60,7 @@ impl Front {
         text.set(None);
     }
 
-    /// Says whose it is, before anybody looks for it.
+    /// Sets the key, before any caller looks for it.
     pub(super) fn set_key(&self, key: Option<&str>) {
         self.gate.text.set(key);
     }
@@ -112,7 +112,7 @@ impl Front {
 }
 
 impl Place {
-    /// For whoever comes first.
+    /// A place for the first pool that is put there.
     pub(crate) fn new() -> Self {
         Place(Front::new())
     }
@@ -129,8 +129,8 @@ impl Spot {
         Spot { row: Arc::new([Place::new()]), at: 0 }
     }
 
-    /// The one `at` this place of a row, as a new one. Two pools have no spot in common: that of the one that was there
-    /// before, if there was one, nobody has any more.
+    /// The one `at` this place of a row, as a new one. Two pools have no spot in common: the spot of an earlier pool, if
+    /// there was one, has no owner any more.
     pub(crate) fn new(row: Arc<[Place]>, at: usize) -> Self {
         row[at].front().renew();
         Spot { row, at }

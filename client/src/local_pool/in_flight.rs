@@ -1,5 +1,5 @@
-//! Calls in flight on one pool, for handles that hold a permit until the call is over. Where nobody counts them they are
-//! spends like any other.
+//! Calls in flight on one pool, for handles that hold a permit until the call is over. Where the allocator does not
+//! count them, such calls are spends like any other.
 
 use super::{CLOCK, LocalPool};
 use crate::pace::Refill;
@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl LocalPool {
-    /// Spends `permits` on a call that ends with [`LocalPool::hand_back`] or [`LocalPool::lapse`], if it answers `true`:
-    /// that somebody counts it. Otherwise as [`LocalPool::take`].
+    /// Spends `permits` on a call. Answers `true` if the allocator counts the call, which then ends with
+    /// [`LocalPool::hand_back`] or [`LocalPool::lapse`]. Otherwise as [`LocalPool::take`].
     pub(crate) fn enter(&self, permits: u64, first: bool) -> Result<bool, Short> {
         if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
             return self.take(permits, first).map(|()| false);
@@ -85,7 +85,7 @@ impl LocalPool {
         }
     }
 
-    /// Nobody will say when a call with `permits` that was counted ends.
+    /// The end of a call with `permits` that was counted will not be reported.
     pub(crate) fn lapse(&self, permits: u64) {
         let mut refill = self.refill();
         refill.lapse(permits, CLOCK.now());

@@ -44,12 +44,13 @@ impl LocalPool {
         }
     }
 
-    /// The background task looks at it now. Whoever calls from here on puts it there again, unless the task keeps it.
+    /// The background task looks at the pool now. A call from here on puts it into the task's list again, unless the task
+    /// keeps it.
     pub(crate) fn let_go(&self) {
         self.cold.is_known.store(false, Ordering::SeqCst);
     }
 
-    /// Somebody may still call it who has just looked it up: nothing will come of that.
+    /// Forgets the pool. A caller that has just looked it up may still call it: nothing will come of that.
     pub(crate) fn forget(&self) {
         if let Some(feedback) = self.feedback() {
             // Numbers: no panic can have left them half changed.
@@ -62,7 +63,7 @@ impl LocalPool {
         self.cold.is_forgotten.load(Ordering::Relaxed)
     }
 
-    /// The task keeps it. False if somebody has put it there again meanwhile.
+    /// The task keeps the pool. False if a call has put it into the list again meanwhile.
     pub(crate) fn keep(&self) -> bool {
         !self.cold.is_known.swap(true, Ordering::AcqRel)
     }

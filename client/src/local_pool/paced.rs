@@ -54,8 +54,8 @@ impl LocalPool {
         }
     }
 
-    /// How long a call of `permits` has to wait for the pace alone, or for its part of the reserve: `None` if it has not, or
-    /// nobody can say.
+    /// How long a call of `permits` has to wait for the pace alone, or for its part of the reserve. `None` if it does not
+    /// have to wait, or the wait is unknown.
     pub(crate) fn early_by(&self, permits: u64, now: Moment) -> Option<Duration> {
         if let Some(wait) = self.share_in(permits, now) {
             return Some(wait);

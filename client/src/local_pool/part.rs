@@ -8,14 +8,14 @@ use lessor_protocol::Moment;
 
 impl LocalPool {
     /// Takes what there is, up to `permits`, and says how many that are: at least one. `first` says that it is the
-    /// caller's turn; nobody overtakes the line.
+    /// caller's turn; no caller overtakes the line.
     pub(crate) fn take_up_to(&self, permits: u64, first: bool) -> Result<u64, Short> {
         let now = CLOCK.now();
         loop {
             let part = permits.min(self.there_at(now));
             match self.take(part.max(1), first) {
                 Ok(()) => return Ok(part.max(1)),
-                // Somebody was faster, and took some of them: there may be others.
+                // Another thread was faster, and took some of them: there may be others.
                 Err(Short::Empty | Short::Early) if part > 1 && self.is_open_to(first) => {}
                 Err(short) => return Err(short),
             }
@@ -38,7 +38,7 @@ impl LocalPool {
         self.is_shadow() || (self.is_open_to(first) && is_there())
     }
 
-    /// Whether callers may take what is there: the one that is first in line, or anybody if there is none.
+    /// Whether a caller may take what is there: it must be first in line, unless there is no line.
     fn is_open_to(&self, first: bool) -> bool {
         first || !self.way().has_line()
     }

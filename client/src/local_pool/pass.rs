@@ -26,8 +26,8 @@ impl LocalPool {
         self.hot.passes.load(Ordering::Relaxed) && self.condition() != Condition::Closed
     }
 
-    /// Lets `permits` pass that would be refused, if something allows that. Nobody overtakes the line; `first` says that it
-    /// is the caller's turn.
+    /// Lets `permits` pass that would be refused, if something allows that. No caller overtakes the line; `first` says that
+    /// it is the caller's turn.
     pub(crate) fn try_pass(&self, permits: u64, first: bool) -> bool {
         let passes = self.is_shadow() || self.take_share(permits, first).is_some();
         if passes {
@@ -54,7 +54,7 @@ impl LocalPool {
         self.passes() && self.cold.standby.owe_share(permits, CLOCK.now())
     }
 
-    /// How long a call of `permits` has to wait for this process's part of the reserve: `None` if nobody goes by that now.
+    /// How long a call of `permits` has to wait for this process's part of the reserve: `None` if no call goes by that now.
     pub(super) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
         let wait = if self.passes() { self.cold.standby.share_in(permits, now) } else { None };
         wait.map(|wait| wait.max(WAIT_MIN))
@@ -65,7 +65,7 @@ impl LocalPool {
         self.passes() && self.cold.standby.share_in(permits, now) == Some(Duration::ZERO)
     }
 
-    /// Shadow mode and fallback. Whoever changes them calls [`LocalPool::mind_passing`].
+    /// Shadow mode and fallback. A caller that changes them calls [`LocalPool::mind_passing`].
     pub(crate) fn standby(&self) -> &Standby {
         &self.cold.standby
     }

@@ -95,7 +95,7 @@ impl LocalPool {
             return (taken, owed);
         }
         if owed > 0 {
-            // As somebody who is first in line: nobody overtakes, and the permits are asked for.
+            // As a caller that is first in line: no caller overtakes it, and the permits are asked for.
             self.way().join(owed);
             self.cold.overdrawn.fetch_add(owed, Ordering::Relaxed);
             self.nudge();
@@ -108,7 +108,7 @@ impl LocalPool {
         if self.cold.overdrawn.load(Ordering::Relaxed) == 0 {
             return;
         }
-        // Taken whole, so that nobody pays for the same at the same time.
+        // Taken whole, so that no two threads pay for the same at the same time.
         let owed = self.cold.overdrawn.swap(0, Ordering::Relaxed);
         let paid = self.take_up_to(owed, true).unwrap_or(0);
         // Without an allocator no permits come, and what is owed would keep callers from the safe share for as long.

@@ -69,7 +69,7 @@ fn the_next_call_is_timed_and_no_other() {
     let pool = pool();
     pool.slot().install(5, 0, CLOCK.now() + Duration::from_secs(3_600));
     tried(&pool, 1).expect("five are there");
-    assert_eq!(pool.takes_timed(), None, "nobody asked");
+    assert_eq!(pool.takes_timed(), None, "no call is to be timed");
     pool.time_next();
     tried(&pool, 0).expect("that is no call");
     assert_eq!(pool.takes_timed(), None);

@@ -52,7 +52,7 @@ impl Refiller {
             }
             Err(_) => tracing::warn!("could not give the leases back in time; they end by themselves"),
         }
-        // Nobody may be waiting any more.
+        // The caller may not be waiting any more.
         let _ = done.send(());
     }
 }

@@ -1,7 +1,7 @@
 //! What the background task does when the allocator that it asks is no use: it goes on at the next one, if there is another.
 //!
-//! What is held was lent by the one that is left, which takes it for spent. So it is spent until it ends, told to nobody, and
-//! extended by nobody; the next one is asked as a session that owns nothing.
+//! What is held was lent by the allocator that is left, which takes it for spent. So the client spends it until it ends. No
+//! allocator is told of it, and none extends it. The next one is asked as a session that owns nothing.
 
 use super::{Refiller, in_parts};
 use crate::events::Event;

@@ -111,11 +111,11 @@ fn the_older_headers_are_read_wherever_they_are() {
 }
 
 #[test]
-fn an_instant_is_believed_by_the_clock_of_whoever_says_it() {
+fn an_instant_is_believed_by_the_clock_of_the_vendor_that_says_it() {
     let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
     let said = [("x-ratelimit-remaining", "7"), ("x-ratelimit-reset", "784111807"), date];
     assert_eq!(read(200, &said).left, left(7, 30));
-    assert_eq!(read(200, &said[..2]).left, left(7, 0), "without a date nobody knows when that is");
+    assert_eq!(read(200, &said[..2]).left, left(7, 0), "without a date the instant is unknown");
     let said = [("x-ratelimit-remaining", "7"), ("x-ratelimit-reset", "784111807000"), date];
     assert_eq!(read(200, &said).left, left(7, 30));
     let retry = ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT");

@@ -13,8 +13,8 @@ use lessor_holder::permits::Balance;
 /// sweep before it refuses, for machines on which more threads than that spend from one limit at once, and share stripes then.
 pub const STRIPES_MAX: usize = if cfg!(slot_loom) { 4 } else { 16 };
 
-/// How often a sweep that found nothing looks again because permits are being moved: that takes some hundred
-/// nanoseconds, unless whoever moves them lost its core in between.
+/// How often a sweep that found nothing looks again because permits are being moved. A move takes some hundred nanoseconds,
+/// unless the thread that moves them lost its core in between.
 const LOOKS_MAX: u32 = 64;
 
 /// What callers on one stripe take from and write. Two lines are fetched at a time by common processors.

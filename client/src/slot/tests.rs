@@ -96,7 +96,7 @@ fn is_quick_by(shared: Option<&Watch>, slot: &Slot, tick: u64) -> bool {
 #[test]
 fn a_reading_is_good_while_the_coarse_clock_shows_the_same() {
     let slot = slot(5_000);
-    assert!(!is_quick(&slot, 1), "nobody has read the exact clock");
+    assert!(!is_quick(&slot, 1), "no caller has read the exact clock");
     slot.spend(0, 1, &time(1, 50)).expect("it is 50, and the lease ends at 100");
     assert!(is_quick(&slot, 1) && !is_quick(&slot, 2));
     // A suspend: the coarse clock has moved, were it by the least, and the exact one by hours.
@@ -125,10 +125,10 @@ fn a_coarse_clock_that_stands_still_is_trusted_for_some_permits_only() {
 }
 
 #[test]
-fn an_older_reading_that_comes_late_makes_nobody_younger() {
+fn an_older_reading_that_comes_late_moves_time_back_for_no_caller() {
     let slot = slot(5_000);
     slot.spend(0, 1, &time(7, 95)).expect("it is 95");
-    // Somebody who was stopped after reading both clocks notes what they showed then.
+    // A thread that was stopped after reading both clocks notes what they showed then.
     slot.spend(0, 1, &time(3, 10)).expect("it was 10 when it looked");
     assert!(!is_quick(&slot, 7) && !is_quick(&slot, 3));
 }
@@ -145,7 +145,7 @@ fn a_refusal_for_emptiness_needs_no_exact_clock() {
 #[test]
 fn a_shared_reading_is_good_for_slots_that_never_read_one() {
     let (one, other, shared) = (slot(5_000), slot(5_000), Watch::new());
-    assert!(!is_quick_by(Some(&shared), &one, 1), "nobody has read the exact clock");
+    assert!(!is_quick_by(Some(&shared), &one, 1), "no caller has read the exact clock");
     one.spend(0, 1, &Time { shared: Some(&shared), ..time(1, 50) })
         .expect("it is 50, and the lease ends at 100");
     assert!(is_quick_by(Some(&shared), &other, 1) && !is_quick_by(Some(&shared), &other, 2));
@@ -158,7 +158,7 @@ fn a_shared_reading_is_good_for_slots_that_never_read_one() {
 
 #[test]
 fn a_shared_reading_is_good_for_so_many_permits_of_each_slot() {
-    // The coarse clock stands still, and the slot is at a multiple: one more, and 511 that nobody looks for.
+    // The coarse clock stands still, and the slot is at a multiple: one more, and 511 without a look at the exact clock.
     let (one, other, shared) = (slot(1_024), slot(5_000), Watch::new());
     let read = |nanos| Time { shared: Some(&shared), ..time(1, nanos) };
     one.spend(0, 1, &read(50)).expect("it is 50");
@@ -187,7 +187,7 @@ fn spend(slot: &Slot, near: usize, permits: u64) -> bool {
 }
 
 #[test]
-fn nobody_is_refused_while_any_stripe_has_what_it_wants() {
+fn no_call_is_refused_while_any_stripe_has_what_it_wants() {
     let slot = striped(4, 40);
     for spent in 0..40 {
         assert!(spend(&slot, 0, 1), "{spent} of 40 are spent");
@@ -206,7 +206,7 @@ fn stripes_are_filled_from_what_comes_in_and_from_each_other() {
     }
     assert_eq!(slot.balance().free, 50, "one of them has all");
     slot.install(10, 0, at(100));
-    // Whoever is near the other finds half of it there, and no look around.
+    // A caller near the other one finds half of it there, and does not look around.
     let near = |slot: &Slot| slot.spend(0, 1, &time(1, 50)).expect("sixty are there").free;
     assert_eq!(near(&slot), 29);
 }

@@ -58,7 +58,7 @@ pub struct Time<'a, F> {
 /// The newest exact reading, and what the coarse clock showed **before** it was taken.
 ///
 /// # Memory ordering
-/// A reading is published before its tick (Release), so whoever finds a tick (Acquire) finds that reading or a newer
+/// A reading is published before its tick (Release), so a thread that finds a tick (Acquire) finds that reading or a newer
 /// one. Readings only rise: a thread that was stopped before it wrote an old one changes nothing.
 #[derive(Debug)]
 pub struct Watch {
@@ -73,7 +73,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Nobody has looked yet.
+    /// A watch without a reading.
     pub fn new() -> Self {
         Watch { tick: AtomicU64::new(NONE), seen: AtomicU64::new(0) }
     }
@@ -119,7 +119,7 @@ impl Watch {
     pub(super) fn look<F: Fn() -> Moment>(&self, time: &Time<'_, F>) -> Glance {
         let now = (time.exact)();
         if let Some(tick) = time.tick {
-            // Shared first: whoever finds that somebody has looked here finds there what was seen.
+            // Shared first: a thread that finds a reading noted here finds it in the shared watch, too.
             for watch in time.shared.into_iter().chain([self]) {
                 watch.seen.fetch_max(now.as_nanos(), Ordering::AcqRel);
                 // Pairs with the Acquire above.

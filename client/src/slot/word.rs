@@ -20,7 +20,7 @@ pub const SLOT_MAX: u64 = FREE;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
     pub(super) left: u64,
-    /// Whether somebody else changed the word meanwhile.
+    /// Whether another thread changed the word meanwhile.
     pub(super) clashed: bool,
 }
 
@@ -71,7 +71,7 @@ impl Word {
         (word & FREE >= permits).then_some(Seen(word))
     }
 
-    /// Takes out `permits`, and returns how many are left, unless somebody has changed the word since it was `seen`.
+    /// Takes out `permits`, and returns how many are left, unless another thread has changed the word since it was `seen`.
     #[inline(always)]
     pub(super) fn take_seen(&self, Seen(word): Seen, permits: u64) -> Option<u64> {
         let taken = self.0.compare_exchange(word, word - permits, Ordering::AcqRel, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Word {
             if next == word {
                 return;
             }
-            // Whoever takes next sees all that went before: see the docs of the slot.
+            // The next taker sees all that went before: see the docs of the slot.
             match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
                 Err(current) => word = current,

@@ -18,15 +18,15 @@ pub(super) const EXCHANGES: &str = "lessor_client_exchanges_total";
 pub(super) const EXCHANGE_SECONDS: &str = "lessor_client_exchange_seconds";
 pub(crate) const MOVES: &str = "lessor_client_moves_total";
 
-/// From what a call takes that meets nobody to what only a processor that was taken away explains.
+/// From what a call takes that meets no other thread to what only a processor that was taken away explains.
 const CHECK_BUCKETS: [f64; 14] =
     [1e-8, 2e-8, 5e-8, 1e-7, 2e-7, 5e-7, 1e-6, 2e-6, 5e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
 
-/// From a round trip to what hardly anybody waits for.
+/// From a round trip to what hardly any caller waits for.
 const WAIT_BUCKETS: [f64; 14] =
     [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 
-/// From a loopback to the longest that an exchange may take, unless somebody says otherwise.
+/// From a loopback to the longest that an exchange may take by default.
 const EXCHANGE_BUCKETS: [f64; 12] =
     [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
 
@@ -43,7 +43,7 @@ pub(super) fn describe() {
     describe_counter!(PASSED, "Permits that were let pass in fallback");
     describe_gauge!(FALLBACK, "1 while the limit is in this fallback");
     describe_counter!(VENDOR_REFUSED, "Answers in which the vendor refused a call");
-    describe_gauge!(AVAILABLE, "Permits that can be spent without asking anybody");
+    describe_gauge!(AVAILABLE, "Permits that can be spent without asking the allocator");
     describe_gauge!(WAITING, "Permits that callers wait for");
     describe_gauge!(LEASE_AGE, "How long ago the oldest lease that is live was asked for");
     describe_histogram!(WAIT_SECONDS, "How long callers waited that had to, by how that ended");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) enum Reason {
     /// What was leased is spent, and the pool had no more.
     Empty,
-    /// Somebody has paused the limit, or the vendor asked to be left alone.
+    /// An operator has paused the limit, or the vendor asked to be left alone.
     Paused,
     /// No lease, and no allocator answers.
     Unreachable,

@@ -70,7 +70,7 @@ fn a_permit_of_an_ended_lease_is_never_spent_under_a_new_one() {
     });
 }
 
-/// A lease until 100 is ended at 20, and another one until 40 comes. Whoever tells the time after that has 50.
+/// A lease until 100 is ended at 20, and another one until 40 comes. A caller that tells the time after that has 50.
 #[test]
 fn a_lease_that_was_ended_lends_its_deadline_to_no_other() {
     loom::model(|| {
@@ -153,7 +153,7 @@ fn spenders_on_two_stripes_take_all_that_there_is_and_no_more() {
         let other = beside(&slot, |slot| (0..2).filter(|_| spend(slot, 1, 1, 0)).count());
         let mine = usize::from(spend(&slot, 0, 1, 0));
         let others = other.join().expect("no panic");
-        // Two were there, wherever they were: whoever came third was refused, and nobody else.
+        // Two were there, on whichever stripe: the third call was refused, and no other.
         assert_eq!((mine + others, slot.balance().total()), (2, 0));
     });
 }
@@ -249,7 +249,7 @@ fn time(tick: u64, nanos: u64, shared: Option<&Watch>) -> Time<'_, impl Fn() -> 
 }
 
 #[test]
-fn a_reading_of_another_tick_is_good_for_nobody() {
+fn a_reading_of_another_tick_is_good_for_no_caller() {
     loom::model(|| {
         // The lease ends at 100. One caller read the exact clock at 50, in tick 1; it is past 100 in tick 2.
         let slot = slot(2);
@@ -278,10 +278,10 @@ fn a_shared_reading_of_another_tick_is_good_for_no_slot() {
 }
 
 #[test]
-fn whoever_finds_that_a_slot_was_looked_at_finds_what_was_seen() {
+fn a_caller_that_finds_that_a_slot_was_looked_at_finds_what_was_seen() {
     loom::model(|| {
         // 512 permits are spent in tick 1, in which the coarse clock stands still: the next to call reads the exact one,
-        // at 120. Whoever comes beside it reads it too, or finds that.
+        // at 120. A caller that comes beside it reads the exact one too, or finds that reading.
         let (slot, shared) = (slot(1_024), Arc::new(Watch::new()));
         assert!(slot.spend(0, 1, &time(1, 50, Some(&shared))).is_ok());
         let watch = shared.clone();

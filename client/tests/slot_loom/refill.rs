@@ -56,7 +56,7 @@ fn a_call_that_ends_beside_a_report_is_held_once() {
         });
         let ask = report(&pool);
         assert_eq!(ends.join().expect("no panic"), 2, "it is handed back, and one is taken");
-        // In use, free, or taken by somebody who hands nothing back.
+        // In use, free, or taken by a caller that hands nothing back.
         assert_eq!(ask.held + ask.spent_total, 2);
         assert_eq!(ask.unguarded, ask.spent_total);
         let ask = report(&pool);

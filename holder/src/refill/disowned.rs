@@ -16,9 +16,9 @@ pub(super) struct Disowned {
 }
 
 impl<P: Pacer> Refill<P> {
-    /// The allocator does not know what this session holds. That was lent all the same, and whoever lends now counts it as
-    /// out until it ends: it is used up first, and then it counts from zero, see [`Refill::forget`]. At once where permits
-    /// do not become fewer by being used: of those it has to hear.
+    /// The allocator does not know what this session holds. That was lent all the same, and the allocator that lends now counts
+    /// it as out until it ends. The session uses it up first, and then counts from zero, see [`Refill::forget`]. It counts from
+    /// zero at once where permits do not become fewer by being used: the allocator has to hear of those.
     pub fn disown(&mut self, slot: &impl Permits, now: Moment) {
         if self.is_used_up(slot, now) || self.flights.hold().is_some() || self.rate.is_held() {
             return self.forget(slot);
@@ -27,8 +27,8 @@ impl<P: Pacer> Refill<P> {
         self.disowned.get_or_insert(Disowned { refused: slot.refused(), is_answered: false });
     }
 
-    /// Another allocator is asked from now on, which knows nothing of what this session holds and told: the same, and at once.
-    /// Whoever neither holds nor tells anything stays as silent as it was.
+    /// Another allocator is asked from now on, which knows nothing of what this session holds and told: the same, and at once. A
+    /// session that neither holds nor tells anything stays as silent as it was.
     pub fn move_on(&mut self, slot: &impl Permits, now: Moment) {
         let phase = self.phase;
         self.disown(slot, now);
@@ -126,10 +126,10 @@ impl<P: Pacer> Refill<P> {
         ask
     }
 
-    /// An answer is here: what is left of a lease that the allocator does not know goes, if it brings anything in its place, and
-    /// enough for what callers have set aside: that stands for as many of the new ones.
-    /// It is over before that is installed. So the clock that [`Refill::believe`] is given is to be read after this: whoever
-    /// still goes by the old deadline has read it before.
+    /// An answer is here. What is left of a lease that the allocator does not know is dropped, if `grant` brings anything in its
+    /// place. The grant must also bring enough for what callers have set aside: that stands for as many of the new permits.
+    /// The old lease is over before the new one is installed. So the clock for [`Refill::believe`] is to be read after this: a
+    /// caller that still goes by the old deadline has read it before.
     pub fn make_way(&mut self, slot: &impl Permits, grant: &Grant) {
         let brings_nothing = grant.permits == 0 && !matches!(grant.rate, Rate::Lent { .. });
         let is_too_little = slot.balance().held > grant.permits;

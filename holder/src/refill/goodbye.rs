@@ -41,7 +41,7 @@ impl<P: Pacer> Refill<P> {
         self.rate.forget();
         self.removed += slot.shed(0);
         self.reserved.spend_all();
-        // What is set aside may be spent yet, and nobody will say so.
+        // What is set aside may be spent yet, and no report will say so.
         let busy = self.flights.busy();
         let spent = self.installed - self.removed - busy;
         self.flights.close(spent);

@@ -26,9 +26,9 @@ impl<P: Pacer> Refill<P> {
         self.phase = Phase::Active;
     }
 
-    /// The ask that was written last got no answer. What it asked for in vain is asked for again as soon as anything is, and
-    /// not only when somebody tries once more. A pool that had nothing waits for that: of all keys that were tried while
-    /// nobody answered, most are of no use afterwards.
+    /// The ask that was written last got no answer. What it asked for in vain is asked for again as soon as anything is, and not
+    /// only when a caller tries once more. A pool that had nothing waits for that caller: most keys that were tried while no
+    /// allocator answered are of no use afterwards.
     pub fn unanswered(&mut self) {
         self.asks_ahead_again();
         if self.phase == Phase::Active && self.asked.is_some_and(|(_, ask)| ask.want > 0) {
@@ -36,8 +36,8 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// Something was heard of the limit: it is worth asking anew, at once for somebody who `waits`. `dice` is any number:
-    /// it spreads the asks of the others, lest a whole fleet asks in the same instant. However much is heard, it is
+    /// Something was heard of the limit: it is worth asking anew, at once for a pool whose callers wait (`waits`). `dice` is any
+    /// number: it spreads the asks of all other pools, lest a whole fleet asks in the same instant. However much is heard, it is
     /// acted on ten times a second at most.
     pub fn hear(&mut self, now: Moment, waits: bool, dice: u64) {
         let spread = if waits { 0 } else { dice % nanos(HEAR_EVERY) };
@@ -56,8 +56,8 @@ impl<P: Pacer> Refill<P> {
         self.hear(now, true, 0);
     }
 
-    /// Somebody doubts at `now` that what was last told is still so. It is worth asking, as often as when something was
-    /// heard, and also for somebody who neither holds nor wants anything.
+    /// A caller doubts at `now` that what was last told is still so. It is worth asking, as often as when something was heard.
+    /// That holds also for a pool that neither holds nor wants anything.
     pub fn doubt(&mut self, now: Moment) {
         if self.phase == Phase::Idle {
             self.phase = Phase::Active;
@@ -67,7 +67,7 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// Nobody is to spend any more, not even what is leased: all of it goes back, with the next ask.
+    /// No caller may spend any more, not even what is leased: all of it goes back, with the next ask.
     pub fn stop(&mut self, slot: &impl Permits) {
         self.removed += slot.shed(0);
         self.reserved.stop();

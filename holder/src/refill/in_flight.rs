@@ -48,7 +48,7 @@ impl<P: Pacer> Refill<P> {
         ended.reused
     }
 
-    /// Nobody will say when calls with `permits` that were entered end: they count for as long as a call may take.
+    /// No caller will report when calls with `permits` that were entered end. The permits count for as long as a call may take.
     pub fn lapse(&mut self, permits: u64, now: Moment) {
         self.flights.lapse(permits, now);
     }

@@ -81,8 +81,8 @@ impl<P: Pacer> RateHeld<P> {
         }
     }
 
-    /// Goes by `rate`, the answer to an ask. A renewal goes on with the bucket as it is; a new lease mints from now on, for
-    /// until it was lent somebody else may have minted in its place.
+    /// Goes by `rate`, the answer to an ask. A renewal goes on with the bucket as it is. A new lease mints from now on: until it
+    /// was lent, another session may have minted in its place.
     pub(super) fn install(&mut self, rate: &Rate, terms: Terms, now: Moment, turn: Duration) {
         self.is_paced = !matches!(rate, Rate::Free);
         let Rate::Lent { lease, credit, turn: is_turn } = rate else {

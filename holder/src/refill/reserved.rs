@@ -27,7 +27,7 @@ pub(super) struct Reserved {
     numbers: u64,
     /// Permits that ever came back: they were tried for all the same.
     given_back: u64,
-    /// Nobody is to spend any more: what comes back is not for the slot.
+    /// No caller may spend any more: what comes back is not for the slot.
     is_stopped: bool,
 }
 

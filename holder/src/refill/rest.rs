@@ -29,8 +29,8 @@ impl<P: Pacer> Refill<P> {
     }
 
     /// Whether there is nothing to lose by forgetting this pool altogether. An ask without an answer may have been granted
-    /// something: whoever forgets that, and counts from zero before it is over, would not be believed. And a call that goes on,
-    /// though the allocator has forgotten it, would be taken for a later one when it ends.
+    /// something. A node that forgets that, and counts from zero before it is over, would not be believed. And a call that goes
+    /// on, though the allocator has forgotten it, would be taken for a later one when it ends.
     pub fn is_forgettable(&self, now: Moment) -> bool {
         let goes_on = self.flights.are_forgotten();
         self.is_idle() && !goes_on && self.awaited.is_none_or(|asked| now.since(asked) >= GRANTED_UNHEARD)

@@ -5,9 +5,9 @@ use super::{Refill, Seen};
 use crate::permits::{Pacer, Permits};
 use lessor_protocol::Moment;
 
-/// A line that spends nothing for so many terms, though permits are in hand, steps back for a term: its first caller
-/// wants more than one lease brings, and somebody else may hold the rest and wait for ours. Sooner would break up a
-/// holding that is still growing. How many is drawn anew each time: two that step back together gain nothing.
+/// A line that spends nothing for so many terms, though permits are in hand, steps back for a term. Its first caller wants more
+/// than one lease brings, and another node may hold the rest and wait for what is held here. Sooner would break up a holding that
+/// is still growing. How many terms is drawn anew each time: two lines that step back together gain nothing.
 const PATIENCE_TERMS: std::ops::RangeInclusive<u64> = 3..=9;
 
 impl<P: Pacer> Refill<P> {

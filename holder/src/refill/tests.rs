@@ -128,7 +128,7 @@ fn it_asks_again_a_few_round_trips_before_it_runs_dry() {
     assert!((millis(now + 5)..=millis(now + 15)).contains(&due), "{due:?}");
 }
 
-/// A lease that lasts for four round trips ended before its renewal was there: each time nobody was served for a while.
+/// A lease that lasts for four round trips ended before its renewal was there: each time no caller was served for a while.
 #[test]
 fn a_short_lease_is_renewed_before_it_ends() {
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
@@ -184,7 +184,7 @@ fn an_ended_lease_is_given_back_and_never_spent() {
 
 #[test]
 fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
-    // Five are in hand, the first in line wants nine, and nobody else gives anything back.
+    // Five are in hand, the first in line wants nine, and no other node gives anything back.
     let (slot, mut refill) = holding(5);
     let waiting = Seen { refused: 0, waiting: 9, ..Seen::default() };
     let mut now = millis(500);
@@ -230,7 +230,7 @@ fn what_was_let_pass_is_told_in_totals_and_never_twice() {
     assert_eq!(refill.write(&slot, seen(7), millis(300), RTT).shadow_refused, 3);
 }
 
-/// Whoever waits asks at once when it hears something; however much it hears, it asks ten times a second.
+/// A pool whose callers wait asks at once when it hears something; however much it hears, it asks ten times a second.
 #[test]
 fn what_is_heard_is_acted_on_at_once_and_never_in_a_storm() {
     let (slot, rtt) = (Hand::new(), Duration::from_millis(1));
@@ -313,7 +313,7 @@ fn a_turn_is_handed_over_with_what_the_bucket_holds() {
 }
 
 #[test]
-fn a_rate_that_nobody_wants_is_let_go() {
+fn a_rate_that_no_caller_wants_is_let_go() {
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
     believe(&mut refill, &slot, &paced(0, Duration::ZERO, false), millis(0));
     let ask = refill.write(&slot, Seen::default(), millis(1_500), RTT);
@@ -365,7 +365,7 @@ fn who_doubts_what_it_was_told_asks_ten_times_a_second_at_most_and_wants_nothing
 /// The bug: a caller that works off a batch now and then tries no more until the next one, and what it had asked for when the
 /// allocator restarted was not asked for before.
 #[test]
-fn what_was_asked_for_in_vain_is_asked_for_again_though_nobody_tries_once_more() {
+fn what_was_asked_for_in_vain_is_asked_for_again_though_no_caller_tries_once_more() {
     let (slot, mut refill) = holding(10);
     spend(&slot, 10, millis(10));
     let tried = Seen { refused: 5, ..Seen::default() };
@@ -387,7 +387,7 @@ fn what_was_asked_for_in_vain_is_asked_for_again_though_nobody_tries_once_more()
 #[test]
 fn what_may_have_been_granted_unheard_is_not_forgotten() {
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
-    assert!(refill.is_forgettable(millis(0)), "nobody was asked");
+    assert!(refill.is_forgettable(millis(0)), "no allocator was asked");
     let refused = Seen { refused: 1, ..Seen::default() };
     assert!(refill.write(&slot, refused, millis(1), RTT).want > 0);
     refill.unanswered();

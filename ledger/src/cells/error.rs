@@ -27,7 +27,7 @@ pub enum CellsError {
 }
 
 impl CellsError {
-    /// The same of a batch of which something was done, or not: then nobody may say that nothing was.
+    /// The same of a batch of which something was done, or not: then the error may not say that nothing was.
     pub fn of_batch(self, is_done: bool) -> Self {
         match self {
             CellsError::Unfit(_) | CellsError::Invalid(_) if is_done => {

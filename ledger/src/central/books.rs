@@ -1,4 +1,4 @@
-//! The rules of one pool, each with its books. The family keeps two of these for each pool in which somebody waits; they
+//! The rules of one pool, each with its books. The family keeps two of these for each pool in which a call waits. These books
 //! know no callers and no other pool.
 
 use super::carry;

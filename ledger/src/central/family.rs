@@ -2,10 +2,10 @@
 //! charged to that one and to all above it, or to none. The caller says what time it is; a time before the latest one
 //! that was said is that one.
 //!
-//! An `acquire` that must wait is told at once when its turn comes. Until then its permits are not taken: `served` are
-//! the books of a pool without those that wait, `booked` those in which all of them have been served, so whoever comes
-//! next is decided behind them. All share the pool above all others, so there is one line. When something changes (a
-//! refund, a top-up, other rules), all that wait are decided anew.
+//! An `acquire` that must wait is told at once when its turn comes. Until then its permits are not taken: `served` are the books
+//! of a pool without the calls that wait. `booked` are the books in which all of those calls have been served, so the next call
+//! is decided behind them. All calls share the pool above all others, so there is one line. When something changes (a refund, a
+//! top-up, other rules), all calls that wait are decided anew.
 
 use super::books::Books;
 use super::{Admission, Outcome, Verdict};
@@ -39,7 +39,7 @@ struct Pool {
     below: usize,
     /// As if all that wait had been served.
     booked: Books,
-    /// Without those that wait; `None` if nobody does.
+    /// Without the calls that wait; `None` if none waits.
     served: Option<Books>,
     /// How many wait.
     waiting: usize,
@@ -116,10 +116,10 @@ impl Family {
         self.pool_mut(place).booked.begin_as(&unused.books);
     }
 
-    /// The pool at `place` is no more. Nothing may be below it, and nobody wait in it.
+    /// The pool at `place` is no more. No pool may be below it, and no call may wait in it.
     pub fn remove(&mut self, place: Place) {
         let pool = self.pools[place.0].take().expect("it is there");
-        assert!(pool.below == 0 && pool.waiting == 0, "somebody needs it");
+        assert!(pool.below == 0 && pool.waiting == 0, "a pool or call needs it");
         self.free.push(place);
         if let Some(above) = pool.above {
             self.pool_mut(above).below -= 1;
@@ -197,7 +197,7 @@ impl Family {
         });
     }
 
-    /// Lets time pass up to `now`: whoever's turn comes is served.
+    /// Lets time pass up to `now`: each call whose turn comes is served.
     pub fn pass(&mut self, now: Moment) {
         self.now = self.now.max(now);
         while let Some(first) = self.line.front().copied()
@@ -209,7 +209,7 @@ impl Family {
         }
     }
 
-    /// Lets time pass until nobody waits any more.
+    /// Lets time pass until no call waits any more.
     pub fn run_out(&mut self) {
         if let Some(last) = self.line.back() {
             self.pass(last.turn);
@@ -226,7 +226,7 @@ impl Family {
         self.gave_up
     }
 
-    /// Whether the pool at `place` can go at `now`: it cannot be told from a new one, and nobody needs it.
+    /// Whether the pool at `place` can go at `now`: it cannot be told from a new one, and no pool or call needs it.
     pub fn is_fresh(&mut self, now: Moment, place: Place) -> bool {
         self.advance(now, place);
         let pool = self.pool(place);
@@ -246,7 +246,7 @@ impl Family {
         Outcome { verdict, remaining: if self.line.is_empty() { left.unwrap_or(0) } else { 0 } }
     }
 
-    /// When a call for `permits` that comes now is served. Where somebody waits the pools are not ready before them.
+    /// When a call for `permits` that comes now is served. Where calls wait the pools are not ready before those are served.
     fn turn(&self, place: Place, permits: u64) -> Result<Moment, Verdict> {
         if permits == 0 {
             return Ok(self.now);
@@ -342,13 +342,13 @@ impl Pool {
     /// One of those that wait has been served.
     fn serve(&mut self, turn: Moment, permits: u64) {
         self.waiting -= 1;
-        self.served.as_mut().expect("somebody waits").take(turn, permits);
+        self.served.as_mut().expect("a call waits").take(turn, permits);
         if self.waiting == 0 {
             self.served = None;
         }
     }
 
-    /// As if nobody waited.
+    /// As if no call waited.
     fn clear(&mut self) {
         self.waiting = 0;
         if let Some(served) = self.served.take() {

@@ -39,7 +39,7 @@ impl Exact for InFlight {
         self.0.refund(permits);
     }
 
-    /// What is in flight is in flight, whatever anybody adds.
+    /// What is in flight is in flight, whatever a top-up adds.
     fn top_up(&mut self, _permits: u64) {}
 
     /// Nor does it land because the rule was changed.

@@ -1,4 +1,4 @@
-//! One limit and key: a family of one pool. Whoever has no parents to think of asks here; the family decides.
+//! One limit and key: a family of one pool. A caller whose limit has no parents asks here; the family decides.
 
 use super::family::{Family, Place};
 use crate::{Carry, Rule};
@@ -48,7 +48,8 @@ impl Limiter {
         Limiter(Family::new(rules, now))
     }
 
-    /// Takes `permits` now or not at all. Nobody overtakes those that wait; none at all is a probe, and succeeds.
+    /// Takes `permits` now or not at all. No call overtakes those that wait. A call for no permits is a probe, and
+    /// succeeds.
     pub fn try_acquire(&mut self, now: Moment, permits: u64) -> Outcome {
         self.acquire(now, permits, Some(Duration::ZERO))
     }
@@ -79,7 +80,7 @@ impl Limiter {
         self.peek(now, 0)
     }
 
-    /// Lets time pass until nobody waits any more.
+    /// Lets time pass until no call waits any more.
     pub fn run_out(&mut self) {
         self.0.run_out();
     }

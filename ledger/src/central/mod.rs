@@ -28,8 +28,8 @@ use lessor_protocol::Moment;
 use sliding::Sliding;
 use std::fmt::Debug;
 
-/// What a limiter needs of a rule. What can be taken only grows while time passes and nobody calls, but for what a
-/// top-up allowed and is over.
+/// What a limiter needs of a rule. What can be taken only grows while time passes without a call, except for what a top-up
+/// allowed and is over.
 trait Exact: Debug + Send {
     /// Lets time pass up to `now`.
     fn advance(&mut self, now: Moment);
@@ -49,7 +49,7 @@ trait Exact: Debug + Send {
     /// `permits` more, once, beyond what the rule says.
     fn top_up(&mut self, permits: u64);
 
-    /// Whether a top-up lets more be taken now than later, though nobody calls.
+    /// Whether a top-up lets more be taken now than later, even without a call in between.
     fn lapses(&self) -> bool {
         false
     }

@@ -47,8 +47,8 @@ impl Sliding {
         self.extra.iter().fold(self.limit, |sum, (_, permits)| sum.saturating_add(*permits)).min(PERMITS_MAX)
     }
 
-    /// Forgets the oldest `permits`. Which of them came back nobody says: the oldest would have left first, so
-    /// whichever it was, no window holds more than it should.
+    /// Forgets the oldest `permits`. A refund does not say which permits came back. The oldest would have left first,
+    /// so whichever came back, no window holds more than it should.
     fn forget(&mut self, permits: u64) {
         let mut left = permits.min(self.counted);
         self.counted -= left;

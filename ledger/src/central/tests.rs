@@ -91,7 +91,7 @@ enum Step {
 /// Checks that `wait` from `now` is the first instant at which `permits` would be let in behind all in `log`.
 fn check_turn(rules: &[Rule], log: &[(u64, u64)], now: u64, wait: Duration, permits: u64) {
     if permits == 0 {
-        assert_eq!(wait, Duration::ZERO, "a probe waits for nobody");
+        assert_eq!(wait, Duration::ZERO, "a probe does not wait");
         return;
     }
     let tail = log.last().map_or(now, |&(at, _)| at.max(now));
@@ -278,11 +278,11 @@ fn ns(nanos: u64) -> Duration {
 }
 
 #[test]
-fn whoever_comes_later_waits_behind_those_that_wait() {
+fn a_later_call_waits_behind_those_that_wait() {
     let mut limiter = Limiter::new(&[window(3)], at(0));
     assert_eq!(limiter.try_acquire(at(0), 2).verdict, AT_ONCE);
     assert_eq!(limiter.acquire(at(10), 3, None).verdict, Verdict::Served(ns(90)));
-    // One is free, but it belongs to whoever waits; the next one comes 100 after its turn.
+    // One is free, but it belongs to the call that waits; the next one comes 100 after the turn of that call.
     assert_eq!(limiter.try_acquire(at(20), 1), Outcome { verdict: Verdict::NotFor(ns(180)), remaining: 0 });
     assert_eq!(limiter.acquire(at(30), 1, Some(ns(169))).verdict, Verdict::NotFor(ns(170)));
     assert_eq!(limiter.acquire(at(30), 1, Some(ns(170))).verdict, Verdict::Served(ns(170)));

@@ -1,5 +1,5 @@
-//! Sessions that count from zero again, though they are known: a node forgets a pool that it holds nothing of and has told
-//! all of, and somebody calls it once more. Its session goes on, for the sake of all other pools.
+//! Sessions that count from zero again, though they are known. A node forgets a pool that it holds nothing of and has told all
+//! of, and a caller uses the pool once more. The session of the node goes on, for the sake of all other pools.
 
 use super::Pool;
 use super::family::{Above, Place};
@@ -25,8 +25,8 @@ impl Pool {
 }
 
 impl Lessee {
-    /// Whether `ask` is that of somebody who has forgotten all: it claims nothing, its totals would fall, and nothing is out.
-    /// It is no old copy: those have old numbers.
+    /// Whether `ask` is from a session that has forgotten all: it claims nothing, its totals would fall, and nothing is out. It
+    /// is no old copy: old copies have old numbers.
     fn comes_back(&self, ask: &Ask) -> bool {
         let Ask { spent_total, held, running, unguarded, shadow_refused, .. } = *ask;
         let claims = [spent_total, held, running.unwrap_or(0), unguarded, shadow_refused];

@@ -25,7 +25,7 @@ const LANDINGS_PER_TERM: u32 = 4;
 /// No rule lets a call take longer.
 const CALL_MAX: Duration = Duration::from_secs(400 * 86_400);
 
-/// Term to reckon with until one was told: short, for nobody has anything yet.
+/// Term to reckon with until one was told: short, for no session has anything yet.
 const TERM_UNTOLD: Duration = Duration::from_millis(100);
 
 /// How long to leave the one above alone after something that is no use.
@@ -170,7 +170,7 @@ impl Pool {
             loan.begin_anew();
             borrower.is_disowned = false;
         }
-        // Whoever holds less than it might asks for it all the same: the one above knows how much that is by now.
+        // A pool that holds less than it might asks for it all the same: the one above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
         let (spent_total, held) = loan.tell();
         let (running, busy) = (loan.tell_in_flight(), loan.busy_of(all_in_flight));
@@ -183,8 +183,8 @@ impl Pool {
         Some(ask)
     }
 
-    /// The last that is said to the one above: what was spent, and that nothing is held but what is lent on, until that ends. `None`
-    /// if there is nothing to give back or to tell, or nobody above who knows of it.
+    /// The last that is said to the one above: what was spent, and that nothing is held but what is lent on, until that ends.
+    /// `None` if there is nothing to give back or to tell, or if no allocator above knows of it.
     pub fn leave_above(&mut self, now: Moment) -> Option<Ask> {
         self.advance(now);
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
@@ -216,7 +216,7 @@ impl Pool {
             loan.wait_until(borrower.not_before);
             return HeardAbove::Unfit;
         }
-        // Whoever is told to come then finds what comes with the next exchange.
+        // A session that is told to come then finds what comes with the next exchange.
         let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after) + borrower.rtt;
         loan.came(Came {
             permits: grant.permits,

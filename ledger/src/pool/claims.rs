@@ -1,5 +1,5 @@
-//! What lessees claim of a pool when somebody asks: what each needs, holds and counts for, and who shares with whom. Lending
-//! sizes a grant by it; it changes nothing.
+//! What lessees claim of a pool when one of them asks: what each needs, holds and counts for, and which of them share. Lending
+//! sizes a grant by these claims, and this changes nothing.
 
 use super::Pool;
 use super::family::Place;
@@ -12,14 +12,14 @@ use crate::sizing::{Asker, Claim, Supply};
 use lessor_protocol::Ask;
 use lessor_protocol::sizing::{PERMIT, mean, need};
 
-/// Permits that somebody may want beyond what demand and queue explain: a first lease, and a spare permit.
+/// Permits that a lessee may want beyond what demand and queue explain: a first lease, and a spare permit.
 const UNEXPLAINED: u64 = 8;
 
-/// When permits are scarce, what somebody holds should last until it can ask this often.
+/// When permits are scarce, what a lessee holds should last until it can ask this often.
 const BARE_POLLS: u32 = 8;
 
-/// What is owed to somebody is kept for so many of these after it asked, and its way here: by then it has asked again, or has
-/// enough, or is not there any more, and nobody else would be lent anything for its sake.
+/// What is owed to a lessee is kept for so many polls after it asked, and its way here. By then it has asked again, or has
+/// enough, or is not there any more. Kept for longer, it would leave nothing to be lent to other lessees.
 const KEPT_POLLS: u32 = 6;
 
 impl Pool {
@@ -27,11 +27,11 @@ impl Pool {
     pub(super) fn asker(&self, id: Place, ask: &Ask) -> Asker {
         let lessee = &self.lessees[&id];
         let kept = lessee.outstanding;
-        // What demand and queue do not explain is a need all the same: nobody gets more by saying less.
+        // What demand and queue do not explain is a need all the same: no lessee gets more by saying less.
         let explained =
             need(ask.demand_milli, lessee.term).saturating_add(ask.waiting).saturating_add(UNEXPLAINED);
         let unexplained = ask.want.saturating_add(kept).saturating_sub(explained);
-        // What is in hand is too little for whoever waits in spite of it.
+        // What is in hand is too little for callers that wait in spite of it.
         let holds = if ask.waiting > 0 { 0 } else { kept };
         let claim = self.claim(ask.demand_milli, ask.waiting.saturating_add(unexplained));
         Asker {
@@ -41,7 +41,7 @@ impl Pool {
         }
     }
 
-    /// With whom somebody with `share` shares what, and what is owed to it in any case.
+    /// The claims that a lessee with `share` shares with, the supply that is shared, and what is owed to the lessee in any case.
     pub(super) fn peers(
         &self,
         share: Share,
@@ -85,7 +85,7 @@ impl Pool {
         Claim { share: lessee.share, holds, bare, ..claim }
     }
 
-    /// The claim of somebody with that demand, and a queue on top, who holds nothing.
+    /// The claim of a lessee with that demand, and a queue on top, that holds nothing.
     fn claim(&self, demand_milli: u64, queue: u64) -> Claim {
         Claim {
             mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),

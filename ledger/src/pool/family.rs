@@ -1,10 +1,10 @@
 //! A pool below others: `user` under `tenant` under `vendor`. A permit is charged to all of them or to none. Limits pass
 //! the pools above one with each exchange; a pool keeps no pointer to another.
 //!
-//! Every ancestor keeps, for each lessee of a pool below it, a lessee of its own that mirrors it: the same permits out
-//! until the same end, the same demand. So each ancestor has the ends of all leases below it in its one queue, and is
-//! advanced piecewise over each of them, in order, whoever asks; it shares what it has among all who are below it; and
-//! its books say what its children lent. A child that burns a lease does so at the instant at which all mirrors did.
+//! Every ancestor keeps, for each lessee of a pool below it, a lessee of its own that mirrors it. The mirror has the same permits
+//! out until the same end, and the same demand. So each ancestor has the ends of all leases below it in its one queue. It is
+//! advanced piecewise over each of these ends, in order, whichever session asks. It shares what it has among all lessees below
+//! it, and its books say what its children lent. A child that burns a lease does so at the instant at which all mirrors did.
 
 use super::lessee::Settlement;
 use super::{AskError, Goodbye, Holder, Lessee, LesseeId, Pool};

@@ -1,8 +1,8 @@
 //! What a pool makes of its vendor's own count, as nodes hear it: it pauses, or lends less, for a while. Pools call it with
 //! each observation and before they lend. It never lends more: no promise depends on it.
 //!
-//! Each word is believed for a bounded time, and what follows from it ends by itself: a pause is followed by as much time
-//! without one, whoever says what, and a part of the limit is always left.
+//! Each word is believed for a bounded time, and what follows from it ends by itself. A pause is followed by as much time without
+//! one, whichever node says what. A part of the limit is always left.
 
 use super::{Above, LesseeId, Place, Pool};
 use crate::Rule;
@@ -20,13 +20,13 @@ const WAIT_UNTOLD: Duration = Duration::from_secs(1);
 /// The vendor's count and ours differ by what was on its way, in percent of the limit: less is no disagreement.
 const SLACK_PERCENT: u64 = 1;
 
-/// Nodes are told at most this often that they hold what the vendor has not: whoever hears of it asks.
+/// Nodes are told at most this often that they hold what the vendor has not: each node that hears of it asks.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// What came of an observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// Calls that the vendor refused, and nobody had said so.
+    /// Calls that the vendor refused, and that were not reported before.
     pub refused: u64,
     /// Whether it had less left than these books say.
     pub had_less: bool,
@@ -168,7 +168,7 @@ impl Pool {
             return Heard::default();
         }
         let refused = match lessee.observed {
-            // Whoever was forgotten says its whole total again.
+            // A session that was forgotten says its whole total again.
             0 => observed.refused_total.min(u64::from(observed.wait.is_some())),
             _ => observed.refused_total.saturating_sub(lessee.refused),
         };
@@ -233,7 +233,7 @@ impl Pool {
                 }
             }
         }
-        // What is not said any more ends by itself: somebody else may see another contract.
+        // What is not said any more ends by itself: another node may see another contract.
         if lower && trust.believe == Believe::Trim {
             self.feedback.lowered = lowered;
         }

@@ -18,7 +18,7 @@ pub(super) struct Flights {
     lingering: Lingering,
     /// Whether some of those that linger were spent by a session that did not say what is in flight.
     unsaid: bool,
-    /// Of all that it spent, on calls whose end nobody will say.
+    /// Of all that it spent, on calls whose end it will never report.
     unguarded: u64,
     /// Held and in use by its last report. These are charged as held.
     pub(super) busy: u64,
@@ -58,7 +58,7 @@ impl Flights {
         is_sane.then_some(Flights { running, lingering, unsaid, unguarded, busy })
     }
 
-    /// Those of somebody who will not say a word: `running` as long as its lease lasts, and some that linger.
+    /// The flights of a session that will never report: `running` as long as its lease lasts, and some that linger.
     pub(super) fn silent(running: u64, lingering: Lingering) -> Self {
         Flights { running, lingering, ..Flights::default() }
     }

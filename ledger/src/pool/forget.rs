@@ -1,5 +1,5 @@
-//! When sessions, and whole pools, can make no difference any more. Sweeps ask, and whoever comes to a pool that is full; what
-//! is forgotten had nothing out, and no rule counts what it burned.
+//! When sessions, and whole pools, can make no difference any more. Sweeps check this, and so does an ask that comes to a full
+//! pool. What is forgotten had nothing out, and no rule counts what it burned.
 
 use super::Pool;
 use super::family::Place;

@@ -27,7 +27,7 @@ pub struct Frozen {
     opens: At,
     /// Until then leases may be out that were lent by other rules, or in an earlier life.
     outlived: At,
-    /// Until then somebody may go by what an earlier life told it.
+    /// Until then a session may go by what an earlier life told it.
     earlier: At,
     /// The total that was ever granted; and of that, what was spent, what came back, and what burned.
     books: [u64; 4],
@@ -64,7 +64,7 @@ struct FrozenLessee {
 }
 
 impl Plan {
-    /// Whether a pool of this can be put away: nobody else lends to it, it has no steady flow, and it is shared evenly.
+    /// Whether a pool of this can be put away: no other allocator lends to it, it has no steady flow, and it is shared evenly.
     pub fn is_freezable(&self) -> bool {
         let is_even = self.sharing.guaranteed.is_empty() && self.sharing.safe.is_none();
         let has_flow = self.rules.iter().any(|rule| rule.flow().is_some());
@@ -90,7 +90,7 @@ impl Pool {
         &self.plan.rules
     }
 
-    /// Whether nobody is sure on which side of a boundary it is.
+    /// Whether no allocator is sure on which side of a boundary the time is.
     fn is_blurred(&self) -> bool {
         self.plan.is_root
     }
@@ -100,12 +100,13 @@ impl Pool {
         if self.is_blurred() { self.ledgers.lease_end_in_doubt() } else { self.ledgers.lease_end() }
     }
 
-    /// The instant that no lease may outlive at all. Where nobody is sure on which side of a boundary it is, that is the next one.
+    /// The instant that no lease may outlive at all. Where no allocator is sure on which side of a boundary the time is, that is
+    /// the next boundary.
     pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
         if self.is_blurred() { self.lease_end() } else { self.ledgers.lease_end_ahead() }
     }
 
-    /// Whoever tells it something does not know the time well: it may be as late as `latest`.
+    /// The allocator that tells it something does not know the time well: the true time is at most `latest`.
     pub fn doubt(&mut self, latest: Moment) {
         self.ledgers.doubt(latest);
     }

@@ -196,7 +196,7 @@ impl Ledgers {
         self.all().filter_map(|ledger| ledger.lease_end_ahead()).min()
     }
 
-    /// Permits that a lease until `end` may hold, of somebody who holds `own`: permits, and until when.
+    /// Permits that a lease until `end` may hold, of a lessee that holds `own`: permits, and until when.
     pub(super) fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
         self.all().map(|ledger| ledger.room_ahead(end, own)).min().unwrap_or(u64::MAX)
     }
@@ -233,7 +233,7 @@ impl Ledgers {
         let mut before = std::mem::take(&mut self.rules);
         for rule in rules {
             let place = match carry {
-                // What is in flight nobody can forget.
+                // What is in flight cannot be forgotten.
                 Carry::Reset => before
                     .iter_mut()
                     .position(|ledger| ledger.longest().is_some() && ledger.change(rule, terms, carry)),

@@ -20,9 +20,9 @@ use std::time::Duration;
 /// all nodes ask equally often, so that shares do not depend on who asks more.
 const POLLS_PER_TERM: u32 = 4;
 
-/// Of a sliding window, whoever wants more than its share of what the window gives on average holds permits for this
-/// part of a term only, even while there are plenty: each counts for a window after it was *spent*, and so was held
-/// at the cost of the next one.
+/// A lessee may want more than its share of what a sliding window gives on average. It then holds permits for this part of a term
+/// only, even while there are plenty. Each permit counts for a window after it was *spent*, and so was held at the cost of the
+/// next one.
 const GREEDY_PART: u32 = 16;
 
 /// But not for less than this: what a short window loses, it loses to the way there and back.
@@ -43,7 +43,7 @@ pub(super) struct Offer {
     is_greedy: bool,
     /// How much it should have in hand and in use, where permits are spent again.
     hold: Option<u64>,
-    /// How the whole pool stands, whether somebody wants what is not there, and what others take: for people.
+    /// How the whole pool stands, whether a lessee wants what is not there, and what other lessees take: for people.
     pub(super) standing: Standing,
     pub(super) is_nothing: bool,
     pub(super) others: Draw,
@@ -118,14 +118,14 @@ impl Pool {
             && sizing::is_greedy(asker.claim, &others, supply.sustained);
         let permits = permits.max(asker.want.min(owed));
         let standing = if is_reusable { state.into() } else { standing };
-        // What is on its way from above is here before anybody has looked.
+        // What is on its way from above is here before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
         Offer { permits, state, pace, is_greedy, hold, standing, is_nothing, others: draws }
     }
 
-    /// Where a permit is spent again when its call ends, no permit comes back by being spent, and whoever came first would
-    /// keep all of them: each is told how many to hold, its share of all there are. `left` can be lent to it now.
+    /// Where a permit is spent again when its call ends, no permit comes back by being spent. The first session would keep all
+    /// permits, so each session is told how many to hold: its share of all there are. `left` can be lent to `id` now.
     fn share_in_flight(&self, id: Place, asker: Asker, left: u64) -> (Sized, Option<u64>) {
         let claim = |share, wanted| Claim {
             mean: u128::from(wanted) * PERMIT,
@@ -152,7 +152,7 @@ impl Pool {
         let share = sizing::even_share(own, &equals, all);
         let (state, most) = match share {
             None => (State::Rich, (left / 2).max(1)),
-            // At least one for whoever has none, but not at each ask of somebody who asks all the time.
+            // At least one for a session that has none, but not at each ask of a session that asks all the time.
             Some(share) => {
                 let one = u64::from(kept == 0 && asker.since >= poll(self.term));
                 (State::Trickle, share.saturating_sub(kept).max(one))
@@ -172,8 +172,8 @@ impl Pool {
         if scarce { self.next_chance(id, offer.pace) } else { (Duration::ZERO, None) }
     }
 
-    /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may
-    /// last as long as it takes: each renewal is an exchange, and a surplus of that size hurts nobody.
+    /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may last as
+    /// long as it takes. Each renewal is an exchange, and a surplus of that size hurts no session.
     fn worth(&self, id: Place, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.lessees[&id].term;
         let plenty = state == State::Rich && self.left().saturating_mul(2) >= self.ceiling();
@@ -247,8 +247,8 @@ impl Pool {
         if is_paced || ahead.is_zero() { 0 } else { self.room(id, ahead) }
     }
 
-    /// How long a lease of `term` may last that holds `held`: until the window ends, or into the next one as far as that
-    /// has room for all of it. Then nobody has to ask anew just because a window is over.
+    /// How long a lease of `term` may last that holds `held`. It lasts until the window ends, or into the next one as far as that
+    /// has room for all of it. Then no session has to ask anew just because a window is over.
     fn reach(&self, id: Place, held: u64, term: Duration) -> Duration {
         let ahead = self.clipped(term, self.lease_end_ahead());
         if held <= self.room(id, ahead) { ahead } else { self.term(term) }
@@ -307,7 +307,7 @@ impl Pool {
         kept.map(Rule::ceiling).min().unwrap_or(0).saturating_sub(kept_back)
     }
 
-    /// When to ask again, and when there will be a permit, for somebody who got less than wanted.
+    /// When to ask again, and when there will be a permit, for a session that got less than it wanted.
     fn next_chance(&self, id: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
         let term = self.lessees[&id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
@@ -315,7 +315,8 @@ impl Pool {
         // What is on its way from above is here soon.
         let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
         let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
-        // Others may give back sooner: nobody waits longer than a term to look, nor swaps a root just before there is something.
+        // Others may give back sooner: no session waits longer than a term to look. No allocator swaps a root just before there
+        // is something.
         let soon = (term.max(poll) + poll * u32::from(self.plan.is_root)).min(Terms::TERM_MAX);
         let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(term.max(poll));
         (self.in_time(id, ready, ask_after), retry_after)
@@ -328,7 +329,7 @@ impl Pool {
         let (left, rtt) = (begins.since(self.now), self.lessees[&id].rtt);
         // There may be something before, or at least the time to come again.
         let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
-        // Nobody is told to wait for longer than any lease lasts.
+        // No session is told to wait for longer than any lease lasts.
         let just_then = left.saturating_sub(rtt).clamp(AT_ONCE, Terms::TERM_MAX);
         if is_sooner || ready > begins { wait } else { just_then }
     }
@@ -389,7 +390,7 @@ fn millis_above(span: Duration) -> Duration {
     Duration::from_millis(millis_up(span))
 }
 
-/// Time between two asks of somebody who found too little, where leases last for `term`.
+/// Time between two asks of a session that found too little, where leases last for `term`.
 pub(super) fn poll(term: Duration) -> Duration {
     (term / POLLS_PER_TERM).max(POLL_MIN)
 }

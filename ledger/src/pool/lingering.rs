@@ -1,13 +1,13 @@
-//! Permits of one session that are presumed in flight, for nobody says when their calls end: each for as long as a call may
-//! take. What one session has in flight is counted in `flights.rs`; here is only which of it lands when.
+//! Permits of one session that are presumed in flight, because the end of their calls is never reported. Each is presumed so for
+//! as long as a call may take. What one session has in flight is counted in `flights.rs`; here is only which of it lands when.
 
 use crate::rules::{At, Since};
 use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Permits land together that were spent within this part of the longest call: as many entries at most are kept, and
-/// nobody waits longer than so much more.
+/// Permits that were spent within this part of the longest call land together. As many entries at most are kept, and no session
+/// waits longer than so much more.
 const PARTS: u32 = 16;
 
 /// Permits that linger, soonest to land first.

@@ -207,7 +207,7 @@ impl Loan {
         self.free == 0 && self.out == 0
     }
 
-    /// Its term is over: what is in hand is nobody's to spend. What is out ended before.
+    /// Its term is over: what is in hand may not be spent any more. What is out ended before.
     fn lapse(&mut self) {
         self.free = 0;
     }

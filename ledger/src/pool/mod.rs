@@ -61,8 +61,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lessee counts among those who share for this many terms after its last ask. Whoever holds or wants
-/// permits asks at least once a term.
+/// A lessee counts among those that share for this many terms after its last ask. A lessee that holds or wants permits asks at
+/// least once a term.
 const ACTIVE_TERMS: u32 = 3;
 
 /// A lease lasts at least this many round trips of its holder: one is gone when it arrives, and the renewal must be

@@ -16,7 +16,7 @@ pub struct Outlook {
     pub standing: Standing,
     /// When the first permit is wanted that is not there; `None` if that is not to be expected.
     pub empties: Option<Moment>,
-    /// Who asked last is not there any more from then on, and all of it is as if nobody had asked.
+    /// From then on the session that asked last is taken to be gone, and all of it is as if no session had asked.
     pub until: Moment,
 }
 
@@ -34,7 +34,7 @@ impl Outlook {
 }
 
 impl Pool {
-    /// What is to be said of it until somebody asks again. Where nothing is lent at all, how much there is says nothing.
+    /// What is to be said of it until a session asks again. Where nothing is lent at all, how much there is says nothing.
     pub(super) fn outlook(&self) -> Outlook {
         let lends = self.now >= self.opens && self.vendor_pause().is_zero();
         if lends { self.outlook.at(self.now) } else { Outlook::default() }
@@ -58,12 +58,12 @@ impl Pool {
         };
     }
 
-    /// It has changed: what was foreseen is not to be expected any more, until somebody asks.
+    /// It has changed: what was foreseen is not to be expected any more, until a session asks.
     pub(super) fn foresee_nothing(&mut self) {
         self.outlook = Outlook::default();
     }
 
-    /// The same if nobody wants anything any more.
+    /// The same if no session wants anything any more.
     pub(super) fn foresee_silence(&mut self) {
         if self.lessees.values().all(|lessee| lessee.demand_milli == 0 && lessee.waiting == 0) {
             self.foresee_nothing();
@@ -71,8 +71,8 @@ impl Pool {
     }
 }
 
-/// What somebody takes who tries to spend `demand_milli`, and for whose callers, who wait for `waiting` permits, so many are
-/// `out`.
+/// What a session takes that tries to spend `demand_milli`. Its callers wait for `waiting` permits, and it has `out` permits for
+/// them.
 pub(super) fn draw(demand_milli: u64, waiting: u64, out: u64) -> Draw {
     Draw { at_once: waiting.saturating_sub(out), demand_milli }
 }

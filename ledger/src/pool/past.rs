@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// What may go on that the books do not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// Nothing: nobody can be spending what was lent.
+    /// Nothing: no session can be spending what was lent.
     None,
     /// An earlier life of the allocator ended at this moment at the latest, and its books are lost.
     Lost(Moment),
@@ -50,7 +50,7 @@ impl Past {
         let plan = plan.clone();
         match self {
             Past::None => Pool::new(plan, now),
-            // Whoever lent what was lost counts it until it is over.
+            // The allocator that lent what was lost counts it until it is over.
             Past::Lost(_) if plan.is_borrowed => Pool::new(plan, now),
             Past::Lost(lost) => Pool::after_loss_by(plan, lost, since, now),
             Past::Other { until, calls_end } => Pool::after_others(plan, until, calls_end, since, now),

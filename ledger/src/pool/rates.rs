@@ -25,7 +25,7 @@ const TURN_CALLS: u32 = 2;
 /// that it is there when the turn begins.
 const ASK_AGAIN_PERCENT: u32 = 75;
 
-/// Shortest time between two asks of somebody who waits for its turn.
+/// Shortest time between two asks of a session that waits for its turn.
 const POLL_MIN: Duration = Duration::from_millis(10);
 
 /// A share smaller than this part of what is due is not worth a lease: it would keep the rest waiting.
@@ -75,7 +75,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// That of somebody who has `part` of the flow until it `hands_over`, and will not say a word.
+    /// The turn of a session that has `part` of the flow until it `hands_over`, and will never report.
     pub(super) fn silent(part: Part, hands_over: Moment) -> Self {
         let lease = RateLease { number: 0, cap: part.cap, interval: Duration::ZERO };
         let lent = Lent { held: Some(Told { lease, part }), offered: None };
@@ -83,7 +83,7 @@ impl Turn {
     }
 }
 
-/// What somebody may have.
+/// What a session may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Due {
     part: Part,
@@ -183,7 +183,7 @@ impl Pool {
         let before = turn.lent.charged();
         turn.lent.offered = Some(Told { lease, part: due.part });
         let after = turn.lent.charged();
-        // Whoever has callers in line has an empty bucket: what is here would lie idle, or go with the room for it.
+        // A session with callers in line has an empty bucket: what is here would lie idle, or go with the room for it.
         let taken = if held.is_none() || is_waiting { flow.take(due.part.cap) } else { 0 };
         let credit = flow.credit(taken, interval);
         flow.recharge(before, after);
@@ -198,7 +198,7 @@ impl Pool {
         let flow = self.flow.as_ref()?;
         let me = &self.lessees[&id];
         let own = me.turn.lent.charged();
-        // What is kept back is room that nobody has.
+        // What is kept back is room that no session has.
         let burst = flow.burst().saturating_sub(self.reserve());
         let mut free = flow.free(own);
         free.cap = free.cap.saturating_sub(self.reserve()).min(self.plan.sharing.lease_max);
@@ -219,7 +219,7 @@ impl Pool {
             return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);
         }
         let longest = term * 3 / 4;
-        // No more at a time than can each let a few calls through: parts of permits in many buckets serve nobody.
+        // No more at a time than can each let a few calls through: parts of permits in many buckets serve no caller.
         let flows = nanos(longest) / nanos(TURN_CALLS * flow.interval(SHARES)?).max(1);
         let seats = (burst / need).min(flows).max(1);
         let share = (SHARES / seats).min(free.share);
@@ -259,8 +259,8 @@ impl Pool {
         earlier && self.now <= other.turn.expected
     }
 
-    /// The share of the rate that is due to `me`: what it demands, or the water level of weighted max-min; and of what
-    /// nobody demands, by weight.
+    /// The share of the rate that is due to `me`: what it demands, or the water level of weighted max-min. What no session
+    /// demands is shared by weight.
     fn share(&self, flow: &Flow, me: &Lessee, ask: &Ask, others: &[&Lessee]) -> u64 {
         let demand = |milli: u64| flow.share_of(milli).min(SHARES);
         let mut claims: Vec<(u64, u64)> =
@@ -270,7 +270,7 @@ impl Pool {
         water_level(&mut claims, mine)
     }
 
-    /// When somebody that waits for its turn may have one, and when it should ask again.
+    /// When a session that waits for its turn may have one, and when it should ask again.
     fn next_turn(&mut self, id: Place, term: Duration) -> (Duration, Option<Duration>) {
         let me = &self.lessees[&id];
         let holders = self.lessees.values().filter(|other| other.turn.lent.charged().cap > 0);
@@ -292,8 +292,8 @@ impl Pool {
     }
 }
 
-/// How far apart the calls of somebody are who only tries: for those in line there is always one. The next comes so long
-/// after the one that asked, and a shorter turn would be over by then.
+/// How far apart the calls of a session are whose callers only try: with callers in line there is always a call. The next one
+/// comes so long after the one that asked, and a shorter turn would be over by then.
 fn calls_apart(ask: &Ask) -> Duration {
     /// Nanoseconds apart at one permit in 1,000 s.
     const SELDOM: u64 = 1_000_000_000_000;
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_demands_is_shared_by_weight() {
+    fn what_no_session_demands_is_shared_by_weight() {
         let mut alone = [(10, 1)];
         assert_eq!(water_level(&mut alone, (10, 1)), SHARES);
         let mut two = [(0, 1), (0, 3)];

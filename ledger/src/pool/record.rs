@@ -1,6 +1,7 @@
-//! What a store knows of a pool, and what the pool may lend by that. A [`Record`] is the pool as it would stand had it lent
-//! a *block* to one lessee: all that is out, and what it is about to lend. While that is written down, the pool lends
-//! within the block and nothing has to be written; whoever finds only the record takes the block for spent at its end.
+//! What a store knows of a pool, and what the pool may lend by that. A [`Record`] is the pool as it would stand had it lent a
+//! *block* to one lessee. The block is all that is out, and what the pool is about to lend. While that is written down, the pool
+//! lends within the block and nothing has to be written. An allocator that finds only the record takes the block for spent at its
+//! end.
 //!
 //! Why it holds: the pool of a record is one that might have been, with one lessee in the place of all. Whatever was lent
 //! since was lent of its block and is spent by the end of that.
@@ -194,7 +195,7 @@ impl Pool {
         self.is_covered()
     }
 
-    /// Whether another record is worth while: its block is half used up, or counts as lent what nobody wants any more.
+    /// Whether another record is worth while: its block is half used up, or counts as lent what no session wants any more.
     pub fn wants_record(&self) -> bool {
         if !self.is_covered() {
             return true;
@@ -254,9 +255,9 @@ impl Pool {
             .collect()
     }
 
-    /// Lends all that an earlier life may have lent to one who will never say a word: `out` permits and what was in `flights`,
-    /// until then and for the longest call after that, and all of a steady flow, for nobody knows what had been lent of that,
-    /// nor what was left.
+    /// Lends all that an earlier life may have lent, to one lessee that will never report. That is `out` permits and what was in
+    /// `flights`, until then and for the longest call after that. It is also all of a steady flow: what had been lent of that,
+    /// and what was left, is unknown.
     fn lend_earlier(&mut self, out: u64, flights: Flights, until: Moment) {
         // What waits for a quarantine has lent nothing, but a flow may still be that of other rules.
         let until = until.max(self.opens);
@@ -284,7 +285,7 @@ impl Pool {
         self.seats.forget(lost, span, self.plan.terms);
     }
 
-    /// Somebody who is not known here, and may go by a deadline that an earlier life told it.
+    /// A session that is not known here, and may go by a deadline that an earlier life told it.
     pub(super) fn newcomer(&self, share: Share) -> Lessee {
         let mut lessee = Lessee::new(share, self.now);
         lessee.end = self.now.max(self.records.earlier);

@@ -1,8 +1,8 @@
-//! Who may go on with a part of the reserve while no allocator answers, and what of the reserve that takes. A pool has so
-//! many seats, all alike; a session keeps its own for as long as it asks, and nobody says what was spent on it.
+//! Which sessions may go on with a part of the reserve while no allocator answers, and what of the reserve that takes. A pool has
+//! so many seats, all alike. A session keeps its own for as long as it asks, and never reports what was spent on it.
 //!
-//! A seat is free again once its holder may not spend on it any more and what it spent has left every window. So what all
-//! seats together allow in any window is at most what is kept back, whoever dies, is cut off or begins anew.
+//! A seat is free again once its holder may not spend on it any more and what it spent has left every window. So what all seats
+//! together allow in any window is at most what is kept back, whichever session dies, is cut off or begins anew.
 
 use super::{LesseeId, Pool};
 use crate::Rule;
@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Seats {
     taken: BTreeMap<LesseeId, Seat>,
-    /// Nobody is told of one before this: an earlier life may have told others.
+    /// No session is told of a seat before this: an earlier life may have told others.
     opens: Moment,
     /// When the first of them is free, or before.
     soonest: Moment,
@@ -149,7 +149,7 @@ pub fn safe_span(rules: &[Rule]) -> Option<Duration> {
     let mut spans = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => Some(rule.per() + rule.margin()),
         Rule::SlidingLog(rule) => Some(rule.per() + rule.margin()),
-        // Windows of first use begin with a call that nobody here hears of.
+        // Windows of first use begin with a call that the allocator does not hear of.
         Rule::FixedWindow(rule) if rule.windows().anchor() == Some("first_use") => None,
         Rule::FixedWindow(rule) => Some(rule.per()),
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,

@@ -211,7 +211,7 @@ fn leaving_returns_everything() {
 }
 
 #[test]
-fn after_a_loss_nothing_is_lent_until_nobody_can_be_spending() {
+fn after_a_loss_nothing_is_lent_until_no_session_can_be_spending() {
     let mut pool = Pool::after_loss(plan(vec![sliding(10, SECOND)]), millis(0), millis(0));
     let refusal = pool.renew(millis(100), A, 1, ask(3, 4, 5)).expect("a refusal is an answer");
     let Answer::Refusal(refusal) = refusal else { panic!("it was granted {refusal:?}") };
@@ -362,7 +362,7 @@ fn a_group_gets_what_is_guaranteed_whatever_others_took_before() {
     assert_eq!(drain(&mut pool, member, 6_000), 25);
 }
 
-/// Somebody below is served what those above do not lack, and hears when to ask again.
+/// A session of a lower priority is served what those above do not lack, and hears when to ask again.
 #[test]
 fn a_higher_priority_comes_first() {
     let mut pool = shared(Sharing::default());
@@ -377,8 +377,8 @@ fn a_higher_priority_comes_first() {
     );
 }
 
-/// Of the little that is left in a window, what somebody is owed who wants little is kept while that one asks, and not for as
-/// long as anybody remembers it: then whoever dies would stop all others.
+/// Of the little that is left in a window, what a session is owed that wants little is kept while that session asks. It is not
+/// kept for as long as the pool remembers that session: otherwise a session that dies would stop all others.
 #[test]
 fn who_does_not_come_again_keeps_nothing_from_others() {
     let plan = Plan { ease_off: true, ..(*plan(vec![sliding(900, 30 * SECOND)])).clone() };
@@ -409,5 +409,5 @@ fn who_does_not_come_again_keeps_nothing_from_others() {
     let while_awaited: u64 = (9_250..=10_500).step_by(250).map(|at| more(&mut pool, at)).sum();
     let later: u64 = (10_750..=11_750).step_by(250).map(|at| more(&mut pool, at)).sum();
     assert_eq!(while_awaited, 0, "what the other one is owed is kept");
-    assert!(later > 1, "{later} of what trickles in while nobody else asks");
+    assert!(later > 1, "{later} of what trickles in while no other asks");
 }

@@ -38,15 +38,15 @@ pub fn stricter(rule: &Rule) -> Result<Rule, String> {
     }
 }
 
-/// A flow promises of any interval what a bucket does. Its rates are lent by one who hears of all that hold them, which nobody does
-/// here: permits are.
+/// A flow promises of any interval what a bucket does. Its rates can be lent only by an allocator that hears of all sessions that
+/// hold them, and no allocator does here. Permits are lent instead.
 fn as_bucket(rule: &LeakyBucket) -> Result<Rule, RuleError> {
     // Of a flow of nothing not even the burst.
     let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
     TokenBucket::try_new(burst, rule.refill(), rule.per(), burst).map(Rule::TokenBucket)
 }
 
-/// How fast one that warms up refills depends on how long it was idle, which nobody knows to the millisecond.
+/// How fast one that warms up refills depends on how long it was idle, which no allocator knows to the millisecond.
 fn warming(rule: &TokenBucket, warm_up: WarmUp) -> Result<Rule, String> {
     let (capacity, per) = later(rule)?;
     let made = TokenBucket::try_new(capacity, rule.refill(), per, rule.initial().min(capacity));
@@ -80,7 +80,7 @@ fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
     ))
 }
 
-/// What a root that goes by an early time tells whoever asked: its lease ends that much sooner than the root takes it to.
+/// What a root that goes by an early time answers a session: its lease ends that much sooner than the root takes it to.
 pub(super) fn shorter(answer: Answer) -> Answer {
     match answer {
         Answer::Grant(grant) => {

@@ -2,7 +2,7 @@
 //! its own clock how long that took and how much has passed since: so the time is in a span, and all allocators that ask the
 //! same store are in it together. Roots go by the early end, which is never ahead of the store.
 //!
-//! Nobody relies on a store whose clock is set: what it says then fits none of what it said before.
+//! No allocator relies on a store whose clock is set: what it says then fits none of what it said before.
 
 use crate::cells::Timeline;
 use lessor_protocol::Moment;
@@ -10,7 +10,7 @@ use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
 /// How far apart two allocators may be about the time. Rules of roots are that much stricter, and leases from there that much
-/// shorter; whoever cannot tell so well lends nothing. A round trip must be shorter.
+/// shorter. An allocator that cannot tell the time so well lends nothing. A round trip must be shorter.
 pub const BLUR: Duration = Duration::from_millis(10);
 
 const MILLION: u128 = 1_000_000;
@@ -32,7 +32,7 @@ struct Known {
     late: (Moment, Moment),
 }
 
-/// The store said what cannot be, if it went on as before: somebody has set its clock.
+/// The store said what cannot be, if it went on as before: its clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stepped;
 
@@ -77,7 +77,7 @@ impl RootClock {
         Ok(())
     }
 
-    /// The time at `local` on the own clock, or a little before it; `None` if nobody can tell well enough.
+    /// The time at `local` on the own clock, or a little before it; `None` if it cannot be told well enough.
     pub fn now(&self, local: Moment) -> Option<Moment> {
         let known = self.known?;
         let (early, late) = (self.early(known, local), self.late(known, local));

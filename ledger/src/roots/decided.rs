@@ -1,5 +1,6 @@
-//! What operators have put and removed over the API of any allocator of a store. It is in a cell beside the head, so that all of
-//! them go by it whomever it was told, and whoever is started later does too. The head says which is the newest.
+//! What operators have put and removed over the API of any allocator of a store. It is in a cell beside the head. So all
+//! allocators go by it whichever of them was told, and an allocator that is started later does too. The head says which is the
+//! newest.
 
 use super::Version;
 use crate::cells::VALUE_MAX;
@@ -25,7 +26,7 @@ pub struct Decided {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// When that was: it holds for whoever has no newer file.
+    /// When that was: it holds for an allocator that has no newer file.
     pub version: Version,
     /// What the limit is, as in a file; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +51,7 @@ impl Decided {
     /// Reads it.
     ///
     /// # Errors
-    /// What is wrong with it. Nobody knows then which limits there are.
+    /// What is wrong with it. Which limits there are is unknown then.
     pub fn read(value: &[u8]) -> Result<Self, String> {
         let decided: Decided = serde_json::from_slice(value).map_err(|error| error.to_string())?;
         match decided.format {
@@ -64,8 +65,8 @@ impl Decided {
         serde_json::to_vec(self).expect("plain data")
     }
 
-    /// The limit called `name` is `put` from now on, or is no more: later than all that was decided here, and than `known`, the
-    /// newest file and decision that anybody knows.
+    /// The limit called `name` is `put` from now on, or is no more. That is later than all that was decided here, and than
+    /// `known`, the newest file and decision that any allocator knows.
     ///
     /// # Errors
     /// If there is no room, not even without what newer files have replaced. Nothing changes then.
@@ -85,8 +86,9 @@ impl Decided {
         Ok(())
     }
 
-    /// Takes over what was decided later there than here; where nobody can tell, what was decided there. So nothing is forgotten
-    /// that anybody knows of, whatever a store has lost, and what was decided since by those who did not know of it.
+    /// Takes over what was decided later there than here; where that cannot be told, what was decided there. So nothing is
+    /// forgotten that an allocator knows of, whatever a store has lost, and whatever allocators that did not know of it decided
+    /// since.
     pub fn merge(&mut self, other: &Decided) {
         self.serial = self.serial.max(other.serial);
         for (name, entry) in &other.limits {
@@ -106,7 +108,7 @@ impl Decided {
         self.serial
     }
 
-    /// What holds for whoever has a file of version `file`, by the limit.
+    /// What holds for an allocator that has a file of version `file`, by the limit.
     pub fn holding(&self, file: u64) -> impl Iterator<Item = (&str, &Entry)> {
         let held = self.limits.iter().filter(move |(_, entry)| entry.version.file >= file);
         held.map(|(name, entry)| (name.as_str(), entry))
@@ -135,14 +137,14 @@ mod tests {
         assert_eq!(names(&decided, 2), []);
         decided.decide("a", Version::of_file(2), None).expect("room");
         assert_eq!(names(&decided, 2), [("a", version(2, 3), false)]);
-        // The highest file is gone from a store that somebody emptied: what is later stays later.
+        // The highest file is gone from a store that was emptied: what is later stays later.
         decided.decide("b", Version::of_file(1), None).expect("room");
         assert_eq!(names(&decided, 2), [("a", version(2, 3), false), ("b", version(2, 4), false)]);
     }
 
-    /// The store lost what was decided last, and nobody is left who knows it: roots may go by that.
+    /// The store lost what was decided last, and no allocator is left that knows it: roots may go by that.
     #[test]
-    fn what_is_decided_is_later_than_what_anybody_knows() {
+    fn what_is_decided_is_later_than_what_any_allocator_knows() {
         let mut decided = Decided::default();
         decided.decide("a", version(3, 7), None).expect("room");
         assert_eq!((decided.serial(), names(&decided, 3)), (8, vec![("a", version(3, 8), false)]));
@@ -166,7 +168,7 @@ mod tests {
             merged
         };
         assert_eq!((merged(&older, &newer), merged(&newer, &older)), (newer.clone(), newer.clone()));
-        // The store lost all of that, and was told something else by somebody who knew nothing of it.
+        // The store lost all of that, and was told something else by an allocator that knew nothing of it.
         let since = decided(&[("c", put(3)), ("b", put(4))]);
         let both = merged(&newer, &since);
         assert_eq!(both.serial(), 3);

@@ -1,5 +1,6 @@
-//! One exchange with roots: whoever leases asks each of them as it would ask an allocator, and believes no answer before the
-//! store says that what was written took the place of what was read. Where somebody was faster, it is asked anew.
+//! One exchange with roots. An allocator that leases asks each root as it would ask an allocator. It believes no answer before
+//! the store says that what was written took the place of what was read. Where another allocator was faster, the root is asked
+//! anew.
 //!
 //! It does no IO: a shell carries cells and swaps to the store and back.
 
@@ -29,7 +30,7 @@ pub struct RootAsk {
 pub struct RootAnswer {
     /// Its cell.
     pub name: String,
-    /// What is in there now, as far as anybody here knows.
+    /// What is in there now, as far as this allocator knows.
     pub cell: Option<Cell>,
     /// What it answered; `None` if others were faster all the time.
     pub answer: Option<Result<Answer, RootError>>,
@@ -48,7 +49,7 @@ pub struct Exchange {
 #[derive(Debug)]
 struct Asking {
     ask: RootAsk,
-    /// What is in its cell, as far as anybody here knows.
+    /// What is in its cell, as far as this allocator knows.
     cell: Option<Cell>,
     /// What it answers if the swap is done that was asked for, and what is in its cell then.
     hopes: Option<(Option<Cell>, Result<Answer, AskError>)>,
@@ -141,7 +142,7 @@ impl Exchange {
                     asking.cell = next;
                     asking.answer = Some(answer.map_err(RootError::Ask));
                 }
-                // Somebody may have thrown away all there is: without another look at the head it is not made anew.
+                // The store may have been emptied: without another look at the head the root is not made anew.
                 Swapped::Other(None) if asking.cell.is_some() => {
                     asking.cell = None;
                     asking.answer = Some(Err(RootError::Gone));

@@ -1,5 +1,5 @@
-//! Which limits of a store are below which, by the newest configuration that anybody who signed knew. It is in the head: who knows
-//! less would lend what is below another limit without charging that, and is lent nothing of it.
+//! Which limits of a store are below which, by the newest configuration that any allocator that signed knew. It is in the head.
+//! An allocator that knows less would lend what is below another limit without charging that, and is lent nothing of it.
 
 use super::Version;
 use crate::named::named_for;
@@ -19,7 +19,7 @@ pub struct Families {
     above: BTreeMap<String, String>,
 }
 
-/// What somebody who asks a root knows of what is above it.
+/// What an allocator that asks a root knows of what is above it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kin {
     /// What its limit is called, as it is configured.
@@ -31,7 +31,7 @@ pub struct Kin {
 }
 
 impl Families {
-    /// Those that whoever knows the configuration `version` knows.
+    /// Those that an allocator with the configuration `version` knows.
     pub fn new(version: Version, above: BTreeMap<String, String>) -> Self {
         Families { version, above }
     }
@@ -41,7 +41,7 @@ impl Families {
         self.above.is_empty()
     }
 
-    /// Somebody knows these: what is newer is right, and of two of the same age all that either says.
+    /// An allocator knows these: what is newer is right, and of two of the same age all that either says.
     pub fn keep(&mut self, known: &Families) {
         match known.version.cmp(&self.version) {
             Ordering::Greater => self.clone_from(known),
@@ -56,7 +56,8 @@ impl Families {
         }
     }
 
-    /// The limit above the one that is called `told` in its cell, if whoever asks it, who is `kin`, does not know of that.
+    /// The limit above the one that is called `told` in its cell, if the allocator that asks, which is `kin`, does not know of
+    /// that.
     pub fn unknown_to(&self, kin: &Kin, told: &str) -> Option<&str> {
         let limit = match self.version.cmp(&kin.known) {
             Ordering::Less => None,
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_less_is_told_of_a_limit_above_and_nobody_else() {
+    fn an_allocator_that_knows_less_is_told_of_a_limit_above_and_no_other_is() {
         let known = families(2, &[("a", "all"), ("user/*", "all")]);
         for (kin, told, above) in [
             (kin("a", None, 1), "a", Some("all")),

@@ -1,5 +1,5 @@
-//! What operators have decided about limits that several allocators lend: paused, and nodes that are blocked. It is in the head,
-//! so that all of them go by it whomever it was told, and whoever is started later does too.
+//! What operators have decided about limits that several allocators lend: paused, and nodes that are blocked. It is in the head.
+//! So all allocators go by it whichever of them was told, and an allocator that is started later does too.
 
 use crate::rules::At;
 use lessor_protocol::{Moment, NodeName};
@@ -34,7 +34,7 @@ pub struct Closed {
 /// What an operator decides about a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing is lent to anybody, for so long or until somebody resumes it.
+    /// Nothing is lent to any node, for so long or until an operator resumes it.
     Pause(Option<Duration>),
     /// It lends again.
     Resume,
@@ -86,7 +86,7 @@ impl Gates {
         Ok(was_so)
     }
 
-    /// Whether nobody has decided anything.
+    /// Whether no operator has decided anything.
     pub fn is_new(&self) -> bool {
         self.serial == 0
     }
@@ -103,7 +103,7 @@ impl Gates {
 }
 
 impl Closed {
-    /// Until when to all: [`Moment::NEVER`] until somebody opens it.
+    /// Until when to all: [`Moment::NEVER`] until an operator opens it.
     pub fn until(&self) -> Option<Moment> {
         self.until.map(At::as_calendar)
     }

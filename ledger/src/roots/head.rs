@@ -21,8 +21,8 @@ const AWAY_AFTER: Duration = Duration::from_secs(3);
 /// Who has not signed for so long is taken to be gone for good, and is not shown any more.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 
-/// Whoever signs all along notices if the clock of the store is set. For so long after the last signature it is taken not to
-/// have been, if it agrees with another clock.
+/// An allocator that signs all along notices if the clock of the store is set. For so long after the last signature the clock is
+/// taken not to have been set, if it agrees with another clock.
 const WATCHED: Duration = Duration::from_secs(1);
 
 /// How far those two may be apart.
@@ -36,15 +36,15 @@ const SIGNED_MAX: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub struct Head {
     format: u32,
-    /// Tells it from another one that was made since: in a store that somebody emptied.
+    /// Tells it from another one that was made since, in a store that was emptied.
     id: u64,
-    /// Counts how often the time began anew: of what was written in an earlier one nobody knows how long ago it was.
+    /// Counts how often the time began anew. How long ago something was written in an earlier era is unknown.
     era: u64,
     /// Of what was written before this era something may have been lost.
     whole_since: u64,
     /// When it was written last.
     now: At,
-    /// When that was found; `None` where nobody can have lent anything before.
+    /// When that was found; `None` where no allocator can have lent anything before.
     lost: Option<At>,
     /// The timeline of the store on which that is so.
     timeline: String,
@@ -53,8 +53,8 @@ pub struct Head {
     /// What operators have decided.
     #[serde(default, skip_serializing_if = "Gates::is_new")]
     gates: Gates,
-    /// The newest file, and the newest of what was put over the API, that anybody who signed knew. Heads that were written before
-    /// this was, do not say so.
+    /// The newest file, and the newest of what was put over the API, that any allocator that signed knew. Heads that were written
+    /// before this was, do not say so.
     #[serde(default = "first_file", skip_serializing_if = "is_first_file")]
     newest: Version,
     /// Which limits are below which.
@@ -148,7 +148,7 @@ impl Head {
         &mut self.gates
     }
 
-    /// Somebody knows of what was decided: a store that lost it has it again.
+    /// An allocator knows of what was decided: a store that lost it has it again.
     pub fn keep_gates(&mut self, known: &Gates) {
         if known.is_newer(&self.gates) {
             self.gates = known.clone();
@@ -160,7 +160,7 @@ impl Head {
         self.newest
     }
 
-    /// Somebody knows these.
+    /// An allocator knows these.
     pub fn keep_newest(&mut self, known: Version) {
         self.newest = self.newest.or_newer(known);
     }
@@ -170,7 +170,7 @@ impl Head {
         &self.families
     }
 
-    /// Somebody knows of these.
+    /// An allocator knows of these.
     pub fn keep_families(&mut self, known: &Families) {
         self.families.keep(known);
     }
@@ -232,20 +232,20 @@ impl Head {
         self.signed.insert(signer.session, Signed { node: signer.node.clone(), at: now.into() });
     }
 
-    /// Whoever asks in `session` is not there any more.
+    /// The allocator that asks in `session` is not there any more.
     pub fn leave(&mut self, session: u64, now: Moment) {
         self.writes(now);
         self.signed.remove(&session);
     }
 
-    /// Whether the clock of the store may have been set while nobody watched: it is `now` by that, and `calendar` by that of a
-    /// machine.
+    /// Whether the clock of the store may have been set while no allocator watched. It is `now` by that clock, and `calendar` by
+    /// the clock of a machine.
     pub fn may_have_stepped(&self, now: Moment, calendar: Moment) -> bool {
         !self.was_just_signed(now) || now.since(calendar).max(calendar.since(now)) > STEP_MAX
     }
 
-    /// Whether who knew nothing of this era yet can go by its time, when it is `now` by the clock of the store: that may have been set
-    /// once more since the era began, and only whoever heard it before can tell.
+    /// Whether an allocator that knew nothing of this era yet can go by its time, when it is `now` by the clock of the store.
+    /// That clock may have been set once more since the era began, and only an allocator that heard it before can tell.
     pub fn is_watched(&self, now: Moment) -> bool {
         self.was_just_signed(now)
     }
@@ -271,7 +271,7 @@ impl Head {
         signed <= now + BLUR && now.since(signed) < WATCHED
     }
 
-    /// Another time begins, at `now`: of what was written before nobody knows how long ago it was.
+    /// Another time begins, at `now`. How long ago something was written before that is unknown.
     pub fn begin_era(&mut self, now: Moment) {
         let before = self.now.as_calendar();
         self.era += 1;
@@ -293,7 +293,7 @@ impl Head {
     }
 }
 
-/// How to read what somebody wrote.
+/// How to read what an allocator wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     /// So long ago.

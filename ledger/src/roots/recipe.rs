@@ -25,7 +25,7 @@ impl Recipe {
         &self.plan
     }
 
-    /// The same, but for the rules, which are those that somebody wrote. `None` if this version does not know such rules.
+    /// The same, but for the rules, which are those that an allocator wrote. `None` if this version does not know such rules.
     pub(super) fn by(&self, rules: &RawValue) -> Option<Arc<Plan>> {
         // Nearly always they are the same: reading them would take longer than all the rest.
         if rules.get() == self.rules.get() {

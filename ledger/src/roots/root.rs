@@ -24,14 +24,14 @@ const FORMAT_DECIDED: u32 = 2;
 /// version say is not guessed at.
 const FORMAT_IN_FLIGHT: u32 = 3;
 
-/// What a root is made of, by the configuration of whoever asks it.
+/// What a root is made of, by the configuration of the allocator that asks it.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// What must hold, and how it is shared.
     pub recipe: Recipe,
     /// Which configuration says so. The highest that ever asked a root is the one that it goes by.
     pub version: Version,
-    /// What is known of what is above it: whoever lends of this one charges that one too.
+    /// What is known of what is above it: an allocator that lends of this one charges that one too.
     pub kin: Kin,
 }
 
@@ -58,10 +58,10 @@ pub enum RootError {
     /// What was asked cannot be.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// Nobody can tell well enough what time it is there.
+    /// What time it is in the store cannot be told well enough.
     #[error("the store is too far away, or too slow, to tell the time by")]
     NoTime,
-    /// It was there, and is not any more: perhaps nobody needed it, perhaps somebody emptied the store.
+    /// It was there, and is not any more: perhaps no allocator needed it, perhaps the store was emptied.
     #[error("it is gone from the store")]
     Gone,
     /// The head that is known is out of date.
@@ -70,7 +70,7 @@ pub enum RootError {
     /// Another version wrote it.
     #[error("another version wrote it, in a format or by rules that this one does not know")]
     Format,
-    /// Whoever asks would not charge the one above.
+    /// The allocator that asks would not charge the one above.
     #[error(
         "the store knows that it is below {0:?}, and this configuration does not say so: if it is not any more, raise store.version"
     )]
@@ -102,7 +102,8 @@ pub struct Read {
     pub now: Moment,
     /// When calls have ended that were let begin by other rules.
     calls_end: Moment,
-    /// Whether the configuration of whoever reads it says otherwise under the same version: nobody can tell which is newer.
+    /// Whether the configuration of the allocator that reads it says otherwise under the same version. Which is newer cannot be
+    /// told.
     pub is_contested: bool,
 }
 
@@ -121,7 +122,7 @@ pub fn read(origin: &Origin, head: &Head, value: Option<&[u8]>, now: Moment) -> 
     let Some(value) = value else { return Ok(begin()) };
     let root = match serde_json::from_slice::<Root>(value) {
         Ok(root) if root.format <= FORMAT_IN_FLIGHT => root,
-        // Nobody knows what it was.
+        // What it was is unknown.
         Err(_) if !is_newer(value) => return Ok(new(Pool::after_loss(plan(), now, now))),
         Ok(_) | Err(_) => return Err(RootError::Format),
     };

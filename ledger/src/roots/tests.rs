@@ -1,4 +1,4 @@
-//! What roots answer, and what they do where somebody was faster, or something is gone.
+//! What roots answer, and what they do where another allocator was faster, or something is gone.
 
 use super::*;
 use crate::Rule;
@@ -79,7 +79,7 @@ impl World {
         exchange.swapped(swapped)
     }
 
-    /// Asks until nobody is faster.
+    /// Asks until no other allocator is faster.
     fn ask(&mut self, who: u64, seq: u64, at: u64, origin: &Origin, ask: Ask) -> RootAnswer {
         let mut exchange = self.exchange(who, seq, origin, ask, self.cell());
         loop {
@@ -92,7 +92,7 @@ impl World {
     }
 
     fn lent(&mut self, who: u64, seq: u64, at: u64, origin: &Origin, ask: Ask) -> Grant {
-        let answer = self.ask(who, seq, at, origin, ask).answer.expect("nobody is faster");
+        let answer = self.ask(who, seq, at, origin, ask).answer.expect("no race was lost");
         answer.expect("a good ask").grant().expect("not refused")
     }
 }
@@ -134,7 +134,7 @@ fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
     assert_eq!((answer.cell, answer.answer), (None, Some(Err(RootError::Gone))));
     // The head that is made then does not vouch for it, either: it knows nothing of what the first one was lent.
     world.head = Head::begin(2, &Timeline::new("a"), millis(10), false);
-    let answer = world.ask(3, 1, 20, &origin, wants(10)).answer.expect("nobody is faster").expect("good");
+    let answer = world.ask(3, 1, 20, &origin, wants(10)).answer.expect("no race was lost").expect("good");
     assert_eq!(answer.permits(), 0, "it waits until what was lent is over");
     // One that was there is swapped by its version.
     let mut world = World::new(true);
@@ -155,7 +155,7 @@ fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
         pool.view(millis(at)).books.outstanding
     };
     let told = u64::try_from(told.as_millis()).expect("a moment");
-    assert!(out(told) == 10 && out(told + 9) == 10, "somebody may be that much behind");
+    assert!(out(told) == 10 && out(told + 9) == 10, "an allocator may be that much behind");
     assert_eq!(out(told + 15), 0);
 }
 
@@ -168,21 +168,21 @@ fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     let origin = Origin { recipe: Recipe::new(plan), version: Version::of_file(1), kin: Kin::default() };
     let mut world = World::new(true);
     assert_eq!(world.lent(1, 1, 0, &origin, wants(1)).permits, 1);
-    // At the next look it took the store 8 ms to answer, and nobody knows when it looked at its clock.
+    // At the next look it took the store 8 ms to answer. When in those 8 ms it looked at its clock is unknown.
     world.clock = RootClock::new(0);
     world.clock.hear(millis(12), millis(12), millis(20)).expect("the first");
     let spent = Ask { spent_total: 1, ..wants(1) };
     assert_eq!(world.lent(1, 2, 20, &origin, spent).permits, 0);
-    // It was 12 to 20, so that is over at 1,020: by the clock of somebody who knows the time there.
+    // It was 12 to 20, so that is over at 1,020: by the clock of an allocator that knows the time there.
     world.clock = RootClock::new(0);
     world.clock.hear(millis(1_019), millis(1_019), millis(1_019)).expect("the first");
     assert_eq!(world.lent(1, 3, 1_019, &origin, spent).permits, 0);
     assert_eq!(world.lent(1, 4, 1_020, &origin, spent).permits, 1);
 }
 
-/// Whoever heard its clock before knows if it was set; whoever did not goes by who signed last.
+/// An allocator that heard the store's clock before knows if it was set. An allocator that did not goes by the last signature.
 #[test]
-fn an_era_is_gone_by_at_first_only_if_somebody_has_just_signed_it() {
+fn an_era_is_gone_by_at_first_only_if_an_allocator_has_just_signed_it() {
     let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);
     head.sign(&Signer { session: 1, node: "one".to_owned() }, millis(10_000));
     for at in [9_991, 10_000, 10_400, 10_999] {
@@ -258,7 +258,7 @@ fn other_rules_under_the_same_version_are_not_gone_by_and_are_told_of() {
     assert!(!world.ask(1, 2, 5, &old, wants(1)).is_contested, "and a lower one follows");
 }
 
-/// Two files of one version, and in between an operator: whoever has not heard of that follows all the same.
+/// Two files of one version, and in between an operator: an allocator that has not heard of that follows all the same.
 #[test]
 fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
     let (mut world, file) = (World::new(true), origin(100, 1));
@@ -276,7 +276,7 @@ fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
     assert_eq!(ceiling(1, 4, 20, &origin(30, 2)), (30, false), "its file is newer");
     assert_eq!(ceiling(2, 3, 25, &put(20, 1, 2)), (30, false));
     assert_eq!(ceiling(2, 4, 30, &put(40, 2, 3)), (40, false), "that was put after it");
-    assert_eq!(ceiling(1, 5, 35, &put(50, 2, 3)), (40, true), "nobody can tell which of these is newer");
+    assert_eq!(ceiling(1, 5, 35, &put(50, 2, 3)), (40, true), "which of these is newer is unknown");
 }
 
 /// Allocators that know only files wrote a number, and leave alone what they cannot read.
@@ -316,7 +316,7 @@ fn a_root_that_no_store_would_keep_lends_nothing() {
 }
 
 #[test]
-fn what_nobody_can_read_is_waited_out_and_what_is_newer_is_left_alone() {
+fn what_cannot_be_read_is_waited_out_and_what_is_newer_is_left_alone() {
     let (mut world, origin) = (World::new(true), origin(100, 1));
     let mut put = |value: &str| {
         let expected = world.cell().map(|cell| cell.version);

@@ -1,5 +1,6 @@
-//! By which configuration a root goes. Those of files are counted by whoever writes them (`store.version`), and what operators
-//! put over the API in between is counted by the store: a newer file wins over that, and is won over by what is put after it.
+//! By which configuration a root goes. The versions of files are counted by the operator who writes them (`store.version`). What
+//! operators put over the API in between is counted by the store. A newer file wins over that, and is won over by what is put
+//! after it.
 
 use serde::{Deserialize, Serialize};
 

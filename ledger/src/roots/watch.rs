@@ -175,7 +175,7 @@ mod tests {
         other.differs(at(710));
         assert_eq!(other.judge(&head, &timeline(), at(710)), Verdict::Unknown, "that is its own");
         let (head, watch) = watched();
-        // Nobody has signed at a time like that.
+        // No allocator has signed at a time like that.
         for millis in [60_000, 0] {
             let mut watch = watch.clone();
             let mut head = head.clone();

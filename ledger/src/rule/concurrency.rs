@@ -26,8 +26,8 @@ impl Concurrency {
         self.limit
     }
 
-    /// The longest that a call may take. Whoever makes one gives it up by then: a permit whose holder is silent is
-    /// free so long after the end of its lease.
+    /// The longest that a call may take. A caller gives its call up by then: a permit whose holder is silent is free so
+    /// long after the end of its lease.
     pub fn longest(&self) -> Duration {
         self.longest
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// A bucket of `capacity` permits that gains `refill` permits every `per`.
 ///
-/// It gains them evenly, unless the style is [`RefillStyle::Interval`]. With a `debt` of D it may be in the red: a call
-/// is served if the bucket holds at least one permit and is left with no less than −D; whoever comes next waits until it
-/// holds one again. So one call can take capacity + D, and an interval T sees at most capacity + D + r·T.
+/// It gains them evenly, unless the style is [`RefillStyle::Interval`]. With a `debt` of D it may be in the red. A call is served
+/// if the bucket holds at least one permit and is left with no less than −D. The next call waits until it holds one again. So one
+/// call can take capacity + D, and an interval T sees at most capacity + D + r·T.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     capacity: u64,
@@ -26,8 +26,8 @@ pub enum RefillStyle {
     /// Evenly: each permit as soon as its part of `per` is over. A full bucket gains nothing, not even a part of one.
     #[default]
     Greedy,
-    /// All `refill` at once at the instants `start + k·per`, k = 1, 2, …, as far as there is room; in between nothing. The
-    /// start is when the bucket was made. One that was forgotten, because it was full and nobody used it, is made anew.
+    /// All `refill` at once at the instants `start + k·per`, k = 1, 2, …, as far as there is room; in between nothing. The start
+    /// is when the bucket was made. One that was forgotten, because it was full and not used, is made anew.
     Interval,
 }
 

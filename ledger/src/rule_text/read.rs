@@ -9,7 +9,7 @@ use crate::rule::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Kinds of rules, as somebody is told who names none.
+/// Kinds of rules, as an operator is told whose rule names none of them.
 const KINDS: &str = "\"sliding_window\", \"sliding_log\", \"fixed_window\", \"token_bucket\", \"leaky_bucket\" or \"concurrency\"";
 
 /// The rule, with `margin` where it takes one and says none; or what is wrong with it, beginning with the field.

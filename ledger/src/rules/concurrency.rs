@@ -52,10 +52,10 @@ impl Ledger for FlightLedger {
         self.outstanding -= permits;
     }
 
-    /// What a late report frees was in flight until then, as far as anybody knew: it lands.
+    /// What a late report frees was in flight until then, as far as was known: it lands.
     fn credit(&mut self, _permits: u64, _at: Moment) {}
 
-    /// Any call may end at any moment: as soon as somebody asks.
+    /// Any call may end at any moment: as soon as a session asks.
     fn ready_at(&self, permits: u64, _ends: Ends<'_>) -> Option<Moment> {
         (permits <= self.limit).then_some(self.now)
     }
@@ -69,7 +69,7 @@ impl Ledger for FlightLedger {
         Pace { permits: self.limit, over: nanos(self.longest).max(1) }.within(span).max(self.limit)
     }
 
-    /// Permits come back as calls end, and nobody says when that is.
+    /// Permits come back as calls end, and when that will be is unknown.
     fn lasts(&self, _draw: Draw) -> Option<Duration> {
         None
     }
@@ -140,7 +140,7 @@ impl Ledger for FlightLedger {
         Box::new(self.clone())
     }
 
-    /// Only a limit that was lowered may be exceeded: whoever lends asks what is available.
+    /// Only a limit that was lowered may be exceeded: a pool asks what is available before it lends.
     fn is_sound(&self) -> bool {
         true
     }

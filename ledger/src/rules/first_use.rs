@@ -2,8 +2,8 @@
 //! is the first grant after the last window ended; no lease outlives it. A permit is charged to the window that is open
 //! when it is lent, so it is spent in that window or never.
 //!
-//! Whoever counts from the first *call* that he sees begins his windows later than these begin, and may see 2N in one of
-//! his: such a vendor's contract is a sliding window.
+//! A vendor that counts from the first *call* that it sees begins its windows later than these begin. It may see 2N in one of its
+//! windows: such a vendor's contract is a sliding window.
 
 use super::{Draw, Ends, Gap, Ledger, Pace, Saved, Since, scaled_up};
 use crate::rule::{FixedWindow, Windows};
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_gap_that_nobody_counted_nothing_is_lent_until_the_window_is_over_for_sure() {
+    fn after_a_gap_that_was_not_counted_nothing_is_lent_until_the_window_is_over_for_sure() {
         let mut first = ledger(3, 0);
         first.charge(2);
         first.advance(millis(40));

@@ -77,7 +77,7 @@ impl FixedLedger {
     }
 }
 
-/// The end of the window that holds `at`. Windows that nobody opened never end: [`super::FirstUseLedger`] keeps those.
+/// The end of the window that holds `at`. Windows that were not opened never end: [`super::FirstUseLedger`] keeps those.
 fn end_after(windows: &Windows, at: Moment) -> Moment {
     windows.end_after(at).unwrap_or(Moment::NEVER)
 }

@@ -28,7 +28,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// What somebody must be charged for who may go by either.
+    /// What a session that may go by either must be charged for.
     pub fn max(self, other: Part) -> Part {
         Part { cap: self.cap.max(other.cap), share: self.share.max(other.share) }
     }
@@ -92,15 +92,15 @@ impl Flow {
         taken
     }
 
-    /// What is charged for somebody changes from `before` to `after`; what may be lent more is for the caller to know.
-    /// What is in room that is lent is lost.
+    /// What is charged for a session changes from `before` to `after`; what may be lent more is for the caller to know. What is
+    /// in room that is lent is lost.
     pub fn recharge(&mut self, before: Part, after: Part) {
         self.lent.cap = self.lent.cap - before.cap + after.cap;
         self.lent.share = self.lent.share - before.share + after.share;
         self.level = self.level.min(self.room());
     }
 
-    /// What may be lent to somebody who is charged for `own` already.
+    /// What may be lent to a session that is charged for `own` already.
     pub fn free(&self, own: Part) -> Part {
         Part {
             cap: self.burst.saturating_sub(self.lent.cap - own.cap),
@@ -108,7 +108,7 @@ impl Flow {
         }
     }
 
-    /// All of it, as long as nobody has a part: an earlier life may have lent that. Nothing where there is no flow.
+    /// All of it, as long as no session has a part: an earlier life may have lent that. Nothing where there is no flow.
     pub fn whole(&self) -> Part {
         if self.burst == 0 { Part::default() } else { Part { cap: self.burst, share: SHARES } }
     }
@@ -121,7 +121,7 @@ impl Flow {
         self.level = self.level.saturating_add(held.min(most)).min(self.room());
     }
 
-    /// `part` is over, and nobody knows what its bucket held: it may all have been spent.
+    /// `part` is over, and what its bucket held is unknown: it may all have been spent.
     pub fn lose(&mut self, part: Part) {
         self.recharge(part, Part::default());
     }

@@ -86,7 +86,7 @@ pub trait Ledger: Debug {
     /// The instant that no lease may outlive, unless what it holds is charged ahead.
     fn lease_end(&self) -> Option<Moment>;
 
-    /// The same of a root, where nobody is sure on which side of that instant it is.
+    /// The same of a root, where no allocator is sure on which side of that instant the time is.
     fn lease_end_in_doubt(&self) -> Option<Moment> {
         self.lease_end()
     }
@@ -96,7 +96,7 @@ pub trait Ledger: Debug {
         self.lease_end()
     }
 
-    /// Permits that a lease until `end` may hold, if it is that of somebody who holds `own`: permits, and until when.
+    /// Permits that a lease until `end` may hold, if it is the lease of a lessee that holds `own`: permits, and until when.
     fn room_ahead(&self, _end: Moment, _own: (u64, Moment)) -> u64 {
         u64::MAX
     }
@@ -129,8 +129,8 @@ pub trait Ledger: Debug {
     /// Permits lent and not yet settled or released, as this rule counts them.
     fn outstanding(&self) -> u64;
 
-    /// `permits` of those that were settled are in flight, as far as anybody knows. Such a permit was never out of sight:
-    /// it is settled and in flight, or landed, in one step.
+    /// `permits` of those that were settled are in flight, as far as is known. Such a permit was never out of sight: it is
+    /// settled and in flight, or landed, in one step.
     fn fly(&mut self, _permits: u64) {}
 
     /// `permits` that were in flight are not any more.
@@ -146,8 +146,8 @@ pub trait Ledger: Debug {
         None
     }
 
-    /// The first instant from which a ledger that may have forgotten what it lent before `quarantined` (nobody
-    /// can be spending it from then on) may lend again; it is emptied accordingly.
+    /// Empties a ledger that may have forgotten what it lent before `quarantined`. No session can be spending that from then on.
+    /// Returns the first instant from which the ledger may lend again.
     fn forget(&mut self, quarantined: Moment) -> Moment;
 
     /// Goes on by `rule`, which was changed just now, if it is of the same kind and period; `false` if it is not, and

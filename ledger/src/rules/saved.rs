@@ -83,7 +83,7 @@ pub enum SavedRefill {
     },
 }
 
-/// A moment as it is written down: nanoseconds on the clock of whoever wrote it.
+/// A moment as it is written down: nanoseconds on the clock of the process that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct At(u64);
@@ -106,8 +106,8 @@ impl From<Moment> for At {
 pub enum Gap {
     /// The same clock went on: moments are what they were.
     Counted,
-    /// Nobody knows how long it was: the machine was started again, or is another one. What had to last still has to last
-    /// as long from now on.
+    /// How long it was is unknown: the machine was started again, or is another one. What had to last still has to last as long
+    /// from now on.
     Unknown,
 }
 
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_had_to_last_lasts_as_long_after_a_gap_that_nobody_counted() {
+    fn what_had_to_last_lasts_as_long_after_a_gap_that_was_not_counted() {
         let terms = Terms::try_new(1_000).expect("valid");
         let now = Moment::from_nanos(50);
         let since = Since { gap: Gap::Unknown, written: At(1_000_000), now, terms };

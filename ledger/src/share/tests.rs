@@ -14,7 +14,7 @@ fn supply(left: u64) -> Supply {
     Supply { left, soon: 0, within_term: left, sustained: 100, term: TERM, poll: TERM / 4 }
 }
 
-/// What somebody who needs 50 gets of 100 beside `others`.
+/// What a lessee that needs 50 gets of 100 beside `others`.
 fn granted(priority: u64, others: Vec<Claim>) -> u64 {
     let (others, supply) = below(priority, others, supply(100));
     let asker = Asker { want: 50, claim: claim(50, priority), since: TERM };
@@ -25,7 +25,7 @@ fn granted(priority: u64, others: Vec<Claim>) -> u64 {
 fn a_lower_priority_gets_what_higher_ones_do_not_need() {
     assert_eq!(granted(0, vec![claim(1_000, 1)]), 0, "all of it is needed above");
     assert_eq!(granted(0, vec![claim(90, 1)]), 5, "ten are left, of which it has half");
-    assert_eq!(granted(1, vec![claim(1_000, 0)]), 50, "whoever is below is not seen");
+    assert_eq!(granted(1, vec![claim(1_000, 0)]), 50, "a claim below is not seen");
     let served = Claim { holds: 90, ..claim(90, 1) };
     assert_eq!(granted(0, vec![served]), 50, "what the higher one holds it does not lack");
 }

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 const TERM: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(250);
 
-/// Somebody who spends `need` a term and holds nothing.
+/// The claim of a lessee that spends `need` a term and holds nothing.
 fn claim(need: u64) -> Claim {
     Claim { mean: u128::from(need) * PERMIT, need, bare: need, share: Share::EVEN, holds: 0 }
 }
 
-/// Somebody who wants all that `claim` lacks, and got nothing for a term.
+/// A lessee that wants all that `claim` lacks, and got nothing for a term.
 fn asker(claim: Claim) -> Asker {
     Asker { want: claim.need - claim.holds, claim, since: TERM }
 }
@@ -170,7 +170,7 @@ proptest! {
         prop_assert!(total <= all && total + claims.len() as u128 > all);
         for (claim, fill) in claims.iter().zip(&fills) {
             for (other, theirs) in claims.iter().zip(&fills) {
-                // Whoever is short stands at least as high, by weight, as anybody else.
+                // A claim that is short stands at least as high, by weight, as any other.
                 if *fill < claim.mean {
                     prop_assert!((fill + 1) * u128::from(other.share.weight) >= theirs * u128::from(claim.share.weight));
                 }

@@ -26,7 +26,7 @@ impl Oracle {
         }
         for rule in rules {
             let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until, drift_ppm);
-            // What is in flight is in flight: nobody can forget it. So it is with the rates that are lent of a flow.
+            // What is in flight is in flight: no change can forget it. So it is with the rates that are lent of a flow.
             let is_fixture = matches!(rule, Rule::Concurrency(_) | Rule::LeakyBucket(_));
             let is_kept = carry != Carry::Reset || is_fixture;
             let place = if is_kept { before.iter_mut().position(goes_on) } else { None };

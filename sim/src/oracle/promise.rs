@@ -40,7 +40,7 @@ pub(super) enum Promise {
         /// A steady flow that this one took the place of, and until when on the allocator's clock rates of it go on.
         former: Option<(u64, Box<Promise>)>,
     },
-    /// Calls that have begun and not ended, whoever made them.
+    /// Calls that have begun and not ended, whichever process made them.
     InFlight {
         limit: u64,
         in_flight: u64,

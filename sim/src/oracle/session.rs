@@ -7,7 +7,7 @@ use lessor_protocol::moment::nanos;
 use lessor_protocol::{Ask, Grant, Moment};
 use std::time::Duration;
 
-/// One session, as somebody knows it who forgets nothing.
+/// One session, as an observer that forgets nothing knows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     pub(super) node: usize,
@@ -55,7 +55,8 @@ impl Session {
         Session { node, ..Session::default() }
     }
 
-    /// Whoever is forgotten may say again all that it heard of the vendor: what holds still, is as new to those books.
+    /// A session that is forgotten may say again all that it heard of the vendor. What still holds is as good as new to
+    /// those books.
     pub(super) fn may_say_again(&mut self, now: Instant, by: Measure) {
         if self.may_be_forgotten(now, by) {
             (self.heard, self.refused_total) = (0, 0);

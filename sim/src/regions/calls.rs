@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// Whether what was out may have been waited out, though nothing was lost: nobody knows how many intervals passed.
+    /// Whether what was out may have been waited out, though nothing was lost: how many intervals passed is unknown.
     fn begins_anew(&self) -> bool {
         let at_intervals = |rule: &Rule| matches!(rule, Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval);
         self.store.as_ref().is_some_and(|store| store.has_eras) && self.rules().any(at_intervals)

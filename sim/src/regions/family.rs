@@ -77,8 +77,8 @@ impl World {
         Families::new(own.version, above.into_iter().collect())
     }
 
-    /// Whether a region knows an older configuration than is right, and nobody has told the store of that yet: it is not there yet, for
-    /// nobody could know.
+    /// Whether a region knows an older configuration than is right, and no region has told the store of that yet. The region is
+    /// not there yet: no region could know of a newer configuration.
     pub(super) fn is_too_early(&self, region: usize) -> bool {
         self.is_old(region) && !self.store.as_ref().is_some_and(Store::knows_families)
     }

@@ -26,10 +26,10 @@ pub(super) struct Bucket {
 }
 
 impl Left {
-    /// That of a vendor who goes by `rule`, if it counts so.
+    /// Returns the books of a vendor that goes by `rule`, if it counts so.
     pub(super) fn of(rule: &Rule, now: Moment) -> Option<Self> {
         match rule {
-            // When its intervals begin, nobody knows.
+            // When its intervals begin is unknown.
             Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => None,
             Rule::TokenBucket(rule) => Some(Left::bucket(rule.capacity(), rule.refill(), rule.per(), now)),
             Rule::LeakyBucket(rule) => Some(Left::bucket(rule.burst(), rule.refill(), rule.per(), now)),

@@ -161,8 +161,8 @@ pub fn run_lagging(seed: u64, fault: Fault) -> Result<Figures, String> {
     world.lagging(fault).run_lagging()
 }
 
-/// The same by a small bucket, which has to be on time: either everybody wants a permit all the time, and nothing comes over the
-/// store, or hardly anybody does, and it is emptied.
+/// The same by a small bucket, which has to be on time. Either all nodes want a permit all the time, and nothing comes over the
+/// store. Or hardly any node does, and the store is emptied.
 ///
 /// # Errors
 /// As [`run`].

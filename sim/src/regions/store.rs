@@ -13,11 +13,12 @@ pub enum Fate {
     Copied,
     /// Its clock is set.
     Set,
-    /// Its clock is set, and set again before all have heard of it: by more than a second, for less nobody could tell.
+    /// Its clock is set, and set again before all have heard of it: by more than a second, for no allocator could tell less.
     SetTwice,
-    /// Somebody empties it, on the same timeline.
+    /// An operator empties it, on the same timeline.
     Emptied,
-    /// The same, while somebody who knew a root asks it for the first time: whoever holds nothing is not asked what that is.
+    /// The same, while a region that knew a root asks the store for the first time. A region that holds nothing is not asked what
+    /// it holds.
     EmptiedUnderway,
     /// It goes on with what the replica has, on another timeline.
     Behind,
@@ -27,7 +28,7 @@ pub enum Fate {
     Replaced,
 }
 
-/// That of a store when somebody comes to it first.
+/// The era of a store when the first region comes to it.
 const FIRST_ERA: u64 = 1;
 
 /// All of them.
@@ -43,18 +44,18 @@ pub(super) struct Store {
     /// What may become of it, and how often: after so long, on average.
     pub(super) fates: &'static [Fate],
     pub(super) every: u64,
-    /// Whether nobody has written to it yet.
+    /// Whether no region has written to it yet.
     pub(super) is_new: bool,
-    /// Whether it is emptied as soon as somebody asks for the first time.
+    /// Whether it is emptied as soon as a region asks for the first time.
     pub(super) is_doomed: bool,
     /// By how much its clock was set, in all.
     pub(super) set: i64,
     pub(super) origins: [Origin; 2],
     pub(super) letters: BTreeMap<u64, Letter>,
     pub(super) written: u64,
-    /// Whether its time began anew, as far as anybody said.
+    /// Whether its time began anew, as far as its head says.
     pub(super) has_eras: bool,
-    /// What each root is as long as nobody swaps it, the time that it is then, and when that was.
+    /// What each root is as long as no region swaps it, the time that it is then, and when that was.
     pub(super) roots: [Option<(Pool, Moment, u64)>; 2],
 }
 
@@ -67,11 +68,11 @@ pub(super) enum Letter {
 }
 
 impl Store {
-    /// What the roots are, if anybody can read them.
+    /// Reads what the roots are, if they can be read.
     pub(super) fn read_roots(&mut self, real: u64, clock: Moment) {
         let names = NAMES.map(|name| cell_of(name, None));
         let cells = self.table.load(&names);
-        // By that of another timeline nobody lends.
+        // No region lends by the head of another timeline.
         let head = self.head().filter(|head| head.timeline() == *self.table.timeline());
         // Where the clock was set, allocators go by it only once they have noticed.
         let now = if self.set == 0 { clock } else { Moment::ORIGIN };
@@ -89,7 +90,7 @@ impl Store {
         cell.and_then(|cell| Head::read(&cell.value).ok())
     }
 
-    /// Whether somebody has said which limit is below which.
+    /// Whether a region has said which limit is below which.
     pub(super) fn knows_families(&self) -> bool {
         self.head().is_some_and(|head| !head.families().is_empty())
     }
@@ -98,7 +99,7 @@ impl Store {
 impl World {
     /// The same in full use, with no trouble but that of the store: one of `fates`, every so often.
     pub(super) fn in_full_use(mut self, fates: &'static [Fate], every: u64) -> World {
-        // Nobody else dies.
+        // No other process dies.
         let calm =
             Trouble { loss: 0.0, repeat: 0.0, late: 0.0, every: 1_000_000 * SECOND, centre_dies: true };
         self.trouble = calm;
@@ -115,8 +116,8 @@ impl World {
         self
     }
 
-    /// The same where the ways to the store and back are not alike, and so nobody can tell the time well; many letters get lost,
-    /// so that leases end while there is something left of them.
+    /// The same where the ways to the store and back are not alike, and so no region can tell the time well. Many letters get
+    /// lost, so that leases end while there is something left of them.
     pub(super) fn on_crooked_ways(mut self) -> World {
         self.near = MILLI / 20;
         self.trouble.loss = 0.4;
@@ -158,7 +159,7 @@ impl World {
         let (fates, real) = (self.store.as_ref().map_or(&FATES[..], |store| store.fates), self.real);
         let fate = fates[self.dice.usize(..fates.len())];
         let step = self.dice.i64(20..100_000) * MILLI.cast_signed() * if self.dice.bool() { 1 } else { -1 };
-        // While somebody watches: of one that nobody watches, nobody can know.
+        // A clock is set only while a region watches: no region can know of a step that none watches.
         let is_watched = self.regions.iter().any(|region| {
             real > 100 * MILLI && region.clock(real).since(region.member.signed) < SIGN_EVERY * 2
         });
@@ -178,7 +179,7 @@ impl World {
             Fate::Emptied => self.empty_store(),
             Fate::EmptiedUnderway => store.is_doomed = true,
             Fate::Behind | Fate::Started | Fate::Replaced => {
-                // Whether anything is lost nobody knows who sees another timeline.
+                // A region that sees another timeline does not know whether anything is lost.
                 self.centre_died = true;
                 if fate == Fate::Behind {
                     store.table = store.behind.clone();
@@ -232,7 +233,7 @@ impl World {
         }
     }
 
-    /// The roots, by whoever is never behind the time; `None` of one that nobody knows.
+    /// Returns the roots, as an observer that is never behind the time sees them; `None` for a root that is unknown.
     pub(super) fn root_views(&mut self) -> [Option<PoolView>; 2] {
         let (clock, real) = (self.store_clock(), self.real);
         let Some(store) = &mut self.store else { return [None, None] };

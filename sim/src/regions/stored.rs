@@ -10,7 +10,7 @@ use lessor_ledger::roots::{
     Signer, Stepped, Verdict, Version, Watch, cell_of,
 };
 
-/// How often somebody else may be faster.
+/// How often another region may be faster.
 const TRIES: u32 = 6;
 
 /// What a region knows of the store.
@@ -40,7 +40,7 @@ enum Step {
     Looks(Option<Asks>),
     /// It writes this head.
     Heads(Option<Asks>, Cell, Box<Head>),
-    /// It says that nobody knows whether the time goes on; and whether it has asked.
+    /// It says that it is in doubt about the time; and whether it has asked.
     Doubts(bool),
     Asks(Box<Exchange>),
 }
@@ -95,7 +95,7 @@ impl World {
             has_eras: false,
             roots: [None, None],
         });
-        // So far away nobody can tell what time it is there.
+        // Farther away, no region could tell what time it is there.
         self.far = self.dice.u64(MILLI / 20..2 * MILLI);
         for region in 0..self.regions.len() {
             self.after(0, Event::Signs(region));
@@ -241,7 +241,7 @@ impl World {
         timeline: &Timeline,
         mut cells: Vec<Option<Cell>>,
     ) -> Result<(), String> {
-        // Nobody has set that of the machine.
+        // The clock of the machine was never set.
         let calendar = shown(self.real, self.centre_ppm);
         let session = self.regions[region].line.session().0;
         let version = self.dice.u64(..);
@@ -289,7 +289,7 @@ impl World {
         };
         self.is_not_ahead(now, timeline)?;
         let member = &mut self.regions[region].member;
-        // The first one knows that nobody has lent anything. If there is none later, somebody threw it away.
+        // The first one knows that nothing was lent. If there is none later, the store was emptied.
         let mut head = head.unwrap_or_else(|| Head::begin(version, timeline, now, is_first));
         let verdict = if has_stepped { Verdict::None } else { member.watch.judge(&head, timeline, now) };
         if verdict == Verdict::Unknown {

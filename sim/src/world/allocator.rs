@@ -135,7 +135,7 @@ impl World {
         Asked { session, seq, ask, is_honest: writer.is_some(), is_awaited }
     }
 
-    /// `permits` are on their way to whoever wrote `message`.
+    /// `permits` are on their way to the node that wrote `message`.
     pub(super) fn sent(&mut self, message: &Message, permits: u64) {
         let at = &mut self.nodes[message.node];
         if let Some(exchange) = &mut at.exchange
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Somebody got nothing because nothing is left; nodes have `in_hand`.
+    /// A node or a caller got nothing because nothing is left; nodes have `in_hand`.
     pub(super) fn found_empty(&mut self, limit: usize, in_hand: u64) {
         let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
         let left = self.judges.room(limit, self.now());
@@ -194,7 +194,7 @@ impl World {
         self.books_are_new(&self.all_new());
     }
 
-    /// The same, of which nobody is told.
+    /// The same, without telling the judges.
     pub(super) fn new_pools(&mut self, since: Moment) {
         let now = self.centre.clock.show(self.real);
         let (limits, above) = (self.setup.limits(), self.setup.above);

@@ -129,7 +129,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether somebody else has what `node` lacks.
+    /// Whether the pool or another node has what `node` lacks.
     fn is_elsewhere(&mut self, node: usize, permits: u64) -> bool {
         let in_pool = self.in_pool();
         in_pool >= permits || self.in_hand().iter().sum::<u64>() - self.held(node) + in_pool >= permits
@@ -190,7 +190,7 @@ impl World {
         margins.min().unwrap_or(0)
     }
 
-    /// Serves whoever waits at `node`, first come, first served.
+    /// Serves the callers that wait at `node`, first come, first served.
     pub(super) fn serve_line(&mut self, node: usize) -> Verdict {
         while let Some(waiter) = self.nodes[node].line.front().copied() {
             if !self.take(node, waiter.permits)? {
@@ -205,7 +205,7 @@ impl World {
     /// After something happened at `node`: its line goes on, or will.
     pub(super) fn attend(&mut self, node: usize) -> Verdict {
         self.await_due(node);
-        self.nobody_is_passed_over(node)
+        self.no_caller_is_passed_over(node)
     }
 
     /// Has the first in line at `node` called when the next permit of a steady flow is due.
@@ -238,7 +238,7 @@ impl World {
             at.refused += waiter.permits;
             self.log.note(self.real, "node #: a caller gives up on #", &[node as u64, waiter.permits]);
             self.meter.short(self.real, node, waiter.permits, true, false);
-            // Whoever is first now may want less.
+            // The caller that is first now may want less.
             self.serve_line(node)?;
         }
         Ok(())

@@ -90,7 +90,7 @@ pub(super) struct Reply {
     pub(super) session: u64,
     pub(super) seq: u64,
     pub(super) exchange: u64,
-    /// `None` if nobody is there.
+    /// `None` if the allocator is not there.
     pub(super) answer: Option<Result<Answer, Unanswered>>,
     /// What the node may go on with by itself.
     pub(super) share: Option<SafeShare>,

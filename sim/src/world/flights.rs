@@ -69,7 +69,7 @@ impl World {
 
     /// A call of `permits` that `node` has begun takes as long as it takes: at most what it was `told`.
     pub(super) fn takes_time(&mut self, node: usize, permits: u64, manner: Manner, told: Option<u64>) {
-        // Whatever is promised of calls later, one that nobody counts now must keep to.
+        // A call that no rule counts now must keep to whatever is promised of calls later.
         let shortest = self.setup.rule_sets().filter_map(longest).min().map(nanos);
         let Some(longest) = told.or(shortest) else { return };
         // Some take as long as they may, most far less.

@@ -36,7 +36,7 @@ impl World {
             }
             Phase::Calm => self.calm_since = self.real,
             Phase::Silence => {
-                self.nobody_waits_too_long()?;
+                self.no_caller_waits_too_long()?;
                 for node in &mut self.nodes {
                     node.line.clear();
                 }
@@ -53,8 +53,8 @@ impl World {
         longest(&self.centre.plan.rules).map_or(f64::INFINITY, |longest| most / longest.as_secs_f64())
     }
 
-    /// V2: whoever waits has not waited long.
-    fn nobody_waits_too_long(&self) -> Verdict {
+    /// V2: a caller that waits has not waited long.
+    fn no_caller_waits_too_long(&self) -> Verdict {
         for (index, node) in self.nodes.iter().enumerate() {
             for waiter in &node.line {
                 self.waited(index, waiter.since)?;
@@ -70,8 +70,9 @@ impl World {
         })
     }
 
-    /// V4: once trouble is over, a pool that has waited out its quarantine lends something to whoever waits, within the
-    /// time in which every node asks again: of several below the same one, each as long as that has anything left.
+    /// V4: once trouble is over, a pool that has waited out its quarantine lends something to a caller that waits. It
+    /// does so within the time in which every node asks again. Of several pools below the same one, each does so as
+    /// long as that one has anything left.
     pub(super) fn quarantine_is_over_in_time(&mut self) -> Verdict {
         if self.phase == Phase::Trouble {
             return Ok(());
@@ -120,8 +121,8 @@ impl World {
     }
 }
 
-/// The part of what its rules sustain that a limit with `plan` lends to anybody: without its margins, its reserve, and what
-/// is kept for others.
+/// Returns the part of what its rules sustain that a limit with `plan` lends to any node. It is without its margins, its reserve,
+/// and what is kept for other nodes.
 fn left_over(plan: &Plan) -> f64 {
     let of_window = plan.rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per().as_secs_f64() / (rule.per() + rule.margin()).as_secs_f64(),

@@ -31,7 +31,7 @@ pub(super) fn memory(rules: &[Rule]) -> u64 {
         Rule::SlidingLog(rule) => nanos(rule.per() + rule.margin()) / 10 * 11,
         Rule::FixedWindow(rule) => nanos(rule.per()) / 10 * 11,
         Rule::Concurrency(rule) => nanos(rule.longest()) / 10 * 11,
-        // What it does not gain again, nobody waits for.
+        // No caller waits for what the bucket does not gain again.
         Rule::TokenBucket(rule) if rule.refill() == 0 => nanos(rule.per()),
         Rule::TokenBucket(rule) => {
             let permits = (rule.capacity() + rule.debt()) as f64;

@@ -14,7 +14,7 @@ const MORE: u64 = 4;
 const CALL_MAX: u64 = 4 * SECOND;
 
 impl World {
-    /// Whether calls reserve: in calm there is a bound on how long others wait, and none on how long somebody reserves.
+    /// Whether calls reserve. In calm there is a bound on how long other calls wait, and none on how long a call reserves.
     fn reserves(&self) -> bool {
         self.setup.reserves > 0 && self.rival.is_none() && self.phase == Phase::Trouble
     }

@@ -11,7 +11,7 @@ use lessor_protocol::{Answer, Ask, Grant, Moment};
 use std::time::Duration;
 
 impl World {
-    /// Whoever runs `policy`; nobody if that is what ships.
+    /// Returns the rival that runs `policy`; `None` if that is what ships.
     pub(super) fn rival(&mut self, policy: Policy) -> Option<Rival> {
         if policy == Policy::Lessor {
             return None;

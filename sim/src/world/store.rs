@@ -219,7 +219,7 @@ impl World {
         self.centre.gate = gate.read(gap, now, self.setup.plan.terms);
         let until = pause.map(|(until, left)| match gap {
             Gap::Counted => until,
-            // A pause that nobody ends has no end.
+            // A pause that no operator ends has no end.
             Gap::Unknown if until == Moment::NEVER => until,
             Gap::Unknown => now + left,
         });

@@ -1,5 +1,5 @@
-//! The vendor as nodes see it, while somebody outside uses a part of its quota: it tells each caller what is left, refuses
-//! those for whom nothing is, and some nodes make things up.
+//! The vendor as nodes see it, while a caller outside the fleet uses a part of its quota. It tells each caller what is left, and
+//! refuses those for whom nothing is. Some nodes make things up.
 
 use super::World;
 use super::event::Message;
@@ -11,13 +11,13 @@ use lessor_ledger::pool::LesseeId;
 use lessor_protocol::{Announced, Left};
 use std::time::Duration;
 
-/// One in so many answers is looked at: others have no headers, or nobody reads them.
+/// One in so many answers is looked at: others have no headers, or no node reads them.
 const LOOKED_AT: u32 = 3;
 
 impl World {
-    /// From now on somebody outside uses `permits` of the vendor's quota.
+    /// From now on a caller outside the fleet uses `permits` of the vendor's quota.
     pub(super) fn spends_outside(&mut self, permits: u64) {
-        self.log.note(self.real, "! somebody outside uses #", &[permits]);
+        self.log.note(self.real, "! a caller outside uses #", &[permits]);
         self.outside = (permits > 0).then_some(permits);
     }
 

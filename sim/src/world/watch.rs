@@ -6,7 +6,7 @@ use crate::curve::LOOKS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What somebody outside wants to see of a run.
+/// What an observer outside wants to see of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// Whether the report has a curve.

@@ -47,7 +47,7 @@ pub enum Scenario {
     Restarts,
     /// The same with a bucket as the only rule.
     BucketRestarts,
-    /// A limit that is lowered to a trifle while somebody sits on a good part of it, and gives nothing back.
+    /// A limit that is lowered to a trifle while a node holds a good part of it, and gives nothing back.
     Lowered,
     /// Limits of minutes, with leases of seconds, that become short fixed windows again and again.
     NewWindows,

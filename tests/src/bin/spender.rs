@@ -54,7 +54,7 @@ async fn main() {
     client.shutdown().await;
 }
 
-/// The lines of stdin, read aside: a lease is refilled while nobody says anything.
+/// The lines of stdin, read aside: a lease is refilled while no line comes.
 fn orders() -> tokio::sync::mpsc::Receiver<String> {
     let (send, orders) = tokio::sync::mpsc::channel(16);
     std::thread::spawn(move || {

@@ -24,8 +24,8 @@ pub enum Fault {
         /// To the client.
         back: Duration,
     },
-    /// The server hears each request again on other connections: once at once, and `later` once more, when newer
-    /// ones have overtaken it. Nobody hears the answers to the copies.
+    /// The server hears each request again on other connections: once at once, and `later` once more, when newer ones
+    /// have overtaken it. No client hears the answers to the copies.
     Repeat {
         /// How much later.
         later: Duration,

@@ -39,7 +39,7 @@ pub struct Proxy {
 struct Link {
     server: SocketAddr,
     requests: AtomicU64,
-    /// Requests on their way to the server, of whoever's connection: they arrive though it has gone.
+    /// Requests on their way to the server, of any connection: a request arrives though its connection has gone.
     errands: Mutex<JoinSet<()>>,
 }
 
@@ -105,7 +105,7 @@ async fn accept(listener: TcpListener, link: Arc<Link>, fault: watch::Receiver<F
 }
 
 impl Link {
-    /// Sends `request` to the server in `wait`, and brings its answer. Nobody has to wait for it.
+    /// Sends `request` to the server in `wait`, and brings its answer. No caller has to wait for it.
     fn send(&self, request: Message, wait: Duration, pause: Option<Duration>) -> oneshot::Receiver<Message> {
         let (bring, answer) = oneshot::channel();
         let server = self.server;

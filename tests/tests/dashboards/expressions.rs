@@ -77,7 +77,7 @@ async fn work(allocators: &[&Allocator]) -> (Vec<Client>, JoinSet<()>) {
         }));
         callers.spawn(async move {
             loop {
-                // Whoever finds that it is in vain comes back a little later.
+                // A caller that finds that it is in vain comes back a little later.
                 if waits.acquire_within(1, Duration::from_millis(500)).await.is_err() {
                     sleep(Duration::from_millis(20)).await;
                 }
@@ -154,7 +154,7 @@ async fn every_expression_has_an_answer() {
 
 /// A demo writes down where its allocator and its nodes can be looked at, in the form that Prometheus reads, and they can.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prometheus_finds_whoever_is_in_a_demo() {
+async fn a_prometheus_finds_the_allocator_and_the_nodes_of_a_demo() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let targets = folder.path().join("demo.json");
     let mut demo = Command::new(lessor());

@@ -28,7 +28,7 @@ const MINUTE: u64 = 1_000;
 /// The shortest time that a rate can be taken over: Prometheus looks four times a second.
 const WINDOW_MIN: u64 = 3_000;
 
-/// Between two calls of somebody who wants a quarter of a limit: there are two on one of them.
+/// Between two calls of a caller that wants a quarter of a limit: there are two on one of them.
 const MODEST: Duration = Duration::from_millis(40);
 
 const CONFIG: &str = r#"
@@ -118,7 +118,7 @@ impl Trouble {
         Trouble(tasks)
     }
 
-    /// Somebody who writes the root that allocators write, and is faster. What is in it stays as it is.
+    /// A client that writes the root that allocators write, and is faster. What is in the root stays as it is.
     async fn of_a_rival(store: &Server) -> Trouble {
         let mut cells = Cells::new(&store.config("lessor")).expect("a good configuration");
         let name = "root root".to_owned();
@@ -197,7 +197,7 @@ async fn watch(
 async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let start = |config: &str| Allocator::start(config, "127.0.0.1:0", true);
     let process = export().await;
-    // Two stores: one that stands still, and one that somebody else writes to.
+    // Two stores: one that stands still, and one that another client writes to.
     let [slow, rival] = [(); 2].map(|()| Arc::new(Server::start(StoreKind::Redis, &[])));
     let main = start(CONFIG);
     let [full, forgetful, away] = [("full", "1s"), ("forgetful", "10s"), ("away", "1s")]

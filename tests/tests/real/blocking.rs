@@ -97,6 +97,6 @@ fn without_an_allocator_it_refuses_or_says_so() {
     assert!(matches!(Client::connect("nowhere"), Err(ExchangeError::Address { .. })));
     let client = lessor::Client::builder(&url).build_blocking().expect("a good address");
     let refusal =
-        client.limit("few").acquire_within(1, Duration::from_millis(200)).expect_err("nobody lends");
+        client.limit("few").acquire_within(1, Duration::from_millis(200)).expect_err("nothing is lent");
     assert!(matches!(refusal, Refusal::Unreachable { .. } | Refusal::Empty { .. }), "{refusal:?}");
 }

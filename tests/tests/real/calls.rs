@@ -32,7 +32,7 @@ name = "rate"
 rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
 "#;
 
-/// In an hour nobody hands anything back.
+/// In an hour no process hands anything back.
 const FOR_EVER_MS: u64 = 3_600_000;
 
 /// `calls` calls of `millis` each, one begun after the other; when each was.
@@ -126,7 +126,7 @@ async fn all_parts_of_a_call_are_in_flight_until_it_ends() {
     let guards = lessor::all([(&vendor, 3), (&rate, 1)]).enter_within(long).await.expect("it comes");
     assert!(vendor.try_enter(1).is_err() && lessor::all([(&vendor, 1), (&rate, 1)]).try_enter().is_err());
     drop(guards);
-    // Three at once again, and those that nobody hands back stay.
+    // Three at once again, and permits that are not handed back stay.
     vendor.enter_within(3, long).await.expect("they are back").forget();
     assert!(vendor.try_enter(1).is_err());
     let forgotten = CLOCK.now();

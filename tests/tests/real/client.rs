@@ -69,7 +69,7 @@ async fn a_refusal_says_what_can_be_done_about_it() {
     assert_eq!(few.acquire(6).await, Err(Refusal::TooLarge { limit: 5 }), "waiting would not help");
     let empty = std::iter::from_fn(|| few.try_acquire(1).err()).next().expect("not more than five");
     assert!(empty.retry_after().is_some_and(|wait| wait <= Duration::from_secs(1)), "{empty:?}");
-    let unknown = client.limit("nobody/configured/this");
+    let unknown = client.limit("not/configured/at/all");
     assert_eq!(unknown.acquire(1).await, Err(Refusal::UnknownLimit));
     assert_eq!(client.limit("no such name!").try_acquire(1), Err(Refusal::UnknownLimit));
     client.shutdown().await;
@@ -123,7 +123,7 @@ async fn callers_are_served_in_the_order_they_came() {
 }
 
 #[tokio::test]
-async fn nobody_overtakes_a_caller_in_line() {
+async fn no_caller_overtakes_a_caller_in_line() {
     let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let few = client.limit("few");
@@ -194,7 +194,7 @@ async fn several_limits_are_spent_together_or_not_at_all() {
 
 /// Never closer, over two processes that take turns: measured after each call, so that only a later one can look closer.
 #[tokio::test]
-async fn calls_on_a_steady_flow_are_spaced_whoever_makes_them() {
+async fn calls_on_a_steady_flow_are_spaced_whichever_client_makes_them() {
     let fleet = Fleet::start(CONFIG).await;
     let (clock, spacing) = (Clock::since_boot(), Duration::from_millis(20));
     let (one, two) = (fleet.client("one").await, fleet.client("two").await);
@@ -257,7 +257,7 @@ async fn each_key_has_a_pool_of_its_own() {
     assert_eq!(spend(&user.key("bob")).await, 3);
     assert_eq!(spend(&user.key("ann")).await, 0, "three an hour are spent");
     assert_eq!(user.try_acquire(1), Err(Refusal::UnknownLimit), "counted by key: say which");
-    user.try_acquire_key("cat", 1).expect_err("nobody knew of it");
+    user.try_acquire_key("cat", 1).expect_err("it was not known");
     eventually("a lease for the key", async || user.try_acquire_key("cat", 1).ok()).await;
     assert_eq!(spend(&user.key("cat")).await, 2, "a handle of it spends the same");
     assert!(user.try_acquire_key("cat", 1).is_err() && user.try_acquire_key("", 1).is_err());
@@ -265,16 +265,16 @@ async fn each_key_has_a_pool_of_its_own() {
     fleet.stop().await;
 }
 
-/// Of 12 calls on 5 permits that never come back, 7 would be refused, in whatever way they are made. Nobody is, nobody
-/// waits, and the operator sees the 7; a limit beside it that is not on trial still refuses.
+/// Of 12 calls on 5 permits that never come back, 7 would be refused, in whatever way they are made. No call is refused,
+/// no caller waits, and the operator sees the 7. A limit beside it that is not on trial still refuses.
 #[tokio::test]
 async fn in_shadow_mode_nothing_is_refused_and_what_would_have_been_is_counted() {
     let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let (trial, none) = (client.limit("trial"), client.limit("none"));
-    trial.acquire(1).await.expect("whoever waits learns that it is a trial, or gets a permit");
+    trial.acquire(1).await.expect("a caller that waits learns that it is a trial, or gets a permit");
     for _ in 0..5 {
-        trial.acquire_within(1, Duration::ZERO).await.expect("nobody waits");
+        trial.acquire_within(1, Duration::ZERO).await.expect("no call waits");
         trial.try_acquire(1).expect("nothing is refused");
     }
     assert!(

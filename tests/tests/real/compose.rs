@@ -33,7 +33,7 @@ fn each_profile_starts_its_allocators_and_what_everybody_needs() {
     check(&["--profile", "redis"], &["allocator-redis-1", "allocator-redis-2", "redis"]);
     let with_postgres = ["allocator-postgres-1", "allocator-postgres-2", "migrate", "postgres"];
     check(&["--profile", "postgres"], &with_postgres);
-    // Whoever says nothing gets what .env says.
+    // Without a profile on the command line, compose goes by .env.
     assert_eq!(names(&[]), names(&["--profile", PROFILES[0]]));
     assert!(read(".env").lines().any(|line| line == format!("COMPOSE_PROFILES={}", PROFILES[0])));
 }
@@ -71,7 +71,7 @@ fn images_of_others_are_pinned() {
 
 /// A promtool of Debian reads the very files that are mounted, where they are mounted.
 #[test]
-fn prometheus_understands_what_is_mounted_and_looks_at_whoever_can_be_there() {
+fn prometheus_understands_what_is_mounted_and_looks_at_all_that_can_be_there() {
     let prometheus = &all()["prometheus"];
     let folder = tempfile::tempdir().expect("a folder");
     for mount in prometheus.mounts() {
@@ -102,12 +102,12 @@ fn prometheus_understands_what_is_mounted_and_looks_at_whoever_can_be_there() {
         for service in services(&["--profile", profile]).into_values().filter(Service::is_ours) {
             let (names, port) = (service.names(), listens(&service));
             if service.list("command")[0] == "serve" {
-                assert!(names.iter().any(|name| found.contains(name)), "nobody looks at {names:?}");
+                assert!(names.iter().any(|name| found.contains(name)), "no job looks at {names:?}");
                 assert_eq!(port.as_deref(), Some("7400"));
                 known.extend(names);
             } else if service.list("command")[1..].starts_with(&["node".to_owned()]) {
                 let target = format!("{}:{}", service.name, port.expect("it shows itself"));
-                assert!(targets.contains(&target), "nobody looks at {target}");
+                assert!(targets.contains(&target), "no job looks at {target}");
             }
         }
     }

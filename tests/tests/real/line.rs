@@ -1,5 +1,6 @@
-//! Crowds that wait in one process: the shipping client against the shipping server, by its real transport. Nobody waits
-//! past his deadline, the order within a priority is that in which they came, and who leaves takes nothing along.
+//! Crowds that wait in one process: the shipping client against the shipping server, by its real transport. No caller
+//! waits past its deadline. The order within a priority is the order in which callers came. A caller that leaves takes
+//! nothing along.
 
 use lessor::{Client, Limit, Priority, Refusal};
 use lessor_protocol::{Clock, Moment};
@@ -120,8 +121,8 @@ async fn of_a_thousand_tasks_none_waits_past_its_deadline_and_those_of_one_prior
     fleet.stop().await;
 }
 
-/// Among those who were served at the same limit with the same priority, nobody came before one that waited as long: who
-/// is overtaken gave up.
+/// Callers that were served at the same limit with the same priority were served in the order in which they came. A caller
+/// that is overtaken gave up.
 fn in_order(outcomes: &[Outcome]) {
     let mut served = 0;
     for (limit, name) in LIMITS.iter().enumerate() {
@@ -137,7 +138,7 @@ fn in_order(outcomes: &[Outcome]) {
     assert!(served > 50, "{served} were served");
 }
 
-/// Every permit that was lent was spent by somebody who says so, or went back.
+/// Every permit that was lent was spent by a caller that says so, or went back.
 async fn balance(fleet: &Fleet, client: Client, outcomes: &[Outcome]) {
     client.shutdown().await;
     for (limit, name) in LIMITS.iter().enumerate() {
@@ -182,10 +183,10 @@ async fn one_by_one() -> (String, Arc<Mutex<Vec<(u64, u64)>>>, JoinHandle<std::i
     (url, asked, tokio::spawn(async move { axum::serve(listener, router).await }))
 }
 
-/// The bug: while others waited too, the next ask was written before whoever was first had taken what came. It said that
+/// The bug: while others waited too, the next ask was written before the first in line had taken what came. It said that
 /// the permit was still held, and a bucket of one refilled only a term later, when it heard otherwise.
 #[tokio::test]
-async fn what_whoever_is_first_takes_is_told_with_the_next_ask() {
+async fn what_the_first_in_line_takes_is_told_with_the_next_ask() {
     let (url, asked, server) = one_by_one().await;
     let client = Client::builder(&url).build().expect("a good address");
     let few = client.limit("few");
@@ -198,8 +199,9 @@ async fn what_whoever_is_first_takes_is_told_with_the_next_ask() {
     assert_eq!(asked[..5], [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
 }
 
-/// A stream of high ones that would use up all there is for ever, a low one that wants a permit, and one that wants nearly
-/// all that the limit can hold: it is served within some dozens of them, and nobody takes what it waits for.
+/// A stream of callers of high priority would use up all there is for ever. Beside it, a caller of low priority wants nearly
+/// all that the limit can hold, and a normal caller wants a permit. Both are served within some dozens of the stream, and no
+/// caller takes what the large call waits for.
 #[tokio::test]
 async fn a_large_call_of_low_priority_is_served_beside_a_high_stream_that_never_ends() {
     let fleet = Fleet::start(CONFIG).await;
@@ -226,7 +228,7 @@ async fn a_large_call_of_low_priority_is_served_beside_a_high_stream_that_never_
     let order = std::mem::take(&mut *order.lock().expect("no panic"));
     let low = order.iter().position(|priority| *priority == Priority::Low).expect("it was served");
     let normal = order.iter().position(|priority| *priority == Priority::Normal).expect("it was served");
-    // Whoever has waited longest is one of eight, and before these there were 24.
+    // One of eight is the caller that has waited longest, and before these there were 24.
     assert!(low.max(normal) <= 8 * 28, "the low one was number {low}, the normal one {normal}");
     client.shutdown().await;
     fleet.stop().await;

@@ -167,8 +167,8 @@ async fn a_demo_keeps_the_promise_for_changes_to_its_vendor() {
     assert_eq!(report["stranded"], 0);
 }
 
-/// The demo, with a vendor that halves its contract before half of it is used, and restores it: nobody is refused for either,
-/// and the report says what became of both. When it is restored has to be after it was halved.
+/// The demo, with a vendor that halves its contract before half of it is used, and restores it. No call is refused for
+/// either, and the report says what became of both. The contract has to be restored after it was halved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_demo_whose_vendor_restores_its_contract_says_how_that_went() {
     let demo = |args: &str| {
@@ -196,7 +196,7 @@ async fn a_demo_whose_vendor_restores_its_contract_says_how_that_went() {
 
 /// Nodes that wait are told of a top-up: they are served in a round trip, and not when they would have asked again.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_is_served_as_soon_as_there_is_a_top_up() {
+async fn a_caller_that_waits_is_served_as_soon_as_there_is_a_top_up() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
     let client = client(&allocator, "waiting").await;
     let limit = client.limit("empty");
@@ -229,7 +229,7 @@ async fn whoever_waits_is_served_as_soon_as_there_is_a_top_up() {
     assert_eq!(alive.status(), reqwest::StatusCode::OK);
     let (after, round_trip) = (served.since(told), CLOCK.now().since(begun));
     println!("served {after:?} after the top-up was answered; a round trip takes {round_trip:?}");
-    // One ask brought it, or the one that was on its way and the next: nobody polled until it was there.
+    // One ask brought it, or the one that was on its way and the next: the client did not poll until it was there.
     let asks = client.stats().exchanges - asked;
     assert!(asks <= 3, "{asks} asks");
     client.shutdown().await;
@@ -317,7 +317,7 @@ async fn the_command_line_says_what_is_wrong_and_ends_with_a_code() {
     let list = limits(&allocator.url, &["list"]).await;
     let said = String::from_utf8_lossy(&list.stdout).into_owned();
     assert!(said.starts_with("LIMIT") && said.contains("sliding_window 100/1s"), "{said}");
-    let mut nobody = Command::new(lessor());
-    let output = nobody.args(["limits", "list", "--server", "http://127.0.0.1:1"]).output().expect("it runs");
+    let mut lister = Command::new(lessor());
+    let output = lister.args(["limits", "list", "--server", "http://127.0.0.1:1"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1));
 }

@@ -182,7 +182,7 @@ async fn an_outgoing_request_without_a_permit_is_not_sent() {
     let client = Client::connect(&fleet.url).await.expect("it answers");
     let outgoing = Outgoing::refusing(client.limit("none"), Duration::ZERO);
     let http = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(outgoing).build();
-    // Nobody is there: to send it would be another error.
+    // No server is there: to send it would be another error.
     let error = http.get("http://127.0.0.1:1/").send().await.expect_err("there is no permit");
     let reqwest_middleware::Error::Middleware(reason) = error else { panic!("{error}") };
     assert!(matches!(reason.downcast_ref(), Some(Refusal::Empty { .. })), "{reason}");

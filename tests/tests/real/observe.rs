@@ -80,7 +80,7 @@ async fn what_one_node_is_refused_stops_all_of_them_and_they_come_back_by_themse
     let mut events = one.events();
     sees.observe(StatusCode::OK, &headers(&[("content-type", "text/plain")]));
     sees.observe(StatusCode::TOO_MANY_REQUESTS, &headers(&[("retry-after", "1")]));
-    assert!(sees.try_acquire(1).is_err(), "whoever saw it stops at once");
+    assert!(sees.try_acquire(1).is_err(), "the client that saw it stops at once");
     until(&hears, is_paused).await;
     assert!(one.stats().exchanges > exchanges, "it was told");
     let told = Event::VendorDisagreed { limit: "vendor/rest".into() };
@@ -136,7 +136,7 @@ async fn a_refusal_of_one_key_is_no_other_key_s() {
     assert_eq!(apart.acquire_within(1, Duration::from_secs(5)).await, Ok(()));
 }
 
-/// A vendor that is not believed is counted. Whoever was refused asks again, and goes on.
+/// A vendor that is not believed is counted. The client that was refused asks again, and goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_that_believes_no_vendor_goes_on() {
     let fleet = Fleet::start(CONFIG).await;
@@ -147,7 +147,7 @@ async fn a_limit_that_believes_no_vendor_goes_on() {
     limit.observe(StatusCode::TOO_MANY_REQUESTS, &headers(&[("retry-after", "3600")]));
     let end = CLOCK.now() + PATIENCE;
     while shown(url, "deaf").await["vendor_disagreed"]["refused"] != 1 {
-        assert!(CLOCK.now() < end, "nobody told");
+        assert!(CLOCK.now() < end, "it was not told");
         sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(limit.acquire_within(1, PATIENCE).await, Ok(()));

@@ -1,5 +1,5 @@
-//! The page for operators, in a real browser beside a real allocator: it shows what the API says, does what it is told,
-//! loads nothing from elsewhere, and says when nobody is there.
+//! The page for operators, in a real browser beside a real allocator. It shows what the API says, does what it is told,
+//! loads nothing from elsewhere, and says when no allocator is there.
 
 mod away;
 mod browser;
@@ -37,7 +37,7 @@ rules = [{ kind = "sliding_window", limit = 50, per = "1s" }]
 /// What an operator sees of a change must not wait longer.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// A key that would be a picture, and a script, if anybody took it for markup.
+/// A key that would be a picture, and a script, if the page took it for markup.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\">";
 
 /// What the allocator answers.
@@ -87,7 +87,7 @@ fn expect_clean(browser: &Browser, allocator: &Allocator) {
     let requests = browser.requests();
     assert!(requests.len() > 10, "{requests:?}");
     for url in requests {
-        assert!(url.starts_with(&format!("{}/", allocator.url)), "{url} is somebody else's");
+        assert!(url.starts_with(&format!("{}/", allocator.url)), "{url} is not the allocator's");
     }
 }
 
@@ -135,8 +135,7 @@ async fn the_page_shows_what_the_allocator_says() {
     expect_clean(&browser, &allocator);
 }
 
-/// Whoever pauses a limit over the API is seen to have done it within a second; and the page's own button does it too, once
-/// it was asked whether it is meant.
+/// A pause of a limit over the API shows within a second. The page's own button pauses too, once the operator has confirmed it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_shows_at_once_and_the_page_can_make_one() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
@@ -296,7 +295,7 @@ fn a_demo_that_is_watched_says_where() {
     let browser = Browser::open(&page);
     browser.wait(&format!("Number({}?.value) > 0", in_row("vendor/rest", "td:nth-child(4) data")));
     drop(browser);
-    // It has more to say to nobody.
+    // The test reads no more of what it says.
     let _ = demo.kill();
     let _ = demo.wait();
 }

@@ -1,4 +1,4 @@
-//! Parts of the demo as processes by themselves: the vendor, and nodes that wait for nobody.
+//! Parts of the demo as processes by themselves: the vendor, and nodes that need no other process to start.
 
 use lessor_allocator::cells::private::HeldPort;
 use rustix::process::Signal;
@@ -53,7 +53,7 @@ async fn a_vendor_and_nodes_run_by_themselves() {
         })
         .into();
     assert!(is_ready(&vendor_url).await);
-    assert!(!is_ready(&nodes[0].1).await, "nobody has lent it anything");
+    assert!(!is_ready(&nodes[0].1).await, "no allocator has lent it anything");
     let _allocator = Allocator::start(CONFIG, &port.address().to_string(), true);
     let seen = async || -> Value { get(format!("{vendor_url}/seen")).await.json().await.expect("JSON") };
     eventually("the vendor sees both kinds of calls", async || {
@@ -65,7 +65,7 @@ async fn a_vendor_and_nodes_run_by_themselves() {
     let mut admitted = 0;
     for (node, url) in nodes {
         assert!(is_ready(&url).await);
-        // It asked before there was anybody, and counted nothing else yet.
+        // It asked before there was an allocator, and counted nothing else yet.
         assert!(get(format!("{url}/metrics")).await.status().is_success());
         let did = tokio::task::spawn_blocking(move || end(node)).await.expect("no panic");
         assert_eq!(did["vendor_refused"], 0, "{did}");

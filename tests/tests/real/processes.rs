@@ -125,7 +125,7 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
     kill_process(pid, Signal::INT).expect("it is ours");
     assert!(stopped.wait().expect("it is ours").success());
     assert!(is_empty(), "after Ctrl-C");
-    let taken = TcpListener::bind(&address).expect("nobody listens there any more");
+    let taken = TcpListener::bind(&address).expect("no process listens there any more");
 
     let failed = demo(&["--listen", &address]).output().expect("it runs");
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
@@ -194,7 +194,7 @@ fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
     let held = sleeper.available();
     sleeper.running.signal(Signal::STOP);
     assert!(held > 2, "stopped with {held} in hand: the test would prove nothing");
-    // Meanwhile its lease ends, a window passes, and somebody else takes all that there is.
+    // Meanwhile its lease ends, a window passes, and another node takes all that there is.
     let mut other = node(&allocator, "other");
     other.begin(3_000);
     let others = other.answer();
@@ -212,7 +212,7 @@ term = { max = "33ms" }
 rules = [{ kind = "sliding_window", limit = 50_000_000, per = "1s", margin = "50ms" }]
 "#;
 
-/// By when what was lent before has ended, if nobody answers any more: the term, and a request that was just answered.
+/// By when what was lent before has ended, if no allocator answers any more: the term, and a request that was just answered.
 const ENDED: Duration = Duration::from_millis(50);
 
 /// Calls that begin between `from` and `until` find no lease, and those before found some.
@@ -234,7 +234,7 @@ fn a_process_that_is_stopped_in_a_rush_spends_nothing_when_it_wakes() {
         allocator.running.signal(Signal::STOP);
         let stopped = CLOCK.now();
         std::thread::park_timeout(Duration::from_millis(200));
-        // It wakes with permits in hand, clocks that it read before, and nobody to ask.
+        // It wakes with permits in hand, clocks that it read before, and no allocator to ask.
         sleeper.running.signal(Signal::CONT);
         let admitted = sleeper.answer();
         none_between(stopped + ENDED, CLOCK.now(), &admitted);
@@ -386,7 +386,7 @@ fn a_client_survives_an_allocator_that_answers_rubbish_and_one_that_never_answer
         let client = lessor::Client::builder(&url).node("patient").build().expect("a good address");
         let limit = client.limit("vendor");
         let refused = limit.acquire_within(1, Duration::from_millis(100)).await;
-        assert!(refused.is_err(), "nobody lent anything");
+        assert!(refused.is_err(), "no allocator lent anything");
         fake.join().expect("it did its part");
         let _allocator = Allocator::start(CONFIG, &address, true);
         limit.acquire(1).await.expect("the real one answers");

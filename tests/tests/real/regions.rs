@@ -58,7 +58,7 @@ async fn two_regions_share_one_limit_and_use_it() {
     for client in clients {
         client.shutdown().await;
     }
-    // What nobody holds any more is back.
+    // Permits that no node holds any more are back.
     eventually("nothing is out", async || (centre.number("vendor", "outstanding").await == 0).then_some(()))
         .await;
     for fleet in [east, west, centre] {

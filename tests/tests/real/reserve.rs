@@ -79,7 +79,7 @@ async fn futures_poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Opti
 }
 
 #[tokio::test]
-async fn a_call_that_costs_more_than_it_reserved_is_paid_for_before_anybody_else_gets_a_permit() {
+async fn a_call_that_costs_more_than_it_reserved_is_paid_for_before_another_caller_gets_a_permit() {
     let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let tokens = client.limit("flowing");
@@ -98,7 +98,7 @@ async fn in_shadow_mode_everything_is_reserved_and_nothing_is_owed() {
     let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let trial = client.limit("trial");
-    trial.acquire(1).await.expect("whoever waits learns that it is a trial, or gets a permit");
+    trial.acquire(1).await.expect("a caller that waits learns that it is a trial, or gets a permit");
     for _ in 0..5 {
         let settled = trial.try_reserve(4).expect("nothing is refused").settle(9);
         assert_eq!(settled.owed, 0);
@@ -110,7 +110,7 @@ async fn in_shadow_mode_everything_is_reserved_and_nothing_is_owed() {
 }
 
 #[tokio::test]
-async fn whoever_can_do_a_part_takes_what_there_is() {
+async fn a_caller_that_can_do_a_part_takes_what_there_is() {
     let fleet = Fleet::start(CONFIG).await;
     let client = fleet.client("a").await;
     let tokens = client.limit("tokens");
@@ -141,7 +141,7 @@ async fn looking_says_what_a_call_would_be_told_and_lends_nothing() {
     assert_eq!((seen.refusal, seen.ready_in()), (None, Some(Duration::ZERO)));
     let seen = tokens.peek(101);
     assert_eq!((seen.refusal, seen.ready_in()), (Some(Refusal::TooLarge { limit: 100 }), None));
-    // The first lease goes back, however often somebody looks for more: that is no demand.
+    // The first lease goes back, however often a caller looks for more: that is no demand.
     let mut wanted = 0;
     eventually("it goes back", async || {
         wanted += u64::from(tokens.peek(50).refusal.is_some());

@@ -58,7 +58,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// It takes nobody for silent who is slow because the machine is busy.
+    /// The client takes no allocator for silent that is slow because the machine is busy.
     async fn start(config: &str) -> Pair {
         Pair::start_with(config, |builder| builder.exchange_timeout(Duration::from_secs(4))).await
     }
@@ -94,7 +94,7 @@ async fn wrong(allocator: &Allocator) -> u64 {
         .sum()
 }
 
-/// Somebody who tries once a millisecond. The instants at which it was admitted, and at which it was refused.
+/// A caller that tries once a millisecond. The instants at which it was admitted, and at which it was refused.
 #[derive(Debug, Default)]
 struct Tried {
     admitted: Vec<Moment>,
@@ -149,7 +149,7 @@ async fn when_the_allocator_is_killed_it_goes_on_at_the_other() {
     goes_on_at_the_other(pair, Signal::KILL, Duration::from_millis(400)).await;
 }
 
-/// Nobody answers and nobody hangs up, as when a machine is gone.
+/// The allocator neither answers nor hangs up, as when a machine is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_allocator_is_silent_it_goes_on_at_the_other() {
     let pair = Pair::start_with(PLENTY, |builder| builder).await;
@@ -182,9 +182,9 @@ async fn goes_on_at_the_other(pair: Pair, signal: Signal, within: Duration) {
     eventually("all is given back", async || (number(&other, "outstanding").await == 0).then_some(())).await;
 }
 
-/// The first is asked again while it still remembers what it lent before, and what nobody told it since then.
+/// The first is asked again while it still remembers what it lent before. The client has told it nothing since then.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_comes_back_to_an_allocator_that_remembers_spends_nothing_twice() {
+async fn a_client_that_comes_back_to_an_allocator_that_remembers_spends_nothing_twice() {
     let Pair { client, limit, asked, other } = Pair::start_with(FEW, |builder| builder).await;
     let vendor = Vendor::new(200, Duration::from_secs(1));
     let is_over = AtomicBool::new(false);
@@ -232,7 +232,7 @@ async fn whoever_comes_back_to_an_allocator_that_remembers_spends_nothing_twice(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_comes_back_to_an_allocator_that_forgot_spends_nothing_twice() {
+async fn a_client_that_comes_back_to_an_allocator_that_forgot_spends_nothing_twice() {
     let Pair { client, limit, asked, other } = Pair::start(&in_memory(FEW)).await;
     let vendor = Vendor::new(200, Duration::from_secs(1));
     Tried::during(&vendor, &limit, Duration::from_millis(500)).await;
@@ -282,7 +282,7 @@ async fn without_any_allocator_it_is_as_with_one_and_goes_on_with_whichever_come
 
 /// One allocator after the other is stopped in good order and started again, while callers wait for their turns.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rolling_restart_refuses_nobody_who_waits() {
+async fn a_rolling_restart_refuses_no_caller_that_waits() {
     let Pair { client, limit, asked, other } = Pair::start(PLENTY).await;
     let vendor = Arc::new(Vendor::new(6_000, Duration::from_secs(2)));
     let (over, is_over) = tokio::sync::watch::channel(false);
@@ -318,7 +318,7 @@ async fn a_rolling_restart_refuses_nobody_who_waits() {
     over.send_replace(true);
     let (mut served, mut longest) = (0, Duration::ZERO);
     for wait in waits {
-        let (calls, wait) = wait.await.expect("nobody is refused");
+        let (calls, wait) = wait.await.expect("no call is refused");
         (served, longest) = (served + calls, longest.max(wait));
     }
     println!(

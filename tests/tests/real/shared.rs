@@ -56,7 +56,7 @@ impl Store {
         Store { server, prefix: prefix.to_owned() }
     }
 
-    /// One that nobody else stops or empties.
+    /// A store that no other test stops or empties.
     async fn own(kind: StoreKind) -> Store {
         Store::of(Arc::new(Server::start(kind, &[])), "lessor").await
     }
@@ -145,7 +145,7 @@ async fn two_use_all_there_is_and_no_more(kind: StoreKind) {
     west.stop().await;
 }
 
-/// Three an hour for each user, whoever is asked.
+/// Three an hour for each user, whichever allocator is asked.
 async fn keys_are_shared(kind: StoreKind) {
     let store = Store::shared(kind, "keys").await;
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
@@ -181,7 +181,7 @@ async fn a_flood_of_new_keys_is_served(kind: StoreKind) {
     east.stop().await;
 }
 
-/// One that is stopped gives back what it has not lent on: nobody waits until that ends, nor is it lost.
+/// An allocator that is stopped gives back what it has not lent on. No client waits until that ends, nor is it lost.
 async fn one_that_is_stopped_strands_nothing(kind: StoreKind) {
     let store = Store::shared(kind, "stopped").await;
     let mut admitted = 0;
@@ -194,7 +194,7 @@ async fn one_that_is_stopped_strands_nothing(kind: StoreKind) {
         }
         client.shutdown().await;
         // Its first look at who is there, which it takes by and by.
-        let here = eventually("somebody is there", async || {
+        let here = eventually("an allocator is there", async || {
             let status = reqwest::get(format!("{}/v1/status", allocator.url)).await.ok()?;
             let status: serde_json::Value = serde_json::from_str(&status.text().await.ok()?).ok()?;
             status["sharing"].as_array().filter(|here| !here.is_empty()).cloned()
@@ -221,7 +221,7 @@ async fn killed_in_turn_they_go_on(kind: StoreKind) {
     let span = Duration::from_millis(900);
     for round in 0..6 {
         let first = call_for(&vendor, &limits, span).await;
-        assert!(first.is_some(), "round {round}: nobody was admitted within {span:?}");
+        assert!(first.is_some(), "round {round}: no call was admitted within {span:?}");
         two = match two {
             [one, other] if round % 2 == 0 => [one.restart(), other],
             [one, other] => [one, other.restart()],
@@ -231,7 +231,7 @@ async fn killed_in_turn_they_go_on(kind: StoreKind) {
     println!("{kind:?}: {} admitted in {:?} with six kills", vendor.count(), 6 * span);
 }
 
-/// It answers nobody for two seconds: leases end, and nothing is lent beyond them.
+/// The store answers no allocator for two seconds: leases end, and nothing is lent beyond them.
 async fn a_store_that_stands_still_is_waited_for(kind: StoreKind) {
     let store = Store::own(kind).await;
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
@@ -243,7 +243,7 @@ async fn a_store_that_stands_still_is_waited_for(kind: StoreKind) {
     call_for(&vendor, &limits, 2 * PER).await;
     let before = vendor.count();
     call_for(&vendor, &limits, PER).await;
-    assert_eq!(vendor.count(), before, "nobody is lent anything by nobody");
+    assert_eq!(vendor.count(), before, "no client is lent anything by any allocator");
     store.server.go_on();
     let again = CLOCK.now();
     let first = call_for(&vendor, &limits, 5 * PER).await.expect("it goes on");
@@ -253,7 +253,7 @@ async fn a_store_that_stands_still_is_waited_for(kind: StoreKind) {
     west.stop().await;
 }
 
-/// PostgreSQL has all that it said it has. Of Redis nobody knows: allocators wait.
+/// PostgreSQL has all that it said it has. Whether Redis has it is unknown: allocators wait.
 async fn a_store_that_is_killed_loses_nothing_or_is_waited_out(kind: StoreKind) {
     let store = Store::own(kind).await;
     let east = store.allocator("east").await;
@@ -298,8 +298,8 @@ async fn one_that_is_emptied_is_waited_out(kind: StoreKind) {
     west.stop().await;
 }
 
-/// A key that nobody uses any more takes no room.
-async fn keys_that_nobody_uses_are_taken_away(kind: StoreKind) {
+/// A key that is not used any more takes no room.
+async fn keys_that_are_not_used_are_taken_away(kind: StoreKind) {
     let store = Store::own(kind).await;
     let east = store.allocator("east").await;
     let client = east.client("a").await;
@@ -323,7 +323,7 @@ async fn keys_that_nobody_uses_are_taken_away(kind: StoreKind) {
     east.stop().await;
 }
 
-/// Whomever an operator tells, and whoever is started later.
+/// It holds whichever allocator an operator tells, also for an allocator that is started later.
 async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     let store = Store::own(kind).await;
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
@@ -394,7 +394,7 @@ on_each_store!(
     a_store_that_stands_still_is_waited_for,
     a_store_that_is_killed_loses_nothing_or_is_waited_out,
     one_that_is_emptied_is_waited_out,
-    keys_that_nobody_uses_are_taken_away,
+    keys_that_are_not_used_are_taken_away,
     the_newest_configuration_holds_for_all,
     what_an_operator_decides_holds_for_all,
 );

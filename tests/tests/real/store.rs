@@ -22,7 +22,7 @@ name = "vendor"
 rules = [{ kind = "sliding_window", limit = 300, per = "3s", margin = "50ms" }]
 "#;
 
-/// More than anybody here wants.
+/// More than any node here wants.
 const PLENTY: &str = r#"
 [[limit]]
 name = "vendor"
@@ -285,8 +285,8 @@ fn operate(allocator: &Allocator, method: &str, path: &str, body: Option<Value>)
     })
 }
 
-/// The bug: a limit that somebody had paused or lowered over the API was open, and what the file said, after a crash; and a
-/// top-up that was sent again was made twice.
+/// The bug: after a crash, a limit that an operator had paused or lowered over the API was open, and what the file said. And
+/// a top-up that was sent again was made twice.
 #[test]
 fn what_operators_have_decided_holds_after_a_kill() {
     let allocator = Allocator::start(&three(10), "127.0.0.1:0", true);

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A store for one test.
 struct Store {
     cells: Cells,
-    /// Nobody else has the cells of this prefix.
+    /// No other test has the cells of this prefix.
     config: Option<CellsConfig>,
     server: Option<Arc<Server>>,
 }

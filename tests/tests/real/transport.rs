@@ -2,7 +2,7 @@
 //! counts what all clients admit; the allocator's books are compared with its count at the end.
 //!
 //! `faults` (one at a time), `garbage` (answers that should not have come), `storm` (all of them, drawn from a seed),
-//! `peers` (whoever else talks to the server, slowly).
+//! `peers` (other clients that talk to the server, slowly).
 
 mod faults;
 mod garbage;

@@ -112,7 +112,7 @@ fn between(admitted: &[Moment], from: Moment, until: Moment) -> usize {
     admitted.iter().filter(|at| (from..until).contains(at)).count()
 }
 
-/// How long it took from `since` until somebody was admitted.
+/// How long it took from `since` until a call was admitted.
 fn back_after(admitted: &[Moment], since: Moment) -> Duration {
     admitted.iter().find(|at| **at > since).expect("it went on").since(since)
 }
@@ -138,7 +138,7 @@ impl Outage {
         Outage { admitted: crowd.end(), began, ended }
     }
 
-    /// Who calls goes on with what is there, and then nobody is lent anything until it is over.
+    /// Nodes go on with what is there, and then no node is lent anything until the fault is over.
     fn judge(&self, what: &str) -> Duration {
         let Outage { admitted, began, ended } = self;
         let on = between(admitted, *began, *began + LENT_ENDS);
@@ -154,7 +154,7 @@ impl Outage {
     }
 }
 
-/// How long a fault lasts, in seconds: short enough for everyday, unless somebody says otherwise.
+/// How long a fault lasts, in seconds: short enough for everyday, unless the environment says otherwise.
 fn lasts() -> Duration {
     let seconds = std::env::var("LESSOR_FAULT_SECONDS").ok();
     Duration::from_secs(seconds.map_or(2, |seconds| seconds.parse().expect("seconds")))
@@ -190,7 +190,7 @@ fn after_a_failed_sync_nothing_is_lent_until_there_is_a_new_file() {
     let outage =
         Outage::of(&mut allocator, |allocator| allocator.set("sync_errno 5"), |allocator| allocator.set(""));
     assert!(outage.judge("syncs that fail,") < SOON);
-    assert_ne!(file(&allocator), before, "of one that failed to sync nobody knows what is in it");
+    assert_ne!(file(&allocator), before, "what is in a file that failed to sync is unknown");
     let crowd = Crowd::of(1, &allocator.url());
     assert!(allocator.live(), "it goes on with the new one");
     pause(TWO_WINDOWS);
@@ -280,8 +280,8 @@ fn nodes_that_are_cut_off_go_on_a_pause_and_a_lease_after_the_network_does() {
     let rest = in_order(vec![each.remove(0)]);
     let outage = Outage { admitted: in_order(each), began, ended };
     let back = outage.judge("cut off");
-    assert!(between(&rest, began + LENT_ENDS, ended) > 0, "whoever is not has the rest");
-    // What it may have then is what the vendor's window has room for, which somebody else was using.
+    assert!(between(&rest, began + LENT_ENDS, ended) > 0, "the node that is not cut off has the rest");
+    // What a node may have then is what the vendor's window has room for, which another node was using.
     assert!(back < AGAIN + PER, "{back:?}");
     allocator.kill();
 }

@@ -285,7 +285,7 @@ proptest! {
             play.check();
         }
         play.rush();
-        // Ten minutes of silence: nobody is remembered, and all of it can be lent again, at each of them.
+        // Ten minutes of silence: no session is remembered, and all of it can be lent again, at each pool.
         play.now = play.now + Duration::from_secs(600);
         for pool in &mut play.pools {
             pool.is_forgettable(play.now);

@@ -263,7 +263,7 @@ proptest! {
         for rule in &rules {
             prop_assert_eq!(breach(rule, &play.spends), None, "{:?}", rule);
         }
-        // Ten minutes of silence: nobody is remembered, and all of it can be lent again.
+        // Ten minutes of silence: no session is remembered, and all of it can be lent again.
         play.now = play.now + Duration::from_secs(600);
         play.pool.is_forgettable(play.now);
         let view = play.pool.view(play.now);

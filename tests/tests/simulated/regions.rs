@@ -19,8 +19,8 @@ fn few_seeds() -> u64 {
     seeds() / 10
 }
 
-/// Runs all of `worlds`, in which there are `calls` a world at least once all is well again: none lets too much through then or before,
-/// and hardly anybody is refused.
+/// Runs all of `worlds`, in which there are `calls` a world at least once all is well again. None lets too much through
+/// then or before, and hardly any call is refused.
 fn all_hold(worlds: impl IntoIterator<Item = u64>, run: fn(u64) -> Result<Figures, String>, calls: u64) {
     all_hold_but(50, seeds(), worlds, run, calls);
 }
@@ -92,7 +92,8 @@ fn a_steady_flow_holds_through_a_store() {
     }
 }
 
-/// In full use, where each permit too many shows: its clock is set, it loses what it had, or nobody can tell the time well.
+/// In full use, where each permit too many shows. The store's clock is set, it loses what it had, or no allocator can tell
+/// the time well.
 #[test]
 fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
     const LOST: &[Fate] = &[Fate::Copied, Fate::Emptied, Fate::Behind, Fate::Started];

@@ -133,8 +133,8 @@ fn span(nanos: u64) -> String {
     unit.map_or(nanos.to_string(), |(unit, name)| format!("{}{name}", nanos / unit))
 }
 
-/// Three in any 10 s. Two of 0 leave at 10 s and one of 4 s at 14 s, each to the nanosecond: two more than the one that is
-/// free at 10 s are there at 14 s, and for whoever comes behind those the one of 10 s leaves at 20 s.
+/// Three in any 10 s. Two of 0 leave at 10 s and one of 4 s at 14 s, each to the nanosecond. Two more than the one that is
+/// free at 10 s are there at 14 s. For a caller behind those, the one of 10 s leaves at 20 s.
 #[test]
 fn a_sliding_window_is_answered_as_worked_out() {
     let expected = ["ok 1", "no 1 retry 6s", "ok 0", "no 0 retry 1", "ok 1", "ok 0 wait 4s", "no 0 retry 9s"];
@@ -242,7 +242,7 @@ fn a_family_is_answered_as_worked_out() {
     check("family", &expected);
 }
 
-/// Two of three are taken: two more pass, because nothing is refused, and take nothing; nobody waits. At 10 s all is back.
+/// Two of three are taken: two more pass, because nothing is refused, and take nothing; no call waits. At 10 s all is back.
 ///
 /// Six of ten are twelve of twenty; of five nothing is left, until the twelve leave at 10 s.
 #[test]

@@ -164,10 +164,10 @@ proptest! {
         check(vec![Rule::TokenBucket(rule)], false, steps, drifts, 10_000_000_000);
     }
 
-    /// Nobody says when a call ends, so each counts as if it took as long as it may, and so does the reference. Calls that
-    /// end are for the simulator.
+    /// No report says when a call ends. So each call counts as if it took as long as it may, and so it does in the
+    /// reference. Calls that end are for the simulator.
     #[test]
-    fn calls_that_nobody_ends_are_in_flight_for_as_long_as_they_may_take(
+    fn calls_without_a_reported_end_are_in_flight_for_as_long_as_they_may_take(
         limit in 1u64..40, longest_ms in 50u64..400, rate in 1u64..80, beside in any::<bool>(), steps in steps(),
         drifts in drifts(),
     ) {

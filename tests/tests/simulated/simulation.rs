@@ -138,7 +138,7 @@ fn what_is_wrong_on_purpose_is_reported() {
 
 /// V4, with a single node: no other can ask in its stead.
 #[test]
-fn after_a_restart_whoever_waits_is_lent_something_within_one_refresh() {
+fn after_a_restart_a_node_that_waits_is_lent_something_within_one_refresh() {
     let mut restarts =
         Setup { nodes: 1, lasts: 3 * SECOND, then_calm: true, ..setup("sliding_window 100/1s") };
     restarts.faults.every.insert(Fault::AllocatorRestart, (SECOND, 10 * MILLI));
@@ -146,8 +146,8 @@ fn after_a_restart_whoever_waits_is_lent_something_within_one_refresh() {
     assert!(check(&setups).struck[&Fault::AllocatorRestart] >= 10);
 }
 
-/// Proves the drain: a pool that is not refilled is spent to the last permit, and hardly anything is stranded when
-/// somebody first finds it empty.
+/// Proves the drain: a pool that is not refilled is spent to the last permit. Hardly anything is stranded when a
+/// caller first finds it empty.
 #[test]
 fn the_last_permits_go_where_they_are_asked_for() {
     let setup = Setup {

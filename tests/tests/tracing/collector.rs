@@ -19,7 +19,7 @@ pub(crate) enum Mood {
     NeverAnswers,
 }
 
-/// A span, as far as anybody here looks at it.
+/// A span, as far as the tests here look at it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) service: String,
@@ -29,7 +29,7 @@ pub(crate) struct Seen {
     pub(crate) parent: String,
     pub(crate) is_error: bool,
     /// All there is of it, in words.
-    #[expect(dead_code, reason = "read by whoever prints it")]
+    #[expect(dead_code, reason = "read when it is printed")]
     pub(crate) whole: String,
 }
 

@@ -1,5 +1,5 @@
-//! Spans: that those of a node lead on in its allocator and in the one above, what is in them and what is not, and that nobody is
-//! worse off for a header or a collector that is no good.
+//! Spans: the spans of a node lead on in its allocator and in the one above. What is in them, and what is not. A header or a
+//! collector that is no good does no harm.
 
 mod collector;
 mod node;
@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 const LIMIT: &str = "rules = [{ kind = \"sliding_window\", limit = 50, per = \"1s\", margin = \"0s\" }]";
 
 /// Of a test, in which nothing is sent that it does not name.
-const SECRET: &str = "tenant-of-somebody";
+const SECRET: &str = "tenant-of-a-client";
 
 /// An allocator that exports its spans, and whose log is kept.
 struct Traced {
@@ -119,7 +119,7 @@ async fn a_renewal_of_a_node_leads_on_to_the_allocator_above_its_own() {
             (!in_centre.is_empty()).then(|| (renewals, seen.to_vec()))
         })
         .await;
-    // Who waited is a part of the request that did, and so is nobody else.
+    // The wait is a part of the request that waited, and of no other.
     let [wait] = &kept.ended("wait")[..] else { panic!("one has waited: {:?}", kept.ended("wait")) };
     assert_eq!(wait.parent_span_id, kept.ended("request")[0].span_context.span_id());
     assert!(of_node.iter().all(|span| span.trace != wait.span_context.trace_id().to_string()));
@@ -146,7 +146,7 @@ async fn what_is_never_waited_for_is_no_span() {
         tokio::task::yield_now().await;
     }
     assert_eq!(kept.ended("wait").len(), before);
-    // Nobody could be asked: that is an error of the span, and of nothing else.
+    // No allocator could be asked: that is an error of the span, and of nothing else.
     drop(allocator);
     eventually("an exchange fails", async || {
         let _ = limit.try_acquire(1);
@@ -180,7 +180,7 @@ async fn swaps_in_a_store_are_parts_of_a_refill() {
 
 /// The good one leads; the others are as if there were none, are answered like all, and are no news.
 #[tokio::test]
-async fn a_header_that_is_no_good_is_nobodys_problem() {
+async fn a_header_that_is_no_good_is_ignored() {
     let collector = Collector::open(Mood::Takes).await;
     let allocator = Traced::start("one", &format!("[[limit]]\nname = \"calls\"\n{LIMIT}\n"), &collector.url);
     let (trace, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
@@ -236,7 +236,7 @@ async fn a_collector_that_refuses_is_said_once() {
 /// One that is not there, and one that takes a batch and never answers. Exchanges go on, memory does not grow with them, and the
 /// end of the process does not wait for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_gone_or_hangs_holds_up_nobody() {
+async fn a_collector_that_is_gone_or_hangs_holds_nothing_up() {
     let hangs = Collector::open(Mood::NeverAnswers).await;
     for collector in ["http://127.0.0.1:9", &hangs.url] {
         let allocator = Traced::start("one", &format!("[[limit]]\nname = \"calls\"\n{LIMIT}\n"), collector);

@@ -135,7 +135,8 @@ fn all_that_was_decided_is_written_once_more_by_the_next_life() {
     }
 }
 
-/// The bug: whoever sent a top-up again because its allocator had died before it answered, made it twice.
+/// The bug: a top-up that a caller sent again, because the allocator had died before it answered, was made
+/// twice.
 #[test]
 fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
     let file = config(&[limit("a", 10)]);

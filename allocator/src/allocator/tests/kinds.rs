@@ -146,7 +146,7 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
     assert_eq!(available(&mut allocator, "vendor", None), Some(40));
 }
 
-/// What lent to a name is remembered when it goes, also when somebody else is asked in that name then.
+/// A limit that lent to a name is remembered when it goes, also when another limit is asked in that name then.
 #[test]
 fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";

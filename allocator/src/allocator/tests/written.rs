@@ -70,7 +70,7 @@ fn available(allocator: &mut Allocator, name: &str, now: Moment) -> u64 {
 }
 
 #[test]
-fn what_was_lent_is_known_to_whoever_comes_after_and_nothing_else_waits() {
+fn what_was_lent_is_known_to_the_next_process_and_nothing_else_waits() {
     let (mut allocator, mut written) = begun();
     assert_eq!(lend(&mut allocator, 1, &[ask("tenant", None, 0, 0, 20)]), [20]);
     assert_eq!(allocator.take_uncovered(), Some(2), "not before it is durable");
@@ -89,7 +89,7 @@ fn what_was_lent_is_known_to_whoever_comes_after_and_nothing_else_waits() {
         assert!((30..=40).contains(&left), "{left} of 40");
         let above = available(&mut after, "vendor", millis(40));
         assert!((65..=80).contains(&above), "{above} of 80");
-        // A key that nobody used is whole, one that was used is not.
+        // The pool of an unused key is whole, the pool of a used key is not.
         let asks = [ask("user/a", Some("k1"), 0, 0, 10), ask("user/a", Some("new"), 0, 0, 10)];
         let lent = after.leases(millis(40), &caller(1), &asks);
         assert!(lent[0].permits < lent[1].permits, "{lent:?}");
@@ -234,5 +234,5 @@ fn the_heir_of_a_limit_that_is_no_more_begins_as_after_a_loss() {
     assert_eq!(shut(&["api/x", "api/v1/*", "api/*", "b/*"]), [""; 0]);
     assert_eq!(shut(&["api/v1/*", "api/*", "b/*"]), ["api/*"], "what was called api/x");
     assert_eq!(shut(&["api/x", "api/*", "b/*"]), ["api/*"], "what begins with api/v1/");
-    assert_eq!(shut(&["api/x", "api/v1/*", "api/*"]), [""; 0], "nobody has the names of b/*");
+    assert_eq!(shut(&["api/x", "api/v1/*", "api/*"]), [""; 0], "no limit has the names of b/*");
 }

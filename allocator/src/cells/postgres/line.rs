@@ -13,8 +13,8 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
 /// PostgreSQL 14, as a number.
 const OLDEST: i32 = 140_000;
 
-/// What a connection must be like whatever the roles and the database say. A statement that nobody waits for any more
-/// does not wait for others; and a plan that reads the whole table is right for none of ours.
+/// What a connection must be like whatever the roles and the database say. A statement whose caller has stopped
+/// waiting does not wait for others. A plan that reads the whole table is right for none of our statements.
 const SETTINGS: &str = "\
     SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE, ISOLATION LEVEL READ COMMITTED;
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply';

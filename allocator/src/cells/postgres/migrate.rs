@@ -1,4 +1,4 @@
-//! The tables, one step after the other: whoever comes first makes them, whoever comes meanwhile waits.
+//! Makes the tables, one step after the other. The first allocator that comes makes them; one that comes meanwhile waits.
 
 use super::Shared;
 use super::line::{Line, failed};
@@ -27,7 +27,7 @@ pub(super) async fn migrate(shared: &Shared) -> Result<Vec<String>, CellsError> 
 async fn steps(client: &mut Client, shared: &Shared) -> Result<Vec<String>, tokio_postgres::Error> {
     let (cells, migrations) = (&shared.statements.cells, &shared.statements.migrations);
     let transaction = client.transaction().await?;
-    // It waits for whoever is at it, which is not to take longer than all of it may.
+    // The lock waits for the allocator that makes the tables, which is not to take longer than all of it may.
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     transaction.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[migrations]).await?;
     let table = format!(

@@ -26,8 +26,9 @@ impl Statements {
              SELECT here.timeline, here.unfit, c.name, c.version, octet_length(c.value) AS length, {value} AS value
              FROM here LEFT JOIN {cells} c ON c.name = ANY ($1::text[])"
         );
-        // `held` has each cell as it is once nobody else may change it, in one order for everybody, so that no two wait for
-        // each other. Cells are made after all that is held, in the same order: who makes one waits only for who makes one.
+        // `held` has each cell as it is once no other statement may change it. All statements lock cells in one order, so
+        // that no two wait for each other. Cells are made after all that is held, in the same order: a statement that makes
+        // a cell waits only for another that makes one.
         let swap = format!(
             "WITH here AS MATERIALIZED ({here}),
              asked AS MATERIALIZED (

@@ -114,7 +114,7 @@ fn program(name: &str) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Gives the folder of a server to whoever runs it.
+/// Gives the folder of a server to the user that runs it.
 fn own(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     give(folder)

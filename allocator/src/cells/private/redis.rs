@@ -8,7 +8,7 @@ use std::process::Command;
 /// What it says when it can be used.
 pub(super) const READY: &str = "Ready to accept connections";
 
-/// What nobody has to ask for: all on loopback, nothing written but if it is asked to.
+/// The defaults: all on loopback, and nothing written unless a caller asks for it.
 const SETTINGS: [Setting; 4] =
     [("bind", "127.0.0.1"), ("save", ""), ("appendonly", "no"), ("daemonize", "no")];
 
@@ -17,7 +17,8 @@ pub(super) fn command(folder: &Path, port: u16, password: &str, settings: &[Sett
         find::redis().ok_or_else(|| io::Error::other("there is no redis-server here: install it"))?;
     let mut command = Command::new(program);
     command.current_dir(folder).arg("--port").arg(port.to_string()).arg("--dir").arg(folder);
-    // A password on the command line is seen by whoever lists processes: a file is not.
+    // A password on the command line is seen by every user that lists processes. A password in a
+    // file is not.
     let secret = folder.join("secret.conf");
     std::fs::create_dir_all(folder)?;
     std::fs::write(&secret, format!("requirepass {password}\nmasterauth {password}\n"))?;

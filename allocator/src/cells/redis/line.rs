@@ -97,8 +97,8 @@ impl Line {
         Ok(())
     }
 
-    /// Waits until what was written over this connection is where it was asked to be, for at most half of the timeout:
-    /// whoever waits longer hears that it is done, and not that it is not durable.
+    /// Waits until what was written over this connection is where it was asked to be, for at most half of the timeout.
+    /// A longer wait would end in the timeout of the call, which does not say that the write is not durable.
     pub(super) async fn wait(&mut self, config: &CellsConfig) -> Result<(), CellsError> {
         if config.replicas == 0 && !config.synced {
             return Ok(());

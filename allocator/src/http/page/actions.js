@@ -98,8 +98,8 @@ const input = (name, more = {}) => el("input", { name, spellcheck: "false", auto
 export function pause(name) {
   open({
     title: `Pause ${name}`,
-    fields: [field("For how long", input("for", { placeholder: "until resumed" }), "A number with a unit, as 10m or 90s. Empty: until somebody resumes it.")],
-    sentence: ({ for: span }) => `Nobody is lent anything of ${name} ${span.trim() ? `for ${span.trim()}` : "until somebody resumes it"}, and nodes are asked to give back what they hold.`,
+    fields: [field("For how long", input("for", { placeholder: "until resumed" }), "A number with a unit, as 10m or 90s. Empty: until an operator resumes it.")],
+    sentence: ({ for: span }) => `Nothing of ${name} is lent ${span.trim() ? `for ${span.trim()}` : "until an operator resumes it"}, and nodes are asked to give back what they hold.`,
     verb: "Pause",
     send: async ({ for: span }) => {
       await ask(pathOf(name, "pause"), { method: "POST", body: span.trim() ? { for: span.trim() } : {} });

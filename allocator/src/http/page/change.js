@@ -1,5 +1,5 @@
-// Changing a limit, or taking it away: its configuration as JSON, then what that would do to its pools, and only then the
-// change, if nobody else has changed it meanwhile.
+// Changing a limit, or taking it away. First its configuration as JSON is shown, then what that would do to its
+// pools. Only then is the change made, if no other operator has changed the limit meanwhile.
 
 import { ask, pathOf } from "./allocator.js";
 import { field, open } from "./actions.js";

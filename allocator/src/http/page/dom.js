@@ -1,5 +1,5 @@
-// Elements, made and kept up to date. Names of limits, keys and nodes are somebody else's text: whatever comes in here
-// ends up as text, never as markup.
+// Elements, made and kept up to date. Names of limits, keys and nodes are untrusted text: whatever comes in here ends
+// up as text, never as markup.
 
 /** An element with attributes, listeners (`onclick`) and children, which are elements or text. */
 export function el(tag, attributes = {}, ...children) {

@@ -28,7 +28,7 @@ export function add(event, ago = 0) {
   events.length = Math.min(events.length, KEPT);
 }
 
-/** What was told before anybody listened, in place of what the allocator told until now. */
+/** What the allocator told before this page listened, in place of what it told until now. */
 async function recall() {
   const { body } = await ask("/v1/events/recent");
   events = events.filter(({ told }) => !told);
@@ -74,7 +74,7 @@ export function eventList(list, picks = () => true) {
     text(parts.what, words.event(event));
     attr(parts.root, "class", `event ${["paused", "blocked", "burned", "disagreed", "away", "began"].includes(event.kind) ? "bad-2" : ""}`);
   });
-  const none = el("li", { class: "quiet" }, "Nothing happened that anybody told of.");
+  const none = el("li", { class: "quiet" }, "No events are known.");
   return () => {
     const shown = events.filter(picks).slice(0, SHOWN);
     children(list, shown.length ? make(shown.map((event) => [event.number, event])) : [none]);

@@ -1,4 +1,4 @@
-// What follows from figures over time: rates, and how much a limit needs somebody to look.
+// What follows from figures over time: rates, and how much a limit needs an operator to look.
 
 /** Samples that are kept of a limit: ten minutes, and less where there are very many limits. */
 const SAMPLES = 600;
@@ -103,7 +103,7 @@ export function stands(name, limit, span, some) {
   if (limit.quarantine_ms > 0) {
     add(3, `quarantine, ${span(limit.quarantine_ms)} left`, "an earlier life may have lent what is still being spent");
   }
-  if (limit.paused) add(3, limit.paused_ms ? `paused, ${span(limit.paused_ms)} left` : "paused", "nobody is lent anything");
+  if (limit.paused) add(3, limit.paused_ms ? `paused, ${span(limit.paused_ms)} left` : "paused", "nothing is lent");
   if (limit.vendor_paused_pools > 0) {
     const pools = isOne(limit) ? "" : ` ${some(limit.vendor_paused_pools, "pool")}`;
     add(3, `vendor paused${pools}`, "the vendor asked to be left alone");

@@ -93,7 +93,7 @@ function lookUp(name) {
       const [pool] = body.pools;
       text(found, pool
         ? `${key}: ${words.count(pool.available)} left, ${words.count(pool.outstanding)} lent to ${words.some(pool.lessees, "lessee")}, ${words.count(pool.spent)} spent, ${words.count(pool.burned)} burned.`
-        : `${key} has no pool: nobody uses it, and all of its limit is left.`);
+        : `${key} has no pool: no node uses it, and all of its limit is left.`);
     } catch (error) {
       children(found, [actions.wrong(error)]);
     }
@@ -187,7 +187,8 @@ export function limit(main, name) {
       }
       text(looked, body.looked_at < body.pools ? `Only ${words.count(body.looked_at)} of ${words.count(body.pools)} pools were looked at.` : "");
     } catch {
-      // Whoever asks for all limits says that nobody can be reached, and one that is gone is gone there too.
+      // The task that asks for all limits says that the allocator cannot be reached, and a limit that is
+      // gone is gone there too.
     }
     if (!isOver) timer = setTimeout(top, Math.max(TOP_EVERY_MS, (performance.now() - began) * TOP_REST));
   }

@@ -1,5 +1,5 @@
-// All limits in one table, those that need somebody first. Ten thousand of them are as quick as ten: a filter, and a
-// hundred rows at a time.
+// All limits in one table, those that need an operator first. Ten thousand of them are as quick as ten: a filter,
+// and a hundred rows at a time.
 
 import { known } from "./allocator.js";
 import { attr, children, el, figure, kept, show, text } from "./dom.js";
@@ -9,7 +9,7 @@ import * as words from "./words.js";
 /** Rows that are shown at once. */
 const ROWS = 100;
 
-/** While somebody points at a row or is in it, rows stay where they are for so long. */
+/** After the pointer moves over a row, rows stay where they are for so long; and while the focus is in one. */
 const HOLD_MS = 8_000;
 
 const ORDERS = {

@@ -38,7 +38,7 @@ function go() {
   place = next;
   shown = place === null ? list(main) : limit(main, place);
   document.title = place === null ? "Lessor" : `${place} · Lessor`;
-  // Whoever follows a link by keyboard, or listens, is where it leads to.
+  // The focus moves to where the link leads, for a user of a keyboard or a screen reader.
   if (!isFirst) {
     main.querySelector("h1")?.focus();
     scrollTo(0, 0);

@@ -27,7 +27,7 @@ const clock = (at) => new Date(at * 1_000).toTimeString().slice(0, 8);
 function series(label, name, value, fill) {
   return {
     label, stroke: colour(name), width: 1.5, points: { show: false },
-    // Where nobody points, the newest.
+    // The newest value where the pointer is not on the plot.
     value: (plot, number, at) => value(number ?? plot.data[at].at(-1)),
     fill: fill ? `${colour(name)}22` : undefined,
   };

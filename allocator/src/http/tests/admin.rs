@@ -39,7 +39,7 @@ async fn a_limit_is_made_changed_and_taken_away() {
     let etag = app.etag(path).await;
     let ask = json!([{ "limit": "new/one", "spent_total": 0, "held": 0, "want": 4, "waiting": 4 }]);
     assert_eq!(app.lease(1, 1, ask.clone()).await[0]["permits"], json!(4));
-    // Nobody changes what he has not seen.
+    // A client does not change a limit that it has not seen.
     assert_eq!(app.request("PUT", path, None, &limit(20)).await.problem(428).0, "if_match_missing");
     assert_eq!(
         app.request("PUT", path, Some("\"other\""), &limit(20)).await.problem(412).0,
@@ -71,7 +71,7 @@ async fn a_limit_that_a_pattern_stood_for_waits_for_what_is_out() {
     let ask = json!([{ "limit": "api/orders", "spent_total": 0, "held": 0, "want": 4, "waiting": 4 }]);
     assert_eq!(app.lease(1, 1, ask).await[0]["permits"], json!(4));
     assert_eq!(put("api/orders", 10).await, Some(0));
-    assert_eq!(put("api/users", 10).await, Some(10), "nobody used that name");
+    assert_eq!(put("api/users", 10).await, Some(10), "no node used that name");
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn who_listens_is_told_what_happens() {
     assert!(text.len() < 1_000, "{text}");
 }
 
-/// A pause reaches whoever is below, and nobody is left below what is gone.
+/// A pause reaches the limits below, and no limit is left below one that is gone.
 #[tokio::test]
 async fn what_is_below_a_paused_limit_is_lent_nothing() {
     let app = App::new(true);
@@ -259,7 +259,8 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
     }
     let topped = app.request("POST", "/v1/limits/a/top-up", None, r#"{"permits":5}"#).await;
     assert!(topped.problem(422).2.contains("several allocators share"));
-    // It may have been put elsewhere: nobody says that there is none before the store has said what there is.
+    // It may have been put elsewhere: the allocator does not say that there is none before the store has said
+    // what there is.
     let unknown =
         |session| app.lease(session, 1, json!([{ "limit": "b", "spent_total": 0, "held": 0, "want": 1 }]));
     assert_eq!(unknown(1).await[0]["refused"], json!("other"));

@@ -37,7 +37,7 @@ async fn pools_are_shown_by_key_or_by_page() {
     assert_eq!(keys("?count=2&after=b").await, pair("c,user 42", "user 42"));
     assert_eq!(keys("?count=2&after=user%2042").await, pair("", ""));
     assert_eq!(keys("?key=user%2042").await, pair("user 42", ""));
-    assert_eq!(keys("?key=nobody").await, pair("", ""));
+    assert_eq!(keys("?key=unused").await, pair("", ""));
     let wrong = [
         ("count=0", "count"),
         ("count=1001", "count"),
@@ -71,7 +71,7 @@ async fn pools_of_a_pattern_are_shown_by_name() {
     assert_eq!(names("*/pools?count=2").await, pair("route/a,route/b", "route/b"));
     assert_eq!(names("*/pools?count=2&after_limit=route/b").await, pair("route/c", ""));
     assert_eq!(names("b/pools").await, pair("route/b", ""));
-    assert_eq!(names("nobody/pools").await, pair("", ""));
+    assert_eq!(names("unused/pools").await, pair("", ""));
     let body = app.get("/v1/limits").await.json();
     assert_eq!((&body["limits"][1]["name"], &body["limits"][1]["names"]), (&json!("route/*"), &json!(3)));
     assert_eq!(app.get("/v1/limits/route/*/pools?key=a").await.problem(422).1, "key");
@@ -202,7 +202,7 @@ async fn metrics_tell_what_happened() {
     assert_eq!(scrape.value("lessor_exchange_seconds_bucket{le=\"+Inf\"}"), 2);
 }
 
-/// A limit that drains, and one that nobody wants: how their pools stand, and when each is empty.
+/// A limit that drains, and one that no node wants: how their pools stand, and when each is empty.
 #[tokio::test]
 async fn it_is_told_how_pools_stand_and_when_the_first_is_empty() {
     let app = App::new(true);
@@ -242,7 +242,7 @@ async fn it_is_told_how_pools_stand_and_when_the_first_is_empty() {
     assert!(seconds(&app.scrape().await, "vendor/rest").is_infinite());
 }
 
-/// Seven nodes, one of which has two sessions; then more pools than anybody looks at for a scrape.
+/// Seven nodes, one of which has two sessions; then more pools than are looked at for a scrape.
 #[tokio::test]
 async fn nodes_are_ranked_by_what_they_hold_and_not_named() {
     let app = App::of(&CONFIG.replace("keys_max = 2000", "keys_max = 10_000"), true);
@@ -285,7 +285,8 @@ async fn servers_in_one_process_do_not_share_metrics() {
     assert_eq!(idle.scrape().await.value(granted), 0);
 }
 
-/// As many series as there are limits, whoever comes: a fleet in full use makes them neither more nor much longer.
+/// As many series as there are limits, whichever nodes come: a fleet in full use makes them neither more nor much
+/// longer.
 #[tokio::test]
 async fn ten_thousand_keys_and_a_thousand_nodes_make_no_metrics_of_their_own() {
     const NODES: u64 = 1_000;

@@ -233,6 +233,6 @@ async fn what_happened_lately_is_remembered() {
     assert_eq!(
         app.get("/v1/limits/vendor/rest").await.json().get("paused_ms"),
         None,
-        "until somebody resumes it"
+        "until an operator resumes it"
     );
 }

@@ -99,7 +99,7 @@ async fn a_head_that_trickles_gains_no_time_by_it() {
     }
 }
 
-/// The bug: an answer that nobody read was kept for ever, and the connection with it.
+/// The bug: an answer that its peer did not read was kept for ever, and the connection with it.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_does_not_read_its_answers_is_cut_off() {
     // A byte now and then is as good as none.
@@ -140,7 +140,7 @@ async fn a_peer_that_reads_slowly_has_all_its_answers() {
     }
 }
 
-/// Whatever its peers hold on to, it finishes in time, and nobody's task is left.
+/// Whatever its peers hold on to, the server finishes in time, and no peer's task is left.
 #[tokio::test(start_paused = true)]
 async fn it_finishes_in_time_whatever_its_peers_do() {
     let mut peers = peers();

@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 impl Rooted {
     /// Goes by what operators have decided: before anything is lent by the head that is known.
     pub(super) async fn follow(&mut self, shared: &Shared) -> Result<(), TransportError> {
-        // Nobody lends by it meanwhile, and nobody does after an error.
+        // Nothing is lent by the head meanwhile, and nothing after an error.
         let Some((cell, head)) = self.head.take() else { return Ok(()) };
         let now = shared.now();
         let is_known = shared.commons().overlay().newest().serial >= head.newest().serial;
@@ -58,7 +58,7 @@ impl Rooted {
         let [name] = names;
         let swap = Swap { name, expected, next };
         let swapped = self.cells.swap(timeline, &[swap]).await.map_err(|error| broken(&error))?;
-        // Whoever was faster is heard of, too.
+        // What a faster allocator wrote is heard of, too.
         if swapped.first() == Some(&Swapped::Done) {
             tracing::warn!("the store had lost what was put and removed over the API: it was told again");
         }

@@ -1,16 +1,16 @@
-//! That this allocator is there: it says so to the store, a few times a second and once more when it stops. What comes of that is what it
-//! knows of its store while nobody asks it for anything.
+//! Says to the store that this allocator is there, a few times a second, and once more when it stops. What comes of that is
+//! what the allocator knows of its store while no node asks it for anything.
 
 use super::Rooted;
 use crate::shared::Shared;
 use lessor_ledger::roots::SIGN_EVERY;
 
-/// Signatures in a row that come to nothing, until that is no chance: somebody else may be faster, or a call late.
+/// Signatures in a row that come to nothing, until that is no chance: another allocator may be faster, or a call late.
 const SILENT_AFTER: u32 = 3;
 
 impl Rooted {
-    /// Says that this allocator is there, if it is time to. If that fails again and again nobody is told that it is ready, though
-    /// there may be nothing to exchange.
+    /// Says that this allocator is there, if it is time to. If that fails again and again the allocator is not reported as
+    /// ready, though there may be nothing to exchange.
     pub(in crate::uplink) async fn sign(&mut self, shared: &Shared, session: u64) {
         if shared.now().since(self.signed) < SIGN_EVERY {
             return;
@@ -45,7 +45,8 @@ impl Rooted {
         self.signed = shared.now();
     }
 
-    /// Says that this allocator is not there any more, if that is easily said: whoever does not hear of it sees that it does not sign.
+    /// Says that this allocator is not there any more, if that is easily said. Another allocator that does not hear of it sees
+    /// that this one does not sign.
     pub(in crate::uplink) async fn leave(&mut self, shared: &Shared) {
         let Some(((cell, mut head), now)) = self.head.take().zip(self.clock.now(shared.now())) else {
             return;

@@ -1,5 +1,5 @@
-//! The fake vendor: an HTTP server that answers 429 to whatever breaks the contract. Nodes call it over real connections; it
-//! runs in the parent process of the demo, or in one of its own, and trusts nobody.
+//! The fake vendor: an HTTP server that answers 429 to whatever breaks the contract. Nodes call it over real connections. It runs
+//! in the parent process of the demo, or in one of its own, and trusts no caller.
 
 use super::judge::{Judge, Seen, Standing, Verdict};
 use super::shift::Shift;
@@ -93,7 +93,7 @@ impl Vendor {
         self.desk.judge().seen()
     }
 
-    /// The same for whoever asks over HTTP.
+    /// The same for a caller that asks over HTTP.
     pub(crate) fn told_seen(&self) -> Value {
         self.desk.told_seen()
     }
@@ -113,7 +113,7 @@ struct Desk {
 
 impl Desk {
     fn judge(&self) -> MutexGuard<'_, Judge> {
-        self.judge.lock().expect("nobody panics while judging")
+        self.judge.lock().expect("no thread panics while judging")
     }
 
     fn told_seen(&self) -> Value {

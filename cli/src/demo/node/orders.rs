@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 /// Orders that wait to be obeyed. There are three in a life.
 const ORDERS_MAX: usize = 4;
 
-/// Exit code of a node whose demo is gone. Nobody is left to read it.
+/// Exit code of a node whose demo is gone. No process is left to read it.
 const ORPHANED: i32 = 1;
 
 /// Orders in the order they were given.

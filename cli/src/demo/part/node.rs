@@ -1,5 +1,5 @@
-//! `lessor demo node`: a node in a process of its own, until it is told to stop. It waits for nobody: without an allocator it
-//! makes no call, and a vendor that is not there yet costs it the calls.
+//! `lessor demo node`: a node in a process of its own, until it is told to stop. It waits for no other process. Without an
+//! allocator it makes no call, and a vendor that is not there yet costs it the calls.
 
 use super::{NodeArgs, page};
 use crate::demo::contract::schedule::Schedule;

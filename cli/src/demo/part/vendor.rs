@@ -13,7 +13,7 @@ pub(super) fn run(args: &VendorArgs) -> Result<(), Failure> {
     runtime.block_on(async {
         let mut stop = Stop::install()?;
         let vendor = Vendor::open(contract::judge(), args.listen).await?;
-        // Nobody has to read it: a closed stdout is no reason not to serve.
+        // The line needs no reader: a closed stdout is no reason not to serve.
         let _ = print(format!("listening on {}\n", vendor.url()));
         stop.asked().await;
         print(format!("{}\n", vendor.told_seen()))

@@ -18,7 +18,7 @@ pub(crate) struct Request {
 /// Most requests in one file. They are held in memory a few times over; ten million are about 1 GB.
 const REQUESTS_MAX: usize = 10_000_000;
 
-/// Latest offset: a year. Far beyond what anybody replays, and nanoseconds of it never overflow.
+/// Latest offset: a year. It is far beyond what an operator replays, and nanoseconds of it never overflow.
 const OFFSET_MAX_S: f64 = 366.0 * 24.0 * 3600.0;
 
 /// The columns, in any order; others are ignored.

@@ -49,8 +49,8 @@ impl Report {
         let is_too_much = self.breaches > 0 || self.most_in_any_window > self.granted_may;
         let is_too_little = self.is_whole && self.granted_min < self.granted_must;
         match (is_too_much, is_too_little) {
-            (true, _) => Err(Failure::Run("somebody got more than he may".to_owned())),
-            (false, true) => Err(Failure::Run("somebody got less than he must".to_owned())),
+            (true, _) => Err(Failure::Run("a user got more than the limit allows".to_owned())),
+            (false, true) => Err(Failure::Run("a user got less than the limit must grant".to_owned())),
             (false, false) => Ok(()),
         }
     }

@@ -60,7 +60,7 @@ impl Families {
         Member { family, place: Place::FIRST }
     }
 
-    /// The pool is no more. Nothing may be below it, and nobody wait in it.
+    /// Removes the pool. No pool may be below it, and no caller may wait in it.
     pub(super) fn remove(&mut self, member: Member) {
         let family = self.family(member);
         family.remove(member.place);
@@ -70,7 +70,7 @@ impl Families {
         }
     }
 
-    /// Removes the pool if it cannot be told from a new one and nobody needs it. Whether it did.
+    /// Removes the pool if it cannot be told from a new one, and no pool or caller needs it. Returns whether it did.
     pub(super) fn forget(&mut self, member: Member, now: Moment) -> bool {
         let is_fresh = self.family(member).is_fresh(now, member.place);
         if is_fresh {

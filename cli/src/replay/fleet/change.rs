@@ -62,7 +62,7 @@ impl Fleet {
         }
     }
 
-    /// Whoever it is about asks anew.
+    /// `node` hears of `event`: its pools that the event is about ask anew.
     pub(super) fn heard(&mut self, node: usize, event: &push::Event) {
         for (id, local) in &mut self.nodes[node].pools {
             if event.is_about(&id.0, id.1.as_ref().map(lessor_protocol::Key::as_str)) {

@@ -1,5 +1,5 @@
-//! What happens next in a fleet: the soonest first, of two at the same time the one that was queued first; but whoever
-//! gives up does so last, for a wait that is exactly as long as it may be is in time.
+//! What happens next in a fleet: the soonest first, and of two at the same time the one that was queued first. A caller
+//! that gives up does so last: a wait that is exactly as long as it may be is in time.
 
 use crate::replay::contract::PoolId;
 use lessor_allocator::allocator::Entry;
@@ -28,7 +28,7 @@ pub(super) enum Event {
 /// What is to come.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// By when, whether somebody gives up, and order.
+    /// By when, whether a caller gives up, and order.
     events: BTreeMap<(Moment, bool, u64), Event>,
     order: u64,
 }

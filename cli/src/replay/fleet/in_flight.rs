@@ -14,7 +14,7 @@ impl Fleet {
     /// them for longest.
     ///
     /// # Errors
-    /// If nobody counts what is in flight of it.
+    /// If the limit does not count what is in flight.
     pub(super) fn refund(
         &mut self,
         request: &Request,
@@ -57,7 +57,7 @@ impl Fleet {
         self.landed(node, id);
     }
 
-    /// A call that was let in at `node` ends after the longest time that one may take, if nobody hands it back.
+    /// A call that was let in at `node` ends after the longest time that one may take, unless a request hands it back.
     pub(super) fn flies(&mut self, node: usize, id: &PoolId) {
         if let Some(longest) = self.longest(id) {
             let over = self.now + longest;

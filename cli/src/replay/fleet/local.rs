@@ -26,7 +26,7 @@ pub(super) struct Local {
     shadow_refused: u64,
     /// Whether the limit is in shadow mode, as far as we were told.
     pub(super) is_shadow: bool,
-    /// Permits in use that somebody counts, and since when, oldest first.
+    /// Permits in use, where calls in flight are counted, and since when, oldest first.
     flying: VecDeque<(Moment, u64)>,
     /// The largest call of a steady flow.
     largest: u64,
@@ -57,7 +57,7 @@ pub(super) struct Waiter {
 pub(super) enum Served {
     /// It got its permits.
     Admitted,
-    /// It got none: in shadow mode nobody waits.
+    /// It got none: in shadow mode no caller waits.
     Passed,
 }
 
@@ -81,7 +81,7 @@ impl Local {
         }
     }
 
-    /// Spends `permits` if they are there and nobody waits for them.
+    /// Spends `permits` if they are there and no caller waits for them.
     pub(super) fn take(&mut self, permits: u64, now: Moment) -> bool {
         permits == 0 || (self.line.is_empty() && self.spend(permits, now))
     }
@@ -92,7 +92,7 @@ impl Local {
         left.is_some()
     }
 
-    /// Spends as a handle does, on a call in flight where somebody counts those. What is left then.
+    /// Spends as a handle does, on a call in flight where calls in flight are counted. Returns what is left then.
     fn left_after(&mut self, permits: u64, now: Moment) -> Option<u64> {
         let left = self.held_after(permits, now)?;
         if !self.refill.flights().count() {
@@ -181,14 +181,14 @@ impl Local {
         Some(Answer { retry_after_ns: Some(nanos(wait)), wait_ns, ..no })
     }
 
-    /// What is said to somebody that has waited in vain.
+    /// Returns the answer to a caller that has waited in vain.
     pub(super) fn too_late(&mut self, permits: u64, now: Moment) -> Answer {
         self.refused += permits;
         let wait = Some(nanos(self.wait(permits, now)));
         Answer { ok: false, retry_after_ns: wait, wait_ns: wait, ..Answer::yes(self.remaining(now)) }
     }
 
-    /// What is said to somebody that only looks.
+    /// Returns the answer to a caller that only looks.
     pub(super) fn look(&self, permits: u64, now: Moment) -> Answer {
         let remaining = self.remaining(now);
         if permits <= remaining {

@@ -11,7 +11,7 @@ fn a_permit_is_held_until_it_comes_back_or_the_longest_call_is_over() {
         &[
             ("0 try_acquire 1", "ok 1"),
             ("1s try_acquire 1", "ok 0"),
-            // Nobody has handed one back: the first is free for certain at 5 s, the second at 6 s.
+            // No call has handed one back: the first is free for certain at 5 s, the second at 6 s.
             ("2s try_acquire 1", "no 0 retry 3s"),
             ("2s try_acquire 2", "no 0 retry 4s"),
             ("2s refund 1", "ok 1"),

@@ -38,7 +38,7 @@ fn a_user_is_charged_with_the_tenant_and_the_vendor_or_not_at_all() {
             ("user acme/al: 0 try_acquire 2", "ok 0"),
             // bo 1, acme 0, vendor 2.
             ("user acme/bo: 0 try_acquire 1", "ok 0"),
-            // acme has none until 10 s, and so nobody is charged.
+            // acme has none until 10 s, and so no pool is charged.
             ("user acme/bo: 1s try_acquire 1", "no 0 retry 9s"),
             // cy 0, zed 1, vendor 0: three count since 0, two since 1 s.
             ("user zed/cy: 1s try_acquire 2", "ok 0"),
@@ -96,7 +96,7 @@ fn who_waits_in_one_limit_keeps_its_place_in_the_one_above() {
             ("a: 0 try_acquire 2", "ok 0"),
             // The two of `a` leave at 10 s.
             ("a: 1s acquire 1", "ok 0 wait 9s"),
-            // Two of the vendor are free, and whoever waits comes first. At 10 s it takes one of four.
+            // Two of the vendor are free, and the caller that waits comes first. At 10 s it takes one of four.
             ("b: 2s try_acquire 1", "no 0 retry 8s"),
             ("vendor: 2s try_acquire 1", "no 0 retry 8s"),
             ("b: 2s acquire 3 timeout 8s", "ok 0 wait 8s"),

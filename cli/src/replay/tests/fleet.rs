@@ -68,7 +68,7 @@ fn waits(answer: &Value) -> u64 {
 }
 
 #[test]
-fn what_comes_back_to_a_node_is_for_whoever_waits_there() {
+fn what_comes_back_to_a_node_is_for_the_caller_that_waits_there() {
     let requests = [
         request("0 acquire 2 timeout 1s"),
         request("1s acquire 1 timeout 9s"),
@@ -92,7 +92,7 @@ fn what_comes_back_to_a_node_is_for_whoever_waits_there() {
 }
 
 #[test]
-fn what_comes_back_to_nobody_comes_back_to_whoever_has_had_it_for_longest() {
+fn what_comes_back_to_no_node_comes_back_to_the_one_that_has_had_it_for_longest() {
     let call = |at: &str, node: &str, op: &str| {
         let mut request: Value = serde_json::from_str(&request(&format!("{at} {op}"))).expect("JSON");
         if !node.is_empty() {
@@ -215,7 +215,7 @@ fn a_node_knows_by_its_next_grant_how_much_one_call_may_take() {
         request("1s acquire 1 timeout 1s"),
         request("2s acquire 150 timeout 1s"),
         window_of("3s", 200, "as_is"),
-        // It is idle, and asks when somebody calls.
+        // The node is idle, and asks when a caller comes.
         request("3500ms acquire 1 timeout 1s"),
         request("4s acquire 150 timeout 60s"),
         window_of("100s", 5, "as_is"),

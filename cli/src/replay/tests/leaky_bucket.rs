@@ -16,7 +16,7 @@ fn two_calls_are_never_closer_than_the_interval_since_the_last_grant() {
             // Counted from the last grant: no part of an interval is saved up, so 666,666,667 is too early.
             ("333333334 try_acquire 1", "no 0 retry 333333334"),
             ("666666667 try_acquire 1", "no 0 retry 1"),
-            // Whoever comes late moves all that follow.
+            // A call that comes late moves all that follow.
             ("900ms try_acquire 1", "ok 0"),
             ("1s try_acquire 1", "no 0 retry 233333334"),
             ("1h try_acquire 1", "ok 0"),

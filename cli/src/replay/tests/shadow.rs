@@ -24,7 +24,7 @@ fn what_would_be_refused_passes_and_takes_nothing() {
 }
 
 #[test]
-fn who_would_have_to_wait_passes_at_once_and_nobody_is_behind() {
+fn a_caller_that_would_have_to_wait_passes_at_once_and_none_is_behind() {
     check_limits(
         LIMIT,
         &[

@@ -54,7 +54,7 @@ fn a_wait_that_is_exactly_the_timeout_is_in_time_and_one_that_fails_books_nothin
             ("0 try_acquire 3", "ok 0"),
             ("1s acquire 2 timeout 9s-1", "no 0 retry 9s wait 9s"),
             ("1s acquire 2 timeout 9s", "ok 0 wait 9s"),
-            // From 10 s on one is free: whoever comes later waits behind, but no longer than that.
+            // From 10 s on one is free: a call that comes later waits behind, but no longer than that.
             ("2s acquire 1 timeout 8s", "ok 0 wait 8s"),
             // All three count until 20 s: the next one waits until then.
             ("3s acquire 1 timeout 17s-1", "no 0 retry 17s wait 17s"),
@@ -70,7 +70,7 @@ fn a_wait_that_is_exactly_the_timeout_is_in_time_and_one_that_fails_books_nothin
 }
 
 #[test]
-fn nobody_overtakes_those_that_wait() {
+fn no_caller_overtakes_those_that_wait() {
     check(
         RULE,
         &[

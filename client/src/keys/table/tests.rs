@@ -129,9 +129,9 @@ fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
     assert_eq!(places.len(), 1, "it was the same place all the time");
 }
 
-/// Whoever kept a handle of a forgotten pool keeps its front, too, also when the row is gone.
+/// A handle of a forgotten pool keeps the front of the pool, too, also when the row is gone.
 #[test]
-fn a_front_that_somebody_has_is_no_other_ones() {
+fn a_front_that_a_handle_keeps_is_given_to_no_other_pool() {
     let mut table = Table::default();
     let kept: Vec<_> = (0..=u8::MAX)
         .map(|key| {
@@ -145,12 +145,12 @@ fn a_front_that_somebody_has_is_no_other_ones() {
         })
         .collect();
     for (key, pool) in kept.iter().enumerate() {
-        assert_eq!(pool.slot().balance().free, 0, "nobody else's");
+        assert_eq!(pool.slot().balance().free, 0, "of no other pool");
         pool.slot().install(key as u64 + 1, 0, Moment::NEVER);
     }
 }
 
-/// Keys that nobody needs any more take the memory of a few: places are taken again, and rows at the end given back.
+/// Keys that are not needed any more take the memory of a few: places are taken again, and rows at the end given back.
 #[test]
 fn a_table_that_was_large_is_small_again() {
     let mut table = Table::default();

@@ -57,7 +57,7 @@ fn what_an_allocator_forgot_is_used_up_and_replaced_before_it_is() {
     assert_eq!(
         due(&refill, &slot, quiet, 20),
         millis(1_000).before(ahead),
-        "it ends then, and nobody spends"
+        "it ends then, and no caller spends"
     );
     spend(&slot, 40, millis(30));
     spend(&slot, 60, millis(40));
@@ -91,7 +91,7 @@ fn a_first_lease_is_asked_for_while_something_is_left_and_takes_its_place() {
     assert_eq!((slot.balance().free, slot.deadline()), (50, exact().holder_end(millis(900), TERM / 20)));
     spend(&slot, 3, millis(920));
     let ask = refill.write(&slot, Seen { waiting: 47, ..seen }, millis(930), RTT);
-    assert_eq!((ask.spent_total, ask.held), (3, 47), "what was spent of the old one is told to nobody");
+    assert_eq!((ask.spent_total, ask.held), (3, 47), "what was spent of the old one is not told");
 }
 
 #[test]
@@ -111,13 +111,14 @@ fn what_is_left_stays_while_there_is_nothing_in_its_place() {
     refill.refused(millis(935), Duration::ZERO, 0);
     refill.unanswered();
     assert_eq!((slot.balance().free, slot.deadline()), (100, exact().holder_end(millis(0), TERM)));
-    // Nobody waits: it was told that there is nothing, and asks again when nothing is left.
+    // No caller waits: the node was told that there is nothing, and asks again when nothing is left.
     write(&mut refill, 936);
     refill.believe(&slot, &grant(0, 0), exact(), millis(936), millis(937), 0);
     assert_eq!(refill.due(&slot, Seen::default(), millis(940), RTT), exact().holder_end(millis(0), TERM));
 }
 
-/// Whoever saw the old deadline may take what is put in just now: that must not have ended before he read the clock.
+/// A caller that saw the old deadline may take what is put in just now. That must not have ended before the caller read the
+/// clock.
 #[test]
 fn a_lease_that_is_over_when_another_made_way_for_it_is_given_back() {
     let (slot, mut refill) = forgotten();
@@ -128,7 +129,7 @@ fn a_lease_that_is_over_when_another_made_way_for_it_is_given_back() {
     assert_eq!((slot.balance().free, slot.deadline()), (0, Moment::ORIGIN), "before the clock is read");
     assert_eq!(refill.believe(&slot, &short, exact(), millis(800), millis(850), 0), Belief::Installed);
     assert_eq!(slot.balance().free, 0);
-    assert!(counts_from_zero(&refill.write(&slot, seen, millis(851), RTT)), "so it is held by nobody");
+    assert!(counts_from_zero(&refill.write(&slot, seen, millis(851), RTT)), "so it is not held");
 }
 
 /// A caller that was stopped between the two halves of its call puts back what it set aside of the old lease, or spends it.
@@ -154,7 +155,7 @@ fn what_was_set_aside_of_the_old_lease_is_in_the_place_of_one_of_the_new() {
 
 /// The bug: it was told as held to an allocator that had lent nothing, which then disputed the whole session.
 #[test]
-fn what_is_set_aside_is_told_to_nobody_however_long_that_lasts() {
+fn what_is_set_aside_is_never_told_however_long_that_lasts() {
     let (slot, mut refill) = forgotten();
     slot.hold(7, millis(20)).expect("it is there");
     spend(&slot, 93, millis(30));

@@ -136,7 +136,7 @@ fn what_the_allocator_forgot_ends_unheard() {
 
 /// The allocator counts them for as long as a call may take: its clock does not jump.
 #[test]
-fn what_nobody_hands_back_is_said_to_be_unguarded() {
+fn what_is_not_handed_back_is_said_to_be_unguarded() {
     for hold in [None, Some(9)] {
         let (slot, mut refill) = counting(9, hold);
         spend(&slot, 2, millis(10));
@@ -151,10 +151,10 @@ fn what_nobody_hands_back_is_said_to_be_unguarded() {
     }
 }
 
-/// The bug: one that was given up while calls went on that the allocator had forgotten was taken for one of those, and
-/// nobody counted it.
+/// The bug: a call was given up while calls went on that the allocator had forgotten. It was taken for one of those, and was not
+/// counted.
 #[test]
-fn what_nobody_hands_back_is_said_beside_what_was_forgotten() {
+fn what_is_not_handed_back_is_said_beside_what_was_forgotten() {
     let (slot, mut refill) = counting(4, Some(4));
     enter(&slot, &mut refill, 4, millis(10));
     refill.forget(&slot);
@@ -244,7 +244,7 @@ fn it_wants_what_is_in_use_and_a_little_more() {
 }
 
 #[test]
-fn whoever_leaves_says_what_is_in_flight() {
+fn a_session_that_leaves_says_what_is_in_flight() {
     for hold in [None, Some(9)] {
         let (slot, mut refill) = counting(9, hold);
         spend(&slot, 1, millis(5));
@@ -272,13 +272,13 @@ fn permits_are_admitted_once_for_each_call_whatever_becomes_of_them() {
     enter(&slot, &mut refill, 4, millis(50));
     assert_eq!(refill.admitted(&slot), 54, "while they are in use");
     refill.lapse(1, millis(60));
-    assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (54, 1), "nobody says when it ends");
+    assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (54, 1), "its end is not told");
     slot.take(1, millis(60)).expect("it is free");
     assert_eq!(refill.admitted(&slot), 55, "only acquired");
     refill.forget(&slot);
     assert_eq!((refill.admitted(&slot), refill.spent(&slot)), (55, 5), "what was in use is spent");
     refill.hand_back(&slot, 3, millis(70));
-    assert_eq!(refill.admitted(&slot), 55, "whoever hands it back then got it before");
+    assert_eq!(refill.admitted(&slot), 55, "the call that hands it back then got it before");
 }
 
 #[test]

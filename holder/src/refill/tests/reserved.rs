@@ -79,7 +79,7 @@ fn a_client_that_stops_says_that_what_is_reserved_was_spent() {
     assert_eq!(refill.give_back(&slot, number, 6, millis(30)), 0);
 }
 
-/// Where the limit is paused nobody is to spend what comes back: it goes on to the allocator.
+/// Where the limit is paused no caller may spend what comes back: it goes on to the allocator.
 #[test]
 fn what_comes_back_while_the_limit_is_paused_is_not_spent() {
     let (slot, mut refill, number) = reserved();
@@ -108,7 +108,7 @@ fn a_lease_is_renewed_for_what_is_reserved_of_it() {
 }
 
 #[test]
-fn a_reservation_that_nobody_settles_is_spent_in_the_end() {
+fn a_reservation_that_is_never_settled_is_spent_in_the_end() {
     let (slot, mut refill, number) = reserved();
     let last = millis(10) + RESERVED_MAX.saturating_sub(Duration::from_nanos(1));
     for now in [last, millis(10) + RESERVED_MAX] {
@@ -121,7 +121,7 @@ fn a_reservation_that_nobody_settles_is_spent_in_the_end() {
     assert_eq!(refill.spent(&slot), 6);
 }
 
-/// The bug this prevents: whoever gives most of it back would seem to try less and less, and be taken for idle.
+/// The bug this prevents: a node that gives most of it back would seem to try less and less, and be taken for idle.
 #[test]
 fn what_was_given_back_was_tried_for() {
     let (slot, mut refill, number) = reserved();

@@ -39,7 +39,7 @@ impl Tree {
     /// Checks that `wait` from `now` is the first instant at which all of `chain` let `permits` in, behind all others.
     fn check_turn(&self, chain: &[usize], now: u64, wait: Duration, permits: u64) {
         if permits == 0 {
-            assert_eq!(wait, Duration::ZERO, "a probe waits for nobody");
+            assert_eq!(wait, Duration::ZERO, "a probe does not wait");
             return;
         }
         let (tail, turn) = (self.tail(chain, now), now + nanos(wait));
@@ -125,11 +125,11 @@ fn a_pool_that_others_need_stays() {
     let mut family = Family::new(&[window(3)], at(0));
     let tenant = family.add(Place::FIRST, &[window(2)], at(0));
     let user = family.add(tenant, &[window(1)], at(0));
-    assert!(!family.is_fresh(at(0), tenant), "somebody is below it");
+    assert!(!family.is_fresh(at(0), tenant), "a pool is below it");
     assert_eq!(family.acquire(at(0), user, 1, None).verdict, AT_ONCE);
     assert_eq!(family.acquire(at(10), user, 1, None).verdict, Verdict::Served(ns(90)));
-    assert!(!family.is_fresh(at(99), user), "somebody waits");
-    assert!(!family.is_fresh(at(200), user), "nobody was told of those two");
+    assert!(!family.is_fresh(at(99), user), "a call waits");
+    assert!(!family.is_fresh(at(200), user), "those two were not told");
     assert_eq!(family.admitted().map(|(place, _)| place).collect::<Vec<_>>(), [user, user]);
     assert!(family.is_fresh(at(200), user) && !family.is_fresh(at(200), Place::FIRST));
     family.remove(user);

@@ -167,7 +167,7 @@ fn buckets_carry_over_what_is_in_them() {
     }
 }
 
-/// What is tried on a copy happens to nobody.
+/// What is tried on a copy does not change the pool.
 #[test]
 fn a_copy_is_a_pool_of_its_own() {
     let mut pool = lent(sliding(100));

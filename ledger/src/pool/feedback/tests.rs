@@ -93,7 +93,7 @@ fn a_refusal_without_a_time_is_a_short_pause() {
 
 /// The bug: a session that was forgotten told its total of refusals again, and the pool took them for new ones.
 #[test]
-fn old_refusals_of_somebody_who_was_forgotten_are_no_news() {
+fn old_refusals_of_a_session_that_was_forgotten_are_no_news() {
     let mut pool = pool(Trust::default());
     let heard =
         pool.observe(millis(0), A.id, &Observed { refused_total: 7, wait: None, ..left(9, 500, SECOND) });
@@ -105,7 +105,7 @@ fn old_refusals_of_somebody_who_was_forgotten_are_no_news() {
 /// However often it is said, and by however many: at most as long as configured in a row, and no more than half of the
 /// time.
 #[test]
-fn nobody_can_close_a_limit_for_more_than_half_of_the_time() {
+fn no_node_can_close_a_limit_for_more_than_half_of_the_time() {
     let mut pool = pool(Trust { longest: 10 * SECOND, ..Trust::default() });
     let (mut closed, mut row, mut longest_row) = (0, 0, 0);
     for step in 1..=6_000 {
@@ -160,11 +160,11 @@ fn a_contract_that_is_lower_is_kept_and_one_that_is_higher_only_counted() {
     let heard = pool.observe(millis(0), A.id, &announced(2, 500, window));
     assert_eq!((heard.lower, heard.higher), (true, false));
     assert_eq!(pool.view(millis(0)).available, 490);
-    // Of another window nobody can say what it is here.
+    // What a limit of another window means here is unknown.
     let heard = pool.observe(millis(0), A.id, &announced(3, 1, Some(SECOND)));
     assert_eq!((heard.lower, heard.higher), (false, false));
     assert_eq!(pool.view(millis(29_999)).available, 490, "as long as such a window lasts");
-    assert_eq!(pool.view(millis(31_000)).available, 990, "nobody says so any more");
+    assert_eq!(pool.view(millis(31_000)).available, 990, "it is not said any more");
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn a_lease_goes_on_over_the_boundary_and_counts_on_both_sides() {
     assert_eq!(pool.view(millis(999)).available, 80);
     let view = pool.view(millis(1_000));
     assert_eq!((view.available, view.books.outstanding, view.books.burned), (80, 20, 0));
-    // 5 spent, nobody knows in which window: they count in this one too. 10 come back.
+    // 5 spent, in an unknown window: these count in this one too. 10 come back.
     let second = grant(pool.renew(millis(1_010), A, 2, ask(5, 5, 0)));
     assert_eq!((second.kept, pool.view(millis(1_010)).available), (5, 90));
     // Of a pool in slow use its lease lasts long, but no further than the window after this one.
@@ -68,7 +68,8 @@ fn of_two_windows_only_the_one_that_ends_is_charged_ahead() {
 
 #[test]
 fn a_pool_that_lost_its_books_waits_for_leases_that_reached_beyond_a_boundary() {
-    // Whoever was lent something just before the end may spend it two seconds later, in the third window from here.
+    // A session that was lent something just before the end may spend it two seconds later, in the third window from
+    // here.
     let mut pool = Pool::after_loss(plan(vec![fixed(100, SECOND)]), millis(999), millis(999));
     let view = pool.view(millis(999));
     assert_eq!(
@@ -102,12 +103,12 @@ fn who_waits_for_the_next_window_asks_so_as_to_be_there_when_it_begins() {
     );
     assert_eq!(told(950, far), (30, Some(50)));
     assert_eq!(told(985, far), (1, Some(20)), "too late to be there in time");
-    assert_eq!(told(995, A), (5, Some(10)), "whoever is near needs no time");
+    assert_eq!(told(995, A), (5, Some(10)), "a near node needs no time");
 }
 
 /// No node believes an answer that has it wait for longer than any lease lasts.
 #[test]
-fn nobody_is_told_to_wait_for_longer_than_a_lease_lasts() {
+fn no_session_is_told_to_wait_for_longer_than_a_lease_lasts() {
     let mut pool = pool(vec![fixed(1, 60 * SECOND)]);
     assert_eq!(lent_at(&mut pool, 100, B, 1).permits, 1);
     grant(pool.renew(millis(110), B, 2, ask(1, 0, 0)));

@@ -27,7 +27,7 @@ fn lent_one() -> Pool {
     let mut pool = Pool::new(Arc::new(borrowed), millis(0));
     let nothing = grant(pool.renew(millis(0), A, 1, ask(0, 0, 1)));
     assert_eq!(nothing.permits, 0);
-    assert_eq!(pool.asks_above(millis(0), RTT), millis(0), "somebody waits");
+    assert_eq!(pool.asks_above(millis(0), RTT), millis(0), "a session waits");
     assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.want > 1 && ask.held == 0));
     assert_eq!(pool.hear_above(millis(4), millis(0), &last_one()), HeardAbove::Believed);
     pool
@@ -52,7 +52,7 @@ fn what_was_all_spent_is_told_before_the_wait_is_over() {
 }
 
 #[test]
-fn whoever_waits_is_told_to_come_when_the_next_exchange_is_over() {
+fn a_session_that_waits_is_told_to_come_when_the_next_exchange_is_over() {
     let mut pool = lent_one();
     grant(pool.renew(millis(5), A, 2, ask(0, 0, 1)));
     let spent = grant(pool.renew(millis(7), A, 3, ask(1, 0, 1)));
@@ -101,11 +101,11 @@ fn capped(permits: u64, kept: u64, hold: Option<u64>) -> Grant {
 fn lent_of_a_cap(permits: u64, hold: Option<u64>) -> (Pool, Grant) {
     let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
     let mut pool = Pool::new(Arc::new(borrowed), millis(0));
-    assert_eq!(grant(pool.renew(millis(0), A, 1, ask(0, 0, permits))).in_flight, None, "nobody has said so");
+    assert_eq!(grant(pool.renew(millis(0), A, 1, ask(0, 0, permits))).in_flight, None, "it was not said");
     let said = pool.ask_above(millis(0), RTT).expect("it leases");
     assert_eq!((said.running, said.want >= permits), (None, true));
     assert_eq!(pool.hear_above(millis(4), millis(0), &capped(permits, 0, hold)), HeardAbove::Believed);
-    // Whoever comes first is lent a part at first.
+    // The session that comes first is lent a part at first.
     let mut held = 0;
     loop {
         let lent = grant(pool.renew(millis(5), A, 2 + held, ask(0, held, permits - held)));
@@ -176,14 +176,14 @@ fn what_was_in_flight_when_all_was_forgotten_above_is_not_said_again() {
     assert_eq!(
         (said.spent_total, said.held, said.running),
         (0, 0, Some(0)),
-        "whoever forgot it waits it out"
+        "an allocator that forgot it waits it out"
     );
     assert_eq!(
         pool.hear_above(millis(84), millis(80), &capped(said.want.min(3), 0, None)),
         HeardAbove::Believed
     );
     let more = grant(pool.renew(millis(85), A, 15, Ask { running: Some(4), ..ask(4, 0, 2) })).permits;
-    // Two more begin, and two end: nobody knows which. Those that were known first are taken to go on.
+    // Two more begin, and two end: which two is unknown. Those that were known first are taken to go on.
     let now = grant(pool.renew(millis(90), A, 16, runs(4 + more, 0, 2 + more))).permits;
     assert_eq!(now, 0);
     let said = pool.ask_above(millis(91), RTT).expect("it leases");

@@ -6,7 +6,7 @@ use crate::rule::RefillStyle;
 use crate::rules::Gap;
 use proptest::prelude::*;
 
-/// What somebody who leases does next.
+/// What a session that leases does next.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     wait: u64,
@@ -65,7 +65,7 @@ fn at_intervals(capacity: u64, refill: u64, per: Duration) -> Rule {
     Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"))
 }
 
-/// As a store has it: text, which somebody else reads.
+/// As a store has it: text, which another allocator reads.
 fn put_away(pool: &mut Pool, plan: &Arc<Plan>, now: Moment) -> Pool {
     let frozen = pool.freeze(now).expect("it can be");
     let text = serde_json::to_vec(&frozen).expect("it is data");
@@ -116,7 +116,7 @@ proptest! {
                 Err(_) => *node = Node::default(),
             }
             thawed = put_away(&mut thawed, &plan, now);
-            // What its last ask found is told by whoever it asked.
+            // What its last ask found is told by the pool that was asked.
             let told = kept.view(now);
             let known = PoolView { outlook: Outlook::default(), time_to_empty: None, ..told };
             prop_assert_eq!(thawed.view(now), known);
@@ -142,7 +142,7 @@ fn a_bucket_that_is_put_away_in_quarantine_is_empty_at_its_end() {
     }
 }
 
-/// Nobody knows how long it lay there: what was out is out for as long as it had to last, and what was spent counts as long.
+/// How long it lay there is unknown. What was out is out for as long as it had to last, and what was spent counts as long.
 #[test]
 fn after_a_gap_it_lends_nothing_sooner() {
     let plan = plan(vec![sliding(10, SECOND)]);

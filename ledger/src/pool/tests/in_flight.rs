@@ -87,7 +87,7 @@ fn a_session_that_does_not_say_what_runs_runs_all_that_it_spent() {
 }
 
 #[test]
-fn whoever_leaves_may_leave_calls_behind() {
+fn a_session_that_leaves_may_leave_calls_behind() {
     let mut pool = beside_a_window();
     pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
     assert_eq!(pool.leave(millis(500), A.id, 2, goodbye(6, Some(4))), Ok(4));
@@ -100,7 +100,7 @@ fn whoever_leaves_may_leave_calls_behind() {
 }
 
 #[test]
-fn nobody_has_more_in_flight_than_it_was_lent() {
+fn no_session_has_more_in_flight_than_it_was_lent() {
     let mut pool = beside_a_window();
     pool.renew(millis(0), A, 1, ask(0, 0, 5)).expect("true");
     let lie = Ask {

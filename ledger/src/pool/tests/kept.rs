@@ -52,7 +52,7 @@ fn what_was_free_is_lent_at_once_and_what_was_in_flight_when_it_has_landed() {
         assert_eq!(view.available, 25 - in_flight - out, "at {at} ms");
     }
     assert!(after.is_forgettable(millis(62_600)));
-    // A clock of which nobody knows how long it stood still: the 1,905 ms that were left begin anew, a little longer.
+    // How long this clock stood still is unknown: the 1,905 ms that were left begin anew, a little longer.
     let mut other = restored(&plan, &mut pool, millis(600), Gap::Unknown, millis(700));
     assert_eq!(grant(other.renew(millis(700), B, 1, ask(0, 0, 10))).permits, 8, "half of what is left");
     assert_eq!(other.leave(millis(701), B.id, 2, goodbye(0, Some(0))), Ok(8));
@@ -61,7 +61,7 @@ fn what_was_free_is_lent_at_once_and_what_was_in_flight_when_it_has_landed() {
 }
 
 #[test]
-fn calls_that_somebody_left_behind_are_in_flight_with_nothing_out() {
+fn calls_that_a_session_left_behind_are_in_flight_with_nothing_out() {
     let plan = beside_a_window();
     let mut pool = Pool::new(plan.clone(), millis(0));
     pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
@@ -79,7 +79,7 @@ fn calls_that_somebody_left_behind_are_in_flight_with_nothing_out() {
     assert_eq!((later.view(millis(80_000)).available, later.is_forgettable(millis(80_000))), (25, true));
 }
 
-/// The bug that could be: whoever is killed again and again would take the same calls to have begun anew each time.
+/// The bug that could be: an allocator that is killed again and again would take the same calls to have begun anew each time.
 #[test]
 fn what_an_earlier_life_left_in_flight_lands_when_it_would_have_in_that() {
     let plan = beside_a_window();
@@ -100,7 +100,7 @@ fn what_an_earlier_life_left_in_flight_lands_when_it_would_have_in_that() {
     }
     assert_eq!((third.view(millis(61_600)).available, third.view(millis(61_700)).available), (12, 22));
     assert_eq!((third.view(millis(81_000)).available, third.view(millis(81_700)).available), (22, 25));
-    // Of a clock that stood still nobody knows how much of that is over.
+    // How much of that is over is unknown where the clock stood still.
     let mut fourth = restored(&plan, &mut second, millis(20_100), Gap::Unknown, millis(50_000));
     assert_eq!((fourth.view(millis(91_500)).available, fourth.view(millis(91_700)).available), (12, 22));
 }
@@ -126,13 +126,13 @@ fn a_flow_goes_on_empty_when_the_last_rate_is_over() {
     let mut pool = Pool::new(plan.clone(), millis(0));
     let first = grant(pool.renew(millis(0), A, 1, wants(RateClaim::None)));
     assert!(matches!(first.rate, Rate::Lent { .. }) && first.term == SECOND / 2, "{first:?}");
-    // Its lease is over at about 502 ms, and at 602 if it was renewed just after that was written. Until then nothing is
-    // minted here, and nobody is told a rate.
+    // Its lease is over at about 502 ms, and at 602 if it was renewed just after that was written. Until then nothing is minted
+    // here, and no session is told a rate.
     let mut after = restored(&plan, &mut pool, millis(100), Gap::Counted, millis(150));
     assert!(after.view(millis(150)).quarantine.is_zero());
     let none = grant(after.renew(millis(150), B, 1, wants(RateClaim::None)));
     assert_eq!((none.permits, none.rate), (0, Rate::Nothing));
-    let wait = none.retry_after.expect("somebody has it until an instant");
+    let wait = none.retry_after.expect("a session has it until an instant");
     assert!((450..455).contains(&wait.as_millis()), "{wait:?}");
     for (at, level) in [(600, 0), (610, 0), (700, 9), (800, 19), (810, 20), (5_000, 20)] {
         assert_eq!(after.view(millis(at)).available, level, "at {at} ms");
@@ -151,7 +151,7 @@ fn a_lease_that_holds_a_rate_alone_is_known_before_it_is_answered() {
     let plan = flow();
     let mut pool = Pool::new(plan, millis(0));
     let first = grant(pool.renew(millis(0), A, 1, wants(RateClaim::None)));
-    let Rate::Lent { lease, .. } = first.rate else { panic!("nobody else is there: {first:?}") };
+    let Rate::Lent { lease, .. } = first.rate else { panic!("no other is there: {first:?}") };
     assert!(!pool.is_covered());
     let (_, block) = pool.write_down(millis(1), Duration::ZERO).expect("it is kept");
     pool.may_lend(block);

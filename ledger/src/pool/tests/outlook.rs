@@ -56,7 +56,7 @@ fn what_is_left_lasts_as_long_as_nodes_take_more_than_comes_back() {
     check(vec![bucket(1_000, 0, SECOND)], 1, Some(901_000));
     // The first to be empty of two.
     check(vec![sliding(1_000, 30 * SECOND), bucket(500, 0, SECOND)], 100, Some(4_010));
-    // Nobody takes anything.
+    // No session takes anything.
     check(vec![sliding(1_000, 30 * SECOND)], 0, None);
 }
 
@@ -115,7 +115,7 @@ fn what_is_foreseen_comes_true() {
 }
 
 #[test]
-fn nothing_is_left_for_whoever_wants_something_now() {
+fn nothing_is_left_for_a_session_that_wants_something_now() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     for step in 1..=20 {
         let spent = pool.view(millis(step)).books.granted;
@@ -130,7 +130,7 @@ fn nothing_is_left_for_whoever_wants_something_now() {
         grant(pool.renew(millis(step), A, step, ask(0, held, 10)));
     }
     grant(pool.renew(millis(11), A, 11, ask(0, 10, 0)));
-    assert_eq!(lasts(&mut pool, millis(11)), None, "all is lent, and nobody wants more");
+    assert_eq!(lasts(&mut pool, millis(11)), None, "all is lent, and no session wants more");
     assert_eq!(grant(pool.renew(millis(12), B, 1, tries(0, 0, 1, 0))).permits, 0);
     assert_eq!(lasts(&mut pool, millis(12)), Some(Duration::ZERO));
 }
@@ -199,7 +199,7 @@ fn what_is_kept_back_is_not_left_and_what_is_changed_is_foreseen_anew() {
     // 39 of 100.
     assert_eq!(lasts(&mut pool, millis(10)), Some(4 * SECOND));
     pool.top_up(100, millis(20));
-    assert_eq!(lasts(&mut pool, millis(20)), None, "nobody has asked since");
+    assert_eq!(lasts(&mut pool, millis(20)), None, "no session has asked since");
     grant(pool.renew(millis(30), A, 3, tries(0, 11, 0, 10)));
     assert_eq!(lasts(&mut pool, millis(30)), Some(14 * SECOND));
     pool.change(plan(vec![sliding(1_000, 30 * SECOND)]), Carry::AsIs, millis(40));

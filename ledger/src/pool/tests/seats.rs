@@ -35,14 +35,14 @@ fn a_seat_is_free_once_what_was_spent_on_it_has_left_every_window() {
     let free = terms.grantor_end(millis(0), LASTS) + terms.stretched(SECOND);
     let just = free.since(millis(0)).as_millis() as u64;
     assert_eq!((told(&mut pool, just, 2), told(&mut pool, just + 1, 2)), (None, Some(30)));
-    // Whoever says goodbye spends nothing more: only its windows are waited for.
+    // A session that says goodbye spends nothing more: only its windows are waited for.
     pool.renew(millis(just + 1), B, 1, ask(0, 0, 1)).expect("a good ask");
     pool.leave(millis(just + 10), LesseeId(2), 2, goodbye(0, None)).expect("it is known");
     assert_eq!((told(&mut pool, just + 1_010, 3), told(&mut pool, just + 1_012, 3)), (None, Some(30)));
 }
 
 #[test]
-fn after_a_loss_of_books_nobody_is_told_until_every_earlier_seat_is_over() {
+fn after_a_loss_of_books_no_session_is_told_until_every_earlier_seat_is_over() {
     let mut pool = Pool::after_loss(seated(3, 30), millis(0), millis(500));
     let terms = pool.plan.terms;
     let opens = terms.grantor_end(millis(0), SafeShare::LASTS_MAX) + terms.stretched(SECOND);
@@ -57,7 +57,7 @@ fn what_earlier_seats_allow_is_kept_back_after_a_change_until_they_end() {
     assert_eq!(pool.view(millis(0)).available, 70);
     pool.change(seated(2, 4), Carry::AsIs, millis(100));
     assert_eq!(pool.view(millis(100)).available, 70, "three may still spend ten each");
-    // Nobody has its seat for longer than it was told, nor another one beside it.
+    // No session has its seat for longer than it was told, nor another one beside it.
     assert_eq!([1, 2, 4].map(|id| told(&mut pool, 200, id)), [None; 3]);
     let ended = 5_000 + 1_000 + 20;
     assert_eq!(pool.view(millis(ended)).available, 96);

@@ -22,7 +22,8 @@ fn runs(spent_total: u64, running: u64, want: u64) -> Ask {
 }
 
 impl World {
-    /// Whoever comes first is lent a part at first, and the rest when it asks again: 99 times at most, of which the last was `seq`.
+    /// The session that comes first is lent a part at first, and the rest when it asks again. It asks 99 times at most, the last
+    /// time as `seq`.
     fn takes(&mut self, who: u64, at: u64, origin: &Origin, permits: u64) -> (u64, Grant) {
         let mut held = 0;
         for seq in 1..99 {
@@ -73,8 +74,8 @@ fn calls_go_on_through_every_change_of_the_cap() {
     let (mut world, long) = (World::new(true), cap(60, 1));
     let (seq, _) = world.takes(1, 0, &long, 6);
     world.lent(1, seq + 1, 10, &long, runs(6, 6, 0));
-    // The cap goes, and comes back for shorter calls. Nobody knows who was told what.
-    let gone = world.ask(2, 1, 20, &by(rate, 2), wants(9)).answer.expect("nobody is faster").expect("good");
+    // The cap goes, and comes back for shorter calls. Which session was told what is unknown.
+    let gone = world.ask(2, 1, 20, &by(rate, 2), wants(9)).answer.expect("no race was lost").expect("good");
     assert_eq!(gone.permits(), 0);
     assert!(world.text().starts_with(r#"{"format":3,"#), "it knows of calls: {}", world.text());
     world.at(10_000);
@@ -82,7 +83,7 @@ fn calls_go_on_through_every_change_of_the_cap() {
     world.at(14_000);
     for (seq, at) in [(3, 14_000), (4, 40_000), (5, 61_000)] {
         world.at(at);
-        let short = world.ask(3, seq, at, &cap(1, 3), wants(9)).answer.expect("nobody is faster");
+        let short = world.ask(3, seq, at, &cap(1, 3), wants(9)).answer.expect("no race was lost");
         assert_eq!(short.expect("good").permits(), 0, "at {at} ms: the first calls may take until 62 s");
     }
     world.at(63_000);
@@ -100,7 +101,7 @@ fn no_lease_reaches_over_the_instant_at_which_a_bucket_refills() {
     let (_, last) = world.takes(2, 900, &origin, 3);
     // It refills a second after it was made, by the clock of the store.
     assert!(last.term <= Duration::from_millis(100) - BLUR, "{last:?}");
-    // Whoever is up to 10 ms behind may take it for not over yet, and lends none of what has come.
+    // An allocator that is up to 10 ms behind may take it for not over yet, and lends none of what has come.
     world.at(995);
     assert_eq!(world.lent(3, 1, 995, &origin, wants(9)).permits, 0);
     world.at(1_000);
@@ -139,7 +140,7 @@ fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() 
     let mut refused = |at: u64, seq| {
         world.at(at);
         let answer =
-            world.ask(2, seq, at, &origin, wants(1)).answer.expect("nobody is faster").expect("good");
+            world.ask(2, seq, at, &origin, wants(1)).answer.expect("no race was lost").expect("good");
         answer.permits() == 0
     };
     let mut lent_at = None;
@@ -177,7 +178,7 @@ fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
         world.at(at);
         seq += 1;
         let answer = world.ask(2, seq, at, &origin, Ask { spent_total: spent, ..wants(9) }).answer;
-        let lent = answer.expect("nobody is faster").expect("good").permits();
+        let lent = answer.expect("no race was lost").expect("good").permits();
         spent += lent;
         levels.push(lent);
     }

@@ -40,7 +40,7 @@ fn what_is_let_go_takes_its_bucket_along_and_what_is_lost_comes_back_empty() {
     flow.recharge(Part::default(), part(4, SHARES));
     flow.lose(part(4, SHARES));
     assert_eq!(flow.level(), 2);
-    // Nobody can have saved up more than its bucket holds.
+    // No session can have saved up more than its bucket holds.
     flow.recharge(Part::default(), part(4, SHARES));
     flow.give_back(part(4, SHARES), 100 * interval, interval);
     assert_eq!(flow.level(), 6);

@@ -163,8 +163,8 @@ mod tests {
         assert_eq!(ledger.available(), 30 - 1 - 20);
     }
 
-    /// A late report proves that what was settled before the change was not spent. How much of it is charged nobody
-    /// knows any more.
+    /// A late report proves that what was settled before the change was not spent. How much of it is charged is not
+    /// known any more.
     #[test]
     fn what_was_scaled_is_not_credited() {
         let mut ledger = ledger();

@@ -9,9 +9,9 @@ use std::time::Duration;
 impl SlidingLedger {
     /// In how long the first permit is wanted that is not there if nodes take `draw`.
     ///
-    /// As far as a window ahead, after which what is taken comes back as it goes: who has enough until then always has. Of a
-    /// log with more entries than another window has parts, those that end later are taken to come back evenly: nobody waits
-    /// for people to be told to the spend.
+    /// As far as a window ahead, after which what is taken comes back as it goes: nodes that have enough until then always have.
+    /// Of a log with more entries than another window has parts, those that end later are taken to come back evenly. No exchange
+    /// waits so that people are told a time that is exact to the spend.
     pub(super) fn lasts_for(&self, draw: Draw) -> Option<Duration> {
         let window = Duration::from_nanos(self.window);
         let (mut left, mut freed) = (self.available(), 0);

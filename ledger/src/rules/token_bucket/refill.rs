@@ -173,7 +173,7 @@ impl Refill {
                     (Some(own), Some(cold)) => {
                         let is_possible = own.restore(*cold);
                         if since.gap == Gap::Unknown {
-                            // Nobody knows for how long it was idle.
+                            // For how long it was idle is unknown.
                             own.freeze();
                         }
                         is_possible

@@ -255,7 +255,7 @@ fn a_bucket_that_is_made_smaller_than_what_is_out_waits_for_it() {
     assert_eq!(bucket.available(), 2);
 }
 
-/// Whoever tells that a permit is gone may do so later than the clock says that it goes by.
+/// An allocator may tell that a permit is gone at a later time than its clock shows.
 #[test]
 fn what_a_full_bucket_has_not_gained_until_it_was_told_it_does_not_gain() {
     let ready = |bucket: &BucketLedger, permits| bucket.ready_at(permits, &mut std::iter::empty());

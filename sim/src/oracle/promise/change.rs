@@ -34,7 +34,7 @@ impl Promise {
                 promise.begin(now, now.allocator.as_nanos());
             }
             Promise::Warming { bucket, .. } => bucket.hold_at_least(out, now.real),
-            // Calls that go on count, whoever let them begin; and so does what may be spent on others.
+            // Calls that go on count, whichever node let them begin. So does what may be spent on other calls.
             Promise::InFlight { in_flight, slack, .. } => {
                 (*in_flight, slack.floor) = (flying, (until.real, flying + out));
             }

@@ -28,7 +28,7 @@ enum Kind {
         civil: Box<Civil>,
         label: Option<Label>,
     },
-    /// Before `sure` nobody knows which window is open: leases from before there were any may have opened one.
+    /// Before `sure` it is unknown which window is open: leases from before there were any windows may have opened one.
     FirstUse {
         per: u64,
         ends: u64,

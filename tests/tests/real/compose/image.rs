@@ -1,9 +1,9 @@
-//! The Dockerfile: pinned, built by what is locked, and of one binary for nobody in particular.
+//! The Dockerfile: pinned, built by what is locked, and of one binary that does not run as root.
 
 use super::file::{read, services};
 use std::path::Path;
 
-/// A full version, and the digest of what it was when somebody looked.
+/// A full version, and the digest of what it was when the image was pinned.
 pub(crate) fn assert_pinned(image: &str) {
     let (tag, digest) = image.split_once("@sha256:").unwrap_or_else(|| panic!("{image} has no digest"));
     assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{image}");

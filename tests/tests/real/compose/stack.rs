@@ -16,8 +16,8 @@ use tempfile::TempDir;
 /// How long it may take until all are well: an allocator without books waits for a term and a window of 30 s.
 const WELL_WITHIN: Duration = Duration::from_secs(120);
 
-/// Where nobody listens.
-const NOBODY: &str = "127.0.0.1:9";
+/// An address where no process listens.
+const UNUSED: &str = "127.0.0.1:9";
 
 /// What [`Stack::start`] started, and how to talk to it.
 pub(crate) struct Stack {
@@ -153,7 +153,7 @@ impl Meanings {
         let mut command = Command::new(lessor());
         command.args(service.list("command").iter().map(|word| self.here(word, service, folder)));
         command.env_clear().env("STATE_DIRECTORY", state);
-        // The one of the image is nobody's here.
+        // The state directory of the image is not used here.
         let environment = service.environment().into_iter();
         command.envs(environment.map(|(name, value)| match name.as_str() {
             "LESSOR_STORE_PASSWORD" => (name, self.password.clone()),
@@ -193,7 +193,7 @@ impl Meanings {
 
     fn named(&self, name: &str) -> String {
         let known = self.addresses.iter().find(|(known, _)| known == name);
-        known.map_or(NOBODY, |(_, address)| address).to_owned()
+        known.map_or(UNUSED, |(_, address)| address).to_owned()
     }
 
     fn address(&self, service: &Service) -> Option<String> {

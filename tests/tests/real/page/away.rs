@@ -1,5 +1,5 @@
-//! An allocator that goes away while somebody looks: it is said at once, the last figures stay with their age, and all is
-//! well again when it is back.
+//! An allocator that goes away while a page shows it. The page says so at once, the last figures stay with their age, and
+//! all is well again when the allocator is back.
 
 use super::{CONFIG, in_row, open};
 use scenarios::process::Allocator;

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a page is looked at while something is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// It talks on descriptors that it did not ask for; whatever else it prints is nobody's.
+/// It talks on descriptors that it did not ask for; whatever else it prints is discarded.
 const START: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
 
 /// No sandbox: tests run as root in containers, where it has none, and what it opens is ours.
@@ -125,14 +125,14 @@ impl Browser {
         CLOCK.now().since(start)
     }
 
-    /// Presses a key, as somebody at the keyboard does.
+    /// Presses a key, as a user at the keyboard does.
     pub(super) fn press(&self, key: &str) {
         let (code, text) = match key {
             "Tab" => (9, ""),
             "Enter" => (13, "\r"),
             "Escape" => (27, ""),
             "/" => (191, "/"),
-            _ => panic!("nobody knows where {key} is"),
+            _ => panic!("{key} has no code here"),
         };
         let mut event = json!({ "type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code });
         if !text.is_empty() {

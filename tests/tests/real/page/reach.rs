@@ -1,4 +1,4 @@
-//! Whoever uses no mouse, or no eyes: the keyboard reaches everything in order, and everything says what it is.
+//! Users without a mouse, or without sight: the keyboard reaches everything in order, and everything says what it is.
 
 use super::{Browser, CONFIG, in_row, open, spend};
 use scenarios::process::Allocator;

@@ -1,5 +1,5 @@
-//! What operators put and remove over the API of one of several allocators holds for all of them, also for those that are started
-//! later, and after somebody emptied the store.
+//! What operators put and remove over the API of one of several allocators holds for all of them. It also holds for
+//! allocators that are started later, and after the store was emptied.
 
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for};
 use lessor::Client;
@@ -78,7 +78,7 @@ async fn what_is_put_and_removed_at_one_is_so_at_all(kind: StoreKind) {
     assert_eq!(made.0, 201);
     let took = comes(&west.url, "new", &shown(&made)).await;
     client.limit("new").acquire_within(1, Duration::from_secs(5)).await.expect("it is lent");
-    // Whoever has seen it at one can change it at the other.
+    // A client that has seen it at one allocator can change it at the other.
     let changed = tell("PUT", &west.url, "new", Some(&made.1), Some(rules(LIMIT / 2))).await;
     assert_eq!(changed.0, 200);
     let again = comes(&east.url, "new", &shown(&changed)).await;
@@ -132,7 +132,7 @@ async fn a_store_that_is_emptied_is_told_again(kind: StoreKind) {
     let north = store.allocator("north").await;
     let took =
         comes(&north.url, "new", &shown(&made)).await.max(comes(&north.url, "brief", &unknown()).await);
-    assert!(took < SOON, "whoever knew has not waited until it looked again: {took:?}");
+    assert!(took < SOON, "an allocator that knew has not waited until it looked again: {took:?}");
     for allocator in [east, west, north] {
         allocator.stop().await;
     }
@@ -160,7 +160,7 @@ async fn what_one_knows_and_what_others_decided_since_both_hold(kind: StoreKind)
     west.stop().await;
 }
 
-/// Also where the root is in use meanwhile, and whoever uses it has the older file.
+/// Also where the root is in use meanwhile, and the allocator that uses it has the older file.
 async fn a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that(kind: StoreKind) {
     let store = Store::shared(kind, "files").await;
     let old = store.allocator("old").await;

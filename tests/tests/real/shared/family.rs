@@ -1,5 +1,5 @@
-//! Limits of a shared store that are below others: what is lent of one is charged to both, whoever lends it, and whoever does not know
-//! of the one above is lent nothing.
+//! Limits of a shared store that are below others. What is lent of one is charged to both, whichever allocator lends it. An
+//! allocator that does not know of the one above is lent nothing.
 
 use super::{CLOCK, LIMIT, PER, Store, call_until};
 use lessor::{Client, Limit};
@@ -148,8 +148,8 @@ async fn a_family_that_is_put_at_one_is_one_at_all(kind: StoreKind) {
         (shown["parent"] == "all").then_some(())
     })
     .await;
-    // Whoever is asked: it leads in a circle, or there is no such limit.
-    for (name, parent) in [("all", "a"), ("b", "nobody")] {
+    // Whichever allocator is asked: the parent leads in a circle, or there is no such limit.
+    for (name, parent) in [("all", "a"), ("b", "absent")] {
         let (status, problem) = put(&west.url, name, Some(parent)).await;
         assert_eq!((status, &problem["field"]), (422, &json!("parent")), "{problem}");
     }

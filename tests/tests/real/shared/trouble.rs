@@ -55,8 +55,8 @@ async fn health(url: &str, status: &str) -> String {
     said.await
 }
 
-/// The bug: as long as nobody asked it for anything, an allocator said that it was ready whatever became of its store.
-async fn who_has_no_store_is_not_ready_though_nobody_asks(kind: StoreKind) {
+/// The bug: as long as no node asked it for anything, an allocator said that it was ready whatever became of its store.
+async fn an_allocator_without_a_store_is_not_ready_though_no_node_asks(kind: StoreKind) {
     let store = Store::shared(kind, "idle").await;
     let wire = Wire::to(store.server.address()).await;
     let east = store.allocator_through(&wire, "east").await;
@@ -75,7 +75,7 @@ async fn who_has_no_store_is_not_ready_though_nobody_asks(kind: StoreKind) {
     }
 }
 
-/// Whether the swap was done nobody knows: nothing is lent twice, and nothing is lost for long.
+/// Whether the swap was done is unknown: nothing is lent twice, and nothing is lost for long.
 async fn answers_of_the_store_that_are_lost_cost_nothing_twice(kind: StoreKind) {
     let store = Store::shared(kind, "lost").await;
     let wire = Wire::to(store.server.address()).await;
@@ -108,7 +108,7 @@ async fn answers_of_the_store_that_are_lost_cost_nothing_twice(kind: StoreKind) 
     west.stop().await;
 }
 
-/// So far away nobody can tell what time it is there.
+/// The store is so far away that no allocator can tell what time it is there.
 async fn a_store_that_is_slow_lends_nothing_and_goes_on(kind: StoreKind) {
     let store = Store::shared(kind, "slow").await;
     let wire = Wire::to(store.server.address()).await;
@@ -211,7 +211,7 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
 }
 
 on_each_store!(
-    who_has_no_store_is_not_ready_though_nobody_asks,
+    an_allocator_without_a_store_is_not_ready_though_no_node_asks,
     who_is_cut_off_from_the_store_lends_nothing_and_the_other_all,
     answers_of_the_store_that_are_lost_cost_nothing_twice,
     a_store_that_is_slow_lends_nothing_and_goes_on,

@@ -28,9 +28,9 @@ macro_rules! behaviours {
 }
 
 behaviours! {
-    a_cell_that_nobody_made_is_not_there
+    a_cell_that_was_not_made_is_not_there
     a_cell_is_made_once
-    a_cell_is_swapped_by_whoever_knows_its_version
+    a_cell_is_swapped_by_a_client_that_knows_its_version
     a_stale_version_is_refused_and_shows_what_is_there
     a_cell_that_is_deleted_and_made_anew_is_another_one
     a_batch_does_what_can_be_done_and_says_what_is_there_of_the_rest
@@ -45,7 +45,7 @@ behaviours! {
     a_call_that_is_dropped_leaves_a_handle_that_works
 }
 
-async fn a_cell_that_nobody_made_is_not_there(mut store: Store) {
+async fn a_cell_that_was_not_made_is_not_there(mut store: Store) {
     assert_eq!(store.load("a").await, None);
     assert_eq!(store.load_all(&[]).await, []);
     // What must not be there is not there; what must be, is not either.
@@ -66,7 +66,7 @@ async fn a_cell_is_made_once(mut store: Store) {
     assert_eq!(store.load("a").await, Some(first));
 }
 
-async fn a_cell_is_swapped_by_whoever_knows_its_version(mut store: Store) {
+async fn a_cell_is_swapped_by_a_client_that_knows_its_version(mut store: Store) {
     // Versions are any numbers, in no order.
     let versions = [0, u64::MAX, 1, 1 << 63, i64::MAX as u64, 0x0a0d_0a0d_0a0d_0a0d];
     let mut expected = None;
@@ -275,7 +275,7 @@ fn rate(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64()
 }
 
-/// Batches that overlap, in different orders: each cell is made by one, and nobody waits for anybody for ever.
+/// Batches that overlap, in different orders: each cell is made by one maker, and no maker waits for another for ever.
 async fn many_who_make_the_same_cells_make_each_once(mut store: Store) {
     const MAKERS: u64 = 6;
     const CELLS: usize = 40;
@@ -295,7 +295,7 @@ async fn many_who_make_the_same_cells_make_each_once(mut store: Store) {
                 for (swap, swapped) in batch.into_iter().zip(swapped) {
                     match swapped {
                         Swapped::Done => done.push((swap.name, swap.next)),
-                        // Nobody deletes any.
+                        // No maker deletes any.
                         Swapped::Other(other) => assert!(other.is_some(), "{}", swap.name),
                     }
                 }

@@ -39,7 +39,7 @@ async fn killed_and_started_again_it_is_the_one_it_was() {
     assert_eq!(store.timeline().await, before);
 }
 
-/// A connection that somebody closed while it was idle is not missed.
+/// A connection that was closed while it was idle is not missed.
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let mut store = own().await;
@@ -110,7 +110,7 @@ async fn a_role_whose_commits_are_not_waited_for_is_waited_for() {
 }
 
 #[tokio::test]
-async fn replicas_that_nobody_waits_for_are_refused() {
+async fn replicas_that_no_commit_waits_for_are_refused() {
     let store = own().await;
     let server = server(&store);
     let mut config = store.config.clone().expect("it has one");
@@ -135,12 +135,12 @@ async fn replicas_that_nobody_waits_for_are_refused() {
     }
 }
 
-/// A commit that somebody called off while it waited for its standby is on no standby.
+/// A commit that was cancelled while it waited for its standby is on no standby.
 #[tokio::test]
 async fn a_commit_that_stops_waiting_for_its_standby_is_not_durable() {
     let store = own().await;
     let server = server(&store);
-    server.tell("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    server.tell("ALTER SYSTEM SET synchronous_standby_names = 'absent'");
     server.tell("SELECT pg_reload_conf()");
     let mut config = store.config.clone().expect("it has one");
     config.timeout = Duration::from_secs(20);
@@ -166,7 +166,7 @@ async fn without_its_tables_it_says_what_makes_them() {
         matches!(&refused, CellsError::Unfit(text) if text.contains("lessor store migrate")),
         "{refused:?}"
     );
-    // Whoever comes first makes them, and nobody makes them twice.
+    // The first client makes them, and no client makes them twice.
     let migrating = (0..6).map(|_| {
         let mut cells = Cells::new(&config).expect("a good configuration");
         tokio::spawn(async move { cells.migrate().await })
@@ -183,7 +183,7 @@ async fn without_its_tables_it_says_what_makes_them() {
     let refused = Cells::connect(&config).await.expect_err("a crash would empty it");
     assert!(matches!(&refused, CellsError::Unfit(text) if text.contains("unlogged")), "{refused:?}");
     server.tell("INSERT INTO \"not.there_migrations\" VALUES (99, 'of the future')");
-    let refused = Cells::connect(&config).await.expect_err("nobody knows what that did");
+    let refused = Cells::connect(&config).await.expect_err("what that did is unknown");
     assert!(matches!(&refused, CellsError::Unfit(text) if text.contains("step 99")), "{refused:?}");
 }
 
@@ -228,7 +228,7 @@ async fn what_is_too_long_for_a_cell_is_not_taken_for_one() {
     assert!(matches!(&loaded, Err(CellsError::Invalid(text)) if text.contains("30000000")), "{loaded:?}");
     let swapped = store.try_swap(&[swap("long", None, None)]).await;
     assert!(matches!(&swapped, Err(CellsError::Invalid(_))), "{swapped:?}");
-    // Nobody says that nothing was done where something was.
+    // The error does not say that nothing was done where something was.
     let partly = store.try_swap(&[swap("a", None, Some(cell(1, "one"))), swap("long", None, None)]).await;
     assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains("long")), "{partly:?}");
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
@@ -289,7 +289,7 @@ async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {
         }
         let server = server(&store);
         let holder = std::thread::spawn(move || {
-            // Until somebody waits for it.
+            // Until another transaction waits for it.
             let wait =
                 "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')
                         LOOP PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$";

@@ -105,7 +105,7 @@ async fn a_master_that_was_a_replica_in_between_is_on_another_timeline() {
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
 }
 
-/// A connection that somebody closed while it was idle is not missed.
+/// A connection that was closed while it was idle is not missed.
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let mut store = own().await;
@@ -248,7 +248,7 @@ async fn what_is_no_cell_is_not_taken_for_one() {
         let swapped = store.cells.swap(&timeline, &[swap(name, None, Some(cell(1, "")))]).await;
         assert!(matches!(&swapped, Err(CellsError::Invalid(text)) if text.contains(name)), "{swapped:?}");
     }
-    // Nobody says that nothing was done where something was.
+    // The error does not say that nothing was done where something was.
     let batch = [swap("a", None, Some(cell(1, "one"))), swap("short", None, None)];
     let partly = store.cells.swap(&timeline, &batch).await;
     assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains("short")), "{partly:?}");

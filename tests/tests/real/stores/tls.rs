@@ -1,4 +1,4 @@
-//! Both servers with TLS, and a certificate that nobody else vouches for.
+//! Both servers with TLS, and a certificate that no authority vouches for.
 
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError, StoreKind, Swapped};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// A certificate for loopback that vouches for itself, and its key, for whoever runs the server.
+/// A certificate for loopback that vouches for itself, and its key, for the user that runs the server.
 fn certificate(folder: &Path) -> (String, String) {
     let paths = ["tls.crt", "tls.key"].map(|name| folder.join(name).display().to_string());
     let made = Command::new("openssl")

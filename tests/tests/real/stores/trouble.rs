@@ -52,7 +52,7 @@ pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
     let clock = Clock::since_boot();
     server.stop();
     let mut expected = None;
-    // The first on the connection that there was, the others on one that nobody accepts.
+    // The first on the connection that there was, the others on one that the server does not accept.
     for version in 1..=3 {
         let begun = clock.now();
         let late = cells.swap(&timeline, &[swap("a", None, Some(cell(version, "one")))]).await;
@@ -61,7 +61,7 @@ pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
         assert!(took >= Duration::from_millis(300) && took < Duration::from_millis(2_000), "{took:?}");
     }
     server.go_on();
-    // What was on its way may be done now: one of the three at most, and whoever looks first may see it come later.
+    // What was on its way may be done now: one of the three at most. A client that looks first may see it come later.
     config.timeout = Duration::from_secs(10);
     let mut cells = Cells::connect(&config).await.expect("it is there again");
     loop {
@@ -85,7 +85,7 @@ pub(crate) async fn settle() {
     }
 }
 
-/// Looks until it is so: it comes by itself, and nobody says when.
+/// Looks until it is so: the change comes by itself, at an unknown time.
 pub(crate) async fn wait_for<T>(mut look: impl AsyncFnMut() -> Option<T>, is_so: impl Fn(&T) -> bool) {
     let patience = tokio::time::timeout(Duration::from_secs(30), async {
         loop {

@@ -29,7 +29,7 @@ impl Trial {
     async fn strike(&self, fault: Fault) -> Moment {
         self.victim.recover(&self.of_victim).await;
         let (callers, end) = (self.victim.drive(&self.of_victim), CLOCK.now() + RECOVERY);
-        // Nobody can spend what is seen here before the fault: this test has one thread.
+        // No task can spend what is seen here before the fault: this test has one thread.
         while self.victim.limit.available() < 3 {
             assert!(CLOCK.now() < end, "nothing in hand to take into the fault");
             sleep(CALL_EVERY).await;
@@ -81,7 +81,7 @@ async fn silence(fault: Fault) {
     until(began + TERM).await;
     trial.compete(began + TERM + FOR_A_WHILE).await;
     assert_eq!(trial.of_victim.count_after(began + TERM), 0, "nothing is spent once the lease has ended");
-    assert!(trial.of_witness.count() > 0, "whoever can still ask has the rest");
+    assert!(trial.of_witness.count() > 0, "the node that can still ask has the rest");
     trial.end().await;
 }
 
@@ -91,7 +91,7 @@ async fn a_node_that_is_cut_off_spends_nothing_after_its_lease_and_comes_back() 
 }
 
 #[tokio::test]
-async fn a_node_that_nobody_hears_spends_nothing_after_its_lease_and_comes_back() {
+async fn a_node_that_is_not_heard_spends_nothing_after_its_lease_and_comes_back() {
     silence(Fault::Deaf).await;
 }
 
@@ -143,7 +143,7 @@ async fn a_request_that_is_heard_three_times_counts_once() {
     let began = trial.strike(fault).await;
     trial.compete(began + FOR_A_WHILE).await;
     assert!(trial.victim.proxy.requests() - before > 3, "there was something to repeat");
-    assert!(trial.of_victim.count() > 3, "and it does nobody any harm");
+    assert!(trial.of_victim.count() > 3, "and it does no node any harm");
     trial.witness.proxy.set(Fault::None);
     trial.end().await;
 }
@@ -170,7 +170,7 @@ async fn a_true_answer_in_an_unusual_dress_is_believed() {
 
 /// A lease of a second, and some three hundred bytes each way, one at a time.
 #[tokio::test]
-async fn a_trickle_within_the_term_brings_permits_and_a_slower_one_stops_nobody_else() {
+async fn a_trickle_within_the_term_brings_permits_and_a_slower_one_stops_no_other_node() {
     let allocator = Allocator::start().await;
     let vendor = Vendor::new(SLOW_LIMIT, SLOW_PER);
     let slow = Node::start(&allocator, "slow", "slow").await;

@@ -10,7 +10,7 @@ use tracing::Level;
 /// How long each client hears nothing else, once it has heard it twice.
 const FOR_A_WHILE: Duration = Duration::from_millis(600);
 
-/// No line of a log should be longer, in bytes. An excerpt of what somebody else wrote takes two hundred characters.
+/// No line of a log should be longer, in bytes. An excerpt of what another process wrote takes two hundred characters.
 const LINE_MAX: usize = 600;
 
 /// Runs `test` on each kind of garbage, each on a thread of its own with its own runtime and log.

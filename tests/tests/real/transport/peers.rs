@@ -1,4 +1,4 @@
-//! Whoever else talks to the server: slowly, endlessly, or without listening. Nodes are served all the while.
+//! Other clients that talk to the server: slowly, endlessly, or without listening. Nodes are served all the while.
 
 use super::*;
 use tokio::io::AsyncWriteExt;
@@ -20,7 +20,7 @@ async fn connect(allocator: &Allocator) -> TcpStream {
     TcpStream::connect(allocator.address).await.expect("it listens")
 }
 
-/// Writes `piece` again and again, with so long in between, until nobody takes it any more.
+/// Writes `piece` again and again, with so long in between, until the server does not take it any more.
 async fn trickle(mut stream: TcpStream, piece: Vec<u8>, pause: Duration) {
     while stream.write_all(&piece).await.is_ok() {
         sleep(pause).await;
@@ -28,7 +28,7 @@ async fn trickle(mut stream: TcpStream, piece: Vec<u8>, pause: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_endless_and_deaf_peers_keep_nobody_from_a_permit() {
+async fn slow_endless_and_deaf_peers_keep_no_node_from_a_permit() {
     let allocator = Allocator::start().await;
     let mut peers = JoinSet::new();
     let mut silent = vec![];
@@ -49,7 +49,7 @@ async fn slow_endless_and_deaf_peers_keep_nobody_from_a_permit() {
             let piece = format!("{piece:x}\r\n{}\r\n", " ".repeat(piece)).into_bytes();
             peers.spawn(trickle(stream, piece, pause));
         }
-        // Requests without end, and nobody who reads the answers.
+        // Requests without end, and a peer that does not read the answers.
         let asks = "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(100);
         peers.spawn(trickle(connect(&allocator).await, asks.into_bytes(), CALL_EVERY));
     }

@@ -51,7 +51,7 @@ async fn storm(seed: u64) {
     sleep(STORM).await;
     for task in tasks {
         task.abort();
-        assert!(task.await.is_err_and(|error| error.is_cancelled()), "nobody panics");
+        assert!(task.await.is_err_and(|error| error.is_cancelled()), "no task panics");
     }
     let in_the_storm = vendor.count();
     println!("{in_the_storm} calls in the storm");

@@ -1,5 +1,5 @@
-//! Lives that end at a certain call, each on the files that the one before has left. Somebody takes and spends at once all
-//! that they lend: what is lent before it is written down is lent again by the next life, and that is too much.
+//! Lives that end at a certain call, each on the files that the one before has left. A client takes and spends at once all
+//! that they lend. What is lent before it is written down is lent again by the next life, and that is too much.
 
 use super::{CLOCK, judge, pause};
 use lessor_protocol::Moment;
@@ -34,7 +34,7 @@ const AGAIN: Duration = Duration::from_millis(2);
 /// Lives side by side: they wait more than they work.
 const SIDE_BY_SIDE: usize = 6;
 
-/// Somebody who wants all there is, and spends it at once.
+/// A client that wants all there is, and spends it at once.
 struct Greedy {
     runtime: Runtime,
     http: reqwest::Client,
@@ -167,7 +167,7 @@ impl Deaths {
         std::thread::scope(|scope| {
             let chains: Vec<_> =
                 parts.iter().map(|part| scope.spawn(move || Deaths::one_by_one(part, from))).collect();
-            let deaths = chains.into_iter().map(|chain| chain.join().expect("nobody complains"));
+            let deaths = chains.into_iter().map(|chain| chain.join().expect("no life complains"));
             deaths.fold(Deaths::default(), Deaths::add)
         })
     }
@@ -186,10 +186,10 @@ fn killed_at_every_step_of_writing_down_it_goes_on_and_no_window_holds_too_much(
     assert_eq!((deaths.count(), deaths.lost), (3 * CALLS, 0), "it went on with its store each time");
 }
 
-/// What was written and not synced is gone, all of it or every other write. Each sync takes its time, so that what somebody
+/// What was written and not synced is gone, all of it or every other write. Each sync takes its time, so that what a client
 /// hears of too early is spent.
 #[test]
-fn what_a_power_cut_loses_nobody_was_told() {
+fn what_a_power_cut_loses_was_told_to_no_client() {
     let ends: Vec<String> = (1..=CALLS)
         .flat_map(|at| (1..3).map(move |cut| format!("sync_ms 10\ndie_at {at}\ncut {cut}\n")))
         .collect();

@@ -63,7 +63,7 @@ fn nodes_that_want_the_same_get_the_same() {
     }
 }
 
-/// F2: three neighbours are somebody new at each ask, take what they can and are never heard of again.
+/// F2: three neighbours are a new session at each ask, take what they can and are never heard of again.
 #[test]
 fn steady_nodes_get_their_turn_while_neighbours_come_and_go() {
     for limit in ["sliding_window 20/1s", "fixed_window 20/1s", "token_bucket 20/1s capacity 20"] {
@@ -103,7 +103,7 @@ fn a_hoarder_gets_no_more_than_an_even_share() {
 }
 
 #[test]
-#[ignore = "a bug: shares are told an ask, and nobody holds a node to the wait that it was told"]
+#[ignore = "a bug: shares are told an ask, and no allocator holds a node to the wait that it was told"]
 fn asking_sooner_than_told_brings_no_more_than_an_even_share() {
     let used = used_beside(Lie::Hurry);
     assert!(used >= EVEN, "it leaves {used} to the others");
