@@ -133,11 +133,12 @@ impl Connection {
         Some((exchange, took))
     }
 
-    /// The answer was a good one. Returns the place of the allocator that was left for this one, if that is news.
+    /// The answer was a good one: what was to be waited for after an earlier failure is over. Returns the place of the allocator that was left for this one, if that is news.
     pub fn on_success(&mut self) -> Option<usize> {
         self.rotation.heard();
         self.rotation.succeeded();
         self.backoff.succeeded();
+        self.quiet_until = Moment::ORIGIN;
         self.left.take().filter(|left| *left != self.rotation.current())
     }
 
@@ -218,6 +219,7 @@ mod tests {
         assert!(connection.on_stopping(at(20), 9, 0).disowns, "it has lent something");
         connection.begin(at(20));
         assert_eq!((connection.on_success(), connection.on_success()), (Some(0), None));
+        assert_eq!(connection.quiet_until(), Moment::ORIGIN, "the pause after the failure is over");
     }
 
     #[test]

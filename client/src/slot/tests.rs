@@ -251,3 +251,72 @@ fn eight_threads_spend_every_permit_of_the_stripes_once() {
     });
     assert_eq!((spent, slot.balance().free), (80_000, 0));
 }
+
+mod beside_a_hand {
+    //! The holder's own tests keep permits in a `Hand`. It must do what a slot does, or they would say nothing of what ships.
+
+    use super::*;
+    use crate::pace::{Gait, Pace};
+    use lessor_holder::hand::{Bucket, Hand};
+    use lessor_holder::permits::Pacer;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_slot_and_a_hand_do_the_same(
+            stripes in 1usize..4,
+            steps in proptest::collection::vec((0u8..7, 0u64..9, 0u64..9, 0u64..60), 1..60),
+        ) {
+            let (slot, hand) = (Slot::new(), Hand::new());
+            slot.stripe(stripes, 1);
+            for (step, a, b, time) in steps {
+                match step {
+                    0 | 1 => {
+                        let both = [Permits::install(&slot, a, b, at(time)), hand.install(a, b, at(time))];
+                        prop_assert_eq!(both[0], both[1]);
+                    }
+                    // Where both reasons hold, a striped slot names the other one.
+                    2 => prop_assert_eq!(Permits::take(&slot, a, at(time)).ok(), hand.take(a, at(time)).ok()),
+                    3 => prop_assert_eq!(slot.hold(a, at(time)).is_ok(), hand.hold(a, at(time)).is_ok()),
+                    4 => {
+                        let held = hand.balance().held;
+                        slot.put_back(a.min(held));
+                        hand.put_back(a.min(held));
+                        let held = held - a.min(held);
+                        prop_assert_eq!(Permits::spend_held(&slot, b.min(held)), hand.spend_held(b.min(held)));
+                    }
+                    5 => prop_assert_eq!(Permits::shed(&slot, a), hand.shed(a)),
+                    _ => prop_assert_eq!(Permits::end(&slot), hand.end()),
+                }
+                prop_assert_eq!(Permits::balance(&slot), hand.balance());
+                prop_assert_eq!(Permits::deadline(&slot), hand.deadline());
+            }
+        }
+
+        #[test]
+        fn a_pace_and_a_bucket_do_the_same(
+            interval in 1u64..9,
+            cap in 1u64..6,
+            steps in proptest::collection::vec((0u8..8, 0u64..9, 0u64..40), 1..60),
+        ) {
+            let (pace, bucket) = (Pace::new(), Bucket::default());
+            let mut now = 1_000;
+            for (step, permits, later) in steps {
+                now += later;
+                match step {
+                    0 => {
+                        let gait = Gait { interval, depth: interval * cap };
+                        prop_assert_eq!(Pacer::stop(&pace, at(now)), bucket.stop(at(now)));
+                        Pacer::go(&pace, gait, permits, at(now));
+                        bucket.go(gait, permits, at(now));
+                    }
+                    1 => prop_assert_eq!(Pacer::stop(&pace, at(now)), bucket.stop(at(now))),
+                    _ => prop_assert_eq!(
+                        pace.take(permits, at(now)).is_ok(),
+                        bucket.take(permits, at(now)).is_ok()
+                    ),
+                }
+            }
+        }
+    }
+}
