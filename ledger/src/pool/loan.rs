@@ -178,7 +178,7 @@ impl Loan {
     /// The one above has granted something.
     pub(super) fn came(&mut self, came: Came) {
         let dropped = came.unkept.min(self.free);
-        self.free += came.permits - dropped;
+        self.free = self.free - dropped + came.permits;
         self.unkept = (self.unkept + came.unkept - dropped).min(self.out);
         self.end = self.end.max(came.end);
         (self.ceiling, self.chance, self.is_ample) = (came.ceiling, came.chance, came.is_ample);
@@ -372,6 +372,31 @@ mod tests {
 
     fn at(nanos: u64) -> Moment {
         Moment::from_nanos(nanos)
+    }
+
+    /// The bug: an allocator panicked where the one above took back more than it granted.
+    #[test]
+    fn an_answer_may_take_back_more_than_it_grants() {
+        let mut loan = Loan::new(at(0));
+        let came = |permits, unkept| Came {
+            permits,
+            unkept,
+            end: at(100),
+            ceiling: 10,
+            chance: at(0),
+            is_ample: true,
+            cap: None,
+        };
+        loan.came(came(10, 0));
+        loan.charge(2);
+        loan.came(came(1, 6));
+        assert_eq!((loan.available(), loan.outstanding(), loan.excess()), (3, 2, 0));
+        loan.came(came(1, 6));
+        assert_eq!(
+            (loan.available(), loan.outstanding(), loan.excess()),
+            (1, 2, 2),
+            "what is out is not extended"
+        );
     }
 
     /// The bug: what was told as spent in one window, and was not, was taken off what was spent in the next one.
