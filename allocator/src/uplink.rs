@@ -4,7 +4,6 @@
 mod change;
 mod contested;
 mod decide;
-mod idle;
 mod rooted;
 mod transport;
 

@@ -13,6 +13,7 @@ use lessor_holder::refill::Seen;
 use lessor_ledger::Rule;
 use lessor_ledger::central::{Limiter, Verdict};
 use lessor_ledger::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::roots::Member;
 use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, Windows,
 };
@@ -143,8 +144,8 @@ struct Region {
     /// For how long it was told last to hold permits, of each of the two; for ever as long as it was lent none.
     told: [Duration; 2],
     line: Line,
-    /// What it knows of the store, if there is one.
-    member: Member,
+    /// Its way to the store, if there is one.
+    link: StoreLink,
 }
 
 /// What goes wrong, how often.
@@ -187,6 +188,8 @@ struct World {
     /// One limiter that is asked about each call.
     exact: Option<Limiter>,
     figures: Figures,
+    /// What was found to be wrong where nothing could be said of it yet.
+    fault: Option<String>,
 }
 
 /// What a clock that runs `ppm` fast shows after `real` nanoseconds.
@@ -278,6 +281,9 @@ impl World {
                 self.rate = self.rate.min(self.calm_rate());
             }
             self.does(event, real + JUDGED > ends && is_judged)?;
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
             self.in_hand_is_known()?;
         }
         // Those that cap what is in flight have been judged at each call.
@@ -326,10 +332,10 @@ impl World {
                 self.next_trouble(who);
             }
             Event::Cut(..) => {}
-            Event::Signs(region) => self.signs(region),
+            Event::Signs(region) => self.signs(region)?,
             Event::AtStore(region, letter) => self.at_store(region, letter),
             Event::FromStore(region, letter) => self.hear_store(region, letter)?,
-            Event::StoreSilent(region, letter) => self.store_silent(region, letter),
+            Event::StoreSilent(region, letter) => self.store_silent(region, letter)?,
             Event::SetAgain => self.set_again(),
         }
         Ok(())
@@ -442,4 +448,4 @@ pub use runs::{
 };
 pub use store::Fate;
 use store::Store;
-use stored::Member;
+use stored::StoreLink;

@@ -52,6 +52,11 @@ impl RootClock {
         false
     }
 
+    /// The server whose time it goes by.
+    pub fn timeline(&self) -> Option<&Timeline> {
+        self.timeline.as_ref()
+    }
+
     /// Forgets what the server said of the time.
     pub fn forget(&mut self) {
         self.known = None;

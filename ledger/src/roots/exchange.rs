@@ -117,6 +117,11 @@ impl Exchange {
         swaps
     }
 
+    /// How many swaps have been asked for, of which it is not known what came of them.
+    pub fn waiting(&self) -> usize {
+        self.asks.iter().filter(|asking| asking.hopes.is_some()).count()
+    }
+
     /// Whether it has made a root that was not there. Another allocator may have made one before, which went with all that is in the
     /// store: no such root is believed before another look at the head.
     pub fn has_made(&self) -> bool {

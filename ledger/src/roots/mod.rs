@@ -1,5 +1,6 @@
 //! Limits that several allocators lease from one store: each limit and key has a root pool there, in a cell, and each
-//! allocator is one of its lessees. All that decides is here and pure; what goes to the store and back, a shell carries.
+//! allocator is one of its lessees. [`Member`] is what an allocator does with such a store: it says which call comes next, and a shell
+//! carries that to the store and back.
 
 mod blur;
 mod clock;
@@ -8,6 +9,8 @@ mod exchange;
 mod families;
 mod gates;
 mod head;
+mod idle;
+mod member;
 mod recipe;
 mod root;
 #[cfg(test)]
@@ -22,8 +25,9 @@ pub use exchange::{Exchange, RootAnswer, RootAsk};
 pub use families::{BELOW_MAX, Families, Kin};
 pub use gates::{CLOSED_MAX, Closed, Decision, Gates, GatesFull};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
+pub use member::{Call, Host, Member, MemberError, Next, Notice, Said};
 pub use recipe::Recipe;
-pub use root::{Origin, Read, RootError, is_forgettable, read};
+pub use root::{Origin, Read, RootError, is_forgettable, read, to_pool};
 pub use version::Version;
 pub use watch::{Verdict, Watch};
 

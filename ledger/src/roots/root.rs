@@ -10,9 +10,10 @@ use crate::pool::{AskError, Frozen, Holder, Pool};
 use crate::rule::RefillStyle;
 use crate::rules::{At, Gap, Since};
 use crate::{Carry, Rule};
-use lessor_protocol::{Answer, Ask, Moment};
+use lessor_protocol::{Answer, Ask, Moment, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::time::Duration;
 
 /// Of a root that goes by a file.
 const FORMAT: u32 = 1;
@@ -78,6 +79,30 @@ pub enum RootError {
     /// It has become more than a store keeps.
     #[error("it has {0} bytes, of at most {VALUE_MAX}")]
     TooLarge(usize),
+}
+
+/// When to ask again after other allocators were faster all the time.
+const LOST_RETRY: Duration = Duration::from_millis(20);
+
+/// When to ask again while what is in the store is of no use.
+const USELESS_RETRY: Duration = Duration::from_secs(1);
+
+/// What the pool below hears of what came of its ask: a refusal to come back later where the root could not be asked.
+///
+/// # Errors
+/// What was asked cannot be.
+pub fn to_pool(answer: Option<Result<Answer, RootError>>) -> Result<Answer, AskError> {
+    let refusal = |retry_after| Answer::Refusal(Refusal { reason: RefusalReason::Other, retry_after });
+    match answer {
+        Some(Ok(answer)) => Ok(answer),
+        Some(Err(RootError::Ask(error))) => Err(error),
+        Some(Err(RootError::HeadIsOld | RootError::Gone | RootError::NoTime)) | None => {
+            Ok(refusal(LOST_RETRY))
+        }
+        Some(Err(RootError::Below(_) | RootError::Format | RootError::TooLarge(_))) => {
+            Ok(refusal(USELESS_RETRY))
+        }
+    }
 }
 
 /// A root that was asked: what to write, or that nothing need be there, and what it answers once that is done.

@@ -65,6 +65,7 @@ impl World {
             left: [None, None],
             exact: None,
             figures: Figures::default(),
+            fault: None,
             dice,
         };
         for region in 0..world.dice.usize(1..=3) {
@@ -98,7 +99,7 @@ impl World {
     }
 
     pub(super) fn new_region(&mut self, ppm: i64) -> Region {
-        let member = Member::new(self.plan.terms);
+        let link = StoreLink::new(self.plan.terms);
         let pool = Pool::new(self.borrowed.clone(), shown(self.real, ppm));
         Region {
             ppm,
@@ -107,7 +108,7 @@ impl World {
             above: None,
             told: [Duration::MAX; 2],
             line: self.new_line(),
-            member,
+            link,
         }
     }
 

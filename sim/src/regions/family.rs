@@ -3,7 +3,7 @@
 
 use super::draw::rule;
 use super::*;
-use lessor_ledger::roots::{Families, Kin, Origin, Recipe, RootError, Version};
+use lessor_ledger::roots::{Kin, Origin, Recipe, Version};
 
 /// The limit below, and the one above.
 pub(super) const NAMES: [&str; 2] = ["a", "above"];
@@ -70,11 +70,11 @@ impl World {
         [origin(0), origin(1)]
     }
 
-    /// What a region says of that when it signs.
-    pub(super) fn families(&self, region: usize) -> Families {
+    /// Which configuration a region knows, and what that says of limits below others.
+    pub(super) fn configuration(&self, region: usize) -> (Version, BTreeMap<String, String>) {
         let [own, _] = self.origins(region);
         let above = own.kin.parent.map(|parent| (NAMES[0].to_owned(), parent));
-        Families::new(own.version, above.into_iter().collect())
+        (own.version, above.into_iter().collect())
     }
 
     /// Whether a region knows an older configuration than is right, and no region has told the store of that yet. The region is
@@ -88,7 +88,7 @@ impl World {
         &mut self,
         region: usize,
         first_sent: Moment,
-        answer: Result<Answer, RootError>,
+        answer: Result<Answer, AskError>,
     ) -> Result<(), String> {
         let centre_died = self.centre_died;
         let at = &mut self.regions[region];
@@ -104,12 +104,11 @@ impl World {
                 }
             }
             Ok(Answer::Refusal(refusal)) => above.refused_above(now, refusal),
-            Err(RootError::Ask(error @ AskError::Totals { .. })) if !centre_died => {
+            Err(error @ AskError::Totals { .. }) if !centre_died => {
                 return Err(format!("an honest region was not believed above: {error}"));
             }
             // What it holds is nothing that is known there: it goes on until its end.
-            Err(RootError::Ask(_)) => above.disowned_above(now),
-            Err(_) => above.unanswered_above(),
+            Err(_) => above.disowned_above(now),
         }
         Ok(())
     }

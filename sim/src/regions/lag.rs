@@ -91,7 +91,7 @@ impl World {
                 return Err("one clock was wrong, and the time of the store began anew for all".to_owned());
             }
             let (region, real) = (&world.regions[0], world.real);
-            let is_back = region.clock(real).since(region.member.signed) < Duration::from_secs(1);
+            let is_back = region.clock(real).since(region.link.member.signed()) < Duration::from_secs(1);
             if !is_back {
                 return Err("an allocator whose clock was wrong does not sign".to_owned());
             }

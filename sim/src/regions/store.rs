@@ -2,9 +2,9 @@
 
 use super::family::NAMES;
 use super::*;
-use lessor_ledger::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
+use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::pool::PoolView;
-use lessor_ledger::roots::{self, HEAD, Head, Origin, SIGN_EVERY, cell_of};
+use lessor_ledger::roots::{self, Call, DECIDED, HEAD, Head, Origin, SIGN_EVERY, Said, cell_of};
 
 /// What becomes of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub enum Fate {
     SetTwice,
     /// An operator empties it, on the same timeline.
     Emptied,
-    /// The same, while a region that knew a root asks the store for the first time. A region that holds nothing is not asked what
-    /// it holds.
+    /// The same, while a region that knows the head asks the store for the first time: just before it reads a root, or just before
+    /// it writes one that it has read. A region that holds nothing is not asked what it holds.
     EmptiedUnderway,
     /// It goes on with what the replica has, on another timeline.
     Behind,
@@ -26,6 +26,13 @@ pub enum Fate {
     Started,
     /// The same on another server, whose clock is a few milliseconds off: less than allocators may be about the time.
     Replaced,
+}
+
+/// Before which call of a first exchange a store is emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doom {
+    Read,
+    Write,
 }
 
 /// The era of a store when the first region comes to it.
@@ -46,8 +53,8 @@ pub(super) struct Store {
     pub(super) every: u64,
     /// Whether no region has written to it yet.
     pub(super) is_new: bool,
-    /// Whether it is emptied as soon as a region asks for the first time.
-    pub(super) is_doomed: bool,
+    /// Whether it is emptied as soon as a region asks for the first time, and before what of that.
+    pub(super) doom: Option<Doom>,
     /// By how much its clock was set, in all.
     pub(super) set: i64,
     pub(super) origins: [Origin; 2],
@@ -61,10 +68,8 @@ pub(super) struct Store {
 
 #[derive(Clone, Debug)]
 pub(super) enum Letter {
-    Load,
-    Loaded { said: Moment, timeline: Timeline, cells: Vec<Option<Cell>> },
-    Swap(Timeline, Vec<Swap>),
-    Swapped(Result<Vec<Swapped>, CellsError>),
+    Call(Call),
+    Said(Result<Said, CellsError>),
 }
 
 impl Store {
@@ -124,7 +129,7 @@ impl World {
         self.rate /= 6.0;
         for region in &mut self.regions {
             let (long, short) = (self.dice.u64(6..=8) * MILLI, MILLI / 20);
-            region.member.ways = Some(if self.dice.bool() { (long, short) } else { (short, long) });
+            region.link.ways = Some(if self.dice.bool() { (long, short) } else { (short, long) });
         }
         self
     }
@@ -136,7 +141,7 @@ impl World {
         self.rate *= times;
         for region in &mut self.regions {
             let back = if self.dice.bool() { self.dice.u64(4..=7) * MILLI } else { MILLI / 20 };
-            region.member.ways = Some((MILLI / 20, back));
+            region.link.ways = Some((MILLI / 20, back));
         }
         self
     }
@@ -161,10 +166,11 @@ impl World {
         let step = self.dice.i64(20..100_000) * MILLI.cast_signed() * if self.dice.bool() { 1 } else { -1 };
         // A clock is set only while a region watches: no region can know of a step that none watches.
         let is_watched = self.regions.iter().any(|region| {
-            real > 100 * MILLI && region.clock(real).since(region.member.signed) < SIGN_EVERY * 2
+            real > 100 * MILLI && region.clock(real).since(region.link.member.signed()) < SIGN_EVERY * 2
         });
         // Where windows are of the calendar, another clock has others.
         let apart = if is_fixed { 0 } else { step % (8 * MILLI.cast_signed()) };
+        let doom = if self.dice.bool() { Doom::Read } else { Doom::Write };
         let Some(store) = &mut self.store else { return };
         store.roots = [None, None];
         match fate {
@@ -177,7 +183,7 @@ impl World {
             }
             Fate::Set | Fate::SetTwice => {}
             Fate::Emptied => self.empty_store(),
-            Fate::EmptiedUnderway => store.is_doomed = true,
+            Fate::EmptiedUnderway => store.doom = Some(doom),
             Fate::Behind | Fate::Started | Fate::Replaced => {
                 // A region that sees another timeline does not know whether anything is lost.
                 self.centre_died = true;
@@ -193,12 +199,15 @@ impl World {
         }
     }
 
-    /// No allocator may take it to be later than the clock of the server at `timeline` shows, from which it just heard.
-    pub(super) fn is_not_ahead(&self, now: Moment, timeline: &Timeline) -> Result<(), String> {
+    /// A region may not take it to be later than the clock of the server shows by which it goes.
+    pub(super) fn is_not_ahead(&self, region: usize) -> Result<(), String> {
         let Some(store) = &self.store else { return Ok(()) };
+        let at = &self.regions[region];
+        let member = &at.link.member;
+        let Some(now) = member.time(at.clock(self.real)) else { return Ok(()) };
         // Where a clock is set, allocators know it from the next answer.
         let is_set = store.fates.iter().any(|fate| matches!(fate, Fate::Set | Fate::SetTwice));
-        let (clock, is_same) = (self.store_clock(), store.table.timeline() == timeline);
+        let (clock, is_same) = (self.store_clock(), member.timeline() == Some(store.table.timeline()));
         match is_set || !is_same || now <= clock {
             true => Ok(()),
             false => Err(format!("an allocator takes it to be {:?} later than its store", now.since(clock))),
@@ -215,20 +224,23 @@ impl World {
     fn empty_store(&mut self) {
         let Some(store) = &mut self.store else { return };
         store.table = Table::new(store.table.timeline().clone());
-        (store.roots, store.is_doomed, self.centre_died) = ([None, None], false, true);
+        (store.roots, store.doom, self.centre_died) = ([None, None], None, true);
     }
 
     /// `letter` of a region arrives: if that is its fate, it is emptied just before.
     pub(super) fn empty_if_doomed(&mut self, region: usize, letter: u64) {
         let is_first = self.regions[region].line.seq() <= 1;
         let Some(store) = &self.store else { return };
-        let asks_known =
-            |swaps: &Vec<Swap>| swaps.iter().any(|swap| swap.name != HEAD && swap.expected.is_some());
-        if let Some(Letter::Swap(_, swaps)) = store.letters.get(&letter)
-            && store.is_doomed
-            && is_first
-            && asks_known(swaps)
-        {
+        let Some(Letter::Call(call)) = store.letters.get(&letter) else { return };
+        let is_root = |name: &str| name != HEAD && name != DECIDED;
+        let is_it = match (store.doom, call) {
+            (Some(Doom::Read), Call::Load(names)) => names.iter().any(|name| is_root(name)),
+            (Some(Doom::Write), Call::Swap(_, swaps)) => {
+                swaps.iter().any(|swap| is_root(&swap.name) && swap.expected.is_some())
+            }
+            _ => false,
+        };
+        if is_first && is_it {
             self.empty_store();
         }
     }

@@ -1,71 +1,88 @@
 //! The same regions where there is no centre: the root is in a store that all of them swap. Its clock drifts and is set, calls
 //! of it get lost or come late, and it starts anew on another timeline, with all that it had or with what it had a while ago.
+//!
+//! Each region drives the shipping [`Member`]. Here are only the letters that carry its calls.
 
 use super::family::{Asks, NAMES};
 use super::store::{FATES, Letter};
 use super::*;
-use lessor_ledger::cells::{Cell, CellsError, Swap, Swapped, Table, Timeline};
+use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::roots::{
-    self, Exchange, HEAD, Head, Kin, Origin, Recipe, RootAnswer, RootAsk, RootClock, RootError, SIGN_EVERY,
-    Signer, Stepped, Verdict, Version, Watch, cell_of,
+    self, Call, Decided, Gates, Host, Kin, MemberError, Next, Notice, Origin, Recipe, RootAsk, RootError,
+    SIGN_EVERY, Said, Version, cell_of, to_pool,
 };
 
-/// How often another region may be faster.
-const TRIES: u32 = 6;
-
-/// What a region knows of the store.
+/// The way of a region to the store.
 #[derive(Debug)]
-pub(super) struct Member {
-    clock: RootClock,
-    watch: Watch,
-    era: Option<u64>,
-    has_stepped: bool,
-    head: Option<(Cell, Head)>,
-    roots: [Option<Cell>; 2],
-    /// What it waits for, and since when.
-    waits: Option<(u64, Moment)>,
-    step: Step,
-    tries: u32,
-    pub(super) signed: Moment,
+pub(super) struct StoreLink {
+    pub(super) member: Member,
+    /// The call that it waits for.
+    waits: Option<u64>,
+    /// What it asks, if that is its job.
+    asks: Option<Asks>,
     /// An ask that waits until it has signed.
     next: Option<Asks>,
     /// How long the way there takes at least, and the way back, where that is not what it is for all.
     pub(super) ways: Option<(u64, u64)>,
 }
 
-#[derive(Debug)]
-enum Step {
-    Nothing,
-    /// It looks what there is, for an ask or to sign.
-    Looks(Option<Asks>),
-    /// It writes this head.
-    Heads(Option<Asks>, Cell, Box<Head>),
-    /// It says that it is in doubt about the time; and whether it has asked.
-    Doubts(bool),
-    Asks(Box<Exchange>),
+impl StoreLink {
+    pub(super) fn new(terms: Terms) -> Self {
+        let member = Member::new(String::new(), terms.drift_ppm());
+        StoreLink { member, waits: None, asks: None, next: None, ways: None }
+    }
 }
 
-impl Member {
-    fn knows_roots(&self) -> bool {
-        self.roots[0].is_some()
+/// What a member knows of its region, and does there.
+struct Here<'a> {
+    dice: &'a mut fastrand::Rng,
+    /// The calendar of a machine, whose clock was never set.
+    wall: Moment,
+    is_fresh: bool,
+    asks: Vec<Option<RootAsk>>,
+    configuration: (Version, BTreeMap<String, String>),
+    pools: Vec<&'a mut Pool>,
+    local: Moment,
+}
+
+impl Host for Here<'_> {
+    fn draw(&mut self) -> u64 {
+        self.dice.u64(..)
     }
 
-    pub(super) fn new(terms: Terms) -> Self {
-        Member {
-            clock: RootClock::new(terms.drift_ppm()),
-            watch: Watch::default(),
-            era: None,
-            has_stepped: false,
-            head: None,
-            roots: [None, None],
-            waits: None,
-            step: Step::Nothing,
-            tries: 0,
-            signed: Moment::ORIGIN,
-            next: None,
-            ways: None,
-        }
+    fn wall(&self) -> Moment {
+        self.wall
     }
+
+    fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+
+    fn asks(&mut self) -> Vec<Option<RootAsk>> {
+        self.asks.clone()
+    }
+
+    fn gates(&self) -> Gates {
+        Gates::default()
+    }
+
+    fn configuration(&self) -> (Version, BTreeMap<String, String>) {
+        self.configuration.clone()
+    }
+
+    fn decided(&self) -> Decided {
+        Decided::default()
+    }
+
+    fn follow_decided(&mut self, _: &Decided) {}
+
+    fn follow_gates(&mut self, _: &Gates, _: Moment) {}
+
+    fn hold_back(&mut self) {
+        self.pools.iter_mut().for_each(|pool| pool.hold_back_above(self.local));
+    }
+
+    fn tell(&mut self, _: Notice) {}
 }
 
 impl World {
@@ -83,7 +100,7 @@ impl World {
             fates: &FATES,
             every: self.trouble.every,
             is_new: true,
-            is_doomed: false,
+            doom: None,
             set: 0,
             origins: [0, 1].map(|_| Origin {
                 recipe: recipe.clone(),
@@ -103,58 +120,127 @@ impl World {
         self
     }
 
-    /// A region asks the root.
-    pub(super) fn ask_root(&mut self, region: usize, ask: Asks) {
-        let is_quick = self.dice.bool();
-        let member = &mut self.regions[region].member;
-        if member.waits.is_some() {
-            member.next = Some(ask);
-        } else if member.head.is_some() && member.knows_roots() && is_quick {
-            // What it knows may be out of date: the store says so.
-            self.swap_root(region, ask);
-        } else {
-            self.look_at_store(region, Some(ask));
+    /// A region asks the root, once it has done what it does at the store.
+    pub(super) fn ask_root(&mut self, region: usize, asks: Asks) {
+        let link = &mut self.regions[region].link;
+        if link.waits.is_some() {
+            link.next = Some(asks);
+            return;
+        }
+        let next = self.begin_ask(region, asks);
+        if let Err(fault) = self.goes_on(region, next) {
+            self.fault.get_or_insert(fault);
         }
     }
 
     /// A region says the last that it has to say to the root, if it knows that and waits for nothing.
-    pub(super) fn leave_root(&mut self, region: usize, ask: Asks) {
-        let member = &self.regions[region].member;
-        if member.waits.is_none() && member.head.is_some() && member.knows_roots() {
-            self.swap_root(region, ask);
+    pub(super) fn leave_root(&mut self, region: usize, asks: Asks) {
+        let link = &self.regions[region].link;
+        if link.waits.is_none()
+            && link.member.head().is_some()
+            && let Next::Call(call) = self.begin_ask(region, asks)
+        {
+            self.write_to_store(region, call);
         }
+    }
+
+    fn begin_ask(&mut self, region: usize, asks: Asks) -> Next {
+        let at = &mut self.regions[region];
+        at.link.asks = Some(asks);
+        let (session, seq) = (at.line.session().0, at.line.seq());
+        let rtt = at.pool.distance_above(Duration::from_nanos(4 * self.far));
+        self.as_member(region, |member, now, here| member.ask(session, seq, rtt, now, here))
     }
 
     /// A region signs, and again after a while. One that waits for the store signs once that has answered.
-    pub(super) fn signs(&mut self, region: usize) {
-        if self.regions[region].member.waits.is_some() {
-            return self.after(MILLI, Event::Signs(region));
+    pub(super) fn signs(&mut self, region: usize) -> Result<(), String> {
+        let at = &mut self.regions[region];
+        if at.link.waits.is_some() {
+            self.after(MILLI, Event::Signs(region));
+            return Ok(());
         }
-        self.look_at_store(region, None);
-        let every = u64::try_from(SIGN_EVERY.as_nanos()).expect("a moment");
-        self.after(every, Event::Signs(region));
+        let (session, now) = (at.line.session().0, at.clock(self.real));
+        let signed = at.link.member.signed();
+        match at.link.member.sign(session, now) {
+            Some(next) => {
+                self.after(nanos(SIGN_EVERY), Event::Signs(region));
+                self.goes_on(region, next)
+            }
+            None => {
+                let due = at.when(signed + SIGN_EVERY, self.real);
+                self.after(due.saturating_sub(self.real).max(1), Event::Signs(region));
+                Ok(())
+            }
+        }
     }
 
-    /// Whatever it waits for will not come.
+    /// No answer of the store is waited for any more.
     pub(super) fn forget_store(&mut self, region: usize) {
-        let member = &mut self.regions[region].member;
-        (member.waits, member.step) = (None, Step::Nothing);
-        (member.head, member.roots, member.next) = (None, [None, None], None);
+        let at = &mut self.regions[region];
+        let now = at.clock(self.real);
+        at.link.member.give_up(now);
+        (at.link.waits, at.link.asks, at.link.next) = (None, None, None);
     }
 
-    fn look_at_store(&mut self, region: usize, ask: Option<Asks>) {
-        self.regions[region].member.step = Step::Looks(ask);
-        self.write_to_store(region, Letter::Load);
+    /// Lets the member of a region act, now.
+    fn as_member<T>(
+        &mut self,
+        region: usize,
+        act: impl FnOnce(&mut Member, Moment, &mut Here<'_>) -> T,
+    ) -> T {
+        let configuration = self.configuration(region);
+        let [own, above] = self.origins(region);
+        let is_fresh = self.store.as_ref().is_some_and(|store| store.is_new);
+        let at = &mut self.regions[region];
+        let local = at.clock(self.real);
+        let root =
+            |place: usize, origin, ask| Some(RootAsk { name: cell_of(NAMES[place], None), origin, ask });
+        let asks = at.link.asks.map_or(vec![], |asks| {
+            let above = asks.above.map(|ask| root(1, above, ask));
+            std::iter::once(root(0, own, asks.own)).chain(above).collect()
+        });
+        let mut here = Here {
+            dice: &mut self.dice,
+            wall: shown(self.real, self.centre_ppm),
+            is_fresh,
+            asks,
+            configuration,
+            pools: std::iter::once(&mut at.pool).chain(&mut at.above).collect(),
+            local,
+        };
+        act(&mut at.link.member, local, &mut here)
     }
 
-    fn write_to_store(&mut self, region: usize, letter: Letter) {
+    /// The member of a region has said what comes next.
+    fn goes_on(&mut self, region: usize, next: Next) -> Result<(), String> {
+        self.is_not_ahead(region)?;
+        match next {
+            Next::Call(call) => {
+                self.write_to_store(region, call);
+                Ok(())
+            }
+            Next::Done(done) => {
+                let link = &mut self.regions[region].link;
+                let (asks, next) = (link.asks.take(), link.next.take());
+                if asks.is_some() {
+                    self.has_asked(region, done)?;
+                }
+                if let Some(next) = next {
+                    self.ask_root(region, next);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn write_to_store(&mut self, region: usize, call: Call) {
         let Some(store) = &mut self.store else { return };
         store.written += 1;
         let id = store.written;
-        store.letters.insert(id, letter);
-        let at = &mut self.regions[region];
-        at.member.waits = Some((id, at.clock(self.real)));
-        let way = self.regions[region].member.ways.map_or(self.far, |(there, _)| there);
+        store.letters.insert(id, Letter::Call(call));
+        let link = &mut self.regions[region].link;
+        link.waits = Some(id);
+        let way = link.ways.map_or(self.far, |(there, _)| there);
         self.post(region, way, Event::AtStore(region, id));
         self.after(TIMEOUT / 2, Event::StoreSilent(region, id));
     }
@@ -169,242 +255,74 @@ impl World {
         self.after(wait, event);
     }
 
-    pub(super) fn store_silent(&mut self, region: usize, id: u64) {
-        let member = &self.regions[region].member;
-        if member.waits.is_some_and(|(waits, _)| waits == id) {
-            self.forget_store(region);
-        }
+    /// A call has taken too long.
+    pub(super) fn store_silent(&mut self, region: usize, id: u64) -> Result<(), String> {
+        let silent = CellsError::Unreachable("no answer in time".to_owned());
+        self.hear_call(region, id, Err(silent))
     }
 
     pub(super) fn at_store(&mut self, region: usize, id: u64) {
-        let said = self.store_clock();
+        let clock = self.store_clock();
         self.empty_if_doomed(region, id);
         let Some(store) = &mut self.store else { return };
-        let answer = match store.letters.remove(&id) {
-            Some(Letter::Load) => Letter::Loaded {
-                // As exact as a store tells it.
-                said: Moment::from_nanos(said.as_nanos() / 1_000 * 1_000),
-                timeline: store.table.timeline().clone(),
-                cells: store.table.load(&[cell_of(NAMES[0], None), cell_of(NAMES[1], None), HEAD.to_owned()]),
-            },
-            Some(Letter::Swap(timeline, swaps)) => {
+        let Some(Letter::Call(call)) = store.letters.remove(&id) else { return };
+        let said = match call {
+            // As exact as a store tells it.
+            Call::Time => Ok(Said::Time(Moment::from_nanos(clock.as_nanos() / 1_000 * 1_000))),
+            Call::Load(names) => Ok(Said::Loaded(store.table.timeline().clone(), store.table.load(&names))),
+            Call::Swap(timeline, swaps) => {
                 let swapped = store.table.swap(&timeline, &swaps);
                 store.is_new = false;
-                store.read_roots(self.real, said);
-                Letter::Swapped(swapped)
+                store.read_roots(self.real, clock);
+                swapped.map(Said::Swapped)
             }
-            Some(Letter::Loaded { .. } | Letter::Swapped(_)) | None => return,
         };
-        store.letters.insert(id, answer);
-        let way = self.regions[region].member.ways.map_or(self.far, |(_, back)| back);
+        store.letters.insert(id, Letter::Said(said));
+        let way = self.regions[region].link.ways.map_or(self.far, |(_, back)| back);
         self.post(region, way, Event::FromStore(region, id));
     }
 
     pub(super) fn hear_store(&mut self, region: usize, id: u64) -> Result<(), String> {
-        let letter = self.store.as_mut().and_then(|store| store.letters.remove(&id));
-        let member = &mut self.regions[region].member;
-        let Some((_, asked)) = member.waits.filter(|(waits, _)| *waits == id) else { return Ok(()) };
-        member.waits = None;
-        match (letter, std::mem::replace(&mut member.step, Step::Nothing)) {
-            (Some(Letter::Loaded { said, timeline, cells }), Step::Looks(ask)) => {
-                self.looked(region, ask, (said, asked), &timeline, cells)?;
-            }
-            (Some(Letter::Swapped(swapped)), Step::Heads(ask, cell, head)) => {
-                let is_done = swapped.is_ok_and(|swapped| swapped == [Swapped::Done]);
-                if is_done {
-                    (member.era, member.has_stepped) = (Some(head.era()), false);
-                    member.head = Some((cell, *head));
-                }
-                let ask = ask.or(member.next.take());
-                match (is_done, ask) {
-                    (true, Some(ask)) => self.swap_root(region, ask),
-                    // Another one was faster: the shell of an allocator tries again at once, too.
-                    (false, ask) => self.look_at_store(region, ask),
-                    (true, None) => {}
-                }
-            }
-            (Some(Letter::Swapped(_)), Step::Doubts(has_asked)) => self.give_up(region, has_asked),
-            (Some(Letter::Swapped(swapped)), Step::Asks(exchange)) => {
-                self.swapped_root(region, *exchange, swapped)?;
-            }
-            _ => {}
+        match self.store.as_mut().and_then(|store| store.letters.remove(&id)) {
+            Some(Letter::Said(said)) => self.hear_call(region, id, said),
+            Some(Letter::Call(_)) | None => Ok(()),
         }
-        Ok(())
     }
 
-    /// As the shell of an allocator does it: the head is read, and made or changed where that must be, and signed.
-    fn looked(
+    fn hear_call(&mut self, region: usize, id: u64, said: Result<Said, CellsError>) -> Result<(), String> {
+        let link = &mut self.regions[region].link;
+        if link.waits != Some(id) {
+            return Ok(());
+        }
+        link.waits = None;
+        let next = self.as_member(region, |member, now, here| member.heard(said, now, here));
+        self.goes_on(region, next)
+    }
+
+    /// The roots have answered, or could not be asked.
+    fn has_asked(
         &mut self,
         region: usize,
-        ask: Option<Asks>,
-        (said, asked): (Moment, Moment),
-        timeline: &Timeline,
-        mut cells: Vec<Option<Cell>>,
+        done: Result<Vec<Option<Result<Answer, RootError>>>, MemberError>,
     ) -> Result<(), String> {
-        // The clock of the machine was never set.
-        let calendar = shown(self.real, self.centre_ppm);
-        let session = self.regions[region].line.session().0;
-        let version = self.dice.u64(..);
-        let families = self.families(region);
-        let is_first = self.store.as_ref().is_some_and(|store| store.is_new);
         let at = &mut self.regions[region];
-        let (local, member) = (at.clock(self.real), &mut at.member);
-        // Whatever was known goes by what was known of the time.
-        let known = member.head.take();
-        let found = cells.pop().flatten();
-        member.roots = [1, 0].map(|_| cells.pop().flatten());
-        member.roots.reverse();
-        let mut has_stepped = member.has_stepped;
-        match member.clock.hear(said, asked, local) {
-            Ok(()) => member.watch.fits(known.as_ref().map(|(_, head)| head), session, said),
-            Err(Stepped) => {
-                member.watch.differs(said);
-                std::iter::once(&mut at.pool)
-                    .chain(&mut at.above)
-                    .for_each(|pool| pool.hold_back_above(local));
-            }
-        }
-        if !member.clock.follow(timeline) {
-            let is_fit = member.clock.hear(said, asked, local);
-            is_fit.map_err(|_| "a clock that is new knows more than it heard")?;
-        }
-        let head = found.as_ref().map(|cell| Head::read(&cell.value)).transpose()?;
-        if let (Some(era), Some(head)) = (member.era, &head)
-            && era != head.era()
-        {
-            // What was known of its time is over.
-            member.clock.forget();
-            member.watch.forget();
-            let is_fit = member.clock.hear(said, asked, local);
-            is_fit.map_err(|_| "a clock that is new knows more than it heard")?;
-            if let Some(now) = member.clock.now(local) {
-                (member.era, has_stepped) = (Some(head.era()), !head.is_watched(now));
-            }
-        }
-        member.has_stepped = has_stepped;
-        let Some(now) = member.clock.now(local) else {
-            // It is too far away at the moment.
-            self.give_up(region, ask.is_some());
-            return Ok(());
-        };
-        self.is_not_ahead(now, timeline)?;
-        let member = &mut self.regions[region].member;
-        // The first one knows that nothing was lent. If there is none later, the store was emptied.
-        let mut head = head.unwrap_or_else(|| Head::begin(version, timeline, now, is_first));
-        let verdict = if has_stepped { Verdict::None } else { member.watch.judge(&head, timeline, now) };
-        if verdict == Verdict::Unknown {
-            if found.is_none() || !member.watch.doubts(&mut head, now) {
-                self.give_up(region, ask.is_some());
-                return Ok(());
-            }
-            let next = Some(Cell { version, value: head.write() });
-            let swap = Swap { name: HEAD.to_owned(), expected: found.map(|cell| cell.version), next };
-            member.step = Step::Doubts(ask.is_some());
-            self.write_to_store(region, Letter::Swap(timeline.clone(), vec![swap]));
-            return Ok(());
-        }
-        has_stepped |= verdict == Verdict::Store;
-        if has_stepped {
-            member.watch.forget();
-        }
-        member.has_stepped = has_stepped;
-        if has_stepped || (member.era.is_none() && head.may_have_stepped(now, calendar)) {
-            head.begin_era(now);
-        }
-        if head.timeline() != *timeline {
-            head.lose(timeline, now);
-        }
-        head.keep_families(&families);
-        head.sign(&Signer { session, node: String::new() }, now);
-        let cell = Cell { version, value: head.write() };
-        let swap = Swap {
-            name: HEAD.to_owned(),
-            expected: found.map(|cell| cell.version),
-            next: Some(cell.clone()),
-        };
-        (member.step, member.signed) = (Step::Heads(ask, cell, Box::new(head)), local);
-        self.write_to_store(region, Letter::Swap(timeline.clone(), vec![swap]));
-        Ok(())
-    }
-
-    fn swap_root(&mut self, region: usize, ask: Asks) {
-        let [origin, origin_above] = self.origins(region);
-        let at = &mut self.regions[region];
-        let rtt = at.pool.distance_above(Duration::from_nanos(4 * self.far));
-        let holder = Holder { id: at.line.session(), share: Share::EVEN, rtt };
-        let root = |place: usize, origin, ask| RootAsk { name: cell_of(NAMES[place], None), origin, ask };
-        let [own, above] = at.member.roots.each_mut().map(Option::take);
-        let mut asks = vec![(root(0, origin, ask.own), own)];
-        asks.extend(ask.above.map(|ask| (root(1, origin_above, ask), above)));
-        at.member.tries = 0;
-        let exchange = Exchange::new(holder, at.line.seq(), asks);
-        self.try_root(region, exchange);
-    }
-
-    fn try_root(&mut self, region: usize, mut exchange: Exchange) {
-        let version = self.dice.u64(..);
-        let at = &mut self.regions[region];
-        at.member.tries += 1;
-        let Some((_, head)) = &at.member.head else { return self.give_up(region, true) };
-        let swaps = exchange.swaps(head, &at.member.clock, at.clock(self.real), || version);
-        if swaps.is_empty() || at.member.tries > TRIES {
-            return self.give_up(region, true);
-        }
-        let timeline = head.timeline();
-        at.member.step = Step::Asks(Box::new(exchange));
-        self.write_to_store(region, Letter::Swap(timeline, swaps));
-    }
-
-    fn swapped_root(
-        &mut self,
-        region: usize,
-        mut exchange: Exchange,
-        swapped: Result<Vec<Swapped>, CellsError>,
-    ) -> Result<(), String> {
-        let Ok(swapped) = swapped else {
-            self.give_up(region, true);
-            return Ok(());
-        };
-        let is_late = exchange.swapped(swapped) > 0;
-        if is_late {
-            self.try_root(region, exchange);
-            return Ok(());
-        }
-        let local = self.regions[region].clock(self.real);
-        let mut answers = exchange.finish(local).into_iter();
-        let (Some(own), above) = (answers.next(), answers.next()) else { return Ok(()) };
-        let at = &mut self.regions[region];
-        at.member.roots = [own.cell, above.as_ref().and_then(|above| above.cell.clone())];
-        let (session, seq) = (at.line.session(), at.line.seq());
         // Whether that is still waited for.
-        let first_sent = at.line.connection.open().map(|exchange| exchange.first_sent);
-        if let (Some(RootAnswer { answer, .. }), Some(first_sent)) = (above, first_sent) {
-            let Some(answer) = answer else {
-                self.give_up(region, true);
-                return Ok(());
-            };
-            self.hear_from_above(region, first_sent, answer)?;
-        }
-        match own.answer {
-            Some(Ok(answer)) => self.hear(Who::Region(region), session, seq, Ok(answer)),
-            Some(Err(RootError::Ask(error))) => {
-                if matches!(error, AskError::Totals { .. }) && !self.centre_died {
-                    return Err(format!("an honest region was not believed: {error}"));
-                }
-                self.hear(Who::Region(region), session, seq, Err(error))
-            }
-            Some(Err(_)) | None => {
-                self.give_up(region, true);
-                Ok(())
-            }
-        }
-    }
-
-    /// It comes to nothing; who asked is told.
-    fn give_up(&mut self, region: usize, has_asked: bool) {
-        self.forget_store(region);
-        if has_asked && self.line(Who::Region(region)).connection.open().is_some() {
+        let Some(open) = at.line.connection.open() else { return Ok(()) };
+        let (first_sent, session, seq) = (open.first_sent, at.line.session(), at.line.seq());
+        let Ok(answers) = done else {
             self.failed(Who::Region(region));
+            return Ok(());
+        };
+        let mut answers = answers.into_iter().map(to_pool);
+        let own = answers.next().ok_or("an ask of a root has no answer")?;
+        if let Some(above) = answers.next() {
+            self.hear_from_above(region, first_sent, above)?;
         }
+        if let Err(error @ AskError::Totals { .. }) = &own
+            && !self.centre_died
+        {
+            return Err(format!("an honest region was not believed: {error}"));
+        }
+        self.hear(Who::Region(region), session, seq, own)
     }
 }

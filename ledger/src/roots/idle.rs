@@ -1,6 +1,6 @@
 //! Roots that this allocator has asked, and that may be of no use any more after a while.
 
-use lessor_ledger::roots::{Origin, RootAsk};
+use super::{Origin, RootAsk};
 use lessor_protocol::Moment;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -65,9 +65,9 @@ impl Idle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_ledger::pool::Plan;
-    use lessor_ledger::roots::{Kin, Recipe, Version};
-    use lessor_ledger::share::Sharing;
+    use crate::pool::Plan;
+    use crate::roots::{Kin, Recipe, Version};
+    use crate::share::Sharing;
     use lessor_protocol::{Ask, Terms};
 
     #[test]

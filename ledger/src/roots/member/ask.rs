@@ -1,0 +1,131 @@
+//! An exchange with roots: those that are not known are read, all are asked, and what they would be is written until no other
+//! allocator was faster.
+
+use super::{Call, Host, Job, Member, MemberError, Next, Notice, Step, TRIES};
+use crate::cells::{Cell, Swapped};
+use crate::pool::{Holder, LesseeId};
+use crate::roots::{Exchange, HEAD, RootAnswer, RootAsk, RootError};
+use crate::share::Share;
+use lessor_protocol::Moment;
+use std::time::Duration;
+
+/// Cells that are remembered from one exchange to the next, so that they need not be read before they are written.
+const REMEMBERED_MAX: usize = 4_096;
+
+impl Member {
+    /// The head is known: asks what the allocator wants to know.
+    pub(super) fn ask_roots(&mut self, now: Moment, host: &mut impl Host) -> Next {
+        let asks = host.asks();
+        let unknown =
+            asks.iter().flatten().map(|ask| &ask.name).filter(|name| !self.known.contains_key(*name));
+        let mut names: Vec<String> = unknown.cloned().collect();
+        if names.is_empty() {
+            return self.begin_exchange(asks, now, host);
+        }
+        // Read after them: a root that is not there is new only where the head is what it was.
+        names.push(HEAD.to_owned());
+        let call = Call::Load(names.clone());
+        self.call(Step::LoadRoots { names, asks }, call)
+    }
+
+    /// These were in the cells of `names`.
+    pub(super) fn roots_loaded(
+        &mut self,
+        names: Vec<String>,
+        asks: Vec<Option<RootAsk>>,
+        mut cells: Vec<Option<Cell>>,
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        if let Err(error) = self.goes_on(cells.pop().flatten()) {
+            return self.fail(error, now);
+        }
+        self.known.extend(names.into_iter().zip(cells).filter_map(|(name, cell)| Some((name, cell?))));
+        self.begin_exchange(asks, now, host)
+    }
+
+    fn begin_exchange(&mut self, asks: Vec<Option<RootAsk>>, now: Moment, host: &mut impl Host) -> Next {
+        let Job::Ask { rtt, seq } = self.job else { return self.fail(MemberError::Mismatch, now) };
+        let places = asks.iter().map(Option::is_some).collect();
+        self.idle.used(asks.iter().flatten(), now);
+        let asks = asks.into_iter().flatten();
+        let asks: Vec<_> =
+            asks.map(|ask| (self.known.remove(&ask.name), ask)).map(|(cell, ask)| (ask, cell)).collect();
+        let holder = Holder { id: LesseeId(self.signer.session), share: Share::EVEN, rtt };
+        self.tries = 0;
+        self.try_swaps(Box::new(Exchange::new(holder, seq, asks)), places, now, host)
+    }
+
+    /// Writes what the roots would be, unless that was tried often enough.
+    fn try_swaps(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        places: Vec<bool>,
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        let Some((_, head)) = &self.head else { return self.fail(MemberError::OtherHead, now) };
+        if self.tries < TRIES {
+            self.tries += 1;
+            let swaps = exchange.swaps(head, &self.clock, now, || host.draw());
+            if !swaps.is_empty() {
+                let timeline = head.timeline();
+                let step = Step::SwapRoots { exchange, places, began: now };
+                return self.call(step, Call::Swap(timeline, swaps));
+            }
+        }
+        match exchange.has_made() {
+            true => {
+                let step = Step::CheckHead { exchange, places };
+                self.call(step, Call::Load(vec![HEAD.to_owned()]))
+            }
+            false => self.finish_asks(*exchange, &places, now, host),
+        }
+    }
+
+    /// What came of the swaps, which took so long.
+    pub(super) fn roots_swapped(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        places: Vec<bool>,
+        swapped: Vec<Swapped>,
+        took: Duration,
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        let all = swapped.len();
+        let late = exchange.swapped(swapped);
+        host.tell(Notice::Swapped { done: all - late, late, took });
+        self.try_swaps(exchange, places, now, host)
+    }
+
+    /// The exchange is over.
+    pub(super) fn finish_asks(
+        &mut self,
+        exchange: Exchange,
+        places: &[bool],
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        let mut answers = vec![];
+        for RootAnswer { name, cell, answer, is_contested } in exchange.finish(now) {
+            if is_contested {
+                host.tell(Notice::Contested(name.clone()));
+            }
+            if let Some(cell) = cell
+                && self.known.len() < REMEMBERED_MAX
+            {
+                self.known.insert(name, cell);
+            }
+            if matches!(answer, Some(Err(RootError::HeadIsOld | RootError::Gone))) {
+                self.head = None;
+            }
+            answers.push(answer);
+        }
+        let mut answers = answers.into_iter();
+        Next::Done(Ok(places
+            .iter()
+            .map(|is_asked| is_asked.then(|| answers.next()).flatten().flatten())
+            .collect()))
+    }
+}

@@ -1,0 +1,186 @@
+//! The head: read, made or changed where that must be, signed, and written.
+
+use super::{AfterTime, Call, Host, Job, Member, MemberError, Next, Notice, Step, TRIES};
+use crate::cells::{Cell, Swap, Swapped, Timeline};
+use crate::roots::{Families, HEAD, Head, RootError, Verdict};
+use lessor_protocol::Moment;
+
+/// The cell of the head as it was found, and on which timeline.
+#[derive(Debug)]
+pub(super) struct Found {
+    timeline: Timeline,
+    cell: Option<Cell>,
+}
+
+impl Member {
+    /// Reads the head, and makes it or changes it where that must be.
+    pub(super) fn open(&mut self, now: Moment) -> Next {
+        self.head = None;
+        if self.tries == TRIES {
+            return self.fail(MemberError::Busy, now);
+        }
+        self.tries += 1;
+        self.ask_time(now, AfterTime::LoadHead)
+    }
+
+    pub(super) fn load_head(&mut self) -> Next {
+        self.call(Step::LoadHead, Call::Load(vec![HEAD.to_owned()]))
+    }
+
+    /// This is in the cell of the head.
+    pub(super) fn read_head(
+        &mut self,
+        timeline: Timeline,
+        cell: Option<Cell>,
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        let is_same_clock = self.clock.follow(&timeline);
+        let found = Found { timeline, cell };
+        if !is_same_clock {
+            return self.ask_time(now, AfterTime::Read(found));
+        }
+        match self.clock.now(now) {
+            Some(there) => self.follow_era(found, there, now, host),
+            None => self.fail(MemberError::Time(RootError::NoTime), now),
+        }
+    }
+
+    /// Goes by the time of the era of the head. What was known of the time of another era is over.
+    pub(super) fn follow_era(
+        &mut self,
+        found: Found,
+        there: Moment,
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        let head = match &found.cell {
+            Some(cell) => match Head::read(&cell.value) {
+                Ok(head) => head,
+                Err(why) => return self.fail(MemberError::Head(why), now),
+            },
+            None => {
+                host.tell(Notice::Begins(found.timeline.clone()));
+                // An allocator that knew a head before has lent by it.
+                let is_fresh = host.is_fresh() && self.era.is_none();
+                Head::begin(host.draw(), &found.timeline, there, is_fresh)
+            }
+        };
+        if self.era.is_none_or(|era| era == head.era()) {
+            return self.judge(found, head, there, now, host);
+        }
+        self.clock.forget();
+        self.watch.forget();
+        self.ask_time(now, AfterTime::Judge(found, Box::new(head)))
+    }
+
+    /// Begins another era where that must be, and signs; while it is not known which clock is wrong it does neither.
+    pub(super) fn judge(
+        &mut self,
+        found: Found,
+        mut head: Head,
+        there: Moment,
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        let Found { timeline, cell } = found;
+        // Where the clock is known to have been set, another era begins in any case.
+        let verdict = match self.has_stepped {
+            true => Verdict::None,
+            false => self.watch.judge(&head, &timeline, there),
+        };
+        match verdict {
+            Verdict::None => {}
+            Verdict::Own => host.tell(Notice::OwnStepped),
+            Verdict::Store => self.has_stepped = true,
+            Verdict::Unknown => {
+                // An allocator that starts now does not go by the time of the head.
+                if cell.is_some() && self.watch.doubts(&mut head, there) {
+                    return self.swap_head(&timeline, cell, head, true, host);
+                }
+                return self.fail(MemberError::InDoubt, now);
+            }
+        }
+        if self.has_stepped {
+            host.tell(Notice::StoreStepped);
+            head.begin_era(there);
+            self.watch.forget();
+        } else if self.era.is_none() && head.may_have_stepped(there, host.wall()) {
+            host.tell(Notice::Unwatched);
+            head.begin_era(there);
+        }
+        if head.timeline() != timeline {
+            host.tell(Notice::Moved(head.timeline(), timeline.clone()));
+            head.lose(&timeline, there);
+        }
+        head.sign(&self.signer, there);
+        self.swap_head(&timeline, cell, head, false, host)
+    }
+
+    /// Signs the head that is known. The time of the store is known by now.
+    pub(super) fn sign_head(&mut self, there: Moment, now: Moment, host: &mut impl Host) -> Next {
+        let Some((cell, mut head)) = self.head.take().filter(|_| !self.has_stepped) else {
+            return self.open(now);
+        };
+        head.sign(&self.signer, there);
+        let timeline = head.timeline();
+        self.swap_head(&timeline, Some(cell), head, false, host)
+    }
+
+    /// Writes `head`, with all that this allocator knows, in the place of `before`.
+    pub(super) fn swap_head(
+        &mut self,
+        timeline: &Timeline,
+        before: Option<Cell>,
+        mut head: Head,
+        is_in_doubt: bool,
+        host: &mut impl Host,
+    ) -> Next {
+        head.keep_gates(&host.gates());
+        let (newest, above) = host.configuration();
+        head.keep_newest(newest);
+        head.keep_families(&Families::new(newest, above));
+        let next = Cell { version: host.draw(), value: head.write() };
+        let expected = before.map(|cell| cell.version);
+        let swap = Swap { name: HEAD.to_owned(), expected, next: Some(next.clone()) };
+        let step = Step::SwapHead { next, head: Box::new(head), is_in_doubt };
+        self.call(step, Call::Swap(timeline.clone(), vec![swap]))
+    }
+
+    /// Goes by the head that was written, if it was.
+    pub(super) fn head_swapped(
+        &mut self,
+        next: Cell,
+        head: Head,
+        is_in_doubt: bool,
+        swapped: &[Swapped],
+        now: Moment,
+        host: &mut impl Host,
+    ) -> Next {
+        let is_done = swapped.first() == Some(&Swapped::Done);
+        if is_done {
+            (self.era, self.has_stepped) = (Some(head.era()), false);
+        }
+        match (is_in_doubt, self.job) {
+            (true, _) => self.fail(MemberError::InDoubt, now),
+            (false, Job::Leave) => Next::Done(Ok(vec![])),
+            (false, _) if is_done => self.follow(next, head, now, host),
+            (false, _) => self.open(now),
+        }
+    }
+
+    /// The head is this by now.
+    pub(super) fn goes_on(&mut self, cell: Option<Cell>) -> Result<(), MemberError> {
+        let (cell, known) = cell.zip(self.head.take()).ok_or(MemberError::OtherHead)?;
+        if cell.version == known.0.version {
+            self.head = Some(known);
+            return Ok(());
+        }
+        let head = Head::read(&cell.value).map_err(MemberError::Head)?;
+        if !head.goes_on_from(&known.1) {
+            return Err(MemberError::OtherHead);
+        }
+        self.head = Some((cell, head));
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Roots that cannot be told from new ones are taken away: those of keys that no node uses.
+
+use super::{Call, Member, Next, Step};
+use crate::cells::{Cell, Swap};
+use crate::roots::{Origin, is_forgettable};
+use lessor_protocol::Moment;
+
+/// Roots that are looked at, and which of them stay.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    due: Vec<(String, Origin)>,
+    /// Empty while that is unknown.
+    kept: Vec<bool>,
+}
+
+impl Member {
+    /// The head is signed: looks at the roots that were not asked for long enough.
+    pub(super) fn sweep(&mut self, now: Moment) -> Next {
+        let due = self.idle.due(now);
+        if due.is_empty() {
+            return self.has_swept(now);
+        }
+        let names = due.iter().map(|(name, _)| name.clone()).collect();
+        self.call(Step::LoadIdle(Sweep { due, kept: vec![] }), Call::Load(names))
+    }
+
+    /// This is in their cells. Those of no use are taken away.
+    pub(super) fn idle_loaded(&mut self, mut sweep: Sweep, cells: Vec<Option<Cell>>, now: Moment) -> Next {
+        let (Some((_, head)), Some(there)) = (&self.head, self.clock.now(now)) else {
+            self.keep_idle(sweep, now);
+            return self.has_swept(now);
+        };
+        let kept = sweep.due.iter().zip(&cells).map(|((_, origin), cell)| {
+            cell.as_ref().is_some_and(|cell| !is_forgettable(origin, head, &cell.value, there))
+        });
+        sweep.kept = kept.collect();
+        let useless = sweep.due.iter().zip(cells).zip(&sweep.kept).filter(|(_, is_kept)| !**is_kept);
+        let swaps = useless.filter_map(|(((name, _), cell), _)| Some((name.clone(), cell?.version)));
+        let swaps = swaps.map(|(name, version)| Swap { name, expected: Some(version), next: None });
+        let swaps: Vec<Swap> = swaps.collect();
+        if swaps.is_empty() {
+            return self.idle_swapped(sweep, now);
+        }
+        // An allocator that asks one of these roots meanwhile is faster, and the root stays.
+        swaps.iter().for_each(|swap| _ = self.known.remove(&swap.name));
+        let timeline = head.timeline();
+        self.call(Step::SwapIdle(sweep), Call::Swap(timeline, swaps))
+    }
+
+    /// They are taken away.
+    pub(super) fn idle_swapped(&mut self, sweep: Sweep, now: Moment) -> Next {
+        self.keep_idle(sweep, now);
+        self.has_swept(now)
+    }
+
+    /// Whether they are taken away is unknown: looks at all of them again later.
+    pub(super) fn keep_all_idle(&mut self, sweep: Sweep, now: Moment) {
+        self.keep_idle(Sweep { kept: vec![], ..sweep }, now);
+    }
+
+    /// Looks again later at roots that are still of use, and at all of them where that is unknown.
+    fn keep_idle(&mut self, sweep: Sweep, now: Moment) {
+        for (at, (name, origin)) in sweep.due.into_iter().enumerate() {
+            if sweep.kept.get(at).is_none_or(|is_kept| *is_kept) {
+                self.idle.again(name, origin, now);
+            }
+        }
+    }
+
+    fn has_swept(&mut self, now: Moment) -> Next {
+        self.signed = now;
+        Next::Done(Ok(vec![]))
+    }
+}
