@@ -13,7 +13,6 @@ use lessor_holder::refill::Seen;
 use lessor_ledger::Rule;
 use lessor_ledger::central::{Limiter, Verdict};
 use lessor_ledger::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
-use lessor_ledger::roots::Member;
 use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, Windows,
 };

@@ -88,7 +88,7 @@ impl Limit {
             let plan = plans.of_pool(id);
             let (mut tally, mut copy) = (
                 Tally::default(),
-                Kept { name: None, pool: kept.pool.copy(), counted: PoolView::default(), is_queued: true },
+                Kept { name: None, pool: kept.pool.clone(), counted: PoolView::default(), is_queued: true },
             );
             let before = copy.pool.view(now);
             tally.count(&mut copy.counted, before);

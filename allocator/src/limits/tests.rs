@@ -4,8 +4,7 @@ use super::*;
 use crate::config::Config;
 use lessor_ledger::Carry;
 use lessor_ledger::pool::Books;
-use lessor_ledger::rules;
-use lessor_ledger::rules::Gap;
+use lessor_ledger::rules::{Gap, Ledger};
 use lessor_ledger::share::Share;
 use lessor_ledger::sizing::Standing;
 use std::collections::BTreeSet;
@@ -175,7 +174,7 @@ fn after_a_loss_pools_of_new_keys_wait_too() {
     let config = Config::parse("[[limit]]\nname = \"a\"\nkeyed = true\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"5s\", margin = \"0s\" }]").expect("valid");
     let mut limit = Limit::new(config.limits[0].clone(), config.terms, Past::Lost(millis(0)), millis(0));
     let wait = limit.quarantine(millis(0));
-    let window = rules::ledger(&config.limits[0].rules[0], config.terms, millis(0)).memory();
+    let window = Ledger::new(&config.limits[0].rules[0], config.terms, millis(0)).account().memory();
     assert!(
         wait > std::time::Duration::from_secs(7) && wait < window + config.terms.quarantine() + wait / 100
     );

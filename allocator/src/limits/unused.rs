@@ -41,7 +41,7 @@ impl Unused {
         for key in to.1.keys() {
             let of_key = || from.1.get(key).map(|plan| past.pool(plan, began));
             let key = Some(key.clone());
-            let pool = before.remove(&key).or_else(of_key).unwrap_or_else(|| limit.copy());
+            let pool = before.remove(&key).or_else(of_key).unwrap_or_else(|| limit.clone());
             self.pools.insert(key, pool);
         }
         self.pools.insert(None, limit);

@@ -89,23 +89,6 @@ impl Pool {
         self.advance(now);
         PERMITS_MAX.saturating_sub(self.ledgers.most())
     }
-
-    /// The same pool again, to see what would become of it.
-    pub fn copy(&self) -> Pool {
-        Pool {
-            plan: self.plan.clone(),
-            ledgers: self.ledgers.copy(),
-            borrower: self.borrower.clone(),
-            flow: self.flow.clone(),
-            lessees: self.lessees.clone(),
-            ends: self.ends.clone(),
-            landings: self.landings.clone(),
-            mirrors: self.mirrors.clone(),
-            guarantees: self.guarantees.clone(),
-            seats: self.seats.clone(),
-            ..*self
-        }
-    }
 }
 
 #[cfg(test)]

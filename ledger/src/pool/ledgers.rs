@@ -3,15 +3,15 @@
 
 use super::Plan;
 use super::loan::Loan;
-use crate::rules::{self, Draw, Ledger, Pace, Saved, Since};
+use crate::rules::{Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since};
 use crate::{Carry, Rule};
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
 
 /// The ledgers of a pool, one for each rule.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ledgers {
-    rules: Vec<Box<dyn Ledger + Send>>,
+    rules: Vec<Ledger>,
     /// What the pool was itself lent, if it leases from one above in another allocator.
     loan: Option<Loan>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Ledgers {
 impl Ledgers {
     /// Full buckets and empty windows at `now`.
     pub(super) fn new(rules: &[Rule], terms: Terms, now: Moment) -> Self {
-        Ledgers { rules: rules.iter().map(|rule| rules::ledger(rule, terms, now)).collect(), loan: None }
+        Ledgers { rules: rules.iter().map(|rule| Ledger::new(rule, terms, now)).collect(), loan: None }
     }
 
     /// The same of `plan`, with nothing lent from above if it leases from there.
@@ -38,14 +38,29 @@ impl Ledgers {
         self.loan.as_mut()
     }
 
-    fn all(&self) -> impl Iterator<Item = &dyn Ledger> {
-        let loan = self.loan.iter().map(|loan| loan as &dyn Ledger);
-        self.rules.iter().map(|ledger| &**ledger as &dyn Ledger).chain(loan)
+    fn all(&self) -> impl Iterator<Item = &dyn Account> {
+        let loan = self.loan.iter().map(|loan| loan as &dyn Account);
+        self.rules.iter().map(|ledger| ledger.account() as &dyn Account).chain(loan)
     }
 
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Ledger> {
-        let loan = self.loan.iter_mut().map(|loan| loan as &mut dyn Ledger);
-        self.rules.iter_mut().map(|ledger| &mut **ledger as &mut dyn Ledger).chain(loan)
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Account> {
+        let loan = self.loan.iter_mut().map(|loan| loan as &mut dyn Account);
+        self.rules.iter_mut().map(|ledger| ledger.account_mut() as &mut dyn Account).chain(loan)
+    }
+
+    /// Those that count calls in flight.
+    fn calls(&self) -> impl Iterator<Item = &dyn Calls> {
+        let loan = self.loan.iter().map(|loan| loan as &dyn Calls);
+        self.rules.iter().filter_map(Ledger::calls).chain(loan)
+    }
+
+    /// Those that charge a lease to the next window, too.
+    fn ahead(&self) -> impl Iterator<Item = &FixedLedger> {
+        self.rules.iter().filter_map(Ledger::ahead)
+    }
+
+    fn ahead_mut(&mut self) -> impl Iterator<Item = &mut FixedLedger> {
+        self.rules.iter_mut().filter_map(Ledger::ahead_mut)
     }
 
     /// When they may lend again, if they may have forgotten what was lent before `quarantined`. They count `since` a moment.
@@ -110,28 +125,29 @@ impl Ledgers {
 
     /// What is in flight became `after`, where it was `before`.
     pub(super) fn fly(&mut self, before: u64, after: u64) {
-        for ledger in self.all_mut() {
-            ledger.fly(after.saturating_sub(before));
-            ledger.land(before.saturating_sub(after));
+        let loan = self.loan.iter_mut().map(|loan| loan as &mut dyn Calls);
+        for calls in self.rules.iter_mut().filter_map(Ledger::calls_mut).chain(loan) {
+            calls.fly(after.saturating_sub(before));
+            calls.land(before.saturating_sub(after));
         }
     }
 
     /// Permits in flight, by each rule that counts that; `None` if they do not agree.
     pub(super) fn in_flight(&self) -> Option<u64> {
-        let mut counts = self.all().filter_map(|ledger| ledger.in_flight());
+        let mut counts = self.calls().map(|calls| calls.in_flight());
         let first = counts.next().unwrap_or(0);
         counts.all(|count| count == first).then_some(first)
     }
 
     /// The longest that a call may take, where some rule counts what is in flight: each of those says so for all calls.
     pub(super) fn longest(&self) -> Option<Duration> {
-        self.all().filter_map(|ledger| ledger.longest()).min()
+        self.calls().filter_map(|calls| calls.longest()).min()
     }
 
     /// Whether a permit can be spent again when its call ends: nothing is promised but what is in flight.
     pub(super) fn are_reusable(&self) -> bool {
         let loan = self.loan.as_ref().is_none_or(Loan::is_reusable);
-        loan && self.rules.iter().all(|ledger| ledger.longest().is_some())
+        loan && self.rules.iter().all(|ledger| ledger.calls().is_some())
     }
 
     /// When `permits` can be lent if nothing is lent or given back meanwhile and all leases burn, whose `ends` come
@@ -148,7 +164,7 @@ impl Ledgers {
 
     /// Permits that every rule can lend within `span`: what is left, and what comes back by itself.
     pub(super) fn within(&self, span: Duration) -> u64 {
-        let by_then = |ledger: &dyn Ledger| ledger.available().saturating_add(ledger.arriving(span));
+        let by_then = |ledger: &dyn Account| ledger.available().saturating_add(ledger.arriving(span));
         self.all().map(by_then).min().unwrap_or(0)
     }
 
@@ -160,7 +176,7 @@ impl Ledgers {
 
     /// Whether a permit that is held unspent is missing later, too, to any of them.
     pub(super) fn count_from_spend(&self) -> bool {
-        self.all().any(|ledger| ledger.counts_from_spend())
+        self.rules.iter().any(Ledger::counts_from_spend)
     }
 
     /// Permits that they lend in `span` on average for as long as all are wanted.
@@ -188,27 +204,33 @@ impl Ledgers {
 
     /// The same of a root.
     pub(super) fn lease_end_in_doubt(&self) -> Option<Moment> {
-        self.all().filter_map(|ledger| ledger.lease_end_in_doubt()).min()
+        let at_refill =
+            self.rules.iter().filter_map(Ledger::bucket).filter_map(BucketLedger::lease_end_in_doubt);
+        at_refill.chain(self.lease_end()).min()
     }
 
     /// The instant that no lease may outlive at all.
     pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
-        self.all().filter_map(|ledger| ledger.lease_end_ahead()).min()
+        let by_rule = self.rules.iter().filter_map(|ledger| match ledger.ahead() {
+            Some(ledger) => ledger.lease_end_ahead(),
+            None => ledger.account().lease_end(),
+        });
+        by_rule.chain(self.loan.as_ref().and_then(Account::lease_end)).min()
     }
 
     /// Permits that a lease until `end` may hold, of a lessee that holds `own`: permits, and until when.
     pub(super) fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
-        self.all().map(|ledger| ledger.room_ahead(end, own)).min().unwrap_or(u64::MAX)
+        self.ahead().map(|ledger| ledger.room_ahead(end, own)).min().unwrap_or(u64::MAX)
     }
 
     /// `permits` that are charged may be spent until `end`.
     pub(super) fn charge_ahead(&mut self, permits: u64, end: Moment) {
-        self.all_mut().for_each(|ledger| ledger.charge_ahead(permits, end));
+        self.ahead_mut().for_each(|ledger| ledger.charge_ahead(permits, end));
     }
 
     /// `permits` that might have been spent until `end` are spent by now, or will not be.
     pub(super) fn release_ahead(&mut self, permits: u64, end: Moment) {
-        self.all_mut().for_each(|ledger| ledger.release_ahead(permits, end));
+        self.ahead_mut().for_each(|ledger| ledger.release_ahead(permits, end));
     }
 
     /// Whether none can be told from a new one.
@@ -234,18 +256,18 @@ impl Ledgers {
         for rule in rules {
             let place = match carry {
                 // What is in flight cannot be forgotten.
-                Carry::Reset => before
-                    .iter_mut()
-                    .position(|ledger| ledger.longest().is_some() && ledger.change(rule, terms, carry)),
+                Carry::Reset => before.iter_mut().position(|ledger| {
+                    ledger.calls().is_some() && ledger.account_mut().change(rule, terms, carry)
+                }),
                 Carry::AsIs | Carry::Proportional | Carry::Additive => {
-                    before.iter_mut().position(|ledger| ledger.change(rule, terms, carry))
+                    before.iter_mut().position(|ledger| ledger.account_mut().change(rule, terms, carry))
                 }
             };
             self.rules.push(match place {
                 Some(place) => before.remove(place),
                 None => {
-                    let mut ledger = rules::ledger(rule, terms, now);
-                    ledger.adopt(out, until);
+                    let mut ledger = Ledger::new(rule, terms, now);
+                    ledger.account_mut().adopt(out, until);
                     ledger
                 }
             });
@@ -255,22 +277,22 @@ impl Ledgers {
     /// Each takes the place of the one of `unused` if that has less. Nothing is out of either.
     pub(super) fn begin_as(&mut self, unused: &Ledgers) {
         for (own, unused) in self.rules.iter_mut().zip(&unused.rules) {
-            if unused.available() < own.available() {
-                *own = unused.boxed();
+            if unused.account().available() < own.account().available() {
+                own.clone_from(unused);
             }
         }
     }
 
     /// Lets `permits` more be lent, once.
     pub(super) fn top_up(&mut self, permits: u64) {
-        for ledger in self.all_mut() {
-            ledger.top_up(permits);
+        for ledger in &mut self.rules {
+            ledger.account_mut().top_up(permits);
         }
     }
 
-    /// The most that any of them may be charged, see [`Ledger::most`].
+    /// The most that any of them may be charged, see [`RuleAccount::most`](crate::rules::RuleAccount::most).
     pub(super) fn most(&self) -> u64 {
-        self.all().map(|ledger| ledger.most()).max().unwrap_or(0)
+        self.rules.iter().map(|ledger| ledger.account().most()).max().unwrap_or(0)
     }
 
     /// Permits that are charged beyond what a rule allows, the most of any.
@@ -278,31 +300,26 @@ impl Ledgers {
         self.all().map(|ledger| ledger.excess()).max().unwrap_or(0)
     }
 
-    /// It may be as late as `latest`, see [`Ledger::doubt`].
+    /// It may be as late as `latest`, see [`BucketLedger::doubt`].
     pub(super) fn doubt(&mut self, latest: Moment) {
-        self.all_mut().for_each(|ledger| ledger.doubt(latest));
+        self.rules.iter_mut().filter_map(Ledger::bucket_mut).for_each(|bucket| bucket.doubt(latest));
     }
 
-    /// What is written down of them; `None` if that is not done of one of them.
+    /// What is written down of them; `None` of a pool that leases from another allocator.
     pub(super) fn save(&self) -> Option<Vec<Saved>> {
-        self.all().map(|ledger| ledger.save()).collect()
+        self.loan.is_none().then(|| self.rules.iter().map(|ledger| ledger.account().save()).collect())
     }
 
     /// They take over what was `saved`, with `out` permits that may be spent until an instant; `false` if that cannot be.
     pub(super) fn restore(&mut self, saved: &[Saved], since: Since, out: (u64, Moment)) -> bool {
         let is_each = self.rules.len() == saved.len() && self.loan.is_none();
-        is_each && self.rules.iter_mut().zip(saved).all(|(ledger, saved)| ledger.restore(saved, since, out))
-    }
-
-    /// The same books again.
-    pub(super) fn copy(&self) -> Ledgers {
-        let rules = self.rules.iter().map(|ledger| ledger.boxed()).collect();
-        Ledgers { rules, loan: self.loan.clone() }
+        let mut each = self.rules.iter_mut().zip(saved);
+        is_each && each.all(|(ledger, saved)| ledger.account_mut().restore(saved, since, out))
     }
 
     /// Each knows anew what may be spent beyond its window, by the `ends` of what is out.
     pub(super) fn recount_ahead<Ends: Iterator<Item = (Moment, u64)>>(&mut self, ends: impl Fn() -> Ends) {
-        for ledger in self.all_mut() {
+        for ledger in self.ahead_mut() {
             ledger.recount_ahead(&mut ends());
         }
     }
@@ -314,8 +331,10 @@ impl Ledgers {
         outstanding: u64,
         ends: impl Fn() -> Ends,
     ) {
-        for ledger in self.all() {
+        for ledger in self.ahead() {
             debug_assert!(ledger.is_ahead_of(&mut ends()), "{ledger:?}");
+        }
+        for ledger in self.all() {
             debug_assert!(ledger.is_sound(), "{ledger:?}");
             debug_assert_eq!(ledger.outstanding(), outstanding, "{ledger:?}");
         }

@@ -7,9 +7,8 @@
 //! Whatever a node may spend was lent for at least as long by the one above, so its end is the end of every lease from here.
 //! A crash needs no quarantine: the one above takes all for spent, and what comes after begins with nothing.
 
-use crate::rules::{Draw, Ends, Ledger, Pace, THOUSAND_SECONDS};
-use crate::{Carry, Rule};
-use lessor_protocol::{InFlight, Moment, PERMITS_MAX, Terms};
+use crate::rules::{Account, Calls, Draw, Ends, Pace, THOUSAND_SECONDS};
+use lessor_protocol::{InFlight, Moment, PERMITS_MAX};
 use std::time::Duration;
 
 /// What came in this span tells what will come.
@@ -240,7 +239,7 @@ impl Loan {
     }
 }
 
-impl Ledger for Loan {
+impl Account for Loan {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
         if self.now >= self.end {
@@ -320,6 +319,26 @@ impl Ledger for Loan {
         self.out
     }
 
+    fn forget(&mut self, quarantined: Moment) -> Moment {
+        quarantined
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.out += permits;
+        self.unkept += permits;
+    }
+
+    fn excess(&self) -> u64 {
+        self.unkept
+    }
+
+    fn is_sound(&self) -> bool {
+        let is_nested = self.out == 0 || self.now < self.end;
+        self.told <= self.spent && self.unkept <= self.out && self.unknown <= self.in_flight && is_nested
+    }
+}
+
+impl Calls for Loan {
     fn fly(&mut self, permits: u64) {
         self.in_flight += permits;
     }
@@ -329,40 +348,12 @@ impl Ledger for Loan {
         self.unknown = self.unknown.saturating_sub(permits);
     }
 
-    fn in_flight(&self) -> Option<u64> {
-        Some(self.in_flight)
+    fn in_flight(&self) -> u64 {
+        self.in_flight
     }
 
     fn longest(&self) -> Option<Duration> {
         self.cap.map(|cap| cap.longest)
-    }
-
-    fn forget(&mut self, quarantined: Moment) -> Moment {
-        quarantined
-    }
-
-    fn change(&mut self, _rule: &Rule, _terms: Terms, _carry: Carry) -> bool {
-        false
-    }
-
-    fn adopt(&mut self, permits: u64, _until: Moment) {
-        self.out += permits;
-        self.unkept += permits;
-    }
-
-    fn top_up(&mut self, _permits: u64) {}
-
-    fn excess(&self) -> u64 {
-        self.unkept
-    }
-
-    fn boxed(&self) -> Box<dyn Ledger + Send> {
-        Box::new(self.clone())
-    }
-
-    fn is_sound(&self) -> bool {
-        let is_nested = self.out == 0 || self.now < self.end;
-        self.told <= self.spent && self.unkept <= self.out && self.unknown <= self.in_flight && is_nested
     }
 }
 

@@ -70,7 +70,7 @@ const ACTIVE_TERMS: u32 = 3;
 const RTTS_PER_TERM: u32 = 4;
 
 /// The books of one limit and key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pool {
     /// Tells it apart from others below the same one.
     number: u64,

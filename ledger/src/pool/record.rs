@@ -151,7 +151,7 @@ impl Pool {
         let is_in_use = told > self.now && !self.plan.opens_windows();
         let more = if is_in_use { self.plan.terms.grantor_end(self.now + span, self.term) } else { self.now };
         let until = told.max(more);
-        let mut ledgers = self.ledgers.copy();
+        let mut ledgers = self.ledgers.clone();
         ledgers.charge(ahead);
         let record = Record {
             written: self.now.into(),

@@ -391,15 +391,14 @@ impl Member {
 
     /// The store did not answer the call of `step`.
     fn failed_at(&mut self, step: Step, error: CellsError, now: Moment, host: &mut impl Host) -> Next {
-        match step {
-            Step::SwapRoots { exchange, .. } => host.tell(Notice::NotSwapped(exchange.waiting())),
+        if let Step::LoadIdle(sweep) | Step::SwapIdle(sweep) = step {
             // What is signed is signed.
-            Step::LoadIdle(sweep) | Step::SwapIdle(sweep) => {
-                self.keep_all_idle(sweep, now);
-                (self.signed, self.head) = (now, None);
-                return Next::Done(Ok(vec![]));
-            }
-            _ => {}
+            self.keep_all_idle(sweep, now);
+            (self.signed, self.head) = (now, None);
+            return Next::Done(Ok(vec![]));
+        }
+        if let Step::SwapRoots { exchange, .. } = step {
+            host.tell(Notice::NotSwapped(exchange.waiting()));
         }
         self.fail(error.into(), now)
     }

@@ -5,7 +5,7 @@
 //! Why it holds: between two reports a session can only turn what it holds into calls, and calls into nothing, or into
 //! what it holds again. So what was held and in flight at one report bounds what is in flight until the next.
 
-use super::{Draw, Ends, Ledger, Pace, Saved, Since};
+use super::{Account, Calls, Draw, Ends, Pace, RuleAccount, Saved, Since};
 use crate::rule::Concurrency;
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
@@ -31,7 +31,7 @@ impl FlightLedger {
     }
 }
 
-impl Ledger for FlightLedger {
+impl Account for FlightLedger {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
     }
@@ -94,27 +94,26 @@ impl Ledger for FlightLedger {
         self.outstanding
     }
 
-    fn fly(&mut self, permits: u64) {
-        self.in_flight += permits;
-    }
-
-    fn land(&mut self, permits: u64) {
-        self.in_flight -= permits;
-    }
-
-    fn in_flight(&self) -> Option<u64> {
-        Some(self.in_flight)
-    }
-
-    fn longest(&self) -> Option<Duration> {
-        Some(self.longest)
-    }
-
     /// Calls that earlier lives let begin until `quarantined` end so long after it.
     fn forget(&mut self, quarantined: Moment) -> Moment {
         quarantined + self.longest
     }
 
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+    }
+
+    fn excess(&self) -> u64 {
+        (self.outstanding + self.in_flight).saturating_sub(self.limit)
+    }
+
+    /// Only a limit that was lowered may be exceeded: a pool asks what is available before it lends.
+    fn is_sound(&self) -> bool {
+        true
+    }
+}
+
+impl RuleAccount for FlightLedger {
     /// What is in flight is in flight, however a balance is carried over.
     fn change(&mut self, rule: &Rule, terms: Terms, _carry: Carry) -> bool {
         let Rule::Concurrency(rule) = rule else { return false };
@@ -125,28 +124,15 @@ impl Ledger for FlightLedger {
         is_same
     }
 
-    fn adopt(&mut self, permits: u64, _until: Moment) {
-        self.outstanding = permits;
-    }
-
     /// Calls come back by themselves: there is nothing to add once.
     fn top_up(&mut self, _permits: u64) {}
 
-    fn excess(&self) -> u64 {
-        (self.outstanding + self.in_flight).saturating_sub(self.limit)
+    fn most(&self) -> u64 {
+        0
     }
 
-    fn boxed(&self) -> Box<dyn Ledger + Send> {
-        Box::new(self.clone())
-    }
-
-    /// Only a limit that was lowered may be exceeded: a pool asks what is available before it lends.
-    fn is_sound(&self) -> bool {
-        true
-    }
-
-    fn save(&self) -> Option<Saved> {
-        Some(Saved::InFlight { in_flight: self.in_flight })
+    fn save(&self) -> Saved {
+        Saved::InFlight { in_flight: self.in_flight }
     }
 
     /// Which of them land when, the pool knows.
@@ -154,6 +140,24 @@ impl Ledger for FlightLedger {
         let &Saved::InFlight { in_flight } = saved else { return false };
         (self.outstanding, self.in_flight) = (out, in_flight);
         in_flight <= PERMITS_MAX
+    }
+}
+
+impl Calls for FlightLedger {
+    fn fly(&mut self, permits: u64) {
+        self.in_flight += permits;
+    }
+
+    fn land(&mut self, permits: u64) {
+        self.in_flight -= permits;
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        Some(self.longest)
     }
 }
 

@@ -5,7 +5,7 @@
 //! A vendor that counts from the first *call* that it sees begins its windows later than these begin. It may see 2N in one of its
 //! windows: such a vendor's contract is a sliding window.
 
-use super::{Draw, Ends, Gap, Ledger, Pace, Saved, Since, scaled_up};
+use super::{Account, Draw, Ends, Gap, Pace, RuleAccount, Saved, Since, scaled_up};
 use crate::rule::{FixedWindow, Windows};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
@@ -57,7 +57,7 @@ impl FirstUseLedger {
     }
 }
 
-impl Ledger for FirstUseLedger {
+impl Account for FirstUseLedger {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
         // Leases that end exactly with the window are settled right after this, and belong to none.
@@ -159,6 +159,21 @@ impl Ledger for FirstUseLedger {
         quarantined + self.per
     }
 
+    fn adopt(&mut self, permits: u64, until: Moment) {
+        self.charge(permits);
+        self.adopted = (permits, until);
+    }
+
+    fn excess(&self) -> u64 {
+        self.open.map_or(0, |open| open.charged.saturating_sub(self.allowed()))
+    }
+
+    fn is_sound(&self) -> bool {
+        self.outstanding <= self.open.map_or(0, |open| open.charged)
+    }
+}
+
+impl RuleAccount for FirstUseLedger {
     fn change(&mut self, rule: &Rule, _terms: Terms, carry: Carry) -> bool {
         let Rule::FixedWindow(rule) = rule else { return false };
         if rule.windows() != (Windows::FirstUse { per: self.per }) {
@@ -172,11 +187,6 @@ impl Ledger for FirstUseLedger {
         true
     }
 
-    fn adopt(&mut self, permits: u64, until: Moment) {
-        self.charge(permits);
-        self.adopted = (permits, until);
-    }
-
     fn top_up(&mut self, permits: u64) {
         self.extra = self.extra.saturating_add(permits);
     }
@@ -185,23 +195,11 @@ impl Ledger for FirstUseLedger {
         self.allowed()
     }
 
-    fn excess(&self) -> u64 {
-        self.open.map_or(0, |open| open.charged.saturating_sub(self.allowed()))
-    }
-
-    fn boxed(&self) -> Box<dyn Ledger + Send> {
-        Box::new(self.clone())
-    }
-
-    fn is_sound(&self) -> bool {
-        self.outstanding <= self.open.map_or(0, |open| open.charged)
-    }
-
-    fn save(&self) -> Option<Saved> {
+    fn save(&self) -> Saved {
         let open = self.open.map(|open| (open.ends.into(), open.charged));
         let since = self.open.map(|open| open.since.into());
         let is_shut = self.open.is_some_and(|open| open.is_shut);
-        Some(Saved::FirstUse { open, since, extra: self.extra, is_shut })
+        Saved::FirstUse { open, since, extra: self.extra, is_shut }
     }
 
     fn restore(&mut self, saved: &Saved, since: Since, (out, until): (u64, Moment)) -> bool {
@@ -296,7 +294,7 @@ mod tests {
             again.advance(millis(now));
             again
         };
-        let saved = first.save().expect("it can be");
+        let saved = first.save();
         let known = restored(&saved, Gap::Counted, (40, 50), (1, 100));
         assert_eq!((known.available(), known.lease_end()), (1, Some(millis(100))));
         let mut shut = restored(&saved, Gap::Unknown, (40, 1_000), (1, 1_060));
@@ -307,7 +305,7 @@ mod tests {
             "what comes back makes no room"
         );
         assert_eq!(shut.ready_at(3, &mut std::iter::empty()), Some(millis(1_060)));
-        let saved = shut.save().expect("it can be");
+        let saved = shut.save();
         let other = restored(&saved, Gap::Unknown, (1_010, 7), (0, 7));
         assert_eq!((other.available(), other.lease_end()), (0, Some(millis(57))), "no longer than was left");
         let mut still = restored(&saved, Gap::Counted, (1_010, 1_020), (0, 1_020));

@@ -5,7 +5,7 @@
 //!
 //! Leases that were out when the rule came to be may reach further. They are charged to each window that they reach.
 
-use super::{Draw, Ends, Ledger, Pace, Saved, Since, scaled_up};
+use super::{Account, Draw, Ends, Pace, RuleAccount, Saved, Since, scaled_up};
 use crate::rule::{FixedWindow, Windows};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
@@ -82,7 +82,7 @@ fn end_after(windows: &Windows, at: Moment) -> Moment {
     windows.end_after(at).unwrap_or(Moment::NEVER)
 }
 
-impl Ledger for FixedLedger {
+impl Account for FixedLedger {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
         if self.ends <= self.now {
@@ -154,32 +154,6 @@ impl Ledger for FixedLedger {
         Some(self.ends)
     }
 
-    fn lease_end_ahead(&self) -> Option<Moment> {
-        Some(end_after(&self.windows, self.ends))
-    }
-
-    fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
-        let (permits, until) = own;
-        let mine = if until > self.ends { permits } else { 0 };
-        if end > self.ends { self.left_ahead() + mine } else { u64::MAX }
-    }
-
-    fn charge_ahead(&mut self, permits: u64, end: Moment) {
-        self.ahead += if end > self.ends { permits } else { 0 };
-    }
-
-    fn release_ahead(&mut self, permits: u64, end: Moment) {
-        self.ahead -= if end > self.ends { permits } else { 0 };
-    }
-
-    fn recount_ahead(&mut self, ends: Ends<'_>) {
-        self.ahead = ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum();
-    }
-
-    fn is_ahead_of(&self, ends: Ends<'_>) -> bool {
-        self.ahead == ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum::<u64>()
-    }
-
     fn is_fresh(&self) -> bool {
         self.charged == 0 && self.outstanding == 0 && self.extra == 0
     }
@@ -198,6 +172,22 @@ impl Ledger for FixedLedger {
         end_after(&self.windows, quarantined)
     }
 
+    fn adopt(&mut self, permits: u64, until: Moment) {
+        (self.charged, self.outstanding) = (permits, permits);
+        self.adopted = (permits, until);
+    }
+
+    fn excess(&self) -> u64 {
+        let now = self.charged.saturating_sub(self.allowed());
+        now.max(self.ahead.saturating_sub(self.limit))
+    }
+
+    fn is_sound(&self) -> bool {
+        self.outstanding <= self.charged && self.ahead <= self.outstanding
+    }
+}
+
+impl RuleAccount for FixedLedger {
     fn change(&mut self, rule: &Rule, _terms: Terms, carry: Carry) -> bool {
         let Rule::FixedWindow(rule) = rule else { return false };
         if rule.windows() != self.windows {
@@ -212,11 +202,6 @@ impl Ledger for FixedLedger {
         true
     }
 
-    fn adopt(&mut self, permits: u64, until: Moment) {
-        (self.charged, self.outstanding) = (permits, permits);
-        self.adopted = (permits, until);
-    }
-
     fn top_up(&mut self, permits: u64) {
         self.extra = self.extra.saturating_add(permits);
     }
@@ -225,22 +210,9 @@ impl Ledger for FixedLedger {
         self.allowed()
     }
 
-    fn excess(&self) -> u64 {
-        let now = self.charged.saturating_sub(self.allowed());
-        now.max(self.ahead.saturating_sub(self.limit))
-    }
-
-    fn boxed(&self) -> Box<dyn Ledger + Send> {
-        Box::new(self.clone())
-    }
-
-    fn is_sound(&self) -> bool {
-        self.outstanding <= self.charged && self.ahead <= self.outstanding
-    }
-
-    fn save(&self) -> Option<Saved> {
+    fn save(&self) -> Saved {
         let (ends, since) = (self.ends.into(), Some(self.since.into()));
-        Some(Saved::Fixed { ends, charged: self.charged, extra: self.extra, since })
+        Saved::Fixed { ends, charged: self.charged, extra: self.extra, since }
     }
 
     /// Which window it was the calendar says, however long ago that is. What is out may reach into each that begins until
@@ -259,6 +231,42 @@ impl Ledger for FixedLedger {
         self.ends = self.ends.max(ends);
         (self.outstanding, self.adopted) = (out, (out, until));
         true
+    }
+}
+
+impl FixedLedger {
+    /// The instant that no lease may outlive at all.
+    pub fn lease_end_ahead(&self) -> Option<Moment> {
+        Some(end_after(&self.windows, self.ends))
+    }
+
+    /// Permits that a lease until `end` may hold, if it is the lease of a session that holds `own`: permits, and until when.
+    pub fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
+        let (permits, until) = own;
+        let mine = if until > self.ends { permits } else { 0 };
+        if end > self.ends { self.left_ahead() + mine } else { u64::MAX }
+    }
+
+    /// `permits` that are charged may be spent until `end`. What reaches beyond [`Account::lease_end`] is charged to the next window
+    /// too, until [`FixedLedger::release_ahead`] or until that window has begun.
+    pub fn charge_ahead(&mut self, permits: u64, end: Moment) {
+        self.ahead += if end > self.ends { permits } else { 0 };
+    }
+
+    /// `permits` that might have been spent until `end` are spent by now, or will not be.
+    pub fn release_ahead(&mut self, permits: u64, end: Moment) {
+        self.ahead -= if end > self.ends { permits } else { 0 };
+    }
+
+    /// Charges ahead exactly what `ends` says, in any order: leases may reach further than it would have lent for, if they
+    /// were lent before there was this rule.
+    pub fn recount_ahead(&mut self, ends: Ends<'_>) {
+        self.ahead = ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum();
+    }
+
+    /// Whether what it has charged ahead is what `ends` says, for assertions.
+    pub fn is_ahead_of(&self, ends: Ends<'_>) -> bool {
+        self.ahead == ends.filter(|&(end, _)| end > self.ends).map(|(_, permits)| permits).sum::<u64>()
     }
 }
 

@@ -7,7 +7,7 @@
 //! larger of the terms it was told, until it has said which. A bucket that moves takes along what is in it; one that is
 //! lost is lost with what is in it.
 
-use super::{Draw, Ends, Ledger, Pace, Saved, Since};
+use super::{Account, Draw, Ends, Pace, RuleAccount, Saved, Since};
 use crate::rule::LeakyBucket;
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
@@ -207,7 +207,7 @@ pub struct FlowLedger {
     outstanding: u64,
 }
 
-impl Ledger for FlowLedger {
+impl Account for FlowLedger {
     fn advance(&mut self, _now: Moment) {}
 
     fn available(&self) -> u64 {
@@ -269,31 +269,33 @@ impl Ledger for FlowLedger {
         quarantined
     }
 
-    /// What keeps the flow goes on as it is: a limit whose flow is another begins anew.
-    fn change(&mut self, rule: &Rule, _terms: Terms, _carry: Carry) -> bool {
-        matches!(rule, Rule::LeakyBucket(_))
-    }
-
     fn adopt(&mut self, permits: u64, _until: Moment) {
         self.outstanding = permits;
     }
-
-    fn top_up(&mut self, _permits: u64) {}
 
     fn excess(&self) -> u64 {
         0
     }
 
-    fn boxed(&self) -> Box<dyn Ledger + Send> {
-        Box::new(self.clone())
-    }
-
     fn is_sound(&self) -> bool {
         true
     }
+}
 
-    fn save(&self) -> Option<Saved> {
-        Some(Saved::Flow {})
+impl RuleAccount for FlowLedger {
+    /// What keeps the flow goes on as it is: a limit whose flow is another begins anew.
+    fn change(&mut self, rule: &Rule, _terms: Terms, _carry: Carry) -> bool {
+        matches!(rule, Rule::LeakyBucket(_))
+    }
+
+    fn top_up(&mut self, _permits: u64) {}
+
+    fn most(&self) -> u64 {
+        0
+    }
+
+    fn save(&self) -> Saved {
+        Saved::Flow {}
     }
 
     fn restore(&mut self, saved: &Saved, _since: Since, (out, _): (u64, Moment)) -> bool {

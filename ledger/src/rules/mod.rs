@@ -2,13 +2,14 @@
 //! Pools call them, with every permit at every change; they know neither sessions nor leases.
 //!
 //! One principle: **charge a permit from the moment it is lent; let it go only from the last instant at which
-//! it could have been spent.** That instant is the `at` of [`Ledger::settle`].
+//! it could have been spent.** That instant is the `at` of [`Account::settle`].
 
 mod concurrency;
 mod draw;
 mod first_use;
 mod fixed_window;
 mod leaky_bucket;
+mod ledger;
 mod saved;
 mod sliding_window;
 pub(crate) mod token_bucket;
@@ -19,11 +20,11 @@ pub(crate) use draw::THOUSAND_SECONDS;
 pub use first_use::FirstUseLedger;
 pub use fixed_window::FixedLedger;
 pub use leaky_bucket::{Flow, FlowLedger, Part, SHARES};
+pub use ledger::Ledger;
 pub use saved::{At, Gap, Saved, SavedRefill, Since};
 pub use sliding_window::SlidingLedger;
 pub use token_bucket::BucketLedger;
 
-use crate::rule::Windows;
 use crate::{Carry, Rule};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::{Moment, Terms};
@@ -33,9 +34,9 @@ use std::time::Duration;
 /// The ends of live leases with the permits that are out on each; soonest first, but for assertions.
 pub type Ends<'a> = &'a mut dyn Iterator<Item = (Moment, u64)>;
 
-/// What a pool needs of a rule. Permits are *outstanding* between [`Ledger::charge`] and one of
-/// [`Ledger::settle`] and [`Ledger::release`]; a caller never ends more than it charged.
-pub trait Ledger: Debug {
+/// What a pool needs of every promise that it keeps. Permits are *outstanding* between [`Account::charge`] and one of
+/// [`Account::settle`] and [`Account::release`]; a caller never ends more than it charged.
+pub trait Account: Debug {
     /// Lets time pass up to `now`. Called with every lease end on the way, in order: refill that pauses while
     /// permits are out must not be computed across the instant at which they came back.
     fn advance(&mut self, now: Moment);
@@ -43,13 +44,13 @@ pub trait Ledger: Debug {
     /// Permits that can be lent now.
     fn available(&self) -> u64;
 
-    /// Lends `permits`, at most [`Ledger::available`].
+    /// Lends `permits`, at most [`Account::available`].
     fn charge(&mut self, permits: u64);
 
-    /// `permits` that were lent were spent, at `at` at the latest; the ledger has been advanced to `at`.
+    /// `permits` that were lent were spent, at `at` at the latest; the account has been advanced to `at`.
     fn settle(&mut self, permits: u64, at: Moment);
 
-    /// `permits` are presumed spent: their lease ended without a word at `at`, which the ledger has been advanced to.
+    /// `permits` are presumed spent: their lease ended without a report at `at`, which the account has been advanced to.
     fn burn(&mut self, permits: u64, at: Moment) {
         self.settle(permits, at);
     }
@@ -57,7 +58,7 @@ pub trait Ledger: Debug {
     /// `permits` that were lent came back unspent.
     fn release(&mut self, permits: u64);
 
-    /// `permits` that were settled at `at`, because their lease ended without a word, prove unspent after all.
+    /// `permits` that were settled at `at`, because their lease ended without a report, prove unspent after all.
     fn credit(&mut self, permits: u64, at: Moment);
 
     /// When `permits` can be lent if nothing is lent or given back meanwhile and every lease in `ends` burns.
@@ -74,11 +75,6 @@ pub trait Ledger: Debug {
     /// as it always does; `None` if that is not to be expected. For people.
     fn lasts(&self, draw: Draw) -> Option<Duration>;
 
-    /// Whether a permit that is held unspent is missing later, too: it counts for a window after it was spent.
-    fn counts_from_spend(&self) -> bool {
-        false
-    }
-
     /// The fastest constant rate at which what is left can be lent without running dry, as permits over a span.
     /// `None` where the rule does not ease off.
     fn pace(&self) -> Option<Pace>;
@@ -86,106 +82,65 @@ pub trait Ledger: Debug {
     /// The instant that no lease may outlive, unless what it holds is charged ahead.
     fn lease_end(&self) -> Option<Moment>;
 
-    /// The same of a root, where no allocator is sure on which side of that instant the time is.
-    fn lease_end_in_doubt(&self) -> Option<Moment> {
-        self.lease_end()
-    }
-
-    /// The instant that no lease may outlive at all.
-    fn lease_end_ahead(&self) -> Option<Moment> {
-        self.lease_end()
-    }
-
-    /// Permits that a lease until `end` may hold, if it is the lease of a lessee that holds `own`: permits, and until when.
-    fn room_ahead(&self, _end: Moment, _own: (u64, Moment)) -> u64 {
-        u64::MAX
-    }
-
-    /// `permits` that are charged may be spent until `end`. What reaches beyond [`Ledger::lease_end`] is charged to what
-    /// comes after that as well, until [`Ledger::release_ahead`] or until that has begun.
-    fn charge_ahead(&mut self, _permits: u64, _end: Moment) {}
-
-    /// `permits` that might have been spent until `end` are spent by now, or will not be.
-    fn release_ahead(&mut self, _permits: u64, _end: Moment) {}
-
-    /// Charges ahead exactly what `ends` says, in any order: leases may reach further than it would have lent for, if they
-    /// were lent before there was this rule.
-    fn recount_ahead(&mut self, _ends: Ends<'_>) {}
-
-    /// Whether what it has charged ahead is what `ends` says, for assertions.
-    fn is_ahead_of(&self, _ends: Ends<'_>) -> bool {
-        true
-    }
-
-    /// It may be as late as `latest`, and what is settled now was spent by then.
-    fn doubt(&mut self, _latest: Moment) {}
-
     /// Whether it cannot be told from a new one.
     fn is_fresh(&self) -> bool;
 
     /// How long after its settlement a permit may still matter.
     fn memory(&self) -> Duration;
 
-    /// Permits lent and not yet settled or released, as this rule counts them.
+    /// Permits lent and not yet settled or released, as this account counts them.
     fn outstanding(&self) -> u64;
 
-    /// `permits` of those that were settled are in flight, as far as is known. Such a permit was never out of sight: it is
-    /// settled and in flight, or landed, in one step.
-    fn fly(&mut self, _permits: u64) {}
-
-    /// `permits` that were in flight are not any more.
-    fn land(&mut self, _permits: u64) {}
-
-    /// Permits that are, where that counts.
-    fn in_flight(&self) -> Option<u64> {
-        None
-    }
-
-    /// The longest that a call may take as a clock of ours shows it, where what is in flight counts.
-    fn longest(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Empties a ledger that may have forgotten what it lent before `quarantined`. No session can be spending that from then on.
-    /// Returns the first instant from which the ledger may lend again.
+    /// Empties an account that may have forgotten what it lent before `quarantined`. No session can be spending that from then on.
+    /// Returns the first instant from which it may lend again.
     fn forget(&mut self, quarantined: Moment) -> Moment;
 
-    /// Goes on by `rule`, which was changed just now, if it is of the same kind and period; `false` if it is not, and
-    /// nothing changes then. [`Carry::Reset`] never comes here: that is a new ledger.
-    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool;
-
-    /// Takes over `permits` that were lent before there was such a rule, the last lease of which ends at `until`. The
-    /// ledger is new: whatever was settled before, it knows nothing of.
+    /// Takes over `permits` that were lent before there was such a promise, the last lease of which ends at `until`. The
+    /// account is new: whatever was settled before, it knows nothing of.
     fn adopt(&mut self, permits: u64, until: Moment);
-
-    /// Lets `permits` more be lent, once, beyond what the rule says.
-    fn top_up(&mut self, permits: u64);
-
-    /// The most that it may be charged as it stands, with what it was topped up. 0 where nothing is topped up.
-    fn most(&self) -> u64 {
-        0
-    }
 
     /// Permits that are charged beyond what it allows, as there may be once it was changed. While there are, nothing
     /// that is out is extended: a lease's length later every window holds what it may.
     fn excess(&self) -> u64;
 
-    /// Another one with the same books, to try something on.
-    fn boxed(&self) -> Box<dyn Ledger + Send>;
-
     /// Its own invariant, for assertions.
     fn is_sound(&self) -> bool;
+}
 
-    /// What is written down of it, but for what is out; `None` of a rule whose books are not kept.
-    fn save(&self) -> Option<Saved> {
-        None
-    }
+/// What the account of a rule does besides: an operator changes it, and it is written down.
+pub trait RuleAccount: Account {
+    /// Goes on by `rule`, which was changed just now, if it is of the same kind and period; `false` if it is not, and
+    /// nothing changes then. With [`Carry::Reset`] only a cap on calls in flight goes on.
+    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool;
 
-    /// Takes over what was `saved`, with `out` permits that may be spent until `until`. The ledger is new, and begins when
-    /// that was written, as far as can be told. `false` if no ledger of this rule can have been so.
-    fn restore(&mut self, _saved: &Saved, _since: Since, _out: (u64, Moment)) -> bool {
-        false
-    }
+    /// Lets `permits` more be lent, once, beyond what the rule says.
+    fn top_up(&mut self, permits: u64);
+
+    /// The most that it may be charged as it stands, with what it was topped up. 0 where nothing is topped up.
+    fn most(&self) -> u64;
+
+    /// What is written down of it, but for what is out.
+    fn save(&self) -> Saved;
+
+    /// Takes over what was `saved`, with `out` permits that may be spent until `until`. The account is new, and begins when
+    /// that was written, as far as can be told. `false` if no account of this rule can have been so.
+    fn restore(&mut self, saved: &Saved, since: Since, out: (u64, Moment)) -> bool;
+}
+
+/// What an account does that counts calls in flight.
+pub trait Calls {
+    /// `permits` of those that were settled are in flight, as far as is known. Such a permit was never out of sight: it is
+    /// settled and in flight, or landed, in one step.
+    fn fly(&mut self, permits: u64);
+
+    /// `permits` that were in flight are not any more.
+    fn land(&mut self, permits: u64);
+
+    /// Permits that are.
+    fn in_flight(&self) -> u64;
+
+    /// The longest that a call may take as a clock of ours shows it, where that is known.
+    fn longest(&self) -> Option<Duration>;
 }
 
 /// `part` of `whole`, so many of `of`: rounded up, for it is a charge. Of a limit of 0 nothing says how much a part is:
@@ -219,21 +174,6 @@ impl Pace {
         let faster = u128::from(self.permits) * u128::from(other.over)
             > u128::from(other.permits) * u128::from(self.over);
         if faster { other } else { self }
-    }
-}
-
-/// The ledger that keeps `rule`, new at `now`.
-pub fn ledger(rule: &Rule, terms: Terms, now: Moment) -> Box<dyn Ledger + Send> {
-    match rule {
-        Rule::SlidingWindow(rule) => Box::new(SlidingLedger::new(rule, terms, now)),
-        Rule::SlidingLog(rule) => Box::new(SlidingLedger::log(rule, terms, now)),
-        Rule::FixedWindow(rule) => match rule.windows() {
-            Windows::Epoch { .. } | Windows::Calendar(_) => Box::new(FixedLedger::new(rule, now)),
-            Windows::FirstUse { .. } => Box::new(FirstUseLedger::new(rule, now)),
-        },
-        Rule::TokenBucket(rule) => Box::new(BucketLedger::new(rule, terms, now)),
-        Rule::LeakyBucket(_) => Box::new(FlowLedger::default()),
-        Rule::Concurrency(rule) => Box::new(FlightLedger::new(rule, terms, now)),
     }
 }
 

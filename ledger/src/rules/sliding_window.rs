@@ -5,7 +5,7 @@
 //! Why it holds: take any window and, of the permits spent in it, the one that was lent last. At that instant
 //! all the others were still charged, and the sum was at most N.
 
-use super::{Draw, Ends, Ledger, Pace, Saved, Since};
+use super::{Account, Draw, Ends, Pace, RuleAccount, Saved, Since};
 use crate::rule::{SlidingLog, SlidingWindow};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
@@ -102,7 +102,7 @@ impl SlidingLedger {
     }
 }
 
-impl Ledger for SlidingLedger {
+impl Account for SlidingLedger {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
         self.end_extra();
@@ -165,10 +165,6 @@ impl Ledger for SlidingLedger {
         self.settled.iter().take_while(|slot| self.end_of(slot.index) <= until).map(|slot| slot.permits).sum()
     }
 
-    fn counts_from_spend(&self) -> bool {
-        true
-    }
-
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: self.window }.within(span)
     }
@@ -215,6 +211,20 @@ impl Ledger for SlidingLedger {
         self.end_of(self.slot_of(quarantined))
     }
 
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+    }
+
+    fn excess(&self) -> u64 {
+        (self.outstanding + self.settled_sum).saturating_sub(self.allowed())
+    }
+
+    fn is_sound(&self) -> bool {
+        self.settled_sum == self.settled.iter().map(|slot| slot.permits).sum::<u64>()
+    }
+}
+
+impl RuleAccount for SlidingLedger {
     fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
         match rule {
             Rule::SlidingWindow(rule) if !self.is_log && nanos(rule.per()) == self.per => {
@@ -233,10 +243,6 @@ impl Ledger for SlidingLedger {
         true
     }
 
-    fn adopt(&mut self, permits: u64, _until: Moment) {
-        self.outstanding = permits;
-    }
-
     fn top_up(&mut self, permits: u64) {
         self.allow_more(permits);
     }
@@ -245,20 +251,8 @@ impl Ledger for SlidingLedger {
         self.allowed()
     }
 
-    fn excess(&self) -> u64 {
-        (self.outstanding + self.settled_sum).saturating_sub(self.allowed())
-    }
-
-    fn boxed(&self) -> Box<dyn Ledger + Send> {
-        Box::new(self.clone())
-    }
-
-    fn is_sound(&self) -> bool {
-        self.settled_sum == self.settled.iter().map(|slot| slot.permits).sum::<u64>()
-    }
-
-    fn save(&self) -> Option<Saved> {
-        Some(self.saved())
+    fn save(&self) -> Saved {
+        self.saved()
     }
 
     fn restore(&mut self, saved: &Saved, since: Since, (out, _): (u64, Moment)) -> bool {

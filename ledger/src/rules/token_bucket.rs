@@ -10,7 +10,7 @@ pub(crate) mod refill;
 #[cfg(test)]
 mod tests;
 
-use super::{Draw, Ends, Ledger, Saved, Since, THOUSAND_SECONDS};
+use super::{Account, Draw, Ends, RuleAccount, Saved, Since, THOUSAND_SECONDS};
 use crate::rule::TokenBucket;
 use crate::{Carry, Rule};
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};
@@ -31,7 +31,7 @@ pub struct BucketLedger {
     outstanding: u64,
     /// By how much level and outstanding may exceed the capacity, since it was topped up.
     surplus: u64,
-    /// When it is at the latest, see [`Ledger::doubt`].
+    /// When it is at the latest, see [`BucketLedger::doubt`].
     latest: Moment,
 }
 
@@ -68,7 +68,7 @@ impl BucketLedger {
     /// A permit leaves it, perhaps as late as it may be now: what a full bucket would not have gained until then, it does not
     /// gain.
     fn lag(&mut self) {
-        // Nothing is out when all comes at once, see [`Ledger::lease_end_in_doubt`].
+        // Nothing is out when all comes at once, see [`BucketLedger::lease_end_in_doubt`].
         if self.latest <= self.now || self.refill.next().is_some() {
             return;
         }
@@ -99,7 +99,7 @@ impl BucketLedger {
     }
 }
 
-impl Ledger for BucketLedger {
+impl Account for BucketLedger {
     fn advance(&mut self, now: Moment) {
         let elapsed = now.since(self.now);
         self.now = self.now.max(now);
@@ -187,15 +187,6 @@ impl Ledger for BucketLedger {
         None
     }
 
-    /// What is spent before the next permits come must not be taken for spent after that: a full bucket would have gained none.
-    fn lease_end_in_doubt(&self) -> Option<Moment> {
-        self.refill.next()
-    }
-
-    fn doubt(&mut self, latest: Moment) {
-        self.latest = latest;
-    }
-
     fn is_fresh(&self) -> bool {
         let is_full = self.level == self.capacity.cast_signed() && self.initial == self.capacity;
         self.outstanding == 0 && is_full && self.refill.is_fresh()
@@ -219,6 +210,24 @@ impl Ledger for BucketLedger {
         quarantined
     }
 
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+        self.cut();
+    }
+
+    fn excess(&self) -> u64 {
+        let most = self.capacity + self.surplus + self.debt.cast_unsigned();
+        self.outstanding.saturating_sub(most)
+    }
+
+    fn is_sound(&self) -> bool {
+        let sum = self.level + self.outstanding.cast_signed();
+        // Of a bucket that holds no permit nothing is lent, however much is out.
+        (self.level <= 0 || sum <= (self.capacity + self.surplus).cast_signed()) && self.refill.is_sound()
+    }
+}
+
+impl RuleAccount for BucketLedger {
     fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
         let Rule::TokenBucket(rule) = rule else { return false };
         if !self.refill.goes_on_by(Refill::new(rule, terms, self.now)) {
@@ -246,11 +255,6 @@ impl Ledger for BucketLedger {
         true
     }
 
-    fn adopt(&mut self, permits: u64, _until: Moment) {
-        self.outstanding = permits;
-        self.cut();
-    }
-
     fn top_up(&mut self, permits: u64) {
         self.level = (self.level + permits.cast_signed()).min(PERMITS_MAX.cast_signed());
         let sum = self.level + self.outstanding.cast_signed();
@@ -265,24 +269,9 @@ impl Ledger for BucketLedger {
         is_there.max(self.capacity)
     }
 
-    fn excess(&self) -> u64 {
-        let most = self.capacity + self.surplus + self.debt.cast_unsigned();
-        self.outstanding.saturating_sub(most)
-    }
-
-    fn boxed(&self) -> Box<dyn Ledger + Send> {
-        Box::new(self.clone())
-    }
-
-    fn is_sound(&self) -> bool {
-        let sum = self.level + self.outstanding.cast_signed();
-        // Of a bucket that holds no permit nothing is lent, however much is out.
-        (self.level <= 0 || sum <= (self.capacity + self.surplus).cast_signed()) && self.refill.is_sound()
-    }
-
-    fn save(&self) -> Option<Saved> {
+    fn save(&self) -> Saved {
         let (level, surplus, at) = (self.level, self.surplus, Some(self.now.into()));
-        Some(Saved::Bucket { level, surplus, refill: self.refill.save(), at })
+        Saved::Bucket { level, surplus, refill: self.refill.save(), at }
     }
 
     fn restore(&mut self, saved: &Saved, since: Since, (out, _): (u64, Moment)) -> bool {
@@ -294,5 +283,19 @@ impl Ledger for BucketLedger {
         (self.level, self.surplus, self.outstanding) = (*level, *surplus, out);
         self.now = at.map_or(self.now, |at| since.moment(at).max(self.now));
         self.refill.restore(refill, since) && self.is_sound()
+    }
+}
+
+impl BucketLedger {
+    /// The instant that no lease from a root may outlive, where no allocator is sure on which side of it the time is.
+    ///
+    /// What is spent before the next permits come must not be taken for spent after that: a full bucket would have gained none.
+    pub fn lease_end_in_doubt(&self) -> Option<Moment> {
+        self.refill.next()
+    }
+
+    /// Takes the time to be at most `latest`: what is settled now was spent by then.
+    pub fn doubt(&mut self, latest: Moment) {
+        self.latest = latest;
     }
 }

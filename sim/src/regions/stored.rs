@@ -8,8 +8,8 @@ use super::store::{FATES, Letter};
 use super::*;
 use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::roots::{
-    self, Call, Decided, Gates, Host, Kin, MemberError, Next, Notice, Origin, Recipe, RootAsk, RootError,
-    SIGN_EVERY, Said, Version, cell_of, to_pool,
+    self, Call, Decided, Gates, Host, Kin, Member, MemberError, Next, Notice, Origin, Recipe, RootAsk,
+    RootError, SIGN_EVERY, Said, Version, cell_of, to_pool,
 };
 
 /// The way of a region to the store.

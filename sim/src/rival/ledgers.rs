@@ -2,7 +2,7 @@
 //! use it as the central counter, or as a node's own share. It knows no leases: what is unspent never comes back.
 
 use lessor_ledger::Rule;
-use lessor_ledger::rules::{Ledger, ledger};
+use lessor_ledger::rules::Ledger;
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Ledgers {
     terms: Terms,
-    ledgers: Vec<Box<dyn Ledger + Send>>,
+    ledgers: Vec<Ledger>,
 }
 
 impl Ledgers {
     /// `rules`, of which nothing is spent.
     pub(super) fn new(rules: &[Rule], terms: Terms, now: Moment) -> Self {
-        Ledgers { terms, ledgers: rules.iter().map(|rule| ledger(rule, terms, now)).collect() }
+        Ledgers { terms, ledgers: rules.iter().map(|rule| Ledger::new(rule, terms, now)).collect() }
     }
 
     fn advance(&mut self, now: Moment) {
-        self.ledgers.iter_mut().for_each(|ledger| ledger.advance(now));
+        self.ledgers.iter_mut().for_each(|ledger| ledger.account_mut().advance(now));
     }
 
     /// Permits that every rule can give.
     pub(super) fn available(&mut self, now: Moment) -> u64 {
         self.advance(now);
-        self.ledgers.iter().map(|ledger| ledger.available()).min().unwrap_or(0)
+        self.ledgers.iter().map(|ledger| ledger.account().available()).min().unwrap_or(0)
     }
 
     /// Gives out `permits`, or as many as there are.
     pub(super) fn give(&mut self, permits: u64, now: Moment) -> u64 {
         let permits = permits.min(self.available(now));
-        for ledger in &mut self.ledgers {
+        for ledger in self.ledgers.iter_mut().map(Ledger::account_mut) {
             ledger.charge(permits);
             ledger.settle(permits, now);
         }
@@ -42,7 +42,7 @@ impl Ledgers {
     /// How long what is given now may be kept: until the first window ends, if one does.
     pub(super) fn lasts(&mut self, now: Moment) -> Option<Duration> {
         self.advance(now);
-        let end = self.ledgers.iter().filter_map(|ledger| ledger.lease_end()).min()?;
+        let end = self.ledgers.iter().filter_map(|ledger| ledger.account().lease_end()).min()?;
         Some(self.terms.term_until(now, end))
     }
 }

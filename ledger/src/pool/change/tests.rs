@@ -171,7 +171,7 @@ fn buckets_carry_over_what_is_in_them() {
 #[test]
 fn a_copy_is_a_pool_of_its_own() {
     let mut pool = lent(sliding(100));
-    let mut copy = pool.copy();
+    let mut copy = pool.clone();
     copy.change(plan(vec![sliding(5)]), Carry::Reset, at(10));
     copy.top_up(5, at(10));
     assert_eq!((pool.view(at(10)).available, copy.view(at(10)).available), (80, 0));

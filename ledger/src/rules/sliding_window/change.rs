@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::Rule;
     use crate::rule::SlidingWindow;
-    use crate::rules::Ledger;
+    use crate::rules::{Account, RuleAccount};
     use lessor_protocol::Terms;
     use std::time::Duration;
 

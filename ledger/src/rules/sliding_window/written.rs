@@ -6,14 +6,14 @@ use lessor_protocol::Moment;
 use lessor_protocol::PERMITS_MAX;
 
 impl SlidingLedger {
-    /// See [`crate::rules::Ledger::save`].
+    /// See [`crate::rules::RuleAccount::save`].
     pub(super) fn saved(&self) -> Saved {
         let settled = self.settled.iter().map(|slot| (self.end_of(slot.index).into(), slot.permits));
         let extra = self.extra.iter().map(|&(ends, permits)| (ends.into(), permits));
         Saved::Sliding { settled: settled.collect(), extra: extra.collect(), since: Some(self.since.into()) }
     }
 
-    /// See [`crate::rules::Ledger::restore`].
+    /// See [`crate::rules::RuleAccount::restore`].
     pub(super) fn restored(&mut self, saved: &Saved, since: Since, out: u64) -> bool {
         let Saved::Sliding { settled, extra, since: began } = saved else { return false };
         let Some(sum) = sum(settled) else { return false };

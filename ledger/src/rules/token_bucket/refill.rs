@@ -152,7 +152,7 @@ impl Refill {
         }
     }
 
-    /// See [`crate::rules::Ledger::save`].
+    /// See [`crate::rules::RuleAccount::save`].
     pub(super) fn save(&self) -> SavedRefill {
         match self {
             Refill::Even(even) => SavedRefill::Even {
@@ -164,7 +164,7 @@ impl Refill {
         }
     }
 
-    /// See [`crate::rules::Ledger::restore`].
+    /// See [`crate::rules::RuleAccount::restore`].
     pub(super) fn restore(&mut self, saved: &SavedRefill, since: Since) -> bool {
         match (self, saved) {
             (Refill::Even(even), SavedRefill::Even { fraction, cold }) => {

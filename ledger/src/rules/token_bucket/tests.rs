@@ -287,7 +287,7 @@ fn one_that_began_late_goes_on_so() {
     first.advance(millis(100));
     first.doubt(millis(108));
     first.settle(1, millis(100));
-    let saved = first.save().expect("it can be");
+    let saved = first.save();
     for (gap, now, ready) in [(Gap::Counted, 103, 1_108), (Gap::Unknown, 9_000, 10_008)] {
         let terms = Terms::try_new(0).expect("no drift");
         let since = Since { gap, written: millis(100).into(), now: millis(now), terms };

@@ -1,0 +1,101 @@
+//! The books of one rule, whichever it is: what all rules do, and what only some of them can do.
+
+use super::{
+    BucketLedger, Calls, FirstUseLedger, FixedLedger, FlightLedger, FlowLedger, RuleAccount, SlidingLedger,
+};
+use crate::Rule;
+use crate::rule::Windows;
+use lessor_protocol::{Moment, Terms};
+
+/// The books of one rule. Copying one costs what it remembers.
+#[derive(Clone, Debug)]
+pub enum Ledger {
+    /// Of a sliding window or a sliding log.
+    Sliding(SlidingLedger),
+    /// Of a fixed window whose boundaries are known ahead.
+    Fixed(FixedLedger),
+    /// Of a fixed window that its first use opens.
+    FirstUse(FirstUseLedger),
+    /// Of a token bucket.
+    Bucket(BucketLedger),
+    /// Of the permits of a steady flow.
+    Flow(FlowLedger),
+    /// Of a cap on calls in flight.
+    Flights(FlightLedger),
+}
+
+impl Ledger {
+    /// The books of `rule`, new at `now`.
+    pub fn new(rule: &Rule, terms: Terms, now: Moment) -> Self {
+        match rule {
+            Rule::SlidingWindow(rule) => Ledger::Sliding(SlidingLedger::new(rule, terms, now)),
+            Rule::SlidingLog(rule) => Ledger::Sliding(SlidingLedger::log(rule, terms, now)),
+            Rule::FixedWindow(rule) => match rule.windows() {
+                Windows::Epoch { .. } | Windows::Calendar(_) => Ledger::Fixed(FixedLedger::new(rule, now)),
+                Windows::FirstUse { .. } => Ledger::FirstUse(FirstUseLedger::new(rule, now)),
+            },
+            Rule::TokenBucket(rule) => Ledger::Bucket(BucketLedger::new(rule, terms, now)),
+            Rule::LeakyBucket(_) => Ledger::Flow(FlowLedger::default()),
+            Rule::Concurrency(rule) => Ledger::Flights(FlightLedger::new(rule, terms, now)),
+        }
+    }
+
+    /// What the books of every rule do.
+    pub fn account(&self) -> &dyn RuleAccount {
+        match self {
+            Ledger::Sliding(ledger) => ledger,
+            Ledger::Fixed(ledger) => ledger,
+            Ledger::FirstUse(ledger) => ledger,
+            Ledger::Bucket(ledger) => ledger,
+            Ledger::Flow(ledger) => ledger,
+            Ledger::Flights(ledger) => ledger,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn account_mut(&mut self) -> &mut dyn RuleAccount {
+        match self {
+            Ledger::Sliding(ledger) => ledger,
+            Ledger::Fixed(ledger) => ledger,
+            Ledger::FirstUse(ledger) => ledger,
+            Ledger::Bucket(ledger) => ledger,
+            Ledger::Flow(ledger) => ledger,
+            Ledger::Flights(ledger) => ledger,
+        }
+    }
+
+    /// The books that charge a lease to the next window, too, if these do.
+    pub fn ahead(&self) -> Option<&FixedLedger> {
+        if let Ledger::Fixed(ledger) = self { Some(ledger) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub fn ahead_mut(&mut self) -> Option<&mut FixedLedger> {
+        if let Ledger::Fixed(ledger) = self { Some(ledger) } else { None }
+    }
+
+    /// The books that count calls in flight, if these do.
+    pub fn calls(&self) -> Option<&dyn Calls> {
+        if let Ledger::Flights(ledger) = self { Some(ledger) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub fn calls_mut(&mut self) -> Option<&mut dyn Calls> {
+        if let Ledger::Flights(ledger) = self { Some(ledger) } else { None }
+    }
+
+    /// The books that refill, if these do.
+    pub fn bucket(&self) -> Option<&BucketLedger> {
+        if let Ledger::Bucket(ledger) = self { Some(ledger) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub fn bucket_mut(&mut self) -> Option<&mut BucketLedger> {
+        if let Ledger::Bucket(ledger) = self { Some(ledger) } else { None }
+    }
+
+    /// Whether a permit that is held unspent is missing later, too: it counts for a window after it was spent.
+    pub fn counts_from_spend(&self) -> bool {
+        matches!(self, Ledger::Sliding(_))
+    }
+}
