@@ -13,7 +13,7 @@ use std::time::Duration;
 const MEAN_OVER: u64 = 256;
 
 /// What is in flight of one pool.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Flights {
     cap: Option<Cap>,
     /// Spent, and handed back when their calls end.

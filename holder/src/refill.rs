@@ -59,7 +59,7 @@ const HAND_BACKS_PER_TERM: u32 = 4;
 const TERM_UNTOLD: Duration = Duration::from_millis(500);
 
 /// One node's side of one pool. Written by the background task only.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Refill<P> {
     /// Permits ever put into the slot, and ever taken out of it unspent: the rest of them is spent or in it.
     installed: u64,

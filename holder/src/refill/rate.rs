@@ -10,7 +10,7 @@ use std::time::Duration;
 const CREDIT_MAX: Duration = Duration::from_nanos(PERMITS_MAX);
 
 /// What a node goes by.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RateHeld<P> {
     pub(super) pace: P,
     /// What the next ask says of it.

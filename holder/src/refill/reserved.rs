@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(super) const RESERVED_MAX: Duration = Duration::from_secs(600);
 
 /// What is reserved of one pool.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reserved {
     /// By number; those that began first end first.
     open: BTreeMap<u64, Reservation>,
