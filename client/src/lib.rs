@@ -1,4 +1,4 @@
-//! Keep a fleet of processes inside a quota that another party owns, at nanoseconds a call.
+//! A distributed rate limiter by quota leasing: a fleet of processes keeps to one contract, at nanoseconds a call.
 //!
 //! A central allocator owns the quota of a contract and lends it out. This client spends what it was lent in
 //! memory, refills it in the background, and gives back what it does not need. The sum over all processes stays
