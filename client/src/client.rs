@@ -260,7 +260,7 @@ impl Builder {
 fn start(refiller: Refiller, listener: Listener, shared: Arc<Shared>) -> Client {
     let (stop, stopped) = oneshot::channel();
     // An error means that it was told before.
-    let _ = shared.called.runtime.set(tokio::runtime::Handle::current());
+    let _ = shared.wake_list.runtime.set(tokio::runtime::Handle::current());
     let closes = Closes(shared.clone());
     tokio::spawn(async move {
         let _closes = closes;

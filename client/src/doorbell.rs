@@ -14,7 +14,7 @@ impl Default for Doorbell {
 }
 
 impl Doorbell {
-    /// Whether the task knows already. A caller that waits has to be in line before: see [`crate::way::Way::join`].
+    /// Whether the task knows already. A caller that waits has to be in line before: see [`crate::slow_path_flags::SlowPathFlags::join`].
     #[inline]
     pub fn is_rung(&self) -> bool {
         self.0.load(Ordering::Relaxed)

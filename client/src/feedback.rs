@@ -1,7 +1,7 @@
 //! What this process has heard of one pool's vendor, and what it says of it with the next ask. Callers put in what they saw,
 //! the background task takes out what is still worth saying; the time is an argument, and nothing is decided here.
 
-use crate::sighting::Sighting;
+use crate::rate_limit_headers::RateLimitHeaders;
 use lessor_protocol::observed::ANNOUNCED_MAX;
 use lessor_protocol::{Announced, Left, Moment, Observed, PERMITS_MAX};
 use std::time::Duration;
@@ -52,31 +52,31 @@ impl Feedback {
 
     /// An answer was seen at `now`, while this process had `in_hand` permits left. Whether the allocator should hear of it
     /// at once.
-    pub fn see(&mut self, sighting: &Sighting, now: Moment, in_hand: u64) -> bool {
-        if sighting.is_empty() {
+    pub fn see(&mut self, headers: &RateLimitHeaders, now: Moment, in_hand: u64) -> bool {
+        if headers.is_empty() {
             return false;
         }
         let later = |span: Duration| now + span.min(REMEMBERED_MAX);
         self.number = (self.number + 1).min(PERMITS_MAX);
-        if sighting.refused {
+        if headers.refused {
             self.refused = (self.refused + 1).min(PERMITS_MAX);
             let before = self.wait.map_or(Moment::ORIGIN, |(until, _)| until);
-            let until = later(sighting.wait.unwrap_or_default());
+            let until = later(headers.wait.unwrap_or_default());
             if until >= before {
-                self.wait = Some((until, sighting.wait.is_some()));
+                self.wait = Some((until, headers.wait.is_some()));
             }
         }
-        let mut is_urgent = sighting.refused;
-        self.disagrees |= sighting.refused;
-        if let Some(Left { permits, lasts }) = sighting.left {
+        let mut is_urgent = headers.refused;
+        self.disagrees |= headers.refused;
+        if let Some(Left { permits, lasts }) = headers.left {
             self.left = Some((permits, now, lasts.map(later)));
             // Some of what is in hand would be refused.
             is_urgent |= permits < in_hand;
             self.disagrees |= permits < in_hand;
         }
-        if sighting.announced.iter().any(Option::is_some) {
-            let is_news = sighting.announced != self.announced;
-            (self.announced, self.announced_at) = (sighting.announced, now);
+        if headers.announced.iter().any(Option::is_some) {
+            let is_news = headers.announced != self.announced;
+            (self.announced, self.announced_at) = (headers.announced, now);
             if is_news && now.since(self.news_at) >= NEWS_EVERY {
                 self.news_at = now;
                 is_urgent = true;
@@ -134,22 +134,25 @@ mod tests {
         Moment::ORIGIN + 1_000 * SECOND + Duration::from_millis(millis)
     }
 
-    fn left(permits: u64) -> Sighting {
-        Sighting { left: Some(Left { permits, lasts: Some(30 * SECOND) }), ..Sighting::default() }
+    fn left(permits: u64) -> RateLimitHeaders {
+        RateLimitHeaders {
+            left: Some(Left { permits, lasts: Some(30 * SECOND) }),
+            ..RateLimitHeaders::default()
+        }
     }
 
-    fn announced(limit: u64) -> Sighting {
+    fn announced(limit: u64) -> RateLimitHeaders {
         let announced = [Some(Announced { limit, per: None }), None, None, None];
-        Sighting { announced, ..Sighting::default() }
+        RateLimitHeaders { announced, ..RateLimitHeaders::default() }
     }
 
     #[test]
     fn a_refusal_is_told_at_once_and_for_as_long_as_it_holds() {
         let mut feedback = Feedback::default();
         assert_eq!(feedback.tell(at(0)), None);
-        assert!(feedback.see(&Sighting::refused(Some(3 * SECOND)), at(0), 0));
+        assert!(feedback.see(&RateLimitHeaders::refused(Some(3 * SECOND)), at(0), 0));
         // A shorter one that came later takes nothing off.
-        assert!(feedback.see(&Sighting::refused(Some(SECOND)), at(10), 0));
+        assert!(feedback.see(&RateLimitHeaders::refused(Some(SECOND)), at(10), 0));
         let told = feedback.tell(at(1_000)).expect("it holds");
         assert_eq!((told.number, told.refused_total, told.wait), (2, 2, Some(2 * SECOND)));
         assert_eq!(feedback.tell(at(1_000)), Some(told), "the same, however often it is said");
@@ -159,7 +162,7 @@ mod tests {
     #[test]
     fn a_refusal_that_does_not_say_how_long_is_told_as_one() {
         let mut feedback = Feedback::default();
-        assert!(feedback.see(&Sighting::refused(None), at(0), 0));
+        assert!(feedback.see(&RateLimitHeaders::refused(None), at(0), 0));
         let told = feedback.tell(at(1)).expect("it was just now");
         assert_eq!((told.refused_total, told.wait), (1, Some(Duration::ZERO)));
     }

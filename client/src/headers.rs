@@ -2,8 +2,8 @@
 //! stands here. It decides nothing, and knows of the fleet only what the last answer said.
 
 use crate::limit::Limit;
+use crate::rate_limit_headers::{RATELIMIT, RATELIMIT_POLICY};
 use crate::refusal::Refusal;
-use crate::sighting::{RATELIMIT, RATELIMIT_POLICY};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use lessor_holder::timing::LOOK_AGAIN;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::shared::Shared;
     use crate::ticks::Ticks;
-    use crate::{HeaderNames, HotClock, Sighting};
+    use crate::{HeaderNames, HotClock, RateLimitHeaders};
     use std::sync::Arc;
 
     fn limit(name: &str) -> Limit {
@@ -100,7 +100,7 @@ mod tests {
             let headers = limit.headers(Some(&refusal));
             assert_eq!(said(&headers, "retry-after"), Some(seconds.to_string()), "{millis} ms");
             assert_eq!(said(&headers, "ratelimit"), Some(format!("\"vendor/rest\";r=0;t={seconds}")));
-            let read = Sighting::read(refusal.status(), &headers, &HeaderNames::none());
+            let read = RateLimitHeaders::read(refusal.status(), &headers, &HeaderNames::none());
             assert_eq!(
                 (read.refused, read.wait),
                 (true, Some(Duration::from_secs(seconds))),

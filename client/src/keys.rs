@@ -4,7 +4,7 @@
 mod table;
 mod text;
 
-use crate::local_pool::{LocalPool, Spot};
+use crate::local_pool::{HotRef, LocalPool};
 use crate::refusal::Refusal;
 use crate::slot::Watch;
 use crate::ticks::Ticks;
@@ -58,8 +58,8 @@ impl Keys {
     pub(crate) fn try_acquire(&self, key: &str, permits: u64) -> Option<Result<(), Refusal>> {
         let hash = self.hash(key);
         let table = self.shard(hash).read();
-        let (index, front) = table.find(hash, key)?;
-        Some(front.try_acquire(Some(&self.watch.0), &self.ticks, permits, || table.pool(index)))
+        let (index, hot_state) = table.find(hash, key)?;
+        Some(hot_state.try_acquire(Some(&self.watch.0), &self.ticks, permits, || table.pool(index)))
     }
 
     /// The pool of `key`, if that is known.
@@ -73,7 +73,7 @@ impl Keys {
     pub(crate) fn get_or_insert(
         &self,
         key: &str,
-        make: impl FnOnce(Spot) -> Arc<LocalPool>,
+        make: impl FnOnce(HotRef) -> Arc<LocalPool>,
     ) -> Arc<LocalPool> {
         let hash = self.hash(key);
         let mut table = self.shard(hash).write();

@@ -35,9 +35,9 @@
 //! - `reqwest-middleware`: `lessor::outgoing`, for requests that are sent. Three crates more.
 //!
 //! # The code
-//! When to ask, for how much, and what to believe is decided in the crate `lessor-holder`. In reading order: `slot` (the atomic words that are spent from), `ticks` and `near` (by which clock, and which word
+//! When to ask, for how much, and what to believe is decided in the crate `lessor-holder`. In reading order: `slot` (the atomic words that are spent from), `ticks` and `stripe_hint` (by which clock, and which word
 //! first), `pace` (how fast), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
-//! `guard`, `reservation`, `peek` and `priority` (what callers use), `sighting`, `feedback` and `observe` (what the vendor
+//! `guard`, `reservation`, `peek` and `priority` (what callers use), `headers`, `feedback` and `observe` (what the vendor
 //! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `fallback`, `events`,
 //! `transport` and `listener` (the background tasks), `tally` (metrics), `shared` and `client` (who owns
 //! it all).
@@ -48,10 +48,11 @@
 mod migration {}
 
 mod all;
+#[doc(hidden)]
+pub mod bench_support;
 pub mod blocking;
 #[cfg(test)]
 mod by_hand;
-mod called;
 mod client;
 #[doc(hidden)]
 pub mod doorbell;
@@ -68,7 +69,6 @@ mod limit;
 mod line;
 mod listener;
 mod local_pool;
-mod near;
 mod observe;
 #[cfg(feature = "reqwest-middleware")]
 pub mod outgoing;
@@ -76,24 +76,24 @@ pub mod outgoing;
 pub mod pace;
 mod peek;
 mod priority;
+#[doc(hidden)]
+pub mod rate_limit_headers;
 mod refiller;
 mod refusal;
 mod reservation;
 mod session_numbers;
 mod shared;
 #[doc(hidden)]
-pub mod sighting;
-#[doc(hidden)]
 pub mod slot;
 #[doc(hidden)]
-pub mod stocked;
+pub mod slow_path_flags;
+mod stripe_hint;
 mod sync;
 mod tally;
 mod ticks;
 mod transport;
 mod wait;
-#[doc(hidden)]
-pub mod way;
+mod wake_list;
 
 pub use all::{All, Parts, all, try_all};
 pub use client::{Builder, Client, Stats};
@@ -105,9 +105,9 @@ pub use lessor_protocol::Fallback;
 pub use limit::Limit;
 pub use peek::Peek;
 pub use priority::Priority;
+pub use rate_limit_headers::{HeaderNames, RateLimitHeaders};
 pub use refusal::Refusal;
 pub use reservation::{Reservation, Settled};
-pub use sighting::{HeaderNames, Sighting};
 pub use tally::HISTOGRAMS;
 pub use ticks::HotClock;
 pub use transport::ExchangeError;

@@ -7,7 +7,7 @@ mod waits;
 
 use crate::client::Task;
 use crate::guard::Guard;
-use crate::local_pool::{LocalPool, Spot};
+use crate::local_pool::{HotRef, LocalPool};
 use crate::peek::Peek;
 use crate::priority::Priority;
 use crate::refusal::Refusal;
@@ -25,7 +25,7 @@ pub(crate) use waits::{until, within};
 #[derive(Clone)]
 pub struct Limit {
     /// Where what a call reads first is, so that it need not ask the pool.
-    spot: Spot,
+    hot_ref: HotRef,
     pool: Arc<LocalPool>,
     shared: Arc<Shared>,
     priority: Priority,
@@ -42,7 +42,7 @@ impl fmt::Debug for Limit {
 
 impl Limit {
     pub(crate) fn new(pool: Arc<LocalPool>, shared: Arc<Shared>) -> Self {
-        Limit { spot: pool.spot().clone(), pool, shared, priority: Priority::Normal, task: None }
+        Limit { hot_ref: pool.hot_ref().clone(), pool, shared, priority: Priority::Normal, task: None }
     }
 
     /// The same, as one of the handles of a client.
@@ -93,7 +93,7 @@ impl Limit {
     /// synchronise.
     #[inline(always)]
     pub fn try_acquire(&self, permits: u64) -> Result<(), Refusal> {
-        self.pool.try_acquire_at(self.spot.front(), permits)
+        self.pool.try_acquire_at(self.hot_ref.hot_state(), permits)
     }
 
     /// Spends `permits` of one key now, or not at all: the same as `self.key(key).try_acquire(permits)` for callers that see

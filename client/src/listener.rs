@@ -108,7 +108,7 @@ impl Listener {
             refill.hear(now, waits, self.dice.u64(..));
             pool.make_known();
         }
-        self.shared.called.wake.notify_one();
+        self.shared.wake_list.wake.notify_one();
     }
 }
 

@@ -1,7 +1,7 @@
 //! What this process holds of one pool, shared by every handle of it: the slot, the callers in line, and what
 //! the last answer said. Handles spend from it, the background task refills it.
 
-mod front;
+mod hot_state;
 mod in_flight;
 mod known;
 mod make;
@@ -16,7 +16,6 @@ mod tests;
 mod timed;
 mod told;
 
-use crate::called::Called;
 use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
 use crate::feedback::Feedback;
@@ -28,6 +27,7 @@ use crate::refusal::Refusal;
 use crate::slot::{Slot, Watch};
 use crate::tally::{Tally, Totals};
 use crate::ticks::Ticks;
+use crate::wake_list::WakeList;
 use lessor_holder::refill::Seen;
 use lessor_protocol::{Clock, Moment, Tick};
 use std::fmt;
@@ -35,9 +35,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::way::Way;
-use front::Gate;
-pub(crate) use front::{Front, Place, Spot};
+use crate::slow_path_flags::SlowPathFlags;
+use hot_state::FastPathFlags;
+pub(crate) use hot_state::{HotRef, HotState, Place};
 
 /// No number of permits: nothing was told.
 const UNTOLD: u64 = u64::MAX;
@@ -115,7 +115,7 @@ impl Condition {
 #[repr(align(64))]
 struct Hot {
     /// Where its front is: in a row of a table, or of its own.
-    spot: Spot,
+    hot_ref: HotRef,
     /// The parts of [`Standing`]. Each is true by itself: they make hints and refusals, never an admission.
     ceiling: AtomicU64,
     chance: AtomicU64,
@@ -161,7 +161,7 @@ struct Cold {
     refill: Mutex<Refill>,
     /// What was heard of the vendor; made when there is something.
     feedback: OnceLock<Box<Mutex<Feedback>>>,
-    called: Arc<Called>,
+    wake_list: Arc<WakeList>,
     /// Of the limit: the same for all its keys.
     tally: Arc<Tally>,
     /// What of this pool is counted there. The background task alone goes by it.
@@ -196,13 +196,13 @@ impl LocalPool {
     // All of it that is ordinary is in its caller, and what is not in functions of its own: a call is spent in fewer
     // nanoseconds than a stack frame with all of that in it costs.
     #[inline(always)]
-    pub(crate) fn try_acquire_at(&self, front: &Front, permits: u64) -> Result<(), Refusal> {
-        front.try_acquire(None, &self.hot.ticks, permits, || self)
+    pub(crate) fn try_acquire_at(&self, hot_state: &HotState, permits: u64) -> Result<(), Refusal> {
+        hot_state.try_acquire(None, &self.hot.ticks, permits, || self)
     }
 
     #[inline(never)]
     fn try_slowly(&self, watch: Option<&Watch>, permits: u64, tick: Option<Tick>) -> Result<(), Refusal> {
-        if permits > 0 && self.way().is_timed() {
+        if permits > 0 && self.slow_path().is_timed() {
             return self.try_timed(watch, permits);
         }
         match self.spend(watch, permits, false, tick) {
@@ -227,7 +227,7 @@ impl LocalPool {
 
     /// The same, from now on.
     pub(crate) fn feedback_or_new(&self) -> &Mutex<Feedback> {
-        self.cold.feedback.get_or_init(|| Box::new(Mutex::new(self.cold.called.new_feedback())))
+        self.cold.feedback.get_or_init(|| Box::new(Mutex::new(self.cold.wake_list.new_feedback())))
     }
 
     /// The pools of a limit's keys, of the limit's plain pool.
@@ -240,28 +240,28 @@ impl LocalPool {
         self.cold.keys.get_or_init(|| Box::new(Keys::new(self.hot.ticks.clone())))
     }
 
-    pub(crate) fn spot(&self) -> &Spot {
-        &self.hot.spot
+    pub(crate) fn hot_ref(&self) -> &HotRef {
+        &self.hot.hot_ref
     }
 
     #[inline(always)]
-    fn front(&self) -> &Front {
-        self.hot.spot.front()
+    fn hot_state(&self) -> &HotState {
+        self.hot.hot_ref.hot_state()
     }
 
     #[inline(always)]
     pub(crate) fn slot(&self) -> &Slot {
-        &self.front().slot
+        &self.hot_state().slot
     }
 
     #[inline(always)]
-    fn gate(&self) -> &Gate {
-        &self.front().gate
+    fn fast_path(&self) -> &FastPathFlags {
+        &self.hot_state().fast_path
     }
 
     #[inline(always)]
-    fn way(&self) -> &Way {
-        &self.gate().way
+    fn slow_path(&self) -> &SlowPathFlags {
+        &self.fast_path().slow_path
     }
 
     #[inline]
@@ -291,12 +291,12 @@ impl LocalPool {
     }
 
     pub(crate) fn set_low_water(&self, permits: u64) {
-        self.gate().low_water.store(u32::try_from(permits).unwrap_or(u32::MAX), Ordering::Relaxed);
+        self.fast_path().low_water.store(u32::try_from(permits).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     #[cfg(test)]
     pub(crate) fn low_water(&self) -> u32 {
-        self.gate().low_water.load(Ordering::Relaxed)
+        self.fast_path().low_water.load(Ordering::Relaxed)
     }
 
     /// What the handles have seen so far.
@@ -304,7 +304,7 @@ impl LocalPool {
         Seen {
             shadow_refused: self.shadow_refused(),
             refused: self.slot().refused(),
-            waiting: self.way().queued(),
+            waiting: self.slow_path().queued(),
             largest: self.cold.largest.load(Ordering::Relaxed),
         }
     }
@@ -315,9 +315,9 @@ impl LocalPool {
     }
 
     /// The line, with the count of permits that it wants.
-    pub(crate) fn line(&self) -> (MutexGuard<'_, Line>, &Way) {
+    pub(crate) fn line(&self) -> (MutexGuard<'_, Line>, &SlowPathFlags) {
         // A line is a list of wakers: nothing that a panic elsewhere could have left half done.
-        (self.cold.line.lock().unwrap_or_else(PoisonError::into_inner), self.way())
+        (self.cold.line.lock().unwrap_or_else(PoisonError::into_inner), self.slow_path())
     }
 
     /// Wakes the first in line: there may be something for it.

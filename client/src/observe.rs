@@ -4,7 +4,7 @@
 use crate::feedback::Feedback;
 use crate::limit::Limit;
 use crate::local_pool::{CLOCK, Condition, LocalPool};
-use crate::sighting::{HeaderNames, Sighting};
+use crate::rate_limit_headers::{HeaderNames, RateLimitHeaders};
 use http::{HeaderMap, StatusCode};
 use lessor_protocol::{Moment, Observed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,16 +18,16 @@ impl Limit {
     /// A 429, or a 503 with `Retry-After`, ends the spending of this process at once and, within a round trip of the
     /// allocator, that of all others, for as long as the vendor says; a count that is lower than ours, or a contract that
     /// is, has less lent. The allocator's configuration says how far any of that is believed. It is never lent more for
-    /// it, and it ends by itself. See [`Sighting::read`] for what is read.
+    /// it, and it ends by itself. See [`RateLimitHeaders::read`] for what is read.
     ///
     /// An answer that says nothing is read without a lock or an allocation.
     pub fn observe(&self, status: StatusCode, headers: &HeaderMap) {
-        self.report(&Sighting::read(status, headers, &KNOWN));
+        self.report(&RateLimitHeaders::read(status, headers, &KNOWN));
     }
 
     /// The same for a vendor whose headers have other `names`.
     pub fn observe_as(&self, names: &HeaderNames, status: StatusCode, headers: &HeaderMap) {
-        self.report(&Sighting::read(status, headers, names));
+        self.report(&RateLimitHeaders::read(status, headers, names));
     }
 
     /// How long no call should be sent, as far as this process knows: the vendor refused it a moment ago, or the limit is
@@ -37,22 +37,22 @@ impl Limit {
     }
 
     /// The same for what other code has read, of a vendor that does not speak HTTP for example.
-    pub fn report(&self, sighting: &Sighting) {
-        if !sighting.is_empty() {
-            self.pool().saw(sighting);
+    pub fn report(&self, headers: &RateLimitHeaders) {
+        if !headers.is_empty() {
+            self.pool().saw(headers);
         }
     }
 }
 
 impl LocalPool {
-    fn saw(&self, sighting: &Sighting) {
+    fn saw(&self, headers: &RateLimitHeaders) {
         let (now, in_hand) = (CLOCK.now(), self.available());
-        let is_urgent = lock(self.feedback_or_new()).see(sighting, now, in_hand);
+        let is_urgent = lock(self.feedback_or_new()).see(headers, now, in_hand);
         if !is_urgent {
             return;
         }
         let mut refill = self.refill();
-        if sighting.refused {
+        if headers.refused {
             // Whatever is in hand would be refused too. The allocator gives it back if it knows better.
             refill.stop(self.slot());
         }

@@ -105,7 +105,7 @@ impl Refiller {
                 let sleep = next.since(CLOCK.now()).min(LOOK_AGAIN);
                 tokio::select! {
                     told = &mut stop => Some(told),
-                    () = self.shared.called.wake.notified() => None,
+                    () = self.shared.wake_list.wake.notified() => None,
                     () = rest(&self.shared, &mut self.sweep, sleep) => None,
                 }
             } else {

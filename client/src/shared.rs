@@ -1,12 +1,12 @@
 //! What all handles of a client and its background task share: the pools by name, and how things stand.
 
-use crate::called::Called;
 use crate::events::{Event, Events, Teller};
 use crate::fallback;
 use crate::keys::{Keys, SHARDS};
-use crate::local_pool::{CLOCK, Condition, LocalPool, PoolName, Spot, Standing};
+use crate::local_pool::{CLOCK, Condition, HotRef, LocalPool, PoolName, Standing};
 use crate::tally::{self, Tally};
 use crate::ticks::Ticks;
+use crate::wake_list::WakeList;
 use arc_swap::ArcSwap;
 use lessor_holder::timing::RTT_UNTOLD;
 use lessor_protocol::{Fallback, Key, LimitName, push};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What handles and the background task share.
 pub(crate) struct Shared {
-    pub(crate) called: Arc<Called>,
+    pub(crate) wake_list: Arc<WakeList>,
     pub(crate) exchanges: AtomicU64,
     pub(crate) failed_exchanges: AtomicU64,
     pub(crate) listening: AtomicU64,
@@ -84,7 +84,7 @@ impl Shared {
     pub(crate) fn new(ticks: Ticks) -> Self {
         tally::begin();
         Shared {
-            called: Arc::default(),
+            wake_list: Arc::default(),
             exchanges: AtomicU64::new(0),
             failed_exchanges: AtomicU64::new(0),
             listening: AtomicU64::new(0),
@@ -122,7 +122,7 @@ impl Shared {
             } else {
                 Arc::new(Tally::new(name.limit.clone()))
             };
-            let pool = self.make(name, condition, Spot::alone(), tally);
+            let pool = self.make(name, condition, HotRef::alone(), tally);
             if condition == Condition::Good {
                 let mut limits = HashMap::clone(&self.limits.load());
                 limits.insert(limit.to_owned(), pool.clone());
@@ -142,25 +142,31 @@ impl Shared {
             if found == Condition::BadKey {
                 // Strangers choose keys: one pool refuses all that cannot be keys.
                 let name = || PoolName { limit: limit.clone(), key: Some("".into()) };
-                let make = || self.make(name(), found, Spot::alone(), plain.shared_tally());
+                let make = || self.make(name(), found, HotRef::alone(), plain.shared_tally());
                 return changes.bad_keys.entry(limit.clone()).or_insert_with(make).clone();
             }
             let name = PoolName { limit: limit.clone(), key: Some(key.into()) };
             let condition = if found == Condition::Good && is_full() { Condition::Full } else { found };
-            let make = |spot| self.make(name, condition, spot, plain.shared_tally());
+            let make = |hot_ref| self.make(name, condition, hot_ref, plain.shared_tally());
             if condition == Condition::Good {
                 let pool = plain.keys_or_new().get_or_insert(key, make);
                 fallback::begin(self, &pool, plain);
                 pool
             } else {
-                make(Spot::alone())
+                make(HotRef::alone())
             }
         })
     }
 
-    fn make(&self, name: PoolName, condition: Condition, spot: Spot, tally: Arc<Tally>) -> Arc<LocalPool> {
+    fn make(
+        &self,
+        name: PoolName,
+        condition: Condition,
+        hot_ref: HotRef,
+        tally: Arc<Tally>,
+    ) -> Arc<LocalPool> {
         let eager = name.key.is_none() && condition == Condition::Good;
-        let pool = LocalPool::new(spot, self.ticks.clone(), name, eager, self.called.clone(), tally);
+        let pool = LocalPool::new(hot_ref, self.ticks.clone(), name, eager, self.wake_list.clone(), tally);
         if condition == Condition::Good {
             pool.set_condition(condition);
         } else {

@@ -18,7 +18,7 @@ use word::Word;
 
 pub use lessor_holder::permits::{Balance, Short};
 pub use stripes::STRIPES_MAX;
-pub use watch::{Glance, LATE_STEPS, Time, Watch};
+pub use watch::{LATE_STEPS, Reading, Time, Watch};
 pub use word::SLOT_MAX;
 
 /// Takes that met another one at the same word, between two looks of the background task, that make a slot striped. A few
@@ -31,7 +31,7 @@ pub struct Left {
     /// Permits that are free, in the word that it took from at least: in all of them, unless others took at once.
     pub free: u64,
     /// Where this caller should look first next time.
-    pub near: usize,
+    pub stripe_hint: usize,
 }
 
 /// The permits in hand and the instant they end.
@@ -51,13 +51,13 @@ pub struct Slot {
     stripes: OnceLock<Box<Stripes>>,
     clashes: AtomicU32,
     /// All that there is while there are no stripes; where permits come in when there are.
-    own: Purse,
+    own: StripeWords,
     refused: AtomicU64,
 }
 
 /// What callers of one stripe take from, and how they tell the time.
 #[derive(Debug)]
-struct Purse {
+struct StripeWords {
     word: Word,
     watch: Watch,
 }
@@ -86,7 +86,7 @@ impl Slot {
             deadline: AtomicU64::new(0),
             stripes: OnceLock::new(),
             clashes: AtomicU32::new(0),
-            own: Purse::new(),
+            own: StripeWords::new(),
             refused: AtomicU64::new(0),
         }
     }
@@ -127,11 +127,11 @@ impl Slot {
     /// If there are fewer, or the lease is over. Nothing changes then.
     #[inline]
     pub fn take(&self, permits: u64, now: Moment) -> Result<u64, Short> {
-        self.take_near(0, permits, now)?;
+        self.take_by_hint(0, permits, now)?;
         Ok(self.balance().free)
     }
 
-    /// Spends `permits`, of the stripe `near` the caller if that has them, by the cheapest reading of the `time` that
+    /// Spends `permits`, of the stripe `stripe_hint` the caller if that has them, by the cheapest reading of the `time` that
     /// will do. Says what is left, or why not and what the time was.
     ///
     /// # Errors
@@ -139,17 +139,17 @@ impl Slot {
     #[inline]
     pub fn spend<F: Fn() -> Moment>(
         &self,
-        near: usize,
+        stripe_hint: usize,
         permits: u64,
         time: &Time<'_, F>,
     ) -> Result<Left, (Short, Moment)> {
-        let watch = &self.purse(|| near).watch;
-        let mut glance = watch.glance(time);
-        let mut taken = self.take_near(near, permits, glance.latest);
-        let is_unsure = || glance.earliest < self.deadline() && self.balance().free >= permits;
-        if taken == Err(Short::Expired) && !glance.is_exact() && is_unsure() {
-            glance = watch.look(time);
-            taken = self.take_near(near, permits, glance.latest);
+        let watch = &self.words(|| stripe_hint).watch;
+        let mut reading = watch.read_cached(time);
+        let mut taken = self.take_by_hint(stripe_hint, permits, reading.latest);
+        let is_unsure = || reading.earliest < self.deadline() && self.balance().free >= permits;
+        if taken == Err(Short::Expired) && !reading.is_exact() && is_unsure() {
+            reading = watch.read_exact(time);
+            taken = self.take_by_hint(stripe_hint, permits, reading.latest);
         }
         match taken {
             Ok(left) => {
@@ -158,58 +158,60 @@ impl Slot {
                 }
                 Ok(left)
             }
-            Err(short) => Err((short, glance.earliest)),
+            Err(short) => Err((short, reading.earliest)),
         }
     }
 
-    /// Spends `permits` of the stripe `near` the caller if the stripe has them and no other thread takes from it in the same
+    /// Spends `permits` of the stripe `stripe_hint` the caller if the stripe has them and no other thread takes from it in the same
     /// instant. The coarse clock must still show `tick`, as it did when a caller read the exact one. That reading was for
     /// this stripe, or for all that have the `shared` watch.
     #[inline(always)]
     pub fn spend_quickly(
         &self,
-        near: impl Fn() -> usize,
+        stripe_hint: impl Fn() -> usize,
         shared: Option<&Watch>,
         permits: u64,
         tick: Tick,
         late_ns: u64,
     ) -> Quick {
-        let purse = self.purse(near);
-        let Some(glance) = purse.watch.known(shared, tick, late_ns) else { return Quick::Unsure };
+        let words = self.words(stripe_hint);
+        let Some(reading) = words.watch.known(shared, tick, late_ns) else { return Quick::Unsure };
         // First, for it needs no clock: there is nothing, whether the lease is over or not.
-        let Some(seen) = purse.word.see(permits) else {
-            return if self.is_striped() { Quick::Unsure } else { Quick::Empty(glance.earliest) };
+        let Some(seen) = words.word.see(permits) else {
+            return if self.is_striped() { Quick::Unsure } else { Quick::Empty(reading.earliest) };
         };
-        if self.check(glance.latest).is_err() {
+        if self.check(reading.latest).is_err() {
             return Quick::Unsure;
         }
-        let Some(left) = purse.word.take_seen(seen, permits) else { return Quick::Unsure };
+        let Some(left) = words.word.take_seen(seen, permits) else { return Quick::Unsure };
         if Watch::is_due(left, permits) {
-            purse.watch.forget();
+            words.watch.forget();
         }
         Quick::Spent(left)
     }
 
     /// The time, by the cheapest reading.
-    pub fn glance<F: Fn() -> Moment>(&self, near: usize, time: &Time<'_, F>) -> Glance {
-        self.purse(|| near).watch.glance(time)
+    pub fn read_cached<F: Fn() -> Moment>(&self, stripe_hint: usize, time: &Time<'_, F>) -> Reading {
+        self.words(|| stripe_hint).watch.read_cached(time)
     }
 
-    /// Spends `permits`, of the stripe `near` the caller if that has them, when it is not later than `latest`.
+    /// Spends `permits`, of the stripe `stripe_hint` the caller if that has them, when it is not later than `latest`.
     #[inline]
-    fn take_near(&self, near: usize, permits: u64, latest: Moment) -> Result<Left, Short> {
+    fn take_by_hint(&self, stripe_hint: usize, permits: u64, latest: Moment) -> Result<Left, Short> {
         match self.stripes.get() {
-            None => match (self.take_own(near, permits, latest), self.stripes.get()) {
+            None => match (self.take_own(stripe_hint, permits, latest), self.stripes.get()) {
                 // It was striped just now, and what was here is there.
-                (Err(Short::Empty), Some(stripes)) => self.take_striped(stripes, near, permits, latest),
+                (Err(Short::Empty), Some(stripes)) => {
+                    self.take_striped(stripes, stripe_hint, permits, latest)
+                }
                 (taken, _) => taken,
             },
-            Some(stripes) => self.take_striped(stripes, near, permits, latest),
+            Some(stripes) => self.take_striped(stripes, stripe_hint, permits, latest),
         }
     }
 
     #[inline]
-    fn take_own(&self, near: usize, permits: u64, latest: Moment) -> Result<Left, Short> {
+    fn take_own(&self, stripe_hint: usize, permits: u64, latest: Moment) -> Result<Left, Short> {
         // First, for it needs no clock: there is nothing, whether the lease is over or not.
         if !self.own.word.has(permits) {
             return Err(Short::Empty);
@@ -219,24 +221,24 @@ impl Slot {
         if took.clashed {
             self.clashes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
-        Ok(Left { free: took.left, near })
+        Ok(Left { free: took.left, stripe_hint })
     }
 
     #[inline]
     fn take_striped(
         &self,
         stripes: &Stripes,
-        near: usize,
+        stripe_hint: usize,
         permits: u64,
         latest: Moment,
     ) -> Result<Left, Short> {
         self.check(latest)?;
-        if let Some(took) = stripes.stripe(near).purse.word.take(permits) {
+        if let Some(took) = stripes.stripe(stripe_hint).words.word.take(permits) {
             // A caller that met another one leaves the stripe to it.
-            return Ok(Left { free: took.left, near: near + usize::from(took.clashed) });
+            return Ok(Left { free: took.left, stripe_hint: stripe_hint + usize::from(took.clashed) });
         }
-        let found = stripes.sweep(&self.own.word, near, permits).ok_or(Short::Empty)?;
-        Ok(Left { free: found.took.left, near: found.place.unwrap_or(near) })
+        let found = stripes.sweep(&self.own.word, stripe_hint, permits).ok_or(Short::Empty)?;
+        Ok(Left { free: found.took.left, stripe_hint: found.place.unwrap_or(stripe_hint) })
     }
 
     /// Sets `permits` aside: [`Slot::spend_held`] or [`Slot::put_back`] must follow.
@@ -286,10 +288,11 @@ impl Slot {
         Moment::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// Counts `permits` that a caller `near` this stripe was refused.
+    /// Counts `permits` that a caller `stripe_hint` this stripe was refused.
     #[inline]
-    pub fn refuse(&self, near: usize, permits: u64) {
-        let refused = self.stripes.get().map_or(&self.refused, |stripes| &stripes.stripe(near).refused.0);
+    pub fn refuse(&self, stripe_hint: usize, permits: u64) {
+        let refused =
+            self.stripes.get().map_or(&self.refused, |stripes| &stripes.stripe(stripe_hint).refused.0);
         refused.fetch_add(permits, Ordering::Relaxed);
     }
 
@@ -360,8 +363,8 @@ impl Slot {
     }
 
     #[inline]
-    fn purse(&self, near: impl Fn() -> usize) -> &Purse {
-        self.stripes.get().map_or(&self.own, |stripes| &stripes.stripe(near()).purse)
+    fn words(&self, stripe_hint: impl Fn() -> usize) -> &StripeWords {
+        self.stripes.get().map_or(&self.own, |stripes| &stripes.stripe(stripe_hint()).words)
     }
 
     /// Whether the lease is live when it is not later than `latest`.
@@ -372,9 +375,9 @@ impl Slot {
     }
 }
 
-impl Purse {
+impl StripeWords {
     fn new() -> Self {
-        Purse { word: Word::new(), watch: Watch::new() }
+        StripeWords { word: Word::new(), watch: Watch::new() }
     }
 
     fn renew(&self) {

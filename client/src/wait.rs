@@ -29,9 +29,9 @@ pub(crate) struct Place<'a> {
 impl<'a> Place<'a> {
     /// Behind all of its priority; `None` if the line is as long as it may be.
     pub(crate) fn join(pool: &'a LocalPool, priority: Priority, permits: u64) -> Option<Self> {
-        let (mut line, way) = pool.line();
+        let (mut line, slow_path) = pool.line();
         let ticket = line.join(priority)?;
-        way.join(permits);
+        slow_path.join(permits);
         Some(Place { pool, ticket, permits, since: Some(CLOCK.now()), is_aside: false, end: End::Left })
     }
 
@@ -72,9 +72,9 @@ impl<'a> Place<'a> {
         }
         self.is_aside = false;
         self.since.get_or_insert_with(|| CLOCK.now());
-        let (mut line, way) = self.pool.line();
+        let (mut line, slow_path) = self.pool.line();
         line.come_back(self.ticket, waker);
-        way.join(self.permits);
+        slow_path.join(self.permits);
         drop(line);
         self.pool.nudge();
         true
@@ -86,9 +86,9 @@ impl<'a> Place<'a> {
             return;
         }
         self.is_aside = true;
-        let (mut line, way) = self.pool.line();
+        let (mut line, slow_path) = self.pool.line();
         let was_first = line.step_aside(self.ticket);
-        way.leave(self.permits);
+        slow_path.leave(self.permits);
         drop(line);
         if was_first {
             self.pool.call_first();
@@ -98,10 +98,10 @@ impl<'a> Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let (mut line, way) = self.pool.line();
+        let (mut line, slow_path) = self.pool.line();
         let calls = line.leave(self.ticket, self.end == End::Admitted);
         if !self.is_aside {
-            way.leave(self.permits);
+            slow_path.leave(self.permits);
         }
         drop(line);
         if calls {

@@ -4,7 +4,7 @@
 #[path = "../../client/examples/metrics.rs"]
 mod metrics;
 
-use lessor::{Client, Limit, Refusal, Sighting};
+use lessor::{Client, Limit, RateLimitHeaders, Refusal};
 use metrics_exporter_prometheus::PrometheusHandle;
 use scenarios::fleet::{Fleet, eventually};
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,7 +254,7 @@ async fn waits_exchanges_leases_and_the_vendors_word_are_shown() {
         (age > 0.0).then_some(())
     };
     eventually("a lease", age).await;
-    slow.report(&Sighting::refused(Some(Duration::from_millis(1))));
+    slow.report(&RateLimitHeaders::refused(Some(Duration::from_millis(1))));
     becomes("lessor_client_vendor_refused_total", &labels(&slow), 1).await;
     assert!(count("lessor_client_exchanges_total", "{result=\"ok\"}") >= 1);
     assert!(count("lessor_client_exchange_seconds_count", "") >= 1);

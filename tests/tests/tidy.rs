@@ -32,7 +32,7 @@ const CORE: &str = "
     ledger/src
     allocator/src/overlay
     allocator/src/allocator allocator/src/limits allocator/src/sessions allocator/src/sweep
-    client/src/feedback client/src/sighting client/src/slot
+    client/src/feedback client/src/rate_limit_headers client/src/slot
 ";
 
 /// Words that have no business there: clocks, dice, floats, the world outside. The last would hide some of the

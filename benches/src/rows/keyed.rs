@@ -9,7 +9,7 @@ use governor::clock::DefaultClock;
 use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
 use lessor::Limit;
-use lessor::stocked::stocked;
+use lessor::bench_support::bench_support;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -40,7 +40,7 @@ static PEER: LazyLock<Governor> = LazyLock::new(|| {
 });
 
 fn limit(keys: usize) -> Limit {
-    stocked(KEYS[..keys].iter().map(String::as_str))
+    bench_support(KEYS[..keys].iter().map(String::as_str))
 }
 
 thread_local! {

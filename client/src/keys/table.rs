@@ -6,7 +6,7 @@
 //! together in rows: each is as long as all before it and four more, so that most are in the last few, wherever those are.
 //! In small rows, made one by one between everything else that a pool takes, they were as slow to come by as the pools.
 
-use crate::local_pool::{Front, LocalPool, Place, Spot};
+use crate::local_pool::{HotRef, HotState, LocalPool, Place};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU32;
@@ -38,7 +38,7 @@ struct Entry(NonZeroU32);
 pub(super) struct Table {
     /// A power of two of them, or none. From where a hash points on, there is no gap before its entry.
     places: Box<[Option<Entry>]>,
-    /// The fronts of the pools, by [`spot`].
+    /// The fronts of the pools, by [`hot_ref`].
     rows: Vec<Row>,
     rest: Box<Rest>,
 }
@@ -86,15 +86,15 @@ impl Entry {
 impl Table {
     /// Which is the pool of `key`, whose hash this is, and what calls read of it.
     #[inline]
-    pub(super) fn find(&self, hash: u64, key: &str) -> Option<(usize, &Front)> {
+    pub(super) fn find(&self, hash: u64, key: &str) -> Option<(usize, &HotState)> {
         let mut place = self.home(hash as u32)?;
         while let Some(entry) = self.places[place] {
             if entry.is_tagged(hash) {
                 let index = entry.index();
-                let (row, at) = spot(index);
-                let front = self.rows[row][at].front();
-                if front.is_of(key).unwrap_or_else(|| self.pool(index).key() == key) {
-                    return Some((index, front));
+                let (row, at) = hot_ref(index);
+                let hot_state = self.rows[row][at].hot_state();
+                if hot_state.is_of(key).unwrap_or_else(|| self.pool(index).key() == key) {
+                    return Some((index, hot_state));
                 }
             }
             place = self.after(place);
@@ -108,14 +108,14 @@ impl Table {
     }
 
     /// Adds the pool of a key that has none, and says which it is.
-    pub(super) fn insert(&mut self, hash: u64, make: impl FnOnce(Spot) -> Arc<LocalPool>) -> usize {
+    pub(super) fn insert(&mut self, hash: u64, make: impl FnOnce(HotRef) -> Arc<LocalPool>) -> usize {
         if (self.rest.taken + 1) * FULL.1 > self.places.len() * FULL.0 {
             self.resize((self.places.len() * 2).max(PLACES_MIN));
         }
         let index = self.next_index();
         let entry = Entry::new(hash, index);
-        let (row, at) = spot(index);
-        let pool = make(Spot::new(self.rows[row].clone(), at));
+        let (row, at) = hot_ref(index);
+        let pool = make(HotRef::new(self.rows[row].clone(), at));
         // Whatever panicked so far, nothing is half done.
         self.rest.pools[index] = Some(pool);
         self.rest.hashes[index] = hash as u32;
@@ -156,7 +156,7 @@ impl Table {
     /// Gives back the last rows if there is nothing in them any more.
     pub(super) fn trim(&mut self) {
         let last = self.rest.pools.iter().rposition(Option::is_some);
-        let rows = last.map_or(0, |last| spot(last).0 + 1);
+        let rows = last.map_or(0, |last| hot_ref(last).0 + 1);
         if rows == self.rows.len() {
             return;
         }
@@ -231,7 +231,7 @@ impl Table {
             return free as usize;
         }
         let index = self.rest.pools.len();
-        let row = spot(index).0;
+        let row = hot_ref(index).0;
         if row == self.rows.len() {
             self.rows.push((0..ROW_MIN << row).map(|_| Place::new()).collect());
         }
@@ -243,7 +243,7 @@ impl Table {
 
 /// In which row a front is, and where in that.
 #[inline]
-fn spot(index: usize) -> (usize, usize) {
+fn hot_ref(index: usize) -> (usize, usize) {
     let row = (index / ROW_MIN + 1).ilog2() as usize;
     (row, index - start(row))
 }

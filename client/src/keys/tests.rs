@@ -1,22 +1,22 @@
 //! Keys that are found, and that are not.
 
 use super::*;
-use crate::called::Called;
 use crate::local_pool::PoolName;
 use crate::tally::Tally;
 use crate::ticks::{HotClock, Ticks};
+use crate::wake_list::WakeList;
 use lessor_protocol::Moment;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
 
-fn pool(key: &str, spot: Spot) -> Arc<LocalPool> {
-    pool_of(key, spot, &Arc::default())
+fn pool(key: &str, hot_ref: HotRef) -> Arc<LocalPool> {
+    pool_of(key, hot_ref, &Arc::default())
 }
 
-fn pool_of(key: &str, spot: Spot, called: &Arc<Called>) -> Arc<LocalPool> {
+fn pool_of(key: &str, hot_ref: HotRef, wake_list: &Arc<WakeList>) -> Arc<LocalPool> {
     let name = PoolName { limit: "user".into(), key: Some(key.into()) };
     let tally = Arc::new(Tally::new("user".into()));
-    LocalPool::new(spot, ticks(HotClock::Coarse), name, false, called.clone(), tally)
+    LocalPool::new(hot_ref, ticks(HotClock::Coarse), name, false, wake_list.clone(), tally)
 }
 
 fn ticks(clock: HotClock) -> Ticks {
@@ -35,7 +35,7 @@ fn each_key_finds_its_own_pool_however_long_it_is() {
     // Each of these differs from another one in one byte.
     let others = (1..45).map(|len| "k".repeat(len - 1) + "l");
     names.extend(others.chain((1..45).map(|len| format!("l{}", "k".repeat(len)))));
-    names.iter().for_each(|name| drop(keys.get_or_insert(name, |spot| pool(name, spot))));
+    names.iter().for_each(|name| drop(keys.get_or_insert(name, |hot_ref| pool(name, hot_ref))));
     for name in &names {
         assert_eq!(keys.get(name).expect("it was put there").key(), name);
     }
@@ -48,7 +48,7 @@ fn each_key_finds_its_own_pool_however_long_it_is() {
 #[test]
 fn the_first_pool_of_a_key_stays_until_it_is_forgotten() {
     let keys = keys(HotClock::Exact);
-    let first = keys.get_or_insert("a", |spot| pool("a", spot));
+    let first = keys.get_or_insert("a", |hot_ref| pool("a", hot_ref));
     keys.get_or_insert("a", |_| panic!("there is one"));
     assert!(Arc::ptr_eq(&keys.get("a").expect("it was put there"), &first));
     (0..SHARDS).for_each(|part| _ = keys.forget(part, |_| true));
@@ -66,13 +66,14 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
     const NAMES: usize = 24;
     const NOTHING: usize = 0;
     let keys = keys(HotClock::Coarse);
-    let called = Arc::<Called>::default();
+    let wake_list = Arc::<WakeList>::default();
     let names = names_of_one_part(&keys, NAMES + 1);
     let counts = || -> Vec<AtomicU64> { (0..NAMES).map(|_| AtomicU64::new(0)).collect() };
     let (lent, spent) = (counts(), counts());
     let (all_spent, forgotten) = (AtomicU64::new(0), AtomicU64::new(0));
     // One in the last row stays, so that no row is given back.
-    let made = names.iter().map(|name| keys.get_or_insert(name, |spot| pool_of(name, spot, &called)));
+    let made =
+        names.iter().map(|name| keys.get_or_insert(name, |hot_ref| pool_of(name, hot_ref, &wake_list)));
     let _kept = made.last().expect("there are some");
     let changes = Mutex::new(());
     let lock = || changes.lock().expect("no thread panics");
@@ -86,7 +87,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
             Some(Err(_)) => {}
             None => {
                 let lock = lock();
-                let pool = keys.get_or_insert(name, |spot| pool_of(name, spot, &called));
+                let pool = keys.get_or_insert(name, |hot_ref| pool_of(name, hot_ref, &wake_list));
                 drop(lock);
                 // One of them never gets anything, so that what others left would show.
                 let permits = if number == NOTHING { 0 } else { 100 };
@@ -97,7 +98,7 @@ fn permits_of_a_forgotten_key_are_never_spent_by_another_one() {
     };
     let forget = || {
         let mut known = vec![];
-        called.take(&mut known);
+        wake_list.take(&mut known);
         known.drain(..).for_each(|pool| pool.let_go());
         // All of them are in the first part.
         let _lock = lock();
@@ -135,7 +136,7 @@ fn the_second_thread_to_make_a_pool_finds_the_pool_of_the_first() {
         let name = format!("key-{round}");
         let make = || {
             start.wait();
-            keys.get_or_insert(&name, |spot| pool(&name, spot))
+            keys.get_or_insert(&name, |hot_ref| pool(&name, hot_ref))
         };
         let [one, other] = std::thread::scope(|scope| {
             let threads = [scope.spawn(make), scope.spawn(make)];

@@ -16,7 +16,7 @@ impl LocalPool {
         if permits == 0 || !self.hot.counts_flights.load(Ordering::Acquire) {
             return self.take(permits, first).map(|()| false);
         }
-        if !first && self.way().has_line() {
+        if !first && self.slow_path().has_line() {
             return Err(Short::Empty);
         }
         if self.is_paced() {

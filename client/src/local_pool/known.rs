@@ -20,19 +20,19 @@ impl LocalPool {
     pub(super) fn wake_task(&self) {
         if self.hot.doorbell.ring() {
             self.make_known();
-            self.cold.called.wake.notify_one();
+            self.cold.wake_list.wake.notify_one();
         }
     }
 
     /// There is something to tell the allocator at once, whether or not the task was nudged already.
     pub(crate) fn wake_to_tell(&self) {
         self.make_known();
-        self.cold.called.wake.notify_one();
+        self.cold.wake_list.wake.notify_one();
     }
 
     /// The runtime of the background task, once there is a task.
     pub(crate) fn runtime(&self) -> Option<&Handle> {
-        self.cold.called.runtime.get()
+        self.cold.wake_list.runtime.get()
     }
 
     /// The background task looks at it next time.
@@ -40,7 +40,7 @@ impl LocalPool {
         if !self.cold.is_known.swap(true, Ordering::AcqRel)
             && let Some(me) = self.cold.me.upgrade()
         {
-            self.cold.called.push(me);
+            self.cold.wake_list.push(me);
         }
     }
 
@@ -54,7 +54,7 @@ impl LocalPool {
     pub(crate) fn forget(&self) {
         if let Some(feedback) = self.feedback() {
             // Numbers: no panic can have left them half changed.
-            self.cold.called.forget(&feedback.lock().unwrap_or_else(PoisonError::into_inner));
+            self.cold.wake_list.forget(&feedback.lock().unwrap_or_else(PoisonError::into_inner));
         }
         self.cold.is_forgotten.store(true, Ordering::Relaxed);
     }

@@ -1,13 +1,13 @@
 //! How a pool begins: with nothing in it, and nothing heard.
 
-use super::{CLOCK, Cold, Condition, Hot, LocalPool, PoolName, Spot, UNTOLD};
-use crate::called::Called;
+use super::{CLOCK, Cold, Condition, Hot, HotRef, LocalPool, PoolName, UNTOLD};
 use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
 use crate::line::Line;
 use crate::pace::Refill;
 use crate::tally::Tally;
 use crate::ticks::Ticks;
+use crate::wake_list::WakeList;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -15,19 +15,19 @@ use std::sync::{Arc, Mutex, OnceLock};
 const RTT_UNTOLD_US: u32 = 1_000;
 
 impl LocalPool {
-    /// A pool whose front is at a `spot` that no other one has.
+    /// A pool whose front is at a `hot_ref` that no other one has.
     pub(crate) fn new(
-        spot: Spot,
+        hot_ref: HotRef,
         ticks: Ticks,
         name: PoolName,
         eager: bool,
-        called: Arc<Called>,
+        wake_list: Arc<WakeList>,
         tally: Arc<Tally>,
     ) -> Arc<LocalPool> {
-        spot.front().set_key(name.key.as_deref());
+        hot_ref.hot_state().set_key(name.key.as_deref());
         let refill = Refill::new(CLOCK.now(), eager);
         let hot = Hot {
-            spot,
+            hot_ref,
             ceiling: AtomicU64::new(lessor_protocol::PERMITS_MAX),
             chance: AtomicU64::new(0),
             rtt_us: AtomicU32::new(RTT_UNTOLD_US),
@@ -49,7 +49,7 @@ impl LocalPool {
             line: Mutex::new(Line::default()),
             refill: Mutex::new(refill),
             feedback: OnceLock::new(),
-            called,
+            wake_list,
             tally,
             counted: Mutex::default(),
             left: AtomicU64::new(UNTOLD),

@@ -68,11 +68,11 @@ impl LocalPool {
     }
 
     pub(crate) fn is_paced(&self) -> bool {
-        self.way().is_paced()
+        self.slow_path().is_paced()
     }
 
     /// Whether the limit has a steady flow. Said before the first permits of such a limit are installed.
     pub(crate) fn set_paced(&self, is_paced: bool) {
-        self.way().set_paced(is_paced);
+        self.slow_path().set_paced(is_paced);
     }
 }

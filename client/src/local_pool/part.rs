@@ -40,7 +40,7 @@ impl LocalPool {
 
     /// Whether a caller may take what is there: it must be first in line, unless there is no line.
     fn is_open_to(&self, first: bool) -> bool {
-        first || !self.way().has_line()
+        first || !self.slow_path().has_line()
     }
 
     /// Permits that can be spent at `now`.

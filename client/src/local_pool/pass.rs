@@ -3,8 +3,8 @@
 
 use super::{CLOCK, Condition, LocalPool};
 use crate::fallback::Standby;
-use crate::near::near;
 use crate::slot::{SLOT_MAX, Short};
+use crate::stripe_hint::stripe_hint;
 use lessor_holder::seat::Paid;
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ impl LocalPool {
     /// Takes `permits` of this process's part of the reserve. [`LocalPool::let_pass`] or [`LocalPool::put_back_share`] must
     /// follow.
     pub(crate) fn take_share(&self, permits: u64, first: bool) -> Option<Paid> {
-        let is_open = self.passes() && (first || !self.way().has_line());
+        let is_open = self.passes() && (first || !self.slow_path().has_line());
         if is_open { self.cold.standby.take_share(permits, CLOCK.now()) } else { None }
     }
 
@@ -83,7 +83,7 @@ impl LocalPool {
         if !self.cold.standby.counts(permits) {
             self.cold.shadow_refused.fetch_add(permits, Ordering::Relaxed);
         }
-        self.slot().refuse(near(), permits);
+        self.slot().refuse(stripe_hint(), permits);
         self.nudge();
     }
 

@@ -1,9 +1,9 @@
 //! Why a call gets nothing of a pool, and when it may. The pool's other methods call it; it spends nothing.
 
-use super::{CLOCK, Condition, Front, LocalPool};
-use crate::near::near;
+use super::{CLOCK, Condition, HotState, LocalPool};
 use crate::refusal::Refusal;
 use crate::slot::SLOT_MAX;
+use crate::stripe_hint::stripe_hint;
 use crate::tally::Reason;
 use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::Moment;
@@ -11,10 +11,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl LocalPool {
-    /// Of a pool with this `front`. Not marked cold: with a quota worth leasing, a refusal is as ordinary as an admission,
+    /// Of a pool with this `hot_state`. Not marked cold: with a quota worth leasing, a refusal is as ordinary as an admission,
     /// and has to be as cheap.
     #[inline(always)]
-    pub(super) fn refuse_quickly(&self, front: &Front, permits: u64, now: Moment) -> Result<(), Refusal> {
+    pub(super) fn refuse_quickly(
+        &self,
+        hot_state: &HotState,
+        permits: u64,
+        now: Moment,
+    ) -> Result<(), Refusal> {
         let is_good = self.hot.condition.load(Ordering::Relaxed) == Condition::Good as u8;
         let passes = self.hot.passes.load(Ordering::Relaxed);
         if !is_good || passes || permits > self.hot.ceiling.load(Ordering::Relaxed).min(SLOT_MAX) {
@@ -23,7 +28,7 @@ impl LocalPool {
         let retry_after = self.chance_in(now);
         self.nudge();
         // Last, for what is read after it waits until it is done.
-        front.slot.refuse_unstriped(permits);
+        hot_state.slot.refuse_unstriped(permits);
         Err(Refusal::Empty { retry_after })
     }
 
@@ -58,7 +63,7 @@ impl LocalPool {
             | Refusal::Full { .. }
             | Refusal::Closed => {}
         }
-        self.slot().refuse(near(), permits);
+        self.slot().refuse(stripe_hint(), permits);
         self.nudge();
         refusal
     }
@@ -89,7 +94,7 @@ impl LocalPool {
             return refusal;
         }
         self.tally().refuse(Reason::Unreachable, permits);
-        self.slot().refuse(near(), permits);
+        self.slot().refuse(stripe_hint(), permits);
         self.nudge();
         Refusal::Unreachable { retry_after: self.chance_in(CLOCK.now()) }
     }

@@ -12,7 +12,7 @@ impl LocalPool {
         if permits == 0 {
             return Ok(None);
         }
-        if !first && self.way().has_line() {
+        if !first && self.slow_path().has_line() {
             return Err(Short::Empty);
         }
         if self.is_paced() {
@@ -96,7 +96,7 @@ impl LocalPool {
         }
         if owed > 0 {
             // As a caller that is first in line: no caller overtakes it, and the permits are asked for.
-            self.way().join(owed);
+            self.slow_path().join(owed);
             self.cold.overdrawn.fetch_add(owed, Ordering::Relaxed);
             self.nudge();
         }
@@ -114,6 +114,6 @@ impl LocalPool {
         // Without an allocator no permits come, and what is owed would keep callers from the safe share for as long.
         let paid = if self.owe_share(owed - paid) { owed } else { paid };
         self.cold.overdrawn.fetch_add(owed - paid, Ordering::Relaxed);
-        self.way().leave(paid);
+        self.slow_path().leave(paid);
     }
 }

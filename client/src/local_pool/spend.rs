@@ -1,8 +1,8 @@
 //! How permits leave a pool: a call spends them or sets them aside, and the first in line hears of those that were put back.
 
 use super::{CLOCK, LocalPool};
-use crate::near::{near, stay};
 use crate::slot::{Short, Time, Watch};
+use crate::stripe_hint::{stay, stripe_hint};
 use lessor_protocol::{Moment, Tick};
 use std::sync::atomic::Ordering;
 
@@ -31,34 +31,34 @@ impl LocalPool {
         }
         let late_ns = self.hot.ticks.late_ns();
         let time = Time { tick, late_ns, shared: watch, exact: || CLOCK.now() };
-        let near = near();
-        if !first && self.way().has_line() {
-            return Err((Short::Empty, self.slot().glance(near, &time).earliest));
+        let stripe_hint = stripe_hint();
+        if !first && self.slow_path().has_line() {
+            return Err((Short::Empty, self.slot().read_cached(stripe_hint, &time).earliest));
         }
-        if self.way().is_paced() {
+        if self.slow_path().is_paced() {
             let now = CLOCK.now();
             return self.take_paced(permits, first, now).map_err(|short| (short, now));
         }
-        self.spend_from_slot(near, permits, first, &time)
+        self.spend_from_slot(stripe_hint, permits, first, &time)
     }
 
     /// The same once it is known that no line is in the way.
     #[inline]
     pub(super) fn spend_from_slot<F: Fn() -> Moment>(
         &self,
-        near: usize,
+        stripe_hint: usize,
         permits: u64,
         first: bool,
         time: &Time<'_, F>,
     ) -> Result<(), (Short, Moment)> {
-        let left = match self.slot().spend(near, permits, time) {
+        let left = match self.slot().spend(stripe_hint, permits, time) {
             Ok(left) => left,
             Err(short) => {
                 self.collected_in_vain(permits, first);
                 return Err(short);
             }
         };
-        stay(left.near);
+        stay(left.stripe_hint);
         if self.slot().is_crowded() {
             self.nudge();
         }
@@ -69,7 +69,7 @@ impl LocalPool {
     /// After a spend of `permits` from a word of the slot.
     #[inline]
     pub(super) fn spent_down_to(&self, left: u64, permits: u64) {
-        if left < u64::from(self.gate().low_water.load(Ordering::Relaxed)) {
+        if left < u64::from(self.fast_path().low_water.load(Ordering::Relaxed)) {
             self.run_low(left, permits);
         }
     }
@@ -81,7 +81,8 @@ impl LocalPool {
             return;
         }
         let is_time = (left ^ (left + permits)) >= SUM_EVERY || left == 0;
-        let is_low = || self.slot().balance().free < u64::from(self.gate().low_water.load(Ordering::Relaxed));
+        let is_low =
+            || self.slot().balance().free < u64::from(self.fast_path().low_water.load(Ordering::Relaxed));
         if !self.slot().is_striped() || (is_time && is_low()) {
             self.wake_task();
         }
@@ -92,7 +93,7 @@ impl LocalPool {
         if permits == 0 {
             return Ok(());
         }
-        if !first && self.way().has_line() {
+        if !first && self.slow_path().has_line() {
             return Err(Short::Empty);
         }
         self.set_aside(permits, first, now)
@@ -132,9 +133,9 @@ impl LocalPool {
     ///
     /// # Memory ordering
     /// A caller joins the line and then looks for permits; this caller put permits back and then looks for a line. The
-    /// fences in [`Way::join`] and [`Way::has_line_after_change`] order both: one of them sees what the other one did.
+    /// fences in [`SlowPathFlags::join`] and [`SlowPathFlags::has_line_after_change`] order both: one of them sees what the other one did.
     pub(crate) fn call_line(&self) {
-        if self.way().has_line_after_change() {
+        if self.slow_path().has_line_after_change() {
             self.call_first();
         }
     }

@@ -11,11 +11,11 @@ fn pool() -> Arc<LocalPool> {
     pool_by(HotClock::Coarse, &Arc::default())
 }
 
-fn pool_by(clock: HotClock, called: &Arc<Called>) -> Arc<LocalPool> {
+fn pool_by(clock: HotClock, wake_list: &Arc<WakeList>) -> Arc<LocalPool> {
     let name = PoolName { limit: "vendor-get".into(), key: None };
     let ticks = Ticks::try_new(clock).expect("it needs no thread");
     let tally = Arc::new(Tally::new("vendor-get".into()));
-    LocalPool::new(Spot::alone(), ticks, name, false, called.clone(), tally)
+    LocalPool::new(HotRef::alone(), ticks, name, false, wake_list.clone(), tally)
 }
 
 #[test]
@@ -25,33 +25,33 @@ fn calls_that_are_too_large_are_doubted_once_and_are_no_demand() {
     pool.set_standing(Standing { condition, ceiling: 5, chance: Moment::ORIGIN, rtt: Duration::ZERO });
     assert!(!pool.takes_doubt());
     for _ in 0..1_000 {
-        assert_eq!(pool.try_acquire_at(pool.front(), 6), Err(Refusal::TooLarge { limit: 5 }));
+        assert_eq!(pool.try_acquire_at(pool.hot_state(), 6), Err(Refusal::TooLarge { limit: 5 }));
     }
     assert_eq!(pool.seen().refused, 0, "nothing that could be lent would serve them");
     assert!(pool.takes_doubt());
     assert!(!pool.takes_doubt(), "until the next one");
-    pool.try_acquire_at(pool.front(), 1).expect_err("nothing was lent");
+    pool.try_acquire_at(pool.hot_state(), 1).expect_err("nothing was lent");
     assert_eq!((pool.seen().refused, pool.takes_doubt()), (1, false));
 }
 
 /// The bug: it was noticed at the next refill, which may be two seconds away.
 #[test]
 fn threads_that_contend_for_a_pool_wake_the_task_that_can_part_them() {
-    let called = Arc::default();
-    let pool = pool_by(HotClock::Exact, &called);
+    let wake_list = Arc::default();
+    let pool = pool_by(HotClock::Exact, &wake_list);
     pool.slot().install(u64::from(u32::MAX), 0, Moment::NEVER);
     let woken = || {
         let mut known = vec![];
-        called.take(&mut known);
+        wake_list.take(&mut known);
         known.len()
     };
-    pool.try_acquire_at(pool.front(), 1).expect("there are many");
+    pool.try_acquire_at(pool.hot_state(), 1).expect("there are many");
     assert_eq!(woken(), 0, "one thread alone needs nothing");
     std::thread::scope(|scope| {
         let spend = || {
             // Until they have met often enough: on a machine of one core that takes a while.
             while !pool.slot().is_crowded() {
-                pool.try_acquire_at(pool.front(), 1).expect("there are many");
+                pool.try_acquire_at(pool.hot_state(), 1).expect("there are many");
             }
         };
         scope.spawn(spend);
@@ -61,7 +61,7 @@ fn threads_that_contend_for_a_pool_wake_the_task_that_can_part_them() {
 }
 
 fn tried(pool: &LocalPool, permits: u64) -> Result<(), Refusal> {
-    pool.try_acquire_at(pool.front(), permits)
+    pool.try_acquire_at(pool.hot_state(), permits)
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn what_passes_in_shadow_mode_never_makes_an_ask_invalid() {
     pool.standby().told(true, Fallback::Closed);
     pool.mind_passing();
     for _ in 0..3 {
-        pool.try_acquire_at(pool.front(), 1 << 53).expect("shadow mode refuses nothing");
-        pool.try_acquire_at(pool.front(), u64::MAX).expect("shadow mode refuses nothing");
+        pool.try_acquire_at(pool.hot_state(), 1 << 53).expect("shadow mode refuses nothing");
+        pool.try_acquire_at(pool.hot_state(), u64::MAX).expect("shadow mode refuses nothing");
         let ask = pool.refill().write(pool.slot(), pool.seen(), CLOCK.now(), Duration::from_millis(1));
         let body = lessor_protocol::wire::AskBody::of("vendor-get", None, ask);
         assert_eq!(body.out_of_range(), None, "{ask:?}");
@@ -169,16 +169,16 @@ fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     pool.standby().told(false, Fallback::SafeShare);
     pool.standby().tell_share(Some(share), CLOCK.now(), Terms::default());
     assert_eq!(pool.overdraw(5), (0, 5), "there is nothing, and no outage yet");
-    assert!(pool.way().has_line());
+    assert!(pool.slow_path().has_line());
     pool.standby().begin_outage();
     pool.mind_passing();
     pool.call_first();
-    assert!(!pool.way().has_line(), "the share pays");
+    assert!(!pool.slow_path().has_line(), "the share pays");
     while tried(&pool, 1).is_err() {
         std::thread::yield_now();
     }
     assert_eq!(pool.overdraw(5), (0, 5));
-    assert!(!pool.way().has_line());
+    assert!(!pool.slow_path().has_line());
 }
 
 /// The bug: a call that found no line set permits aside, and put them back where its time had not come. A caller that
@@ -238,7 +238,7 @@ const WAYS: [FromSlot; 4] = [
 /// The bug: the same for a call that collects permits of several stripes, finds too few, and puts them back.
 #[test]
 fn a_call_that_finds_too_few_on_all_stripes_wakes_the_first_in_line() {
-    for way in WAYS {
+    for slow_path in WAYS {
         let shared = by_hand::shared();
         let limit = by_hand::limit(&shared, "vendor-get");
         let pool = limit.pool();
@@ -246,9 +246,9 @@ fn a_call_that_finds_too_few_on_all_stripes_wakes_the_first_in_line() {
         let mut first = Caller::new(limit.acquire(2));
         assert_eq!(first.run(), None, "no permit is free");
         lend_of_calls(pool, 4, CLOCK.now(), Terms::TERM_MAX);
-        assert_eq!(way(pool, 5, true), Err(Short::Empty));
+        assert_eq!(slow_path(pool, 5, true), Err(Short::Empty));
         assert!(!first.is_woken(), "the first in line would wake itself for ever");
-        assert_eq!(way(pool, 5, false), Err(Short::Empty));
+        assert_eq!(slow_path(pool, 5, false), Err(Short::Empty));
         assert_eq!(first.run(), Some(Ok(())));
         assert_eq!(pool.slot().balance().total(), 2);
     }

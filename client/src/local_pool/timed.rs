@@ -21,7 +21,7 @@ impl LocalPool {
     pub(super) fn try_timed(&self, watch: Option<&Watch>, permits: u64) -> Result<(), Refusal> {
         let first = CLOCK.now();
         let began = CLOCK.now();
-        let answer = self.front().try_acquire(watch, &self.hot.ticks, permits, || self);
+        let answer = self.hot_state().try_acquire(watch, &self.hot.ticks, permits, || self);
         let took = CLOCK.now().since(began).saturating_sub(began.since(first));
         let admitted = if answer.is_ok() { ADMITTED } else { 0 };
         self.cold.timed.store(THERE | admitted | nanos(took) << NANOS, Ordering::Relaxed);
@@ -30,7 +30,7 @@ impl LocalPool {
 
     /// The next call is to be timed.
     pub(crate) fn time_next(&self) {
-        self.way().time_next();
+        self.slow_path().time_next();
     }
 
     /// How long the call took that was timed, if there was one since this was last asked, and whether it was admitted.

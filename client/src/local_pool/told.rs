@@ -73,7 +73,7 @@ impl LocalPool {
         let is_live = now < self.slot().deadline();
         Now {
             available: self.there_at(now),
-            waiting: self.way().queued(),
+            waiting: self.slow_path().queued(),
             lease_age: if is_live { now.since(leased) } else { Default::default() },
         }
     }

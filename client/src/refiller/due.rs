@@ -14,7 +14,7 @@ impl Refiller {
         if now < quiet_until {
             return (vec![], quiet_until);
         }
-        self.shared.called.take(&mut self.known);
+        self.shared.wake_list.take(&mut self.known);
         let mut round = Round::new(now, self.began, self.connection.rtt());
         let known = std::mem::take(&mut self.known);
         self.time_calls(&known, now);
@@ -69,9 +69,9 @@ mod tests {
 
     fn refiller(shared: &Arc<Shared>) -> Refiller {
         let second = Duration::from_secs(1);
-        let way = Transport::try_new("http://127.0.0.1:1", second).expect("an address");
+        let slow_path = Transport::try_new("http://127.0.0.1:1", second).expect("an address");
         let dice = (fastrand::Rng::with_seed(1), SessionNumbers::System);
-        Refiller::new(shared.clone(), vec![way], second, "a".to_owned(), Default::default(), dice)
+        Refiller::new(shared.clone(), vec![slow_path], second, "a".to_owned(), Default::default(), dice)
     }
 
     /// The bug: what concerns all keys was done to all of them at once, and a million kept a thread for half a second.
@@ -106,7 +106,7 @@ mod tests {
         for key in 0..20_000 {
             shared.pool("user", Some(&key.to_string()));
         }
-        shared.called.take(&mut vec![]);
+        shared.wake_list.take(&mut vec![]);
         let (due, next) = refiller.look();
         assert!(due.is_empty() && next == Moment::NEVER, "nothing is leased: {} due, {next:?}", due.len());
         assert!(!refiller.sweep.is_over());

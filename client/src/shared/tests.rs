@@ -37,7 +37,7 @@ fn many_keys_are_forgotten_in_parts() {
     for key in 0..keys {
         shared.pool("user", Some(&key.to_string()));
     }
-    shared.called.take(&mut vec![]);
+    shared.wake_list.take(&mut vec![]);
     let (mut sweep, mut left, mut parts) = (Sweep::default(), keys, 0);
     loop {
         shared.forget_idle(&mut sweep);
@@ -99,11 +99,11 @@ fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
         pool.standby().told(false, Fallback::SafeShare);
         pool.standby().tell_share(Some(share), CLOCK.now(), lessor_protocol::Terms::default());
         crate::fallback::enter(&shared, &shared.pools(), CLOCK.now());
-        passed += 10 * usize::from(pool.try_acquire_at(pool.spot().front(), 10).is_ok());
+        passed += 10 * usize::from(pool.try_acquire_at(pool.hot_ref().hot_state(), 10).is_ok());
         crate::fallback::end(&shared);
         crate::fallback::leave(&shared.pools());
         // The background task has looked at it.
-        shared.called.take(&mut vec![]);
+        shared.wake_list.take(&mut vec![]);
         pool.let_go();
         drop(pool);
         shared.forget_idle(&mut Sweep::default());
@@ -118,12 +118,12 @@ fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
     let told = |refusals: u64| {
         let pool = shared.pool("user", Some("a"));
         (0..refusals).for_each(|_| {
-            let refusal = crate::Sighting::refused(Some(std::time::Duration::from_secs(1)));
+            let refusal = crate::RateLimitHeaders::refused(Some(std::time::Duration::from_secs(1)));
             Limit::new(pool.clone(), Arc::new(Shared::new(shared.ticks.clone()))).report(&refusal);
         });
         let told = pool.observed(CLOCK.now()).expect("it was just now");
         assert_eq!(pool.vendor_refused(), refusals, "what metrics add up begins at none");
-        shared.called.take(&mut vec![]);
+        shared.wake_list.take(&mut vec![]);
         pool.forget();
         told
     };
@@ -139,7 +139,7 @@ fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
 fn a_key_that_cannot_be_is_refused_as_one() {
     let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
     let pool = shared.pool("user", Some(&"k".repeat(10_000)));
-    assert_eq!(pool.try_acquire_at(pool.spot().front(), 1), Err(crate::Refusal::BadKey));
+    assert_eq!(pool.try_acquire_at(pool.hot_ref().hot_state(), 1), Err(crate::Refusal::BadKey));
     assert_eq!(shared.pools().len(), 1, "it is not kept");
     let other = shared.pool("user", Some(""));
     assert!(Arc::ptr_eq(&pool, &other), "none is made for each");

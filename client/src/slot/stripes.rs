@@ -4,7 +4,7 @@
 //! Permits stay in the stripe that they were put into until they are spent or taken out; only the one that refills the
 //! slot moves them, under its lock, and reports under the same one. So each sum over all words counts a permit once.
 
-use super::Purse;
+use super::StripeWords;
 use super::word::{Took, Word};
 use crate::sync::{AtomicU64, Ordering, spin};
 use lessor_holder::permits::Balance;
@@ -21,7 +21,7 @@ const LOOKS_MAX: u32 = 64;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Stripe {
-    pub(super) purse: Purse,
+    pub(super) words: StripeWords,
     /// Others read the word before they refuse: what is written at each refusal is in another line.
     pub(super) refused: Line<AtomicU64>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Line<T>(pub(super) T);
 
 impl Stripe {
     fn new() -> Self {
-        Stripe { purse: Purse::new(), refused: Line(AtomicU64::new(0)) }
+        Stripe { words: StripeWords::new(), refused: Line(AtomicU64::new(0)) }
     }
 }
 
@@ -69,15 +69,15 @@ impl Stripes {
     /// See [`super::Slot::renew`].
     pub(super) fn renew(&self) {
         for stripe in self.all() {
-            stripe.purse.renew();
+            stripe.words.renew();
             stripe.refused.0.store(0, Ordering::Relaxed);
         }
     }
 
-    /// The stripe for a caller that is told `near`.
+    /// The stripe for a caller that is told `stripe_hint`.
     #[inline]
-    pub(super) fn stripe(&self, near: usize) -> &Stripe {
-        &self.places[near & self.mask]
+    pub(super) fn stripe(&self, stripe_hint: usize) -> &Stripe {
+        &self.places[stripe_hint & self.mask]
     }
 
     /// Those that are in use.
@@ -86,7 +86,7 @@ impl Stripes {
     }
 
     fn words<'a>(&'a self, own: &'a Word) -> impl Iterator<Item = &'a Word> {
-        std::iter::once(own).chain(self.all().iter().map(|stripe| &stripe.purse.word))
+        std::iter::once(own).chain(self.all().iter().map(|stripe| &stripe.words.word))
     }
 
     /// What is in all words.
@@ -99,8 +99,10 @@ impl Stripes {
 
     /// Takes `permits` from any word, or from several; `None` only if there was an instant at which fewer were free.
     #[cold]
-    pub(super) fn sweep(&self, own: &Word, near: usize, permits: u64) -> Option<Found> {
-        self.until_still(|| self.take_whole(own, near, permits).or_else(|| self.take_parts(own, permits)))
+    pub(super) fn sweep(&self, own: &Word, stripe_hint: usize, permits: u64) -> Option<Found> {
+        self.until_still(|| {
+            self.take_whole(own, stripe_hint, permits).or_else(|| self.take_parts(own, permits))
+        })
     }
 
     /// What `look` finds, if it finds something while nothing is moved or put in.
@@ -118,13 +120,13 @@ impl Stripes {
         None
     }
 
-    fn take_whole(&self, own: &Word, near: usize, permits: u64) -> Option<Found> {
+    fn take_whole(&self, own: &Word, stripe_hint: usize, permits: u64) -> Option<Found> {
         if let Some(took) = own.take(permits) {
             return Some(Found { took, place: None });
         }
         (0..=self.mask).find_map(|step| {
-            let place = (near + step) & self.mask;
-            let took = self.places[place].purse.word.take(permits)?;
+            let place = (stripe_hint + step) & self.mask;
+            let took = self.places[place].words.word.take(permits)?;
             Some(Found { took, place: Some(place) })
         })
     }
@@ -204,13 +206,13 @@ impl Stripes {
     /// Brings stripes that have less than half of `share` to it: with what has just come in, and then with what others have
     /// beyond theirs.
     fn share_out(&self, own: &Word, share: u64) {
-        for poor in self.all().iter().filter(|stripe| stripe.purse.word.balance().free < share / 2) {
-            let missing = share - poor.purse.word.balance().free.min(share);
+        for poor in self.all().iter().filter(|stripe| stripe.words.word.balance().free < share / 2) {
+            let missing = share - poor.words.word.balance().free.min(share);
             let mut found = own.take_up_to(missing, 0);
             for rich in self.all() {
-                found += rich.purse.word.take_up_to(missing - found, share);
+                found += rich.words.word.take_up_to(missing - found, share);
             }
-            poor.purse.word.add(found, 0);
+            poor.words.word.add(found, 0);
         }
     }
 }

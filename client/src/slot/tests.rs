@@ -182,8 +182,8 @@ fn striped(stripes: usize, permits: u64) -> Slot {
     slot
 }
 
-fn spend(slot: &Slot, near: usize, permits: u64) -> bool {
-    slot.spend(near, permits, &time(1, 50)).is_ok()
+fn spend(slot: &Slot, stripe_hint: usize, permits: u64) -> bool {
+    slot.spend(stripe_hint, permits, &time(1, 50)).is_ok()
 }
 
 #[test]
@@ -207,8 +207,8 @@ fn stripes_are_filled_from_what_comes_in_and_from_each_other() {
     assert_eq!(slot.balance().free, 50, "one of them has all");
     slot.install(10, 0, at(100));
     // A caller near the other one finds half of it there, and does not look around.
-    let near = |slot: &Slot| slot.spend(0, 1, &time(1, 50)).expect("sixty are there").free;
-    assert_eq!(near(&slot), 29);
+    let stripe_hint = |slot: &Slot| slot.spend(0, 1, &time(1, 50)).expect("sixty are there").free;
+    assert_eq!(stripe_hint(&slot), 29);
 }
 
 #[test]
@@ -245,8 +245,8 @@ fn eight_threads_spend_every_permit_of_the_stripes_once() {
     let slot = striped(4, 80_000);
     let spent: usize = std::thread::scope(|scope| {
         let slot = &slot;
-        let spend = move |near| (0..20_000).filter(|_| spend(slot, near, 1)).count();
-        let threads: Vec<_> = (0..8).map(|near| scope.spawn(move || spend(near))).collect();
+        let spend = move |stripe_hint| (0..20_000).filter(|_| spend(slot, stripe_hint, 1)).count();
+        let threads: Vec<_> = (0..8).map(|stripe_hint| scope.spawn(move || spend(stripe_hint))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
     assert_eq!((spent, slot.balance().free), (80_000, 0));

@@ -24,17 +24,17 @@ pub const LATE_STEPS: u32 = 6;
 
 /// The time, as far as a caller has looked: not before `earliest`, and not after `latest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Glance {
+pub struct Reading {
     /// What the exact clock showed.
     pub earliest: Moment,
     /// What it shows now at most.
     pub latest: Moment,
 }
 
-impl Glance {
+impl Reading {
     /// The exact clock was just read.
     pub fn exact(now: Moment) -> Self {
-        Glance { earliest: now, latest: now }
+        Reading { earliest: now, latest: now }
     }
 
     pub(super) fn is_exact(self) -> bool {
@@ -87,7 +87,7 @@ impl Watch {
     /// The time, by what was read since the coarse clock moved to `tick`, if anything was: for this stripe, or (`shared`) for
     /// others too.
     #[inline(always)]
-    pub(super) fn known(&self, shared: Option<&Watch>, tick: Tick, late_ns: u64) -> Option<Glance> {
+    pub(super) fn known(&self, shared: Option<&Watch>, tick: Tick, late_ns: u64) -> Option<Reading> {
         match shared {
             None => self.known_here(tick, late_ns),
             // What others have read does not count here.
@@ -97,26 +97,26 @@ impl Watch {
     }
 
     #[inline(always)]
-    fn known_here(&self, tick: Tick, late_ns: u64) -> Option<Glance> {
+    fn known_here(&self, tick: Tick, late_ns: u64) -> Option<Reading> {
         let known = self.tick.load(Ordering::Acquire);
         if known != tick.number() {
             return None;
         }
         let earliest = Moment::from_nanos(self.seen.load(Ordering::Relaxed));
         // 2^64 ns are 584 years.
-        Some(Glance { earliest, latest: Moment::from_nanos(earliest.as_nanos().wrapping_add(late_ns)) })
+        Some(Reading { earliest, latest: Moment::from_nanos(earliest.as_nanos().wrapping_add(late_ns)) })
     }
 
     /// The same, or by a new reading.
     #[inline]
-    pub(super) fn glance<F: Fn() -> Moment>(&self, time: &Time<'_, F>) -> Glance {
+    pub(super) fn read_cached<F: Fn() -> Moment>(&self, time: &Time<'_, F>) -> Reading {
         let known = time.tick.and_then(|tick| self.known(time.shared, tick, time.late_ns));
-        known.unwrap_or_else(|| self.look(time))
+        known.unwrap_or_else(|| self.read_exact(time))
     }
 
     /// Reads the exact clock, for others too.
     #[cold]
-    pub(super) fn look<F: Fn() -> Moment>(&self, time: &Time<'_, F>) -> Glance {
+    pub(super) fn read_exact<F: Fn() -> Moment>(&self, time: &Time<'_, F>) -> Reading {
         let now = (time.exact)();
         if let Some(tick) = time.tick {
             // Shared first: a thread that finds a reading noted here finds it in the shared watch, too.
@@ -126,7 +126,7 @@ impl Watch {
                 watch.tick.store(tick.number(), Ordering::Release);
             }
         }
-        Glance::exact(now)
+        Reading::exact(now)
     }
 
     /// `permits` were taken, and `left` are left: whether so many were since the exact clock was read that it should

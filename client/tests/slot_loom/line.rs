@@ -4,24 +4,24 @@
 use super::at;
 use super::slot;
 use lessor::doorbell::Doorbell;
-use lessor::way::Way;
+use lessor::slow_path_flags::SlowPathFlags;
 use loom::sync::Arc;
 use loom::thread;
 
 #[test]
 fn permits_that_are_put_back_are_taken_or_the_line_is_called() {
     loom::model(|| {
-        let (slot, way) = (slot(1), Arc::new(Way::default()));
+        let (slot, slow_path) = (slot(1), Arc::new(SlowPathFlags::default()));
         slot.hold(1, at(0)).expect("it is there");
         let waits = thread::spawn({
-            let (slot, way) = (slot.clone(), way.clone());
+            let (slot, slow_path) = (slot.clone(), slow_path.clone());
             move || {
-                way.join(1);
+                slow_path.join(1);
                 slot.take(1, at(0)).is_ok()
             }
         });
         slot.put_back(1);
-        let calls = way.has_line_after_change();
+        let calls = slow_path.has_line_after_change();
         let took = waits.join().expect("no panic");
         assert!(took || calls, "it sleeps, and its permit is there");
     });
@@ -30,17 +30,17 @@ fn permits_that_are_put_back_are_taken_or_the_line_is_called() {
 #[test]
 fn a_caller_in_line_is_seen_by_the_task_or_wakes_it() {
     loom::model(|| {
-        let (doorbell, way) = (Arc::new(Doorbell::default()), Arc::new(Way::default()));
+        let (doorbell, slow_path) = (Arc::new(Doorbell::default()), Arc::new(SlowPathFlags::default()));
         assert!(doorbell.ring(), "the task knows, and is about to look");
         let waits = thread::spawn({
-            let (doorbell, way) = (doorbell.clone(), way.clone());
+            let (doorbell, slow_path) = (doorbell.clone(), slow_path.clone());
             move || {
-                way.join(1);
+                slow_path.join(1);
                 !doorbell.is_rung() && doorbell.ring()
             }
         });
         doorbell.listen(true);
-        let seen = way.queued() > 0;
+        let seen = slow_path.queued() > 0;
         let wakes = waits.join().expect("no panic");
         assert!(seen || wakes, "it sleeps, and the task does not know of it");
     });

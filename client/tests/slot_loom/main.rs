@@ -141,9 +141,10 @@ fn striped(permits: u64) -> Arc<Slot> {
     Arc::new(slot)
 }
 
-/// Spends from the stripe `near` the caller at `nanos`.
-fn spend(slot: &Slot, near: usize, permits: u64, nanos: u64) -> bool {
-    slot.spend(near, permits, &Time { tick: None, late_ns: 0, shared: None, exact: || at(nanos) }).is_ok()
+/// Spends from the stripe `stripe_hint` the caller at `nanos`.
+fn spend(slot: &Slot, stripe_hint: usize, permits: u64, nanos: u64) -> bool {
+    slot.spend(stripe_hint, permits, &Time { tick: None, late_ns: 0, shared: None, exact: || at(nanos) })
+        .is_ok()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::World;
 use super::event::Message;
 use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
-use lessor::Sighting;
+use lessor::RateLimitHeaders;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::LesseeId;
 use lessor_protocol::{Announced, Left};
@@ -30,21 +30,21 @@ impl World {
         let (limit, now) = (self.setup.limit(node), self.now());
         let room = self.judges.room(limit, now);
         let lasts = Some(Duration::from_nanos(self.dice.u64(0..2 * SECOND)));
-        let mut sighting = if room < outside {
-            Sighting::refused(lasts.filter(|_| self.dice.bool()))
+        let mut headers = if room < outside {
+            RateLimitHeaders::refused(lasts.filter(|_| self.dice.bool()))
         } else {
-            Sighting::default()
+            RateLimitHeaders::default()
         };
-        sighting.left = Some(Left { permits: room.saturating_sub(outside), lasts });
+        headers.left = Some(Left { permits: room.saturating_sub(outside), lasts });
         if self.dice.bool() {
             let ceiling = self.centre.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
-            sighting.announced[0] = Some(Announced { limit: ceiling.saturating_sub(outside), per: None });
+            headers.announced[0] = Some(Announced { limit: ceiling.saturating_sub(outside), per: None });
         }
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
-        let is_urgent = at.feedback.see(&sighting, now, at.slot.balance().free);
+        let is_urgent = at.feedback.see(&headers, now, at.slot.balance().free);
         if is_urgent {
-            if sighting.refused {
+            if headers.refused {
                 at.refill.stop(&at.slot);
             }
             at.refill.report(now);

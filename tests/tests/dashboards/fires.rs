@@ -5,7 +5,7 @@ use super::expressions::{in_store, leased};
 use super::prometheus::{Prometheus, export};
 use super::{ALERTS, read};
 use lessor::http::{HeaderMap, HeaderValue, StatusCode};
-use lessor::{Client, Sighting};
+use lessor::{Client, RateLimitHeaders};
 use lessor_allocator::cells::{Cells, StoreKind, Swap};
 use lessor_protocol::Clock;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
@@ -235,7 +235,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     assert_eq!(quiet, BTreeSet::new(), "nothing is wrong yet");
 
     // All that can be wrong.
-    refused.report(&Sighting::refused(Some(Duration::from_millis(100))));
+    refused.report(&RateLimitHeaders::refused(Some(Duration::from_millis(100))));
     let said = [("ratelimit-policy", "\"rest\";q=50;w=1"), ("ratelimit", "\"rest\";r=40;t=1")];
     let said = said.map(|(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)));
     lowered.observe(StatusCode::OK, &HeaderMap::from_iter(said));

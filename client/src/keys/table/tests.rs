@@ -7,15 +7,15 @@ use crate::ticks::{HotClock, Ticks};
 use lessor_protocol::Moment;
 use proptest::prelude::*;
 
-fn pool(key: u8, spot: Spot) -> Arc<LocalPool> {
-    named(&key.to_string(), spot)
+fn pool(key: u8, hot_ref: HotRef) -> Arc<LocalPool> {
+    named(&key.to_string(), hot_ref)
 }
 
-fn named(key: &str, spot: Spot) -> Arc<LocalPool> {
+fn named(key: &str, hot_ref: HotRef) -> Arc<LocalPool> {
     let name = PoolName { limit: "user".into(), key: Some(key.into()) };
     let ticks = Ticks::try_new(HotClock::Exact).expect("it needs no thread");
     let tally = Arc::new(Tally::new("user".into()));
-    LocalPool::new(spot, ticks, name, false, Arc::default(), tally)
+    LocalPool::new(hot_ref, ticks, name, false, Arc::default(), tally)
 }
 
 /// Few places that hashes point to, at both ends of the array; and some keys have the same hash.
@@ -32,7 +32,7 @@ proptest! {
             let text = key.to_string();
             if adds {
                 if table.find(hash(key), &text).is_none() {
-                    table.insert(hash(key), |spot| pool(key, spot));
+                    table.insert(hash(key), |hot_ref| pool(key, hot_ref));
                 }
                 list.retain(|other| *other != key);
                 list.push(key);
@@ -67,27 +67,27 @@ proptest! {
 fn rows_are_filled_one_after_the_other() {
     let mut next = (0, 0);
     for index in 0..100_000 {
-        assert_eq!(spot(index), next, "of {index}");
+        assert_eq!(hot_ref(index), next, "of {index}");
         let (row, at) = next;
         next = if at + 1 < ROW_MIN << row { (row, at + 1) } else { (row + 1, 0) };
     }
     // The last that an entry has room for, on which nothing overflows.
     let last = INDEX_MASK as usize - 1;
     assert_eq!(Entry::new(u64::MAX, last).index(), last);
-    assert!(spot(last).1 < ROW_MIN << spot(last).0);
+    assert!(hot_ref(last).1 < ROW_MIN << hot_ref(last).0);
 }
 
 #[test]
 fn the_front_of_a_key_is_that_of_its_pool() {
     let mut table = Table::default();
     for key in 0..=u8::MAX {
-        let index = table.insert(hash(key), |spot| pool(key, spot));
+        let index = table.insert(hash(key), |hot_ref| pool(key, hot_ref));
         assert_eq!(index, usize::from(key));
     }
     for key in 0..=u8::MAX {
-        let (index, front) = table.find(hash(key), &key.to_string()).expect("it was put there");
-        assert_eq!(front.is_of(&key.to_string()), Some(true));
-        assert!(std::ptr::eq(front.slot(), table.pool(index).slot()));
+        let (index, hot_state) = table.find(hash(key), &key.to_string()).expect("it was put there");
+        assert_eq!(hot_state.is_of(&key.to_string()), Some(true));
+        assert!(std::ptr::eq(hot_state.slot(), table.pool(index).slot()));
     }
 }
 
@@ -99,7 +99,7 @@ fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
     // Longer and shorter than the one before it, and too long to be beside it.
     for (round, len) in [9, 40, 8, 41, 3, 99, 17, 16, 1].into_iter().enumerate() {
         let key = "k".repeat(len);
-        let index = table.insert(0, |spot| named(&key, spot));
+        let index = table.insert(0, |hot_ref| named(&key, hot_ref));
         let found = (1..100).filter(|other| table.find(0, &"k".repeat(*other)).is_some());
         assert_eq!(found.collect::<Vec<_>>(), [len], "only this one");
         let pool = table.pool(index).clone();
@@ -120,7 +120,7 @@ fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
         slot.install(100, 0, Moment::NEVER);
         slot.take(1, Moment::ORIGIN).expect("it is there");
         slot.hold(1, Moment::ORIGIN).expect("it is there");
-        (0..4).for_each(|near| slot.refuse(near, 1));
+        (0..4).for_each(|stripe_hint| slot.refuse(stripe_hint, 1));
         drop(pool);
         table.remove(index);
         assert!(table.find(0, &key).is_none());
@@ -135,7 +135,7 @@ fn a_front_that_a_handle_keeps_is_given_to_no_other_pool() {
     let mut table = Table::default();
     let kept: Vec<_> = (0..=u8::MAX)
         .map(|key| {
-            let index = table.insert(hash(key), |spot| pool(key, spot));
+            let index = table.insert(hash(key), |hot_ref| pool(key, hot_ref));
             let kept = table.pool(index).clone();
             table.remove(index);
             if key % 16 == 0 {
@@ -157,7 +157,7 @@ fn a_table_that_was_large_is_small_again() {
     let numbers = || 0..1_000_u64;
     let fill = |table: &mut Table| {
         for number in numbers() {
-            table.insert(number, |spot| named(&number.to_string(), spot));
+            table.insert(number, |hot_ref| named(&number.to_string(), hot_ref));
         }
     };
     fill(&mut table);
@@ -172,8 +172,9 @@ fn a_table_that_was_large_is_small_again() {
 
     // Holes are filled from the first one on, before there is another row.
     [3, 7, 5].into_iter().for_each(|index| table.remove(index));
-    let filled: Vec<_> =
-        (0..4).map(|number| table.insert(number, |spot| named(&format!("new-{number}"), spot))).collect();
+    let filled: Vec<_> = (0..4)
+        .map(|number| table.insert(number, |hot_ref| named(&format!("new-{number}"), hot_ref)))
+        .collect();
     assert_eq!(filled, [3, 5, 7, 12]);
     (0..13).for_each(|index| table.remove(index));
     table.trim();

@@ -4,17 +4,17 @@
 use std::cell::Cell;
 
 thread_local! {
-    static NEAR: Cell<usize> = const { Cell::new(0) };
+    static STRIPE_HINT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Where this thread looks first.
 #[inline]
-pub(crate) fn near() -> usize {
-    NEAR.get()
+pub(crate) fn stripe_hint() -> usize {
+    STRIPE_HINT.get()
 }
 
 /// It looks there from now on.
 #[inline]
-pub(crate) fn stay(near: usize) {
-    NEAR.set(near);
+pub(crate) fn stay(stripe_hint: usize) {
+    STRIPE_HINT.set(stripe_hint);
 }

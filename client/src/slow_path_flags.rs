@@ -18,15 +18,15 @@ const TIMED: u64 = 1 << 62;
 /// that change what it looks at do so first and then look here. Without a fence between the two steps of each, both could
 /// see what was before, and the caller would never be woken.
 #[derive(Debug)]
-pub struct Way(AtomicU64);
+pub struct SlowPathFlags(AtomicU64);
 
-impl Default for Way {
+impl Default for SlowPathFlags {
     fn default() -> Self {
-        Way(AtomicU64::new(0))
+        SlowPathFlags(AtomicU64::new(0))
     }
 }
 
-impl Way {
+impl SlowPathFlags {
     /// No caller is in line, the limit has no steady flow, and this call is not to be timed.
     #[inline(always)]
     pub(crate) fn is_free(&self) -> bool {
@@ -99,43 +99,43 @@ mod tests {
 
     #[test]
     fn a_line_and_a_steady_flow_are_told_apart() {
-        let way = Way::default();
-        assert!(way.is_free() && !way.has_line() && !way.is_paced());
-        way.join(3);
-        assert!(!way.is_free() && way.has_line() && !way.is_paced());
-        way.set_paced(true);
-        way.set_paced(true);
-        way.join(4);
-        assert_eq!((way.queued(), way.is_paced()), (7, true));
-        way.leave(7);
-        assert!(!way.is_free() && !way.has_line() && way.is_paced());
-        way.join(1);
-        way.set_paced(false);
-        assert_eq!((way.queued(), way.is_paced()), (1, false));
-        way.leave(1);
-        assert!(way.is_free());
+        let slow_path = SlowPathFlags::default();
+        assert!(slow_path.is_free() && !slow_path.has_line() && !slow_path.is_paced());
+        slow_path.join(3);
+        assert!(!slow_path.is_free() && slow_path.has_line() && !slow_path.is_paced());
+        slow_path.set_paced(true);
+        slow_path.set_paced(true);
+        slow_path.join(4);
+        assert_eq!((slow_path.queued(), slow_path.is_paced()), (7, true));
+        slow_path.leave(7);
+        assert!(!slow_path.is_free() && !slow_path.has_line() && slow_path.is_paced());
+        slow_path.join(1);
+        slow_path.set_paced(false);
+        assert_eq!((slow_path.queued(), slow_path.is_paced()), (1, false));
+        slow_path.leave(1);
+        assert!(slow_path.is_free());
         // Of callers that want more than there can be.
-        (0..3).for_each(|_| way.join(u64::MAX));
-        assert_eq!((way.queued(), way.is_paced()), (3 * SLOT_MAX, false));
-        (0..3).for_each(|_| way.leave(u64::MAX));
-        assert!(way.is_free());
+        (0..3).for_each(|_| slow_path.join(u64::MAX));
+        assert_eq!((slow_path.queued(), slow_path.is_paced()), (3 * SLOT_MAX, false));
+        (0..3).for_each(|_| slow_path.leave(u64::MAX));
+        assert!(slow_path.is_free());
     }
 
     #[test]
     fn one_call_is_timed_whatever_else_there_is() {
-        let way = Way::default();
-        assert!(!way.is_timed());
-        way.join(5);
-        way.set_paced(true);
-        way.time_next();
-        way.time_next();
-        assert_eq!((way.queued(), way.is_paced()), (5, true));
-        assert!(way.is_timed() && !way.is_timed());
-        assert_eq!((way.queued(), way.is_paced()), (5, true));
-        way.leave(5);
-        way.set_paced(false);
-        way.time_next();
-        assert!(!way.is_free(), "or no call would look");
-        assert!(way.is_timed() && way.is_free());
+        let slow_path = SlowPathFlags::default();
+        assert!(!slow_path.is_timed());
+        slow_path.join(5);
+        slow_path.set_paced(true);
+        slow_path.time_next();
+        slow_path.time_next();
+        assert_eq!((slow_path.queued(), slow_path.is_paced()), (5, true));
+        assert!(slow_path.is_timed() && !slow_path.is_timed());
+        assert_eq!((slow_path.queued(), slow_path.is_paced()), (5, true));
+        slow_path.leave(5);
+        slow_path.set_paced(false);
+        slow_path.time_next();
+        assert!(!slow_path.is_free(), "or no call would look");
+        assert!(slow_path.is_timed() && slow_path.is_free());
     }
 }

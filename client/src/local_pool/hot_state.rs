@@ -3,11 +3,11 @@
 
 use super::LocalPool;
 use crate::keys::KeyText;
-use crate::near::near;
 use crate::refusal::Refusal;
 use crate::slot::{Quick, Slot, Watch};
+use crate::slow_path_flags::SlowPathFlags;
+use crate::stripe_hint::stripe_hint;
 use crate::ticks::Ticks;
-use crate::way::Way;
 use lessor_protocol::Tick;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,54 +15,58 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The words of a pool, what decides whether a call may spend from them without a closer look, and its key.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Front {
+pub(crate) struct HotState {
     pub(super) slot: Slot,
-    pub(super) gate: Gate,
+    pub(super) fast_path: FastPathFlags,
 }
 
 /// One in a row: no other one is in the same pair of lines, which common processors fetch together.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Place(Front);
+pub(crate) struct Place(HotState);
 
 /// Beside the slot, which calls write, what they only read. It changes when callers wait or the background task has news.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Gate {
-    pub(super) way: Way,
+pub(super) struct FastPathFlags {
+    pub(super) slow_path: SlowPathFlags,
     /// Free permits below which a spender wakes the background task. Written by that task.
     pub(super) low_water: AtomicU32,
     text: KeyText,
 }
 
-const _: () = assert!(cfg!(slot_loom) || (size_of::<Gate>() == 64 && size_of::<Slot>() == 64));
+const _: () = assert!(cfg!(slot_loom) || (size_of::<FastPathFlags>() == 64 && size_of::<Slot>() == 64));
 
 /// Where the front of a pool is.
 #[derive(Clone, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct HotRef {
     row: Arc<[Place]>,
     at: usize,
 }
 
-impl Front {
+impl HotState {
     /// The front of a pool that holds nothing, and has no key.
     pub(crate) fn new() -> Self {
-        let gate = Gate { way: Way::default(), low_water: AtomicU32::new(0), text: KeyText::default() };
-        Front { slot: Slot::new(), gate }
+        let fast_path = FastPathFlags {
+            slow_path: SlowPathFlags::default(),
+            low_water: AtomicU32::new(0),
+            text: KeyText::default(),
+        };
+        HotState { slot: Slot::new(), fast_path }
     }
 
-    /// Makes it as [`Front::new`] does, but for what [`Slot::renew`] leaves. Only for a caller that has it alone.
+    /// Makes it as [`HotState::new`] does, but for what [`Slot::renew`] leaves. Only for a caller that has it alone.
     fn renew(&self) {
-        let Front { slot, gate: Gate { way, low_water, text } } = self;
+        let HotState { slot, fast_path: FastPathFlags { slow_path, low_water, text } } = self;
         slot.renew();
-        way.renew();
+        slow_path.renew();
         low_water.store(0, Ordering::Relaxed);
         text.set(None);
     }
 
     /// Sets the key, before any caller looks for it.
     pub(super) fn set_key(&self, key: Option<&str>) {
-        self.gate.text.set(key);
+        self.fast_path.text.set(key);
     }
 
     #[cfg(test)]
@@ -73,7 +77,7 @@ impl Front {
     /// Whether it is that of `key`; `None` if the key is not here.
     #[inline]
     pub(crate) fn is_of(&self, key: &str) -> Option<bool> {
-        self.gate.text.is(key)
+        self.fast_path.text.is(key)
     }
 
     /// Spends `permits` now, or says why not: by `ticks` and, if callers of other pools share one, by their `watch`. The
@@ -88,7 +92,7 @@ impl Front {
     ) -> Result<(), Refusal> {
         let look = ticks.look();
         // Read before the word is changed: what is read after that waits until it is.
-        let low_water = u64::from(self.gate.low_water.load(Ordering::Relaxed));
+        let low_water = u64::from(self.fast_path.low_water.load(Ordering::Relaxed));
         match self.spend_quickly(watch, permits, look) {
             Quick::Spent(left) => {
                 if left < low_water {
@@ -104,40 +108,40 @@ impl Front {
     #[inline(always)]
     fn spend_quickly(&self, watch: Option<&Watch>, permits: u64, look: Option<(Tick, u64)>) -> Quick {
         let Some((tick, late_ns)) = look else { return Quick::Unsure };
-        if !self.gate.way.is_free() || permits == 0 {
+        if !self.fast_path.slow_path.is_free() || permits == 0 {
             return Quick::Unsure;
         }
-        self.slot.spend_quickly(near, watch, permits, tick, late_ns)
+        self.slot.spend_quickly(stripe_hint, watch, permits, tick, late_ns)
     }
 }
 
 impl Place {
     /// A place for the first pool that is put there.
     pub(crate) fn new() -> Self {
-        Place(Front::new())
+        Place(HotState::new())
     }
 
     #[inline(always)]
-    pub(crate) fn front(&self) -> &Front {
+    pub(crate) fn hot_state(&self) -> &HotState {
         &self.0
     }
 }
 
-impl Spot {
+impl HotRef {
     /// In a row of its own.
     pub(crate) fn alone() -> Self {
-        Spot { row: Arc::new([Place::new()]), at: 0 }
+        HotRef { row: Arc::new([Place::new()]), at: 0 }
     }
 
     /// The one `at` this place of a row, as a new one. Two pools have no spot in common: the spot of an earlier pool, if
     /// there was one, has no owner any more.
     pub(crate) fn new(row: Arc<[Place]>, at: usize) -> Self {
-        row[at].front().renew();
-        Spot { row, at }
+        row[at].hot_state().renew();
+        HotRef { row, at }
     }
 
     #[inline(always)]
-    pub(crate) fn front(&self) -> &Front {
-        self.row[self.at].front()
+    pub(crate) fn hot_state(&self) -> &HotState {
+        self.row[self.at].hot_state()
     }
 }

@@ -14,9 +14,9 @@ fn headers(lines: &[(&str, &str)]) -> HeaderMap {
     headers
 }
 
-fn read(status: u16, lines: &[(&str, &str)]) -> Sighting {
+fn read(status: u16, lines: &[(&str, &str)]) -> RateLimitHeaders {
     let status = StatusCode::from_u16(status).expect("a status");
-    Sighting::read(status, &headers(lines), &HeaderNames::default())
+    RateLimitHeaders::read(status, &headers(lines), &HeaderNames::default())
 }
 
 fn left(permits: u64, seconds: u64) -> Option<Left> {
@@ -40,12 +40,12 @@ fn an_answer_like_any_other_says_nothing() {
 
 #[test]
 fn the_fields_of_the_draft_are_read() {
-    let sighting =
+    let headers =
         read(200, &[("ratelimit", "\"default\";r=50;t=30"), ("ratelimit-policy", "\"default\";q=100;w=60")]);
-    assert_eq!((sighting.left, sighting.announced), (left(50, 30), policies(&[(100, 60)])));
-    assert!(!sighting.refused);
+    assert_eq!((headers.left, headers.announced), (left(50, 30), policies(&[(100, 60)])));
+    assert!(!headers.refused);
     // Several policies, one of them of something else, in two fields; the tightest counts.
-    let sighting = read(
+    let headers = read(
         200,
         &[
             ("ratelimit", "\"perhr\";r=999, \"permin\" ;r=4;t=7".replace(" ;", ";").as_str()),
@@ -55,8 +55,8 @@ fn the_fields_of_the_draft_are_read() {
             ("ratelimit-policy", "token;q=7;acme-burst=?1;w=0"),
         ],
     );
-    assert_eq!(sighting.left, left(4, 7));
-    assert_eq!(sighting.announced, policies(&[(50, 60), (1_000, 3_600), (7, 0)]));
+    assert_eq!(headers.left, left(4, 7));
+    assert_eq!(headers.announced, policies(&[(50, 60), (1_000, 3_600), (7, 0)]));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn what_is_malformed_is_passed_over_whole() {
 fn the_older_headers_are_read_wherever_they_are() {
     for stem in ["ratelimit", "x-ratelimit", "X-Rate-Limit"] {
         let [limit, remaining, reset] = ["limit", "remaining", "reset"].map(|part| format!("{stem}-{part}"));
-        let sighting = read(200, &[(&limit, "100, 100;w=60"), (&remaining, "0"), (&reset, "12")]);
-        assert_eq!((sighting.left, sighting.announced), (left(0, 12), policies(&[(100, 0)])), "{stem}");
+        let headers = read(200, &[(&limit, "100, 100;w=60"), (&remaining, "0"), (&reset, "12")]);
+        assert_eq!((headers.left, headers.announced), (left(0, 12), policies(&[(100, 0)])), "{stem}");
     }
     let names = HeaderNames::default().with(
         HeaderName::from_static("acme-limit"),
@@ -102,9 +102,12 @@ fn the_older_headers_are_read_wherever_they_are() {
         HeaderName::from_static("acme-until"),
     );
     let said = headers(&[("acme-left", "3"), ("acme-until", "6m0.5s"), ("x-ratelimit-remaining", "9")]);
-    let sighting = Sighting::read(StatusCode::OK, &said, &names);
-    assert_eq!(sighting.left, Some(Left { permits: 3, lasts: Some(Duration::from_millis(360_500)) }));
-    assert_eq!(Sighting::read(StatusCode::OK, &said, &HeaderNames::none()), Sighting::default());
+    let headers = RateLimitHeaders::read(StatusCode::OK, &said, &names);
+    assert_eq!(headers.left, Some(Left { permits: 3, lasts: Some(Duration::from_millis(360_500)) }));
+    assert_eq!(
+        RateLimitHeaders::read(StatusCode::OK, &said, &HeaderNames::none()),
+        RateLimitHeaders::default()
+    );
     // The draft's own come first.
     let both = [("ratelimit", "\"a\";r=5"), ("x-ratelimit-remaining", "9")];
     assert_eq!(read(200, &both).left, left(5, 0));
@@ -128,8 +131,8 @@ fn an_instant_is_believed_by_the_clock_of_the_vendor_that_says_it() {
 #[test]
 fn a_refusal_says_how_long_if_anything_does() {
     let check = |status, lines: &[(&str, &str)], refused, wait: Option<u64>| {
-        let sighting = read(status, lines);
-        assert_eq!((sighting.refused, sighting.wait), (refused, wait.map(Duration::from_secs)), "{lines:?}");
+        let headers = read(status, lines);
+        assert_eq!((headers.refused, headers.wait), (refused, wait.map(Duration::from_secs)), "{lines:?}");
     };
     check(429, &[], true, None);
     check(429, &[("retry-after", "7")], true, Some(7));
@@ -154,9 +157,9 @@ proptest::proptest! {
     fn no_header_does_any_harm(status in 100u16..600, value in "[ -~\t]{0,60}", name in 0usize..7) {
         let name = ["ratelimit", "ratelimit-policy", "retry-after", "x-ratelimit-reset", "x-ratelimit-remaining",
             "x-ratelimit-limit", "date"][name];
-        let sighting = read(status, &[(name, &value), ("x-ratelimit-remaining", "1")]);
-        let permits = sighting.left.map_or(0, |left| left.permits);
-        let limits = sighting.announced.iter().flatten().map(|it| it.limit);
+        let headers = read(status, &[(name, &value), ("x-ratelimit-remaining", "1")]);
+        let permits = headers.left.map_or(0, |left| left.permits);
+        let limits = headers.announced.iter().flatten().map(|it| it.limit);
         proptest::prop_assert!(limits.chain([permits]).all(|number| number <= PERMITS_MAX));
     }
 

@@ -27,7 +27,7 @@ const EPOCH_FROM: u64 = 100_000_000;
 /// What one answer of a vendor says of its own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Sighting {
+pub struct RateLimitHeaders {
     /// Whether it refuses the call because there were too many, and asks to be left alone.
     pub refused: bool,
     /// For how long, if it says so.
@@ -38,11 +38,11 @@ pub struct Sighting {
     pub announced: [Option<Announced>; ANNOUNCED_MAX],
 }
 
-impl Sighting {
+impl RateLimitHeaders {
     /// A vendor refused a call because there were too many, and asks to be left alone for `wait`. For those that do not
     /// speak HTTP.
     pub fn refused(wait: Option<Duration>) -> Self {
-        Sighting { refused: true, wait, ..Sighting::default() }
+        RateLimitHeaders { refused: true, wait, ..RateLimitHeaders::default() }
     }
 
     /// Reads what `status` and `headers` say, where the headers may have other `names`. Nothing is allocated.
@@ -53,29 +53,29 @@ impl Sighting {
     pub fn read(status: StatusCode, headers: &HeaderMap, names: &HeaderNames) -> Self {
         let is_old = number(headers, &AGE).is_some_and(|age| age > 0);
         if headers.is_empty() && status != StatusCode::TOO_MANY_REQUESTS || is_old {
-            return Sighting::default();
+            return RateLimitHeaders::default();
         }
-        let mut sighting = Sighting::default();
-        sighting.read_draft(headers);
-        if sighting.left.is_none() {
-            names.trios().iter().any(|trio| sighting.read_trio(headers, trio));
+        let mut said = RateLimitHeaders::default();
+        said.read_draft(headers);
+        if said.left.is_none() {
+            names.trios().iter().any(|trio| said.read_trio(headers, trio));
         }
         let told = retry_after(headers);
-        sighting.refused = match status {
+        said.refused = match status {
             StatusCode::TOO_MANY_REQUESTS => true,
             StatusCode::SERVICE_UNAVAILABLE => told.is_some(),
             _ => false,
         };
-        if sighting.refused {
-            let used_up = sighting.left.filter(|left| left.permits == 0);
-            sighting.wait = told.or(used_up.and_then(|left| left.lasts));
+        if said.refused {
+            let used_up = said.left.filter(|left| left.permits == 0);
+            said.wait = told.or(used_up.and_then(|left| left.lasts));
         }
-        sighting
+        said
     }
 
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        *self == Sighting::default()
+        *self == RateLimitHeaders::default()
     }
 
     /// The list fields: of all policies the one that has least left, and all that are announced.

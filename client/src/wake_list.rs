@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 /// Pools that were called while the task did not know them, and how it is woken.
 #[derive(Debug, Default)]
-pub(crate) struct Called {
+pub(crate) struct WakeList {
     pub(crate) wake: Notify,
     /// The runtime that the task runs on, which has a timer.
     pub(crate) runtime: OnceLock<Handle>,
@@ -21,7 +21,7 @@ pub(crate) struct Called {
     refused: AtomicU64,
 }
 
-impl Called {
+impl WakeList {
     /// The task is to look at `pool` from now on.
     pub(crate) fn push(&self, pool: Arc<LocalPool>) {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner).push(pool);

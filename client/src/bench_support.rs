@@ -16,7 +16,7 @@ const LEASED: Duration = Duration::from_secs(24 * 3600);
 ///
 /// # Panics
 /// If the system gives no clock.
-pub fn stocked<'a>(keys: impl Iterator<Item = &'a str>) -> Limit {
+pub fn bench_support<'a>(keys: impl Iterator<Item = &'a str>) -> Limit {
     let ticks = Ticks::try_new(HotClock::Coarse).expect("it needs no thread");
     let shared = Arc::new(Shared::new(ticks));
     for key in keys {
