@@ -20,8 +20,8 @@ use crate::limits::{Figures, Limit, PoolId};
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
 use beside::Beside;
 use family::Family;
-use lessor_ledger::pool::{Goodbye, Holder, LesseeId, Past};
-use lessor_ledger::wrong::{Reason, Wrong, quoted};
+use lessor_ledger::pool::{Goodbye, Holder, Past, SessionId};
+use lessor_ledger::rejection::{AskRejection, Reason, quoted};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::push::Event;
@@ -223,7 +223,7 @@ impl Allocator {
     }
 
     /// Which node each of `ids` is a session of, as far as it is known. The number of the session is its secret.
-    pub fn nodes_of(&self, ids: &BTreeSet<LesseeId>) -> BTreeMap<LesseeId, NodeName> {
+    pub fn nodes_of(&self, ids: &BTreeSet<SessionId>) -> BTreeMap<SessionId, NodeName> {
         self.sessions.nodes(ids)
     }
 
@@ -232,7 +232,7 @@ impl Allocator {
         &self,
         after: Option<&(NodeName, u64)>,
         count: usize,
-    ) -> Vec<((NodeName, u64), LesseeId)> {
+    ) -> Vec<((NodeName, u64), SessionId)> {
         self.sessions.after(after, count)
     }
 
@@ -247,7 +247,7 @@ impl Allocator {
         caller: &Caller,
         pools: &mut HashSet<(&'a str, Option<&'a str>)>,
         ask: &'a AskBody,
-    ) -> Result<Answer, Wrong> {
+    ) -> Result<Answer, AskRejection> {
         if self.went_lately(&ask.limit) {
             return Err(unknown(&ask.limit));
         }
@@ -257,7 +257,7 @@ impl Allocator {
         }
         if !pools.insert((&ask.limit, ask.key.as_deref())) {
             let detail = "this pool is in the same exchange twice: the first entry was answered";
-            return Err(Wrong::new(Reason::Duplicate, "limit", detail));
+            return Err(AskRejection::new(Reason::Duplicate, "limit", detail));
         }
         if self.is_stopping {
             limit.count_stopping();
@@ -305,7 +305,7 @@ impl Allocator {
         Some((left, window.map(millis_up)))
     }
 
-    fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, Wrong> {
+    fn leave_pool(&mut self, now: Moment, caller: &Caller, spent: &SpentBody) -> Result<u64, AskRejection> {
         let went = !self.limits.contains_key(&spent.limit) && self.retired.contains_key(&spent.limit);
         let limits = if went { &mut self.retired } else { &mut self.limits };
         let (limit, pool) = find(limits, &spent.limit, spent.key.as_deref())?;
@@ -357,14 +357,14 @@ fn find<'a>(
     limits: &'a mut BTreeMap<String, Limit>,
     name: &str,
     key: Option<&str>,
-) -> Result<(&'a mut Limit, PoolId), Wrong> {
+) -> Result<(&'a mut Limit, PoolId), AskRejection> {
     let limit = limit_for(limits, name).ok_or_else(|| unknown(name))?;
     let pool = limit.pool_id(name, key)?;
     Ok((limit, pool))
 }
 
-fn unknown(name: &str) -> Wrong {
-    Wrong::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
+fn unknown(name: &str) -> AskRejection {
+    AskRejection::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
 }
 
 /// See [`Allocator::limit_for`].
@@ -376,29 +376,29 @@ fn limit_for<'a>(limits: &'a mut BTreeMap<String, Limit>, name: &str) -> Option<
     limits.get_mut(&named_for(limits, name)?)
 }
 
-fn too_large(field: &str, value: u64) -> Wrong {
+fn too_large(field: &str, value: u64) -> AskRejection {
     let detail = format!("{field} is {value}: use at most {PERMITS_MAX} (2^53 - 1)");
-    Wrong::new(Reason::Invalid, field, detail)
+    AskRejection::new(Reason::Invalid, field, detail)
 }
 
-fn no_room_for_session() -> Wrong {
+fn no_room_for_session() -> AskRejection {
     let detail = format!("{SESSIONS_MAX} sessions are known, as many as may be; those go on");
-    Wrong { reason: Reason::LesseesFull, field: None, detail }
+    AskRejection { reason: Reason::LesseesFull, field: None, detail }
 }
 
 /// The answer to an entry that was `wrong`. Names that are longer than any real one are not sent back.
-pub(crate) fn unanswered(limit: &str, key: Option<&str>, wrong: Wrong) -> GrantBody {
+pub(crate) fn unanswered(limit: &str, key: Option<&str>, wrong: AskRejection) -> GrantBody {
     let echo = |text: &str, max| if text.len() <= max { text.to_owned() } else { quoted(text) };
     let key = key.map(|key| echo(key, KEY_MAX));
     GrantBody::wrong(&echo(limit, NAME_MAX), key.as_deref(), wrong.body())
 }
 
 /// `wrong` with the entry of a leave that it was in.
-fn at_index(wrong: Wrong, index: usize) -> ErrorBody {
+fn at_index(wrong: AskRejection, index: usize) -> ErrorBody {
     let place = format!("spent[{index}]");
     let field = match &wrong.field {
         Some(field) => format!("{place}.{field}"),
         None => place,
     };
-    Wrong { field: Some(field), ..wrong }.body()
+    AskRejection { field: Some(field), ..wrong }.body()
 }

@@ -28,7 +28,6 @@
 pub mod allocator;
 pub mod cells;
 mod clock;
-mod commons;
 pub mod config;
 mod events;
 mod http;
@@ -40,6 +39,7 @@ pub mod reload;
 pub mod server;
 pub mod sessions;
 mod shared;
+mod shared_store_status;
 pub mod store;
 mod sweep;
 mod uplink;

@@ -2,9 +2,9 @@
 //! drives it with the time as an argument. It never holds more pools than configured, and never forgets one that still matters.
 
 mod figures;
+mod forecasts;
 mod leased;
 mod live;
-mod outlooks;
 mod pool_id;
 #[cfg(test)]
 mod tests;
@@ -12,9 +12,9 @@ mod unused;
 mod written;
 
 pub use figures::{Answered, Disagreed, Figures};
+pub use forecasts::ForecastSum;
 pub(crate) use leased::Due;
 pub use live::{Effect, Preview};
-pub use outlooks::Forecast;
 pub use pool_id::PoolId;
 
 use crate::config::{Keyed, LimitConfig, Names};
@@ -23,9 +23,9 @@ use figures::Tally;
 use leased::Recipes;
 use lessor_ledger::Rule;
 use lessor_ledger::gate::Gate;
-use lessor_ledger::pool::{AskError, Goodbye, Heard, Holder, Holding, LesseeId, Past, Plan, Pool, PoolView};
+use lessor_ledger::pool::{AskError, Goodbye, Heard, Holder, Holding, Past, Plan, Pool, PoolView, SessionId};
+use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_ledger::share::Sharing;
-use lessor_ledger::wrong::{Reason, Wrong};
 use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Observed, SafeShare, Terms};
 use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,12 +128,12 @@ impl Limit {
     ///
     /// # Errors
     /// If no limit can have that name, or as [`Limit::key`].
-    pub fn pool_id(&self, name: &str, key: Option<&str>) -> Result<PoolId, Wrong> {
+    pub fn pool_id(&self, name: &str, key: Option<&str>) -> Result<PoolId, AskRejection> {
         let name = match self.config.name.names() {
             Names::One => None,
             Names::Many { .. } => Some(
                 LimitName::try_new(name)
-                    .map_err(|error| Wrong::new(Reason::Invalid, "limit", format!("limit {error}")))?,
+                    .map_err(|error| AskRejection::new(Reason::Invalid, "limit", format!("limit {error}")))?,
             ),
         };
         Ok(PoolId { name, key: self.key(key)? })
@@ -158,18 +158,18 @@ impl Limit {
     ///
     /// # Errors
     /// If there is one too many or one too few, or it is none.
-    pub fn key(&self, text: Option<&str>) -> Result<Option<Key>, Wrong> {
+    pub fn key(&self, text: Option<&str>) -> Result<Option<Key>, AskRejection> {
         let name = &self.config.name;
         let mismatch = |problem: &str| {
             let detail = format!("{:?} {problem}", name.as_str());
-            Err(Wrong::new(Reason::KeyMismatch, "key", detail))
+            Err(AskRejection::new(Reason::KeyMismatch, "key", detail))
         };
         match (self.config.keyed, text) {
             (Keyed::No, None) => Ok(None),
             (Keyed::No, Some(_)) => mismatch("has no keys: ask without one"),
             (Keyed::Yes { .. }, None) => mismatch("is counted by key: say which"),
             (Keyed::Yes { .. }, Some(text)) => {
-                let wrong = |error| Wrong::new(Reason::Invalid, "key", format!("key {error}"));
+                let wrong = |error| AskRejection::new(Reason::Invalid, "key", format!("key {error}"));
                 Key::try_new(text).map(Some).map_err(wrong)
             }
         }
@@ -186,7 +186,7 @@ impl Limit {
         holder: Holder,
         seq: u64,
         ask: Ask,
-    ) -> Result<Answer, Wrong> {
+    ) -> Result<Answer, AskRejection> {
         if !self.pools.contains_key(&id) {
             self.make_room(now, &id)?;
             self.make(now, id.clone());
@@ -198,14 +198,14 @@ impl Limit {
     }
 
     /// The session `id` heard something of the vendor, about `pool`, if there is one.
-    pub fn observe(&mut self, now: Moment, pool: &PoolId, id: LesseeId, observed: &Observed) -> Heard {
+    pub fn observe(&mut self, now: Moment, pool: &PoolId, id: SessionId, observed: &Observed) -> Heard {
         let heard = self.with_pool(now, pool, |pool| pool.observe(now, id, observed)).unwrap_or_default();
         self.tally.sums.disagreed.count(heard);
         heard
     }
 
     /// What the session `id` may go on with of `pool` while no allocator answers it, if that is configured.
-    pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: LesseeId) -> Option<SafeShare> {
+    pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: SessionId) -> Option<SafeShare> {
         self.config.sharing.safe?;
         self.pools.get_mut(pool)?.pool.safe_share(now, id)
     }
@@ -221,7 +221,7 @@ impl Limit {
     }
 
     /// Takes a pool out, which is made if it is not there, for an exchange with it and those above or below it.
-    pub(crate) fn open(&mut self, now: Moment, id: &PoolId) -> Result<Kept, Wrong> {
+    pub(crate) fn open(&mut self, now: Moment, id: &PoolId) -> Result<Kept, AskRejection> {
         if !self.pools.contains_key(id) {
             self.make_room(now, id)?;
             self.make(now, id.clone());
@@ -261,7 +261,7 @@ impl Limit {
         &mut self,
         now: Moment,
         pool: &PoolId,
-        id: LesseeId,
+        id: SessionId,
         seq: u64,
         goodbye: Goodbye,
     ) -> Result<u64, AskError> {
@@ -354,7 +354,7 @@ impl Limit {
         Some(result)
     }
 
-    fn make_room(&mut self, now: Moment, id: &PoolId) -> Result<(), Wrong> {
+    fn make_room(&mut self, now: Moment, id: &PoolId) -> Result<(), AskRejection> {
         self.sweep(now, STEPS_FOR_KEY);
         if let (Names::Many { names_max }, Some(new)) = (self.config.name.names(), &id.name)
             && self.names >= names_max
@@ -362,14 +362,14 @@ impl Limit {
         {
             let name = self.config.name.as_str();
             let detail = format!("{name:?} has {names_max} names in use, as many as it may; those go on");
-            return Err(Wrong::new(Reason::NamesFull, "limit", detail));
+            return Err(AskRejection::new(Reason::NamesFull, "limit", detail));
         }
         if let Keyed::Yes { keys_max } = self.config.keyed
             && self.pools.len() >= keys_max
         {
             let name = self.config.name.as_str();
             let detail = format!("{name:?} has {keys_max} keys in use, as many as it may; those go on");
-            return Err(Wrong::new(Reason::KeysFull, "key", detail));
+            return Err(AskRejection::new(Reason::KeysFull, "key", detail));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ mod upstream;
 
 use crate::allocator::Allocator;
 use crate::config::{Config, Upstream};
-use lessor_ledger::wrong::Reason;
+use lessor_ledger::rejection::Reason;
 use lessor_protocol::{Moment, wire};
 use limit::LimitMetrics;
 pub(crate) use limit::{PLACES, Ranks};

@@ -2,7 +2,7 @@
 //! What the name of a node says about trust or size is never used.
 
 use crate::sweep::Sweep;
-use lessor_ledger::pool::LesseeId;
+use lessor_ledger::pool::SessionId;
 use lessor_protocol::{Moment, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -39,7 +39,7 @@ pub struct Keep {
 
 #[derive(Clone, Copy, Debug)]
 struct Session {
-    id: LesseeId,
+    id: SessionId,
     asked: Moment,
 }
 
@@ -56,7 +56,7 @@ impl Sessions {
     }
 
     /// The lessee that `session` of `node` is, new if need be; `None` if there is no room.
-    pub fn enter(&mut self, now: Moment, node: &NodeName, session: u64) -> Option<LesseeId> {
+    pub fn enter(&mut self, now: Moment, node: &NodeName, session: u64) -> Option<SessionId> {
         let who = (node.clone(), session);
         if let Some(known) = self.known.get_mut(&who) {
             known.asked = now;
@@ -68,25 +68,25 @@ impl Sessions {
                 return None;
             }
         }
-        let id = LesseeId(self.next);
+        let id = SessionId(self.next);
         self.next += 1;
         self.known.insert(who, Session { id, asked: now });
         Some(id)
     }
 
     /// The lessee that `session` of `node` is, if it is known.
-    pub fn find(&self, node: &NodeName, session: u64) -> Option<LesseeId> {
+    pub fn find(&self, node: &NodeName, session: u64) -> Option<SessionId> {
         self.known.get(&(node.clone(), session)).map(|known| known.id)
     }
 
     /// Which node each of `ids` is a session of, as far as it is known. Looks at all that are.
-    pub fn nodes(&self, ids: &BTreeSet<LesseeId>) -> BTreeMap<LesseeId, NodeName> {
+    pub fn nodes(&self, ids: &BTreeSet<SessionId>) -> BTreeMap<SessionId, NodeName> {
         let known = self.known.iter().filter(|(_, session)| ids.contains(&session.id));
         known.map(|((node, _), session)| (session.id, node.clone())).collect()
     }
 
     /// Up to `count` of them after another one, those of a node one after the other.
-    pub fn after(&self, after: Option<&(NodeName, u64)>, count: usize) -> Vec<((NodeName, u64), LesseeId)> {
+    pub fn after(&self, after: Option<&(NodeName, u64)>, count: usize) -> Vec<((NodeName, u64), SessionId)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let page = self.known.range((from, Bound::Unbounded)).take(count);
         page.map(|(who, session)| (who.clone(), session.id)).collect()

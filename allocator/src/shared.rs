@@ -5,11 +5,11 @@ mod overlaid;
 
 use crate::allocator::{Allocator, Dropped, limits_beside};
 use crate::clock::{EpochClock, begin};
-use crate::commons::Commons;
 use crate::config::{Config, LimitConfig};
 use crate::events::Events;
 use crate::journal::{Journal, NotDurable};
 use crate::metrics::Metrics;
+use crate::shared_store_status::SharedStoreStatus;
 use crate::store::{Embedded, Found, StoreError, Written};
 use lessor_ledger::pool::Past;
 use lessor_ledger::roots::Gates;
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     cause: Cause,
     /// Where there is a store of its own.
     journal: OnceLock<Arc<Journal>>,
-    commons: Commons,
+    shared_store_status: SharedStoreStatus,
     /// What is wrong with the file.
     file_problem: Mutex<Option<String>>,
     /// The limits as they are configured now, for a new life after a panic.
@@ -113,7 +113,7 @@ impl Shared {
         let limits = limits.map(|(limit, _)| (limit.name.to_string(), limit.clone())).collect();
         Shared {
             journal: OnceLock::new(),
-            commons: Commons::new(&config),
+            shared_store_status: SharedStoreStatus::new(&config),
             file_problem: Mutex::default(),
             allocator: Mutex::new(allocator),
             metrics: Metrics::new(&config, now),
@@ -254,7 +254,7 @@ impl Shared {
 
     /// Why the store is of no use, if it is.
     pub(crate) fn store_fails(&self) -> Option<String> {
-        self.commons.silence().or_else(|| self.journal.get()?.failing())
+        self.shared_store_status.silence().or_else(|| self.journal.get()?.failing())
     }
 
     /// Why the file is of no use as it was read last, if it is: what it said before holds.
@@ -270,7 +270,7 @@ impl Shared {
     /// Limits of the store that several allocators share are closed so, when it is `there` on its clock: unless something newer is
     /// known, for who decides and who reads the store come here in any order.
     pub(crate) fn follow(&self, gates: &Gates, there: Moment) {
-        let mut known = self.commons.gates();
+        let mut known = self.shared_store_status.gates();
         if known.is_newer(gates) {
             return;
         }
@@ -281,8 +281,8 @@ impl Shared {
     }
 
     /// What is known of the store that several allocators share.
-    pub(crate) fn commons(&self) -> &Commons {
-        &self.commons
+    pub(crate) fn shared_store_status(&self) -> &SharedStoreStatus {
+        &self.shared_store_status
     }
 
     /// What there is to write is written, and the store is closed. Blocks for as long as that takes.

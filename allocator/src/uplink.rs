@@ -211,7 +211,7 @@ impl Uplink {
             .eq(due.asks.iter().map(|ask| (ask.limit.clone(), ask.key.clone())));
         let ended = self.connection.on_answer(response.session, response.seq, self.shared.now());
         let Some((_, took)) = ended.filter(|_| are_they) else {
-            return Err(TransportError::Rubbish("an answer to another exchange".to_owned()));
+            return Err(TransportError::Invalid("an answer to another exchange".to_owned()));
         };
         self.connection.on_success();
         self.answered(took);
@@ -225,7 +225,7 @@ impl Uplink {
             tracing::info!(upstream = %self.upstream, "it answers again");
         }
         if matches!(self.way, Way::Store(_)) {
-            self.shared.commons().fell_silent(None);
+            self.shared.shared_store_status().fell_silent(None);
         }
         self.is_reachable = true;
     }
@@ -253,7 +253,7 @@ impl Uplink {
         self.shared.with(|allocator, _| allocator.unanswered_above(askers));
         // Once may be by chance.
         if matches!(self.way, Way::Store(_)) && !self.is_reachable {
-            self.shared.commons().fell_silent(Some(error.to_string()));
+            self.shared.shared_store_status().fell_silent(Some(error.to_string()));
         }
         if self.is_reachable {
             let upstream = &self.upstream;

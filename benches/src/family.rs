@@ -2,7 +2,7 @@
 //! same ask of a limit that has no parent, in one run. The pools are those that ship; nothing is sent and nothing is written.
 
 use lessor_ledger::Rule;
-use lessor_ledger::pool::{Above, AskError, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::pool::{Above, AskError, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::SlidingWindow;
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::{Ask, Clock, Moment, Terms};
@@ -37,7 +37,7 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
         let (mut alone, mut below) = (Duration::ZERO, Duration::ZERO);
         while used < keys {
             now = now + STEP;
-            let session = LesseeId(used % NODES);
+            let session = SessionId(used % NODES);
             let (one, other) = (Pool::new(child.clone(), now), Pool::new(child.clone(), now));
             let spans =
                 [use_key(one, &mut [], session, now)?, use_key_below(other, &mut parent, session, now)?];
@@ -68,7 +68,7 @@ fn plan(limit: u64, per: Duration) -> Result<Arc<Plan>, Box<dyn Error>> {
     }))
 }
 
-fn use_key_below(child: Pool, parent: &mut Pool, id: LesseeId, now: Moment) -> Result<Duration, AskError> {
+fn use_key_below(child: Pool, parent: &mut Pool, id: SessionId, now: Moment) -> Result<Duration, AskError> {
     use_key(child, &mut [Above { pool: parent, share: Share::EVEN }], id, now)
 }
 
@@ -76,7 +76,7 @@ fn use_key_below(child: Pool, parent: &mut Pool, id: LesseeId, now: Moment) -> R
 fn use_key(
     mut child: Pool,
     above: &mut [Above<'_>],
-    id: LesseeId,
+    id: SessionId,
     now: Moment,
 ) -> Result<Duration, AskError> {
     let holder = Holder { id, share: Share::EVEN, rtt: STEP };

@@ -19,7 +19,7 @@ use lessor_sim::network::Latency;
 use lessor_sim::policy::Policy;
 use lessor_sim::setup::{Sabotage, Setup};
 use lessor_sim::traffic::{WORKLOADS, Workload};
-use lessor_sim::{SECOND, replay, soak, swarm, text};
+use lessor_sim::{SECOND, generator, replay, soak, text};
 use runs::{Job, Run};
 use std::io::Write;
 use std::path::PathBuf;
@@ -152,7 +152,7 @@ impl SimulateArgs {
             return Ok(soaked::show(&soak::soak(self.seed, self.threads, wall), self.json));
         }
         if let Some(seed) = self.swarm {
-            return Ok(replay::show(&swarm::draw(seed)));
+            return Ok(replay::show(&generator::draw(seed)));
         }
         if let Some(line) = &self.replay {
             return Ok(replay::show(&text::read(line)?));
@@ -212,7 +212,7 @@ impl SimulateArgs {
             above: 0,
             siblings: 0,
             nodes: self.nodes,
-            foes: vec![],
+            adversaries: vec![],
             workload: self.workload,
             priorities: 0,
             demand: self.demand,

@@ -17,7 +17,7 @@ pub const SESSION_PAUSE: Duration = Duration::from_secs(1);
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remedy {
+pub enum Recovery {
     /// The lease is not known: use up what is held of this pool and count from zero then, see [`Refill::disown`].
     Disown,
     /// The allocator and the node do not agree on this session: begin another, which owns nothing, and start every pool of
@@ -28,11 +28,11 @@ pub enum Remedy {
 }
 
 /// What to do about an error with the word `code`. A word that is not known here may come from a later allocator.
-pub fn remedy(code: &str) -> Remedy {
+pub fn recovery(code: &str) -> Recovery {
     match code {
-        code::LEASE_UNKNOWN => Remedy::Disown,
-        code::TOTALS_WRONG | code::STALE_SEQUENCE => Remedy::BeginSession,
-        _ => Remedy::LookAgain,
+        code::LEASE_UNKNOWN => Recovery::Disown,
+        code::TOTALS_WRONG | code::STALE_SEQUENCE => Recovery::BeginSession,
+        _ => Recovery::LookAgain,
     }
 }
 
@@ -58,7 +58,7 @@ pub enum Outcome {
     /// The allocator lends nothing now. What is held goes on, unless the refusal stops that too.
     Refused,
     /// The allocator does not know the lease. What is held is used up.
-    Disowned,
+    Unrecognised,
     /// The allocator disputes the session. Nothing has changed here: the driver begins another one, and tells each pool with
     /// [`Refill::begin_session`].
     Disputed,
@@ -81,7 +81,7 @@ impl<P: Pacer> Refill<P> {
         match answer {
             Ok(Answer::Grant(grant)) => match self.believe(slot, grant, terms, first_sent, now, dice) {
                 Belief::Installed => Outcome::Installed,
-                Belief::Rubbish => {
+                Belief::Invalid => {
                     self.refused(now, DISPUTE_PAUSE, dice);
                     Outcome::Impossible
                 }
@@ -93,19 +93,19 @@ impl<P: Pacer> Refill<P> {
                 }
                 Outcome::Refused
             }
-            Err(code) => match remedy(code) {
-                Remedy::Disown => {
+            Err(code) => match recovery(code) {
+                Recovery::Disown => {
                     let pause = self.pause_from_zero();
                     self.disown(slot, now);
                     self.refused(now, pause, dice);
-                    Outcome::Disowned
+                    Outcome::Unrecognised
                 }
-                Remedy::BeginSession => Outcome::Disputed,
-                Remedy::LookAgain if is_key => {
+                Recovery::BeginSession => Outcome::Disputed,
+                Recovery::LookAgain if is_key => {
                     self.refused_for_good(slot, now, LOOK_AGAIN, dice);
                     Outcome::Unavailable
                 }
-                Remedy::LookAgain => {
+                Recovery::LookAgain => {
                     self.refused(now, LOOK_AGAIN, dice);
                     Outcome::Unavailable
                 }
@@ -149,7 +149,7 @@ mod tests {
         refill.begin_session(&slot, now, 0);
         assert_eq!(refill.not_before(), now + SESSION_PAUSE);
         assert_eq!(refill.pause_from_zero(), DISPUTE_PAUSE);
-        assert_eq!(remedy("of a later version"), Remedy::LookAgain);
+        assert_eq!(recovery("of a later version"), Recovery::LookAgain);
     }
 
     /// The bug: a word that is not known came without a time, and was asked about again at network speed.

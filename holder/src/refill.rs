@@ -6,7 +6,6 @@
 //! round trip, not for a permit that sits idle. It always says totals.
 
 mod aside;
-mod disowned;
 mod goodbye;
 mod heard;
 mod in_flight;
@@ -15,11 +14,11 @@ mod rate;
 mod reserved;
 mod rest;
 mod stuck;
+mod unrecognised;
 
 use crate::demand::Demand;
 use crate::flights::Flights;
 use crate::permits::{Pacer, Permits};
-use disowned::Disowned;
 use goodbye::Known;
 use lessor_protocol::sizing::{PERMIT, mean};
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Terms};
@@ -29,6 +28,7 @@ use reserved::Reserved;
 pub use rest::GOES_ALONG;
 use std::time::Duration;
 use stuck::patience;
+use unrecognised::Unrecognised;
 
 /// Permits that the first ask for a limit wants, before a caller tries to spend. It is enough for the first calls of a slow user,
 /// and too little for other users to miss.
@@ -90,7 +90,7 @@ pub struct Refill<P> {
     /// The answer told not to ask sooner.
     not_before: Moment,
     /// While what is in hand is nothing that the allocator knows.
-    disowned: Option<Disowned>,
+    unrecognised: Option<Unrecognised>,
     /// It was given up a moment ago, for what an answer brings.
     made_way: bool,
     /// When the last ask was written, and what it said.
@@ -149,7 +149,7 @@ pub enum Belief {
     Installed,
     /// It says what cannot be: more than was wanted, more kept than held, or for longer than any term. Nothing was
     /// installed.
-    Rubbish,
+    Invalid,
 }
 
 impl<P: Pacer> Refill<P> {
@@ -171,7 +171,7 @@ impl<P: Pacer> Refill<P> {
             term: TERM_UNTOLD,
             horizon: TERM_UNTOLD,
             not_before: Moment::ORIGIN,
-            disowned: None,
+            unrecognised: None,
             made_way: false,
             asked: None,
             awaited: None,
@@ -259,7 +259,7 @@ impl<P: Pacer> Refill<P> {
 
     /// Sheds what is not needed and writes the ask. It stays true however late it arrives.
     pub fn write(&mut self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Ask {
-        if self.disowned.is_some() {
+        if self.unrecognised.is_some() {
             if !self.is_used_up(slot, now) {
                 return self.write_ahead(slot, seen, now, rtt);
             }
@@ -337,15 +337,15 @@ impl<P: Pacer> Refill<P> {
         dice: u64,
     ) -> Belief {
         if !self.can_be(grant) {
-            return Belief::Rubbish;
+            return Belief::Invalid;
         }
         self.make_way(slot, grant);
         let made_way = std::mem::take(&mut self.made_way);
-        if self.disowned.is_some() {
+        if self.unrecognised.is_some() {
             self.goes_without(slot, grant, now, dice);
             return Belief::Installed;
         }
-        let Some((_, ask)) = self.asked else { return Belief::Rubbish };
+        let Some((_, ask)) = self.asked else { return Belief::Invalid };
         self.awaited = None;
         self.known.answered(&ask, grant);
         self.let_go_of_reserved(slot, now);

@@ -6,7 +6,7 @@
 //! promise), [`sizing`], [`share`] and [`pacing`] (how big a lease is),
 //! [`pool`] (the books of one limit and key), [`gate`] (what an operator suspends), [`cells`] and [`roots`] (a pool in a store that
 //! allocators share), [`rule_text`] (a rule as it is written), [`named`] (how a limit is found), [`steering`] (how an allocator's
-//! clock goes), [`wrong`] (why an ask is refused). Beside them [`central`] keeps the same promises in one place, to compare.
+//! clock goes), [`rejection`] (why an ask is refused). Beside them [`exact`] keeps the same promises in one place, to compare.
 //!
 //! ```
 //! use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
@@ -29,11 +29,12 @@
 
 pub mod carry;
 pub mod cells;
-pub mod central;
+pub mod exact;
 pub mod gate;
 pub mod named;
 pub mod pacing;
 pub mod pool;
+pub mod rejection;
 pub mod roots;
 pub mod rule;
 pub mod rule_text;
@@ -41,7 +42,6 @@ pub mod rules;
 pub mod share;
 pub mod sizing;
 pub mod steering;
-pub mod wrong;
 
 pub use carry::Carry;
 pub use rule::{Rule, RuleError};

@@ -81,13 +81,13 @@ pub fn grant(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
     let needs =
         others.iter().map(|claim| u128::from(claim.need)).sum::<u128>() + u128::from(asker.claim.need);
     let half = (supply.left / 2).max(1);
-    let (state, share) = match Standing::of(needs, supply) {
-        Standing::Rich => (State::Rich, half),
-        Standing::Drain => {
+    let (state, share) = match Scarcity::of(needs, supply) {
+        Scarcity::Abundant => (State::Abundant, half),
+        Scarcity::Draining => {
             let (lasts, share) = drain_share(asker, others, supply);
-            (State::Drain { lasts }, share.min(half))
+            (State::Draining { lasts }, share.min(half))
         }
-        Standing::Trickle => (State::Trickle, trickle_share(asker, others, supply)),
+        Scarcity::Scarce => (State::Scarce, trickle_share(asker, others, supply)),
     };
     Sized { permits: asker.want.min(share).min(supply.left), state }
 }
@@ -105,59 +105,59 @@ pub struct Sized {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Every need for a term can be met.
-    Rich,
+    Abundant,
     /// Not so, and what is left counts for more than what comes back.
-    Drain {
+    Draining {
         /// How long what is lent now should last.
         lasts: Duration,
     },
     /// What comes back is all there is.
-    Trickle,
+    Scarce,
 }
 
 /// The same in a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
-    /// See [`State::Rich`].
+pub enum Scarcity {
+    /// See [`State::Abundant`].
     #[default]
-    Rich,
-    /// See [`State::Drain`].
-    Drain,
-    /// See [`State::Trickle`].
-    Trickle,
+    Abundant,
+    /// See [`State::Draining`].
+    Draining,
+    /// See [`State::Scarce`].
+    Scarce,
 }
 
-impl Standing {
+impl Scarcity {
     /// All there are.
-    pub const ALL: [Standing; 3] = [Standing::Rich, Standing::Drain, Standing::Trickle];
+    pub const ALL: [Scarcity; 3] = [Scarcity::Abundant, Scarcity::Draining, Scarcity::Scarce];
 
     /// That of a pool of which all that share in it need `needs` for a term.
     pub fn of(needs: u128, supply: Supply) -> Self {
         if needs <= u128::from(supply.within_term) {
-            Standing::Rich
+            Scarcity::Abundant
         } else if supply.left > supply.soon {
-            Standing::Drain
+            Scarcity::Draining
         } else {
-            Standing::Trickle
+            Scarcity::Scarce
         }
     }
 
     /// Its stable word.
     pub fn word(self) -> &'static str {
         match self {
-            Standing::Rich => "rich",
-            Standing::Drain => "drain",
-            Standing::Trickle => "trickle",
+            Scarcity::Abundant => "rich",
+            Scarcity::Draining => "drain",
+            Scarcity::Scarce => "trickle",
         }
     }
 }
 
-impl From<State> for Standing {
+impl From<State> for Scarcity {
     fn from(state: State) -> Self {
         match state {
-            State::Rich => Standing::Rich,
-            State::Drain { .. } => Standing::Drain,
-            State::Trickle => Standing::Trickle,
+            State::Abundant => Scarcity::Abundant,
+            State::Draining { .. } => Scarcity::Draining,
+            State::Scarce => Scarcity::Scarce,
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use lessor_ledger::Carry;
 use lessor_ledger::pool::{
-    Above, AskError, Block, Goodbye, Heard, Holder, LesseeId, Past, Plan, Pool, PoolView, Record,
+    Above, AskError, Block, Goodbye, Heard, Holder, Past, Plan, Pool, PoolView, Record, SessionId,
 };
 use lessor_ledger::rules::Gap;
 use lessor_ledger::share::{Share, Sharing};
@@ -123,7 +123,7 @@ impl Family {
     }
 
     /// See [`Pool::observe`].
-    pub fn observe(&mut self, limit: usize, now: Moment, id: LesseeId, observed: &Observed) -> Heard {
+    pub fn observe(&mut self, limit: usize, now: Moment, id: SessionId, observed: &Observed) -> Heard {
         self.lowest[limit].pool.observe(now, id, observed)
     }
 
@@ -150,7 +150,7 @@ impl Family {
         &mut self,
         limit: usize,
         now: Moment,
-        id: LesseeId,
+        id: SessionId,
         seq: u64,
         goodbye: Goodbye,
     ) -> Result<u64, AskError> {
@@ -158,7 +158,7 @@ impl Family {
     }
 
     /// See [`Pool::safe_share`].
-    pub fn safe_share(&mut self, limit: usize, now: Moment, id: LesseeId) -> Option<SafeShare> {
+    pub fn safe_share(&mut self, limit: usize, now: Moment, id: SessionId) -> Option<SafeShare> {
         self.lowest[limit].pool.safe_share(now, id)
     }
 

@@ -118,8 +118,8 @@ pub struct Faults {
 
 impl Faults {
     /// Whether `fault` strikes now.
-    pub fn strikes(&self, fault: Fault, dice: &mut fastrand::Rng) -> bool {
-        self.chance.get(&fault).is_some_and(|&chance| dice.f64() < chance)
+    pub fn strikes(&self, fault: Fault, rng: &mut fastrand::Rng) -> bool {
+        self.chance.get(&fault).is_some_and(|&chance| rng.f64() < chance)
     }
 }
 

@@ -5,13 +5,14 @@
 //! curve of a cold bucket). Three worlds: the fleet below; [`small`], which does what property tests tell it; and [`regions`]
 //! (nodes, regions that lend on, and a centre or a store that allocators share), with [`overlong`] (calls that last longer than any should).
 //!
-//! The fleet, in reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`swarm`] (drawing one from a seed) with
+//! The fleet, in reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`generator`] (drawing one from a seed) with
 //! [`edges`] (of calendars), [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`],
-//! [`live`] (what operators do), [`judges`] (the oracles of a run), [`node`], [`foe`] (one that does not play by the rules), [`policy`] and
+//! [`live`] (what operators do), [`oracles`] (the oracles of a run), [`node`], [`adversary`] (one that does not play by the rules), [`policy`] and
 //! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`]),
 //! [`curve`], [`log`]
 //! (the last events in words), [`world`] (the loop), [`soak`] (many seeds at once), [`shrink`] (cutting down what failed), [`replay`] (one setup, for a reader). `lessor simulate` runs them.
 
+pub mod adversary;
 pub mod boundary;
 pub mod civil;
 pub mod clock;
@@ -19,14 +20,14 @@ pub mod curve;
 pub mod edges;
 pub mod family;
 pub mod faults;
-pub mod foe;
-pub mod judges;
+pub mod generator;
 pub mod live;
 pub mod log;
 pub mod meter;
 pub mod network;
 pub mod node;
 pub mod oracle;
+pub mod oracles;
 pub mod overlong;
 pub mod policy;
 pub mod reference;
@@ -37,7 +38,6 @@ pub mod setup;
 pub mod shrink;
 pub mod small;
 pub mod soak;
-pub mod swarm;
 pub mod text;
 pub mod traffic;
 pub mod warming;

@@ -55,10 +55,10 @@ impl Network {
         way: Way,
         faults: &Faults,
         struck: &mut Struck,
-        dice: &mut fastrand::Rng,
+        rng: &mut fastrand::Rng,
     ) -> Vec<u64> {
         let mut strikes = |fault| {
-            let struck_now = faults.strikes(fault, dice);
+            let struck_now = faults.strikes(fault, rng);
             if struck_now {
                 *struck.entry(fault).or_default() += 1;
             }
@@ -70,7 +70,7 @@ impl Network {
             return vec![];
         }
         let Latency { one_way, jitter } = self.latency;
-        let mut arrival = |late: u64| real + one_way + dice.u64(0..=jitter) + dice.u64(0..=late);
+        let mut arrival = |late: u64| real + one_way + rng.u64(0..=jitter) + rng.u64(0..=late);
         // Long enough to outlive a lease, and sometimes a window.
         let mut arrivals = vec![arrival(if late { 3_000_000_000 } else { 0 })];
         if again {

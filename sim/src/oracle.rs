@@ -52,7 +52,7 @@ pub struct Instant {
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct AskRejection {
     /// Whether more was admitted than promised.
     pub is_over: bool,
     /// The name of what was broken.
@@ -62,11 +62,11 @@ pub struct Wrong {
 }
 
 /// Says yes, or what is wrong.
-pub type Verdict = Result<(), Wrong>;
+pub type Verdict = Result<(), AskRejection>;
 
 /// `true`, or what `name` stands for is broken.
 pub(crate) fn must(name: &'static str, holds: bool, what: impl FnOnce() -> String) -> Verdict {
-    if holds { Ok(()) } else { Err(Wrong { is_over: false, name, what: what() }) }
+    if holds { Ok(()) } else { Err(AskRejection { is_over: false, name, what: what() }) }
 }
 
 /// An ask that reached the pool.
@@ -226,7 +226,7 @@ impl Oracle {
         asked: &Asked,
         answer: &Result<Answer, AskError>,
         stock: Stock,
-    ) -> Result<(u64, u64), Wrong> {
+    ) -> Result<(u64, u64), AskRejection> {
         let (by, session) = (self.measure, self.session(asked.session));
         // Before it is known again by this ask.
         session.may_say_again(now, by);

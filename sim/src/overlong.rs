@@ -5,7 +5,7 @@ use lessor::pace::Refill;
 use lessor::slot::Slot;
 use lessor_holder::refill::Seen;
 use lessor_ledger::Rule;
-use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
+use lessor_ledger::pool::{Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::Concurrency;
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::{Answer, Grant, Moment, Terms};
@@ -64,7 +64,7 @@ impl Node {
 /// # Panics
 /// If an ask is not answered with a grant: all of them are true.
 pub fn run(seed: u64) -> Result<[u64; 3], String> {
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let rules = vec![Rule::Concurrency(
         Concurrency::try_new(CAP, Duration::from_nanos(LONGEST)).expect("numbers in range"),
     )];
@@ -87,24 +87,24 @@ pub fn run(seed: u64) -> Result<[u64; 3], String> {
             }
             if let Some((_, sent, grant)) = node.answer.take_if(|(arrives, ..)| *arrives <= time) {
                 ended += u64::from(node.refill.flights().busy() > 0 && node.slot.deadline() <= now);
-                node.refill.believe(&node.slot, &grant, terms, sent, now, dice.u64(..));
+                node.refill.believe(&node.slot, &grant, terms, sent, now, rng.u64(..));
             }
             let seen = Seen { waiting: u64::from(!is_calm), ..Seen::default() };
             if node.answer.is_none() && node.refill.due(&node.slot, seen, now, RTT) <= now {
                 let ask = node.refill.write(&node.slot, seen, now, RTT);
                 (node.seq, node.has_asked) = (node.seq + 1, true);
-                let holder = Holder { id: LesseeId(number as u64), share: Share::EVEN, rtt: RTT };
+                let holder = Holder { id: SessionId(number as u64), share: Share::EVEN, rtt: RTT };
                 let answer = pool.renew(now, holder, node.seq, ask).expect("it is true");
                 let Answer::Grant(grant) = answer else { panic!("{answer:?}") };
-                node.answer = Some((time + dice.u64(..5 * MILLI), now, grant));
+                node.answer = Some((time + rng.u64(..5 * MILLI), now, grant));
             }
-            if !is_calm && dice.u8(..4) == 0 && node.refill.enter(&node.slot, 1, now).is_ok() {
-                let takes = dice.u64(1..=10 * LONGEST) / dice.u64(1..=20);
+            if !is_calm && rng.u8(..4) == 0 && node.refill.enter(&node.slot, 1, now).is_ok() {
+                let takes = rng.u64(1..=10 * LONGEST) / rng.u64(1..=20);
                 node.calls.push(time + takes);
                 (began, overlong) = (began + 1, overlong + u64::from(takes > LONGEST));
             }
-            if !is_calm && node.has_asked && dice.u8(..100) == 0 {
-                (node.silent_until, node.has_asked) = (time + dice.u64(..SILENT), false);
+            if !is_calm && node.has_asked && rng.u8(..100) == 0 {
+                (node.silent_until, node.has_asked) = (time + rng.u64(..SILENT), false);
             }
         }
         let in_flight = nodes.iter().flat_map(|node| &node.calls).filter(|ends| **ends > time).count();

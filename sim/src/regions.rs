@@ -7,17 +7,17 @@
 use crate::reference::{Spend, breach};
 use lessor::pace::Refill;
 use lessor::slot::Slot;
-use lessor_holder::answer::{Heard, Outcome, Remedy, remedy};
+use lessor_holder::answer::{Heard, Outcome, Recovery, recovery};
 use lessor_holder::connection::Connection;
 use lessor_holder::refill::Seen;
 use lessor_ledger::Rule;
-use lessor_ledger::central::{Limiter, Verdict};
-use lessor_ledger::pool::{Above, AskError, HeardAbove, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::exact::{Limiter, Verdict};
+use lessor_ledger::pool::{Above, AskError, HeardAbove, Holder, Plan, Pool, SessionId};
+use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, Windows,
 };
 use lessor_ledger::share::{Share, Sharing};
-use lessor_ledger::wrong::Wrong;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
 use std::collections::BTreeMap;
@@ -82,12 +82,12 @@ enum Event {
     /// A node spends all that it has, at the last instant.
     SpendAll(usize),
     /// A call ends of the process that was born as that.
-    Ends(usize, LesseeId),
+    Ends(usize, SessionId),
     Wake(Who),
     /// An ask of a node to its region, or of a region to the centre.
-    Asks(Who, LesseeId, u64, Ask),
-    Hears(Who, LesseeId, u64, Result<Answer, AskError>),
-    TimeOut(Who, LesseeId, u64),
+    Asks(Who, SessionId, u64, Ask),
+    Hears(Who, SessionId, u64, Result<Answer, AskError>),
+    TimeOut(Who, SessionId, u64),
     Dies(Who),
     /// Nothing passes between it and the one above until then.
     Cut(Who, u64),
@@ -109,8 +109,8 @@ struct Line {
 }
 
 impl Line {
-    fn session(&self) -> LesseeId {
-        LesseeId(self.connection.session())
+    fn session(&self) -> SessionId {
+        SessionId(self.connection.session())
     }
 
     /// The number of the exchange that is open; zero if none is.
@@ -128,9 +128,9 @@ struct Node {
     refused: u64,
     line: Line,
     /// Its first session.
-    born: LesseeId,
+    born: SessionId,
     /// Its newest ask that its region has answered, and of which session that was.
-    answered: (LesseeId, u64),
+    answered: (SessionId, u64),
 }
 
 #[derive(Debug)]
@@ -159,7 +159,7 @@ struct Trouble {
 }
 
 struct World {
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
     real: u64,
     order: u64,
     queue: BTreeMap<(u64, u64), Event>,
@@ -309,7 +309,7 @@ impl World {
                 self.figures.refused += u64::from(is_judged && !is_admitted);
                 self.next_call(node);
                 self.look(Who::Node(node));
-                if self.dice.u32(..50) == 0 && self.is_troubled() {
+                if self.rng.u32(..50) == 0 && self.is_troubled() {
                     let at = &self.nodes[node];
                     let last = when(at.slot.deadline(), at.ppm).saturating_sub(1).max(self.real);
                     self.after(last - self.real, Event::SpendAll(node));
@@ -347,7 +347,7 @@ impl World {
 
     fn next_call(&mut self, node: usize) {
         // Arrivals that are independent of each other.
-        let wait = -(1.0 - self.dice.f64()).ln() / self.rate.max(0.01) * SECOND as f64;
+        let wait = -(1.0 - self.rng.f64()).ln() / self.rate.max(0.01) * SECOND as f64;
         self.after(wait as u64 + 1, Event::Call(node));
     }
 
@@ -357,9 +357,9 @@ impl World {
         }
         let of_store = self.store_every().filter(|_| who == Who::Centre);
         let every = of_store.unwrap_or(self.trouble.every);
-        let wait = self.dice.u64(0..2 * every);
-        let event = match self.dice.bool() && who != Who::Centre {
-            true => Event::Cut(who, self.real + wait + self.dice.u64(0..4 * SECOND)),
+        let wait = self.rng.u64(0..2 * every);
+        let event = match self.rng.bool() && who != Who::Centre {
+            true => Event::Cut(who, self.real + wait + self.rng.u64(0..4 * SECOND)),
             false => Event::Dies(who),
         };
         self.after(wait, event);
@@ -395,7 +395,7 @@ impl World {
             }
             Who::Region(region) => {
                 // Half of them are stopped, and say so.
-                if self.dice.bool() {
+                if self.rng.bool() {
                     self.leaves(region);
                 }
                 let above = self.regions[region]

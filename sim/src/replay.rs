@@ -1,5 +1,5 @@
 //! Runs one setup for a reader, and shows what came of it: if it fails, cut down to what matters. The `simulate` tool
-//! calls it for `--swarm` and `--replay`, and a soak for what failed in it.
+//! calls it for `--generator` and `--replay`, and a soak for what failed in it.
 
 use crate::setup::Setup;
 use crate::shrink::shrink;

@@ -1,9 +1,9 @@
 //! What is to be simulated: the limit, the fleet, the load and the trouble. Drawn from a seed, or given on the command
 //! line; the world only reads it.
 
+use crate::adversary::Lie;
 use crate::family;
 use crate::faults::{Fault, Faults};
-use crate::foe::Lie;
 use crate::live::{Act, Live};
 use crate::network::Latency;
 use crate::traffic::Workload;
@@ -33,7 +33,7 @@ pub struct Setup {
     /// How many nodes.
     pub nodes: usize,
     /// Those beside them that do not play by the rules, while there is trouble.
-    pub foes: Vec<Lie>,
+    pub adversaries: Vec<Lie>,
     /// The shape of demand.
     pub workload: Workload,
     /// How many ranks of nodes there are, the last of which comes first. One or none: all are alike.
@@ -138,7 +138,7 @@ impl Setup {
     /// How long a session that says nothing is known to the pool at least: three terms where sessions are scarce, for
     /// then those that hold nothing make room.
     pub fn remembered(&self) -> Duration {
-        let are_scarce = self.plan.lessees_max <= 1_000 || self.foes.contains(&Lie::Crowd);
+        let are_scarce = self.plan.lessees_max <= 1_000 || self.adversaries.contains(&Lie::Crowd);
         // Of a family it is the pool that nodes ask which forgets, by the rules that it keeps itself.
         let shortest = self.rule_sets().map(|rules| {
             let plan = Plan { rules: rules.to_vec(), ..self.plan.clone() };

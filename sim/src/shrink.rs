@@ -123,13 +123,14 @@ fn fewer_live(from: &Shrunk) -> Vec<Setup> {
 }
 
 fn fewer_foes(from: &Shrunk) -> Vec<Setup> {
-    let foes = 0..from.setup.foes.len();
-    foes.map(|index| {
-        with(&from.setup, |setup| {
-            setup.foes.remove(index);
+    let adversaries = 0..from.setup.adversaries.len();
+    adversaries
+        .map(|index| {
+            with(&from.setup, |setup| {
+                setup.adversaries.remove(index);
+            })
         })
-    })
-    .collect()
+        .collect()
 }
 
 fn fewer_nodes(from: &Shrunk) -> Vec<Setup> {

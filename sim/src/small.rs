@@ -9,9 +9,9 @@ use lessor_holder::answer::{Heard, Outcome};
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::refill::Seen;
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
-use lessor_ledger::pool::{AskError, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::pool::{AskError, Holder, Plan, Pool, SessionId};
+use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::share::Share;
-use lessor_ledger::wrong::Wrong;
 use lessor_protocol::{Answer, Ask, Moment};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug)]
 struct Message {
     node: usize,
-    session: LesseeId,
+    session: SessionId,
     seq: u64,
     ask: Ask,
 }
@@ -90,7 +90,7 @@ struct Message {
 #[derive(Clone, Copy, Debug)]
 struct Reply {
     node: usize,
-    session: LesseeId,
+    session: SessionId,
     seq: u64,
     answer: Result<Answer, AskError>,
 }
@@ -251,7 +251,7 @@ impl World {
         let _ = asker.refill.due(&asker.slot, seen, now, RTT);
         let ask = asker.refill.write(&asker.slot, seen, now, RTT);
         let Exchange { session, seq, .. } = asker.connection.begin(now);
-        self.messages.push(Message { node, session: LesseeId(session), seq, ask });
+        self.messages.push(Message { node, session: SessionId(session), seq, ask });
     }
 
     fn arrive(&mut self, message: Message) {
@@ -271,7 +271,7 @@ impl World {
         let Some((exchange, _)) = node.connection.on_answer(reply.session.0, reply.seq, now) else { return };
         node.connection.on_success();
         let heard = Heard { first_sent: exchange.first_sent, now, terms: self.plan.terms };
-        let word = reply.answer.as_ref().map_err(|error| Wrong::from(*error).reason.code());
+        let word = reply.answer.as_ref().map_err(|error| AskRejection::from(*error).reason.code());
         match node.refill.on_answer(&node.slot, word, heard, false, reply.seq) {
             Outcome::Impossible => panic!("the pool says what cannot be: {:?}", reply.answer),
             // A copy of an old ask made itself at home in the new books before the truth arrived.
@@ -281,7 +281,7 @@ impl World {
                 node.refill.begin_session(&node.slot, now, reply.seq);
             }
             Outcome::Disputed => panic!("an honest node was not believed: {:?}", reply.answer),
-            Outcome::Installed | Outcome::Refused | Outcome::Disowned | Outcome::Unavailable => {}
+            Outcome::Installed | Outcome::Refused | Outcome::Unrecognised | Outcome::Unavailable => {}
         }
     }
 }

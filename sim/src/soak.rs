@@ -5,7 +5,7 @@ use crate::faults::Struck;
 use crate::policy::Policy;
 use crate::setup::Setup;
 use crate::world::{Failure, Report, Watch, World};
-use crate::{replay, swarm};
+use crate::{generator, replay};
 use lessor_protocol::{Clock, Moment};
 use std::panic::catch_unwind;
 use std::sync::Mutex;
@@ -83,7 +83,7 @@ pub fn soak(first: u64, threads: usize, wall: Duration) -> Soaked {
         for _ in 0..threads {
             scope.spawn(|| {
                 while clock.now().since(start) < wall {
-                    let setup = swarm::draw(next.fetch_add(1, Ordering::Relaxed));
+                    let setup = generator::draw(next.fetch_add(1, Ordering::Relaxed));
                     let result = run(setup.clone());
                     if let Err(failure) = &result {
                         eprintln!("{failure}\n{}\n", replay::cut_down(&setup, failure));

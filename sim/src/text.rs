@@ -6,8 +6,8 @@
 //! and the longest one. What is not said is as in [`bare`].
 
 use crate::SECOND;
+use crate::adversary::LIES;
 use crate::faults::{Fault, Faults};
-use crate::foe::LIES;
 use crate::live;
 use crate::network::Latency;
 use crate::setup::{Sabotage, Setup, parse_rules, plan};
@@ -29,7 +29,7 @@ pub fn bare() -> Setup {
         above: 0,
         siblings: 0,
         nodes: 1,
-        foes: vec![],
+        adversaries: vec![],
         workload: Workload::Steady,
         priorities: 0,
         demand: 1.0,
@@ -81,8 +81,8 @@ pub fn write(setup: &Setup) -> String {
         say("siblings", &setup.siblings);
     }
     say("nodes", &setup.nodes);
-    if !setup.foes.is_empty() {
-        say("foes", &setup.foes.iter().map(|lie| lie.name()).collect::<Vec<_>>().join(","));
+    if !setup.adversaries.is_empty() {
+        say("foes", &setup.adversaries.iter().map(|lie| lie.name()).collect::<Vec<_>>().join(","));
     }
     say("workload", &setup.workload.name());
     say("demand", &setup.demand);
@@ -164,8 +164,8 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "guaranteed" => setup.plan.sharing.guaranteed.push(number(value)?),
         "nodes" => setup.nodes = number(value)?,
         "foes" => {
-            let foes = value.split(',').map(|name| one_of(name, LIES.into_iter()));
-            setup.foes = foes.collect::<Result<_, _>>()?;
+            let adversaries = value.split(',').map(|name| one_of(name, LIES.into_iter()));
+            setup.adversaries = adversaries.collect::<Result<_, _>>()?;
         }
         "live" => setup.live = value.split('|').map(live::parse).collect::<Result<_, _>>()?,
         "workload" => setup.workload = one_of(value, WORKLOADS.into_iter())?,
@@ -286,7 +286,7 @@ fn bucket(rule: &TokenBucket) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::swarm::draw;
+    use crate::generator::draw;
 
     #[test]
     fn a_setup_is_read_back_as_it_was_written() {

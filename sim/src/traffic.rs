@@ -77,14 +77,14 @@ pub struct Traffic {
     power: Vec<i32>,
     changes: u64,
     hot: Option<usize>,
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
 }
 
 impl Traffic {
     /// `demand` calls a second in total over `nodes` nodes.
-    pub fn new(workload: Workload, demand: f64, nodes: usize, dice: fastrand::Rng) -> Self {
+    pub fn new(workload: Workload, demand: f64, nodes: usize, rng: fastrand::Rng) -> Self {
         let (rates, power) = (vec![0.0; nodes], vec![0; nodes]);
-        Traffic { workload, demand, rates, power, changes: 0, hot: None, dice }
+        Traffic { workload, demand, rates, power, changes: 0, hot: None, rng }
     }
 
     /// Calls a second, by node.
@@ -112,8 +112,8 @@ impl Traffic {
             Workload::Zipf => (self.zipf(), 1.0, u64::MAX),
             Workload::ZipfJumps => {
                 if count > 0 {
-                    let node = self.dice.usize(..nodes);
-                    let up = self.dice.bool();
+                    let node = self.rng.usize(..nodes);
+                    let up = self.rng.bool();
                     self.power[node] = (self.power[node] + if up { 1 } else { -1 }).clamp(-1, 1);
                 }
                 (self.zipf(), 1.0, self.exponential(JUMP_NS / nodes as f64))
@@ -149,7 +149,7 @@ impl Traffic {
 
     fn exponential(&mut self, mean: f64) -> u64 {
         // At least a nanosecond, or nothing would ever happen after it.
-        (-(1.0 - self.dice.f64()).ln() * mean) as u64 + 1
+        (-(1.0 - self.rng.f64()).ln() * mean) as u64 + 1
     }
 
     fn zipf(&self) -> Vec<f64> {

@@ -1,12 +1,12 @@
 //! The loop: takes the next event in virtual time and lets it happen. It decides nothing about leases; that is the
 //! shipping code's part, and nothing about right and wrong; that is the oracle's.
 
+mod adversaries;
 mod allocator;
 mod aside;
 mod calls;
 mod event;
 mod flights;
-mod foes;
 mod live;
 mod phases;
 mod rates;
@@ -22,17 +22,17 @@ mod watch;
 pub use rates::sustained;
 
 use crate::SECOND;
+use crate::adversary::Adversary;
 use crate::clock::HostClock;
 use crate::curve::Curve;
 use crate::family::Family;
 use crate::faults::{Fault, Struck};
-use crate::foe::Foe;
-use crate::judges::Judges;
 use crate::log::Log;
 use crate::meter::{Figures, Meter};
 use crate::network::Network;
 use crate::node::Node;
-use crate::oracle::{Instant, Verdict, Wrong, must};
+use crate::oracle::{AskRejection, Instant, Verdict, must};
+use crate::oracles::Oracles;
 use crate::policy::Policy;
 use crate::rival::Rival;
 use crate::setup::Setup;
@@ -122,16 +122,16 @@ pub struct World {
     outside: Option<u64>,
     nodes: Vec<Node>,
     /// Those that do not play by the rules, with old messages of theirs.
-    foes: Vec<(Foe, Vec<Message>)>,
+    adversaries: Vec<(Adversary, Vec<Message>)>,
     network: Network,
     traffic: Traffic,
     traffic_generation: u64,
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
     sessions: u64,
     tickets: u64,
     struck: Struck,
     admissions: u64,
-    judges: Judges,
+    oracles: Oracles,
     /// Who sizes leases in place of the shipping code.
     rival: Option<Rival>,
     over_admissions: u64,
@@ -175,16 +175,16 @@ impl World {
 
     fn new(setup: Setup, watch: Watch) -> Self {
         // The load has dice of its own, so that it is the same whatever else changes.
-        let mut dice = fastrand::Rng::with_seed(setup.seed);
-        let traffic = Traffic::new(setup.workload, setup.demand, setup.nodes, dice.fork());
+        let mut rng = fastrand::Rng::with_seed(setup.seed);
+        let traffic = Traffic::new(setup.workload, setup.demand, setup.nodes, rng.fork());
         let plan = Arc::new(setup.plan.clone());
         let drift = i64::from(if setup.drifting { plan.terms.drift_ppm() } else { 0 });
         // Half of all clocks run at the very edge: that is where a missing factor shows.
-        let clock = |dice: &mut fastrand::Rng, shown: u64| {
-            let ppm = if dice.bool() { dice.i64(-drift..=drift) } else { [-drift, drift][dice.usize(..2)] };
+        let clock = |rng: &mut fastrand::Rng, shown: u64| {
+            let ppm = if rng.bool() { rng.i64(-drift..=drift) } else { [-drift, drift][rng.usize(..2)] };
             HostClock::new(shown, ppm)
         };
-        let mut centre_clock = clock(&mut dice, setup.start).steered(plan.terms);
+        let mut centre_clock = clock(&mut rng, setup.start).steered(plan.terms);
         if setup.slews() {
             // Steering may have the other half. A daemon has found that its hardware is off by as much as it can follow.
             let ppm = centre_clock.ppm();
@@ -193,18 +193,18 @@ impl World {
         }
         let nodes: Vec<Node> = (0..setup.nodes)
             .map(|node| {
-                let shown = dice.u64(0..1_000 * SECOND);
-                Node::new(clock(&mut dice, shown), 0, node as u64 + 1)
+                let shown = rng.u64(0..1_000 * SECOND);
+                Node::new(clock(&mut rng, shown), 0, node as u64 + 1)
             })
             .collect();
-        let foes: Vec<Foe> = setup
-            .foes
+        let adversaries: Vec<Adversary> = setup
+            .adversaries
             .iter()
             .enumerate()
             .map(|(index, &lie)| {
-                let shown = dice.u64(0..1_000 * SECOND);
+                let shown = rng.u64(0..1_000 * SECOND);
                 let session = (setup.nodes + index) as u64 + 1;
-                Foe::new(lie, clock(&mut dice, shown), session, dice.fork())
+                Adversary::new(lie, clock(&mut rng, shown), session, rng.fork())
             })
             .collect();
         let now = centre_clock.show(0);
@@ -229,14 +229,14 @@ impl World {
                 store: Store::new(setup.limits() + setup.above),
             },
             outside: None,
-            network: Network::new(setup.latency, setup.nodes + foes.len()),
+            network: Network::new(setup.latency, setup.nodes + adversaries.len()),
             traffic,
             traffic_generation: 0,
-            sessions: (setup.nodes + foes.len()) as u64,
+            sessions: (setup.nodes + adversaries.len()) as u64,
             tickets: 0,
             struck: Struck::new(),
             admissions: 0,
-            judges: Judges::new(&setup),
+            oracles: Oracles::new(&setup),
             rival: None,
             over_admissions: 0,
             meter: Meter::new(setup.nodes, &plan.rules),
@@ -247,25 +247,25 @@ impl World {
             bound: phases::longest_wait(&setup),
             calm_since: u64::MAX,
             nodes,
-            foes: foes.into_iter().map(|foe| (foe, vec![])).collect(),
-            dice,
+            adversaries: adversaries.into_iter().map(|adversary| (adversary, vec![])).collect(),
+            rng,
             setup,
         }
     }
 
     fn begin(&mut self) {
         let now = self.now();
-        self.judges.books_begin(now, now.allocator, &self.all_new());
+        self.oracles.books_begin(now, now.allocator, &self.all_new());
         for node in 0..self.nodes.len() {
-            let at = self.dice.u64(0..5_000_000);
+            let at = self.rng.u64(0..5_000_000);
             self.push(at, Event::Wake { node, life: 0 });
             let session = self.nodes[node].session();
-            self.judges.of(self.setup.limit(node)).begins(node, session);
+            self.oracles.of(self.setup.limit(node)).begins(node, session);
         }
-        for index in 0..self.foes.len() {
+        for index in 0..self.adversaries.len() {
             self.push(0, Event::Scheme(index));
-            let (node, session) = (self.nodes.len() + index, self.foes[index].0.session);
-            self.judges.of(self.setup.limit(node)).begins_to_lie(node, session);
+            let (node, session) = (self.nodes.len() + index, self.adversaries[index].0.session);
+            self.oracles.of(self.setup.limit(node)).begins_to_lie(node, session);
         }
         self.push(0, Event::Traffic { generation: 0 });
         self.push(SECOND, Event::Sweep);
@@ -294,7 +294,7 @@ impl World {
     }
 
     /// Lets the next thing happen; false at the end.
-    fn step(&mut self) -> Result<bool, Wrong> {
+    fn step(&mut self) -> Result<bool, AskRejection> {
         let arrival = self.arrivals.peek().map_or(u64::MAX, |Reverse(arrival)| arrival.0);
         let event = self.queue.peek().map_or(u64::MAX, |queued| queued.at);
         self.look_until(arrival.min(event));
@@ -313,7 +313,7 @@ impl World {
             self.push(later, event);
             return Ok(true);
         }
-        let touched = event.node().filter(|&node| self.foe(node).is_none());
+        let touched = event.node().filter(|&node| self.adversary(node).is_none());
         match event {
             Event::Wake { node, life } => self.wake(node, life),
             Event::Ask(message) => self.reach(message)?,
@@ -321,7 +321,7 @@ impl World {
             Event::TimeOut { node, life, exchange } => self.time_out(node, life, exchange)?,
             Event::Due { node, life } => self.due(node, life)?,
             Event::GiveUp { node, life, ticket } => self.give_up(node, life, ticket)?,
-            Event::Land { limit, permits } => self.judges.landed(limit, permits),
+            Event::Land { limit, permits } => self.oracles.landed(limit, permits),
             Event::HandBack { node, life, permits } => self.hand_back(node, life, permits)?,
             Event::PutBack { node, life, permits } => self.put_back(node, life, permits)?,
             Event::Settle { node, life, number, rest } => self.settle(node, life, number, rest)?,
@@ -405,7 +405,7 @@ impl World {
         }
     }
 
-    fn failure(self, wrong: Wrong) -> Failure {
+    fn failure(self, wrong: AskRejection) -> Failure {
         Failure {
             is_over: wrong.is_over,
             name: wrong.name,

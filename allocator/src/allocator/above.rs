@@ -3,7 +3,7 @@
 use super::Allocator;
 use crate::config::Upstream;
 use crate::limits::{Due, Limit, PoolId};
-use lessor_holder::answer::{Remedy, remedy};
+use lessor_holder::answer::{Recovery, recovery};
 use lessor_ledger::gate::News;
 use lessor_ledger::pool::HeardAbove;
 use lessor_ledger::roots::{Closed, Gates, Origin, Version};
@@ -200,15 +200,15 @@ impl Allocator {
             let is_fit = match body.answer() {
                 Ok(answer) => limit.hear_above(now, pool, first_sent, answer) == HeardAbove::Believed,
                 Err(error) => {
-                    let remedy = remedy(&error.code);
-                    told.begins_session |= remedy == Remedy::BeginSession;
-                    match remedy {
-                        Remedy::Disown => limit.disowned_above(now, pool),
-                        Remedy::BeginSession | Remedy::LookAgain => {
+                    let recovery = recovery(&error.code);
+                    told.begins_session |= recovery == Recovery::BeginSession;
+                    match recovery {
+                        Recovery::Disown => limit.unrecognised_above(now, pool),
+                        Recovery::BeginSession | Recovery::LookAgain => {
                             limit.hear_above(now, pool, first_sent, Answer::Refusal(NOTHING_THERE));
                         }
                     }
-                    remedy == Remedy::Disown
+                    recovery == Recovery::Disown
                 }
             };
             told.unfit += usize::from(!is_fit);

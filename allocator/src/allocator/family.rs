@@ -5,7 +5,7 @@ use super::Caller;
 use crate::config::{DEPTH_MAX, key_above};
 use crate::limits::{Kept, Limit, PoolId};
 use lessor_ledger::pool::Above;
-use lessor_ledger::wrong::{Reason, Wrong};
+use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_protocol::Moment;
 use std::collections::BTreeMap;
 
@@ -23,19 +23,19 @@ fn parent(
     limits: &BTreeMap<String, Limit>,
     name: &str,
     id: &PoolId,
-) -> Result<Option<(String, PoolId)>, Wrong> {
+) -> Result<Option<(String, PoolId)>, AskRejection> {
     let Some(parent) = limits.get(name).and_then(|limit| limit.config().parent.as_ref()) else {
         return Ok(None);
     };
     let above = limits.get(parent.as_str()).ok_or_else(|| {
         let detail = format!("{name:?} is below {:?}, which there is no limit of", parent.as_str());
-        Wrong::new(Reason::LimitUnknown, "limit", detail)
+        AskRejection::new(Reason::LimitUnknown, "limit", detail)
     })?;
     if !above.is_keyed() {
         return Ok(Some((parent.to_string(), PoolId::default())));
     }
     let key = key_above(name, id.key.as_ref(), parent)
-        .map_err(|detail| Wrong::new(Reason::Invalid, "key", detail))?;
+        .map_err(|detail| AskRejection::new(Reason::Invalid, "key", detail))?;
     Ok(Some((parent.to_string(), PoolId::from(Some(key)))))
 }
 
@@ -49,7 +49,7 @@ impl Family {
         now: Moment,
         name: &str,
         id: PoolId,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, AskRejection> {
         let mut family = Family { members: vec![] };
         match family.open_all(limits, now, name, id) {
             Ok(()) => Ok(family),
@@ -66,7 +66,7 @@ impl Family {
         now: Moment,
         name: &str,
         id: PoolId,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), AskRejection> {
         let mut next = Some((name.to_owned(), id));
         while let Some((name, id)) = next {
             // What was decided by allocators that did not know of each other may not fit.
@@ -74,7 +74,7 @@ impl Family {
                 let detail = format!(
                     "limits are above each other in a circle, or more than {DEPTH_MAX}, from {name:?} on"
                 );
-                return Err(Wrong::new(Reason::Invalid, "limit", detail));
+                return Err(AskRejection::new(Reason::Invalid, "limit", detail));
             }
             next = parent(limits, &name, &id)?;
             let limit = limits.get_mut(&name).expect("it was found a moment ago");

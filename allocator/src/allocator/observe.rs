@@ -3,7 +3,7 @@
 
 use super::Allocator;
 use crate::limits::PoolId;
-use lessor_ledger::pool::LesseeId;
+use lessor_ledger::pool::SessionId;
 use lessor_protocol::Moment;
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::AskBody;
@@ -15,7 +15,7 @@ impl Allocator {
     }
 
     /// The session `id` says with `ask` what it heard of the vendor, if it did.
-    pub(super) fn observe(&mut self, now: Moment, id: LesseeId, pool: &PoolId, ask: &AskBody) {
+    pub(super) fn observe(&mut self, now: Moment, id: SessionId, pool: &PoolId, ask: &AskBody) {
         let Some(observed) = &ask.observed else { return };
         let Some(limit) = self.limit_for(&ask.limit) else { return };
         let heard = limit.observe(now, pool, id, &observed.observed());

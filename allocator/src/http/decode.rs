@@ -4,7 +4,7 @@
 use super::explain::{Fault, Kind, Shape, explain, shown};
 use super::problem::Problem;
 use crate::allocator::{Caller, Entry, unanswered};
-use lessor_ledger::wrong::{Reason, Wrong};
+use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_protocol::wire::{ASKS_MAX, LeasesRequest, LeaveRequest, SpentBody};
 use lessor_protocol::{NodeName, PERMITS_MAX};
 use serde::Deserialize;
@@ -82,7 +82,7 @@ fn entry(text: &str) -> Entry {
         Err(error) => error,
     };
     let wrong = match explain(text, ASK) {
-        Ok(Some(Fault { field, detail })) => Wrong::new(Reason::Invalid, field, detail),
+        Ok(Some(Fault { field, detail })) => AskRejection::new(Reason::Invalid, field, detail),
         Ok(None) => unreadable(told(&error)),
         Err(_) => unreadable(format!("the ask is {}: expected an object", shown(text))),
     };
@@ -91,8 +91,8 @@ fn entry(text: &str) -> Entry {
     Entry::Unread(unanswered(&limit, field(text, "key").as_deref(), wrong))
 }
 
-fn unreadable(detail: String) -> Wrong {
-    Wrong { reason: Reason::Invalid, field: None, detail }
+fn unreadable(detail: String) -> AskRejection {
+    AskRejection { reason: Reason::Invalid, field: None, detail }
 }
 
 /// The string that `name` is in the object `text`.

@@ -10,7 +10,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use lessor_ledger::wrong::quoted;
+use lessor_ledger::rejection::quoted;
 use lessor_protocol::wire::LEASES_PATH;
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -7,7 +7,7 @@ use crate::uplink::Undecided;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use lessor_ledger::wrong::{Reason, Wrong, quoted};
+use lessor_ledger::rejection::{AskRejection, Reason, quoted};
 use lessor_protocol::wire::code;
 use serde_json::{Map, Value, json};
 
@@ -127,8 +127,8 @@ impl From<Undecided> for Problem {
     }
 }
 
-impl From<Wrong> for Problem {
-    fn from(wrong: Wrong) -> Self {
+impl From<AskRejection> for Problem {
+    fn from(wrong: AskRejection) -> Self {
         Problem {
             status: if wrong.reason == Reason::LimitUnknown {
                 StatusCode::NOT_FOUND

@@ -16,7 +16,7 @@ use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lessor_ledger::Carry;
-use lessor_ledger::wrong::quoted;
+use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 use super::walk::Walk;
 use crate::metrics::{PLACES, Ranks};
 use crate::shared::Shared;
-use lessor_ledger::pool::LesseeId;
+use lessor_ledger::pool::SessionId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use tokio::task::yield_now;
@@ -20,7 +20,7 @@ const SCRAPE_MAX: u64 = 50_000;
 const STEP: usize = 1_000;
 
 /// What sessions hold of a limit.
-type Held = HashMap<LesseeId, u64>;
+type Held = HashMap<SessionId, u64>;
 
 /// The ranks of each limit that was looked at, by its name.
 pub(super) async fn of_limits(shared: &Shared) -> BTreeMap<String, Ranks> {
@@ -68,7 +68,7 @@ async fn held_of(shared: &Shared, name: &str) -> Held {
 }
 
 /// The node of each session that is known, by a number.
-async fn nodes(shared: &Shared) -> HashMap<LesseeId, u64> {
+async fn nodes(shared: &Shared) -> HashMap<SessionId, u64> {
     let (mut nodes, mut last, mut number) = (HashMap::new(), None, 0);
     loop {
         let page = shared.with(|allocator, _| allocator.sessions_after(last.as_ref(), STEP));
@@ -88,7 +88,7 @@ async fn nodes(shared: &Shared) -> HashMap<LesseeId, u64> {
 }
 
 /// What is `held` by sessions, by the places of their nodes. A session that was forgotten meanwhile is one of its own.
-fn ranks(held: &Held, nodes: &HashMap<LesseeId, u64>) -> Ranks {
+fn ranks(held: &Held, nodes: &HashMap<SessionId, u64>) -> Ranks {
     let (mut by_node, mut others): (HashMap<u64, u64>, Vec<u64>) = (HashMap::new(), vec![]);
     for (session, permits) in held {
         match nodes.get(session) {
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn sessions_of_a_node_are_one_and_who_comes_after_the_fifth_is_counted_together() {
         let held =
-            |all: &[(u64, u64)]| all.iter().map(|(id, permits)| (LesseeId(*id), *permits)).collect::<Held>();
-        let nodes: HashMap<LesseeId, u64> =
-            [(1, 0), (2, 0), (3, 1)].map(|(id, node)| (LesseeId(id), node)).into();
+            |all: &[(u64, u64)]| all.iter().map(|(id, permits)| (SessionId(*id), *permits)).collect::<Held>();
+        let nodes: HashMap<SessionId, u64> =
+            [(1, 0), (2, 0), (3, 1)].map(|(id, node)| (SessionId(id), node)).into();
         assert_eq!(ranks(&held(&[]), &nodes), [0; 6]);
         assert_eq!(ranks(&held(&[(1, 4), (3, 5), (2, 3)]), &nodes), [7, 5, 0, 0, 0, 0]);
         let many = [(1, 1), (2, 1), (3, 9), (4, 8), (5, 7), (6, 6), (7, 5), (8, 4)];

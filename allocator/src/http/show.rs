@@ -10,7 +10,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use lessor_ledger::pool::PoolView;
-use lessor_ledger::wrong::{Reason, Wrong, quoted};
+use lessor_ledger::rejection::{AskRejection, Reason, quoted};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::{Key, LimitName, Moment, PERMITS_MAX};
 use serde_json::{Value, json};
@@ -118,13 +118,13 @@ impl Page {
 
     /// The pools of the limit, pattern, or name of a pattern that is called `name`, and the last of them if there may
     /// be more.
-    fn of_limit(&self, allocator: &mut Allocator, now: Moment, name: &str) -> Result<Pools, Wrong> {
+    fn of_limit(&self, allocator: &mut Allocator, now: Moment, name: &str) -> Result<Pools, AskRejection> {
         let is_pattern = name.ends_with('*');
         let limit = if is_pattern { allocator.limit(name) } else { allocator.limit_for(name) };
         let limit = limit.ok_or_else(|| limit_unknown(name))?;
         let own = LimitName::try_new(name).ok().filter(|_| limit.config().name.names() != Names::One);
         match self {
-            Page::One(_) if is_pattern => Err(Wrong::new(
+            Page::One(_) if is_pattern => Err(AskRejection::new(
                 Reason::Invalid,
                 "key",
                 format!("ask for the key of one name, not of {name:?}"),
@@ -165,8 +165,8 @@ fn page_size(count: &str) -> Result<usize, Problem> {
     }
 }
 
-pub(super) fn limit_unknown(name: &str) -> Wrong {
-    Wrong::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
+pub(super) fn limit_unknown(name: &str) -> AskRejection {
+    AskRejection::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
 }
 
 /// The limit called `name`, if there is one.
@@ -223,7 +223,7 @@ pub(super) fn pool(id: &PoolId, view: &PoolView) -> Value {
     let books = &view.books;
     let mut body = json!({
         "available": view.available,
-        "state": view.outlook.standing.word(),
+        "state": view.forecast.standing.word(),
         "outstanding": books.outstanding,
         "in_flight": view.in_flight,
         "lessees": view.lessees,

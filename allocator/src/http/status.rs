@@ -46,7 +46,7 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
     let kind = shared.config().server.store.kind();
     // One that is asked not to use its file keeps books in memory all the same.
     body["store"] = json!(if kind == "embedded" && !shared.has_store() { "memory" } else { kind });
-    body["sharing"] = json!(shared.commons().here());
+    body["sharing"] = json!(shared.shared_store_status().here());
     body["listeners"] = json!(shared.events().listeners());
     let upstreams = shared.metrics().upstreams_stand().into_iter();
     let upstream = |(url, stands): (String, Stands)| {

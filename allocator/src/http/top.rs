@@ -9,8 +9,8 @@ use crate::config::{Keyed, Names};
 use crate::limits::PoolId;
 use crate::shared::Shared;
 use axum::response::Response;
-use lessor_ledger::pool::{Holding, LesseeId, PoolView};
-use lessor_ledger::wrong::quoted;
+use lessor_ledger::pool::{Holding, PoolView, SessionId};
+use lessor_ledger::rejection::quoted;
 use lessor_protocol::NodeName;
 use lessor_protocol::lease::millis_up;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ struct Wanted {
 /// What was found.
 #[derive(Debug, Default)]
 struct Found {
-    nodes: HashMap<LesseeId, Node>,
+    nodes: HashMap<SessionId, Node>,
     keys: Vec<Wanted>,
     looked_at: usize,
     lease: u64,
@@ -83,7 +83,7 @@ pub(super) async fn of_limit(
         found = found.with(page, count);
     }
     let nodes = found.top_nodes(count);
-    let ids: BTreeSet<LesseeId> = nodes.iter().map(|(id, _)| *id).collect();
+    let ids: BTreeSet<SessionId> = nodes.iter().map(|(id, _)| *id).collect();
     let names = shared.with(|allocator, _| allocator.nodes_of(&ids));
     let nodes: Vec<Value> = nodes.iter().map(|(id, node)| node.shown(*id, names.get(id))).collect();
     let mut body = json!({
@@ -138,8 +138,8 @@ impl Found {
         self
     }
 
-    fn top_nodes(&self, count: usize) -> Vec<(LesseeId, Node)> {
-        let mut nodes: Vec<(LesseeId, Node)> = self.nodes.iter().map(|(id, node)| (*id, *node)).collect();
+    fn top_nodes(&self, count: usize) -> Vec<(SessionId, Node)> {
+        let mut nodes: Vec<(SessionId, Node)> = self.nodes.iter().map(|(id, node)| (*id, *node)).collect();
         nodes.sort_by_key(|(id, node)| (Reverse((node.demand_milli, node.lease, node.waiting)), *id));
         nodes.truncate(count);
         nodes
@@ -161,7 +161,7 @@ impl Node {
 
     /// The allocator's own number of a session tells two of one node apart. The session's number is its secret. A session
     /// that was forgotten meanwhile has no name.
-    fn shown(&self, id: LesseeId, node: Option<&NodeName>) -> Value {
+    fn shown(&self, id: SessionId, node: Option<&NodeName>) -> Value {
         json!({
             "node": node.map(NodeName::as_str),
             "lessee": id.0,

@@ -1,9 +1,9 @@
 //! What a limit shows of itself: sums over its pools, kept up to date a pool at a time, so that looking at them
 //! costs the same for one key and for a million. Counts never fall, also when pools are dropped.
 
-use super::outlooks::{Forecast, Outlooks};
-use lessor_ledger::pool::{Heard, Outlook, PoolView};
-use lessor_ledger::sizing::Standing;
+use super::forecasts::{ForecastSum, Forecasts};
+use lessor_ledger::pool::{Forecast, Heard, PoolView};
+use lessor_ledger::sizing::Scarcity;
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX, RefusalReason};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct Figures {
     /// Permits that it was ever topped up with.
     pub topped_up: u64,
     /// How its pools stand, and when the first will be empty.
-    pub forecast: Forecast,
+    pub forecast: ForecastSum,
     /// Sums over all pools, dropped ones included.
     pub sums: Sums,
 }
@@ -35,12 +35,12 @@ pub struct Figures {
 impl Figures {
     /// How many pools stand how, each with its stable word.
     pub fn by_standing(&self) -> [(&'static str, u64); 3] {
-        let Forecast { drain, trickle, .. } = self.forecast;
-        Standing::ALL.map(|standing| {
+        let ForecastSum { drain, trickle, .. } = self.forecast;
+        Scarcity::ALL.map(|standing| {
             let pools = match standing {
-                Standing::Rich => self.pools.saturating_sub(drain + trickle),
-                Standing::Drain => drain,
-                Standing::Trickle => trickle,
+                Scarcity::Abundant => self.pools.saturating_sub(drain + trickle),
+                Scarcity::Draining => drain,
+                Scarcity::Scarce => trickle,
             };
             (standing.word(), pools)
         })
@@ -51,25 +51,25 @@ impl Figures {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) sums: Sums,
-    outlooks: Outlooks,
+    forecasts: Forecasts,
 }
 
 impl Tally {
     /// The pool that was counted as `counted` looks like `view` now.
     pub(super) fn count(&mut self, counted: &mut PoolView, view: PoolView) {
-        self.outlooks.count(counted.outlook, view.outlook);
+        self.forecasts.count(counted.forecast, view.forecast);
         self.sums.count(counted, view);
     }
 
     /// The pool that was counted as `counted` is gone. What it ever did stays counted.
     pub(super) fn drop(&mut self, counted: PoolView) {
-        self.outlooks.count(counted.outlook, Outlook::default());
+        self.forecasts.count(counted.forecast, Forecast::default());
         self.sums.drop(counted);
     }
 
     /// How they stand.
-    pub(super) fn forecast(&self, now: Moment) -> Forecast {
-        self.outlooks.forecast(now)
+    pub(super) fn forecast(&self, now: Moment) -> ForecastSum {
+        self.forecasts.forecast(now)
     }
 }
 

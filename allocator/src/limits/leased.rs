@@ -5,7 +5,7 @@ use super::{Limit, PoolId};
 use crate::config::{LimitConfig, Upstream};
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{HeardAbove, Plan, Pool};
-use lessor_ledger::roots::{BLUR, Kin, Origin, Recipe, Version, stricter};
+use lessor_ledger::roots::{CLOCK_UNCERTAINTY, Kin, Origin, Recipe, Version, stricter};
 use lessor_ledger::share::Sharing;
 use lessor_protocol::{Answer, Ask, Grant, Key, Moment, Terms};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,7 +15,7 @@ use std::time::Duration;
 const ALLOCATORS_MAX: usize = 1_000;
 
 /// The shortest term of a lease from a root: it ends so much sooner than the root takes it to, and a half of it is lent on.
-const TERM_MIN: Duration = BLUR.saturating_mul(10);
+const TERM_MIN: Duration = CLOCK_UNCERTAINTY.saturating_mul(10);
 
 /// What is due of a limit to its upstream.
 #[derive(Debug, Default)]
@@ -200,14 +200,14 @@ impl Limit {
     }
 
     /// The one above does not know what a pool holds.
-    pub(crate) fn disowned_above(&mut self, now: Moment, id: &PoolId) {
-        self.with_pool(now, id, |pool| pool.disowned_above(now));
+    pub(crate) fn unrecognised_above(&mut self, now: Moment, id: &PoolId) {
+        self.with_pool(now, id, |pool| pool.unrecognised_above(now));
     }
 
     /// The same of all of them: a new session begins.
     pub(crate) fn all_disowned_above(&mut self, now: Moment) {
         for kept in self.pools.values_mut() {
-            kept.pool.disowned_above(now);
+            kept.pool.unrecognised_above(now);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::config::LimitConfig;
 use lessor_ledger::Carry;
 use lessor_ledger::gate::Gate;
 use lessor_ledger::pool::{Fixtures, Holder, Past, PoolView};
-use lessor_ledger::wrong::{Reason, Wrong};
+use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_protocol::{Answer, Ask, Key, Moment, PERMITS_MAX, Refusal, Terms};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -114,7 +114,7 @@ impl Limit {
         id: PoolId,
         permits: u64,
         name: Option<&str>,
-    ) -> Result<bool, Wrong> {
+    ) -> Result<bool, AskRejection> {
         if name.is_some_and(|name| self.top_ups.names.iter().any(|known| known == name)) {
             return Ok(false);
         }
@@ -127,7 +127,7 @@ impl Limit {
             let detail = format!(
                 "permits is {permits}: the pool has room for {most} more, up to {PERMITS_MAX} in all"
             );
-            return Err(Wrong::new(Reason::Invalid, "permits", detail));
+            return Err(AskRejection::new(Reason::Invalid, "permits", detail));
         }
         self.with_pool(now, &id, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
         self.write_soon(&id);
@@ -168,7 +168,7 @@ impl Limit {
         seq: u64,
         ask: Ask,
         refusal: Refusal,
-    ) -> Result<Answer, Wrong> {
+    ) -> Result<Answer, AskRejection> {
         let settled = self.with_pool(now, id, |pool| pool.settle_only(now, holder, seq, ask, refusal));
         let answer = settled.unwrap_or(Ok(Answer::Refusal(refusal)))?;
         self.tally.sums.answered.count(&ask, &answer);

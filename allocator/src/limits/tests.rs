@@ -6,7 +6,7 @@ use lessor_ledger::Carry;
 use lessor_ledger::pool::Books;
 use lessor_ledger::rules::{Gap, Ledger};
 use lessor_ledger::share::Share;
-use lessor_ledger::sizing::Standing;
+use lessor_ledger::sizing::Scarcity;
 use std::collections::BTreeSet;
 
 /// Checks that the sums are those of the pools there are, and that every permit is accounted for.
@@ -25,9 +25,9 @@ fn audit(limit: &mut Limit, now: Moment) {
     assert_eq!(sums.lessees, views.iter().map(|(_, view)| view.lessees).sum::<u64>());
     assert_eq!(sums.available, views.iter().map(|(_, view)| u128::from(view.available)).sum::<u128>());
     assert!(sums.granted >= total.granted && sums.spent >= total.spent && sums.burned >= total.burned);
-    let (forecast, standing) = (limit.figures(now).forecast, |view: &PoolView| view.outlook.standing);
+    let (forecast, standing) = (limit.figures(now).forecast, |view: &PoolView| view.forecast.standing);
     let stand = |so| views.iter().filter(|(_, view)| standing(view) == so).count() as u64;
-    assert_eq!([forecast.drain, forecast.trickle], [Standing::Drain, Standing::Trickle].map(stand));
+    assert_eq!([forecast.drain, forecast.trickle], [Scarcity::Draining, Scarcity::Scarce].map(stand));
     assert_eq!(forecast.time_to_empty, views.iter().filter_map(|(_, view)| view.time_to_empty).min());
 }
 
@@ -46,10 +46,17 @@ fn key(text: &str) -> PoolId {
     Some(Key::try_new(text).expect("valid")).into()
 }
 
-const A: Holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::ZERO };
+const A: Holder = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::ZERO };
 
 /// Asks for `want` permits of `key`, having spent `spent_total`. Returns how many were granted.
-fn ask(limit: &mut Limit, at: u64, key: &str, seq: u64, spent_total: u64, want: u64) -> Result<u64, Wrong> {
+fn ask(
+    limit: &mut Limit,
+    at: u64,
+    key: &str,
+    seq: u64,
+    spent_total: u64,
+    want: u64,
+) -> Result<u64, AskRejection> {
     let ask = Ask { spent_total, want, waiting: want, ..Ask::default() };
     limit.renew(millis(at), self::key(key), A, seq, ask).map(Answer::permits)
 }
@@ -91,7 +98,7 @@ fn how_keys_stand_is_over_when_they_are_quiet() {
     audit(&mut limit, millis(0));
     assert_eq!(
         limit.figures(millis(500)).forecast,
-        Forecast::default(),
+        ForecastSum::default(),
         "three terms, and a quarter of a second"
     );
     // Those that are asked again do not count twice, and those that go take theirs with them.
@@ -106,7 +113,7 @@ fn how_keys_stand_is_over_when_they_are_quiet() {
     limit.sweep(millis(60_000), 100);
     limit.sweep(millis(120_000), 100);
     assert_eq!(limit.pools.len(), 0);
-    assert_eq!(limit.figures(millis(120_000)).forecast, Forecast::default());
+    assert_eq!(limit.figures(millis(120_000)).forecast, ForecastSum::default());
 }
 
 #[test]

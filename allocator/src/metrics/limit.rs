@@ -1,7 +1,7 @@
 //! What Prometheus sees of one limit: the sums over its pools, as they are at the scrape.
 
 use crate::limits::{Answered, Disagreed, Figures};
-use lessor_ledger::sizing::Standing;
+use lessor_ledger::sizing::Scarcity;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
 /// Nodes that are told apart by what they hold of a limit; all others are counted together.
@@ -53,7 +53,7 @@ impl LimitMetrics {
         let kinds = Disagreed::default().by_kind().into_iter();
         let disagreed = kinds
             .map(|(how, _)| counter!("lessor_vendor_disagreed_total", "limit" => name.clone(), "how" => how));
-        let states = Standing::ALL.map(Standing::word).into_iter();
+        let states = Scarcity::ALL.map(Scarcity::word).into_iter();
         let states =
             states.map(|state| gauge!("lessor_state_pools", "limit" => name.clone(), "state" => state));
         let ranks = RANKS

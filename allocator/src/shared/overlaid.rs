@@ -17,14 +17,14 @@ impl Shared {
 
     /// Whether it is known which limits there are.
     pub(crate) fn knows_limits(&self) -> bool {
-        !self.is_sharing() || self.commons.has_limits()
+        !self.is_sharing() || self.shared_store_status.has_limits()
     }
 
     /// Whether the file allows that a limit is leased from `upstream` that is put over the API.
     pub(crate) fn allows(&self, upstream: &Upstream) -> bool {
         let is_it = |limit: &LimitConfig| limit.upstream.as_ref() == Some(upstream);
         let in_file = || match self.is_sharing() {
-            true => self.commons.overlay().of_file().any(is_it),
+            true => self.shared_store_status.overlay().of_file().any(is_it),
             false => self.with(|allocator, _| allocator.of_file().any(is_it)),
         };
         self.config.server.upstreams.contains(upstream) || in_file()
@@ -32,9 +32,9 @@ impl Shared {
 
     /// Limits are from now on what was `decided`, where no newer file says otherwise: unless something newer is known.
     pub(crate) fn follow_decided(&self, decided: &Decided) {
-        let mut overlay = self.commons.overlay();
+        let mut overlay = self.shared_store_status.overlay();
         let unusable = overlay.follow(decided);
-        let Some(unusable) = unusable else { return self.commons.limits_are_known() };
+        let Some(unusable) = unusable else { return self.shared_store_status.limits_are_known() };
         for unusable in unusable {
             let (limit, problem) = (unusable.limit, unusable.problem);
             tracing::warn!(%limit, %problem, "it was put at another allocator, and cannot be had here: it stays what it was");
@@ -58,7 +58,7 @@ impl Shared {
         if let Some(error) = full {
             tracing::warn!(%error, "not all limits that were put at other allocators can be had here");
         }
-        self.commons.limits_are_known();
+        self.shared_store_status.limits_are_known();
         drop(overlay);
         self.tell_of(&changes);
     }
@@ -68,7 +68,7 @@ impl Shared {
     /// # Errors
     /// If both do not fit together. Nothing changes then.
     pub(crate) fn file_is(&self, config: &Config) -> Result<Changes, Unfit> {
-        let mut overlay = self.commons.overlay();
+        let mut overlay = self.shared_store_status.overlay();
         let mut next = overlay.clone();
         next.file_is(config);
         let changes = next.changes(&self.limits());
@@ -159,7 +159,7 @@ mod tests {
         let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
         assert!(bug.is_err());
         assert_eq!(names(&shared), ["a", "c"]);
-        let version = |name| shared.commons().overlay().version_of(name);
+        let version = |name| shared.shared_store_status().overlay().version_of(name);
         assert_eq!((version("a"), version("c")), (Version::of_file(1), Version { file: 1, serial: 2 }));
     }
 

@@ -4,7 +4,7 @@
 use super::*;
 use crate::limits::PoolId;
 use lessor_ledger::Rule;
-use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool, SavedPast};
+use lessor_ledger::pool::{Holder, Plan, Pool, SavedPast, SessionId};
 use lessor_ledger::rule::SlidingWindow;
 use lessor_ledger::rules::Gap;
 use lessor_ledger::share::{Share, Sharing};
@@ -37,7 +37,7 @@ fn pool_row(permits: u64) -> PoolRow {
     };
     let now = Moment::from_nanos(SECOND);
     let mut pool = Pool::new(Arc::new(plan), now);
-    let holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::from_millis(1) };
+    let holder = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::from_millis(1) };
     let ask = Ask { want: permits, waiting: permits, ..Ask::default() };
     pool.renew(now, holder, 1, ask).expect("a good ask");
     let (record, _) = pool.write_down(now, Duration::from_millis(250)).expect("it is kept");

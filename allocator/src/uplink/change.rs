@@ -66,7 +66,7 @@ async fn change_at_last<E: From<Undecided>>(
         };
         shared.follow_decided(&known);
         let (mut decided, newest) = {
-            let overlay = shared.commons().overlay();
+            let overlay = shared.shared_store_status().overlay();
             (overlay.decided().clone(), overlay.newest().or_newer(head.newest()))
         };
         check()?;
@@ -78,9 +78,9 @@ async fn change_at_last<E: From<Undecided>>(
             Some(Swapped::Done) => {
                 shared.follow_decided(&decided);
                 // A limit that is new may have been closed before there was one.
-                head.keep_gates(&shared.commons().gates());
+                head.keep_gates(&shared.shared_store_status().gates());
                 shared.follow(head.gates(), there);
-                let newest = shared.commons().overlay().newest().or_newer(newest);
+                let newest = shared.shared_store_status().overlay().newest().or_newer(newest);
                 return Ok((cells, newest));
             }
             Some(Swapped::Other(_)) | None => sleep(LOST_PAUSE).await,

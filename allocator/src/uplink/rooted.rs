@@ -8,11 +8,11 @@ use crate::allocator::DueAbove;
 use crate::cells::{BATCH_MAX, Cells, CellsError, Swap, Swapped, batches};
 use crate::config::{StoreConfig, Upstream};
 use crate::shared::Shared;
+use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
     Call, DECIDED, Decided, Gates, HEAD, Host, Member, MemberError, Next, Notice, RootAsk, RootError, Said,
     Version, cell_of, to_pool,
 };
-use lessor_ledger::wrong::Wrong;
 use lessor_protocol::clock::wall;
 use lessor_protocol::trace::TARGET;
 use lessor_protocol::wire::{GrantBody, LeasesRequest, LeasesResponse};
@@ -61,7 +61,7 @@ impl Rooted {
             let (limit, key) = (ask.limit.as_str(), ask.key.as_deref());
             match &answer {
                 Some(Err(error @ RootError::Below(_))) => {
-                    self.contested.tell_of_above(limit, shared.commons().overlay().file(), error);
+                    self.contested.tell_of_above(limit, shared.shared_store_status().overlay().file(), error);
                 }
                 Some(Err(error @ (RootError::Format | RootError::TooLarge(_)))) => {
                     tracing::warn!(limit, %error, "nothing is leased from the store");
@@ -70,7 +70,7 @@ impl Rooted {
             }
             match to_pool(answer) {
                 Ok(answer) => GrantBody::of(limit, key, answer),
-                Err(error) => GrantBody::wrong(limit, key, Wrong::from(error).body()),
+                Err(error) => GrantBody::wrong(limit, key, AskRejection::from(error).body()),
             }
         });
         let (session, seq) = (request.session, request.seq);
@@ -84,15 +84,15 @@ impl Rooted {
         let mut here = Here { shared, due: None, contested: &mut self.contested };
         let signed = carry(&mut self.cells, &mut self.member, &mut here, first).await;
         if let (Some(head), Some(now)) = (self.member.head(), self.member.time(shared.now())) {
-            shared.metrics().roots().allocators(shared.commons().are_here(head.here(now)));
+            shared.metrics().roots().allocators(shared.shared_store_status().are_here(head.here(now)));
         }
         match signed {
-            Ok(_) => shared.commons().fell_silent(None),
+            Ok(_) => shared.shared_store_status().fell_silent(None),
             Err(error) if self.member.failed() >= SILENT_AFTER => {
                 if self.member.failed() == SILENT_AFTER {
                     tracing::warn!(%error, "the store does not answer, or not well: this allocator is not ready");
                 }
-                shared.commons().fell_silent(Some(broken(&error).to_string()));
+                shared.shared_store_status().fell_silent(Some(broken(&error).to_string()));
             }
             Err(error) => tracing::debug!(%error, "the store's head is not signed"),
         }
@@ -197,7 +197,7 @@ impl Host for Here<'_> {
     fn asks(&mut self) -> Vec<Option<RootAsk>> {
         let Some(due) = self.due else { return vec![] };
         let origins = {
-            let overlay = self.shared.commons().overlay();
+            let overlay = self.shared.shared_store_status().overlay();
             let (version, known) = (|name: &str| overlay.version_of(name), overlay.newest());
             self.shared.with(|allocator, _| allocator.origins(&due.askers, version, known))
         };
@@ -209,16 +209,16 @@ impl Host for Here<'_> {
     }
 
     fn gates(&self) -> Gates {
-        self.shared.commons().gates().clone()
+        self.shared.shared_store_status().gates().clone()
     }
 
     fn configuration(&self) -> (Version, BTreeMap<String, String>) {
-        let overlay = self.shared.commons().overlay();
+        let overlay = self.shared.shared_store_status().overlay();
         (overlay.newest(), self.shared.parents())
     }
 
     fn decided(&self) -> Decided {
-        self.shared.commons().overlay().decided().clone()
+        self.shared.shared_store_status().overlay().decided().clone()
     }
 
     fn follow_decided(&mut self, there: &Decided) {
@@ -257,7 +257,9 @@ impl Host for Here<'_> {
             Notice::NoRoom => tracing::error!(
                 "the store has lost limits that were put over the API, and has no room for them any more"
             ),
-            Notice::Contested(cell) => self.contested.tell(&cell, self.shared.commons().overlay().file()),
+            Notice::Contested(cell) => {
+                self.contested.tell(&cell, self.shared.shared_store_status().overlay().file())
+            }
             Notice::Swapped { done, late, took } => roots.swapped(done, late, took),
             Notice::NotSwapped(swaps) => roots.failed(swaps),
         }

@@ -21,7 +21,7 @@ pub(super) enum TransportError {
     #[error("status {status}: {excerpt}")]
     Status { status: u16, excerpt: String },
     #[error("no answer that could be: {0}")]
-    Rubbish(String),
+    Invalid(String),
 }
 
 /// The way to one upstream.
@@ -54,7 +54,7 @@ impl Transport {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
             if body.len() + chunk.len() > BODY_MAX {
-                return Err(TransportError::Rubbish(format!("more than {BODY_MAX} bytes")));
+                return Err(TransportError::Invalid(format!("more than {BODY_MAX} bytes")));
             }
             body.extend_from_slice(&chunk);
         }
@@ -62,7 +62,7 @@ impl Transport {
             let excerpt = excerpt(&String::from_utf8_lossy(&body));
             return Err(TransportError::Status { status: status.as_u16(), excerpt });
         }
-        serde_json::from_slice(&body).map_err(|error| TransportError::Rubbish(excerpt(&error.to_string())))
+        serde_json::from_slice(&body).map_err(|error| TransportError::Invalid(excerpt(&error.to_string())))
     }
 }
 

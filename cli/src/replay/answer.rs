@@ -1,6 +1,6 @@
 //! One answer of a replay, as a line of JSON says it. Made from what a limiter decided; it decides nothing.
 
-use lessor_ledger::central::{Outcome, Verdict};
+use lessor_ledger::exact::{Outcome, Verdict};
 use lessor_protocol::moment::nanos;
 use serde::Serialize;
 

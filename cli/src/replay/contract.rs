@@ -11,7 +11,7 @@ use super::request::{Call, Request};
 use kin::{Families, Member};
 use lessor_allocator::Config;
 use lessor_allocator::config::{Keyed, LimitConfig, Names};
-use lessor_ledger::central::{Admission, Outcome, Unused};
+use lessor_ledger::exact::{Admission, Outcome, Unused};
 use lessor_ledger::{Carry, Rule};
 use lessor_protocol::{Key, LimitName, Moment};
 use std::collections::BTreeMap;

@@ -21,7 +21,7 @@ use lessor_allocator::{Allocator, Config};
 use lessor_holder::answer::{Heard, Outcome};
 use lessor_holder::round::Round;
 use lessor_ledger::Rule;
-use lessor_ledger::central::Admission;
+use lessor_ledger::exact::Admission;
 use lessor_ledger::pool::Past;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::wire::{AskBody, GrantBody};

@@ -7,7 +7,7 @@ use super::lineage::Lineage;
 use super::request::{Call, Request};
 use lessor_allocator::Config;
 use lessor_ledger::Rule;
-use lessor_ledger::central::Admission;
+use lessor_ledger::exact::Admission;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Key, Moment};
 use serde::Serialize;

@@ -35,7 +35,7 @@ impl<P: Pacer> Refill<P> {
     /// Takes everything that is free out of the slot and returns the final total for the allocator. What is set aside at
     /// that moment counts as spent. What was spent of a lease that the allocator does not know is not told.
     pub fn close(&mut self, slot: &impl Permits) -> u64 {
-        if self.disowned.is_some() {
+        if self.unrecognised.is_some() {
             self.forget(slot);
         }
         self.rate.forget();

@@ -56,7 +56,7 @@ impl<P: Pacer> Refill<P> {
             && self.demand.milli() < RARE_MILLI
             && !self.is_paced()
             && !self.flights.count()
-            && self.disowned.is_none()
+            && self.unrecognised.is_none()
     }
 
     /// The latest moment for an ask that is due at `when`, of a pool that is rare. The exchange before this one began at `began`.

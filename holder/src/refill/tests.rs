@@ -5,9 +5,9 @@ use crate::hand::{Bucket, Hand};
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
 mod aside;
-mod disowned;
 mod in_flight;
 mod reserved;
+mod unrecognised;
 
 type Refill = super::Refill<Bucket>;
 
@@ -99,7 +99,7 @@ fn an_answer_that_cannot_be_is_not_installed() {
     let silence = Grant { ask_after: 3 * TERM, ..grant(10, 2) };
     for rubbish in [grant(11, 0), grant(10, 3), endless, silence] {
         let belief = refill.believe(&slot, &rubbish, exact(), millis(10), millis(20), 0);
-        assert_eq!(belief, Belief::Rubbish);
+        assert_eq!(belief, Belief::Invalid);
     }
     assert_eq!(slot.balance().free, 10);
 }
@@ -329,7 +329,7 @@ fn a_rate_that_cannot_be_is_not_believed() {
         refill.write(&slot, Seen { waiting: 5, ..Seen::default() }, millis(0), RTT);
         let rate = Rate::Lent { lease: RateLease { number: 7, cap, interval }, credit, turn: false };
         let grant = Grant { rate, ..grant(0, 5) };
-        assert_eq!(refill.believe(&slot, &grant, exact(), millis(0), millis(1), 0), Belief::Rubbish);
+        assert_eq!(refill.believe(&slot, &grant, exact(), millis(0), millis(1), 0), Belief::Invalid);
     }
 }
 

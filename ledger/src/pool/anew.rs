@@ -3,7 +3,7 @@
 
 use super::Pool;
 use super::family::{Above, Place};
-use super::lessee::Lessee;
+use super::session::Session;
 use lessor_protocol::Ask;
 
 impl Pool {
@@ -24,7 +24,7 @@ impl Pool {
     }
 }
 
-impl Lessee {
+impl Session {
     /// Whether `ask` is from a session that has forgotten all: it claims nothing, its totals would fall, and nothing is out. It
     /// is no old copy: old copies have old numbers.
     fn comes_back(&self, ask: &Ask) -> bool {

@@ -261,7 +261,7 @@ impl Pool {
     }
 
     /// The one above does not know what is held here: that goes on until its end, and then this counts from zero.
-    pub fn disowned_above(&mut self, now: Moment) {
+    pub fn unrecognised_above(&mut self, now: Moment) {
         if let Some(borrower) = &mut self.borrower {
             borrower.is_disowned = true;
         }
@@ -300,7 +300,7 @@ impl Pool {
     fn wishes(&self, rtt: Duration) -> Wishes {
         let active = self.active();
         let lessees = || self.lessees.values().filter(|lessee| self.now.since(lessee.answered) <= active);
-        let sum = |each: fn(&super::Lessee) -> u64| lessees().map(each).fold(0, u64::saturating_add);
+        let sum = |each: fn(&super::Session) -> u64| lessees().map(each).fold(0, u64::saturating_add);
         let demand_milli = sum(|lessee| lessee.demand_milli).min(PERMITS_MAX);
         let (wanted, waiting) = (sum(|lessee| lessee.wanted), sum(|lessee| lessee.waiting));
         let out = self.ledgers.loan().map_or(0, Loan::out);

@@ -3,9 +3,9 @@
 
 use super::Pool;
 use super::family::Place;
+use super::forecast::draw;
 use super::lend::poll;
-use super::lessee::Lessee;
-use super::outlook::draw;
+use super::session::Session;
 use crate::rules::Draw;
 use crate::share::{self, Share};
 use crate::sizing::{Asker, Claim, Supply};
@@ -73,7 +73,7 @@ impl Pool {
     }
 
     /// The claim of a lessee that said its demand a while ago: it has spent since.
-    fn likely_claim(&self, lessee: &Lessee) -> Claim {
+    fn likely_claim(&self, lessee: &Session) -> Claim {
         let silent = self.now.since(lessee.answered);
         let holds = match lessee.outstanding {
             0 => 0,

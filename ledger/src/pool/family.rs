@@ -6,8 +6,8 @@
 //! advanced piecewise over each of these ends, in order, whichever session asks. It shares what it has among all lessees below
 //! it, and its books say what its children lent. A child that burns a lease does so at the instant at which all mirrors did.
 
-use super::lessee::Settlement;
-use super::{AskError, Goodbye, Holder, Lessee, LesseeId, Pool};
+use super::session::Settlement;
+use super::{AskError, Goodbye, Holder, Pool, Session, SessionId};
 use crate::share::Share;
 use lessor_protocol::{Answer, Ask, Grant, InFlight, Moment, RateClaim, Refusal, RefusalReason};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,17 +17,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Place {
     /// The number of the pool below; 0 for the pool itself.
     below: u64,
-    session: LesseeId,
+    session: SessionId,
 }
 
 impl Place {
     /// That of a session which asks this very pool.
-    pub(super) fn own(session: LesseeId) -> Self {
+    pub(super) fn own(session: SessionId) -> Self {
         Place { below: 0, session }
     }
 
     /// The session.
-    pub(super) fn session(self) -> LesseeId {
+    pub(super) fn session(self) -> SessionId {
         self.session
     }
 
@@ -161,7 +161,7 @@ impl Pool {
         &mut self,
         above: &mut [Above<'_>],
         now: Moment,
-        id: LesseeId,
+        id: SessionId,
         seq: u64,
         goodbye: Goodbye,
     ) -> Result<u64, AskError> {
@@ -206,7 +206,7 @@ impl Pool {
 
     /// Does to the mirror of `lessee`, of a pool below, what `settlement` of `ask` did to it. A mirror that was forgotten had
     /// nothing out, and nothing that burned comes back here any more: it begins anew.
-    fn mirror(&mut self, place: Place, lessee: &Lessee, ask: &Ask, settlement: &Settlement) {
+    fn mirror(&mut self, place: Place, lessee: &Session, ask: &Ask, settlement: &Settlement) {
         if !self.mirrors(place) {
             let mut newcomer = self.newcomer(lessee.share);
             // It goes by the same deadline here.

@@ -4,7 +4,7 @@
 //! Each word is believed for a bounded time, and what follows from it ends by itself. A pause is followed by as much time without
 //! one, whichever node says what. A part of the limit is always left.
 
-use super::{Above, LesseeId, Place, Pool};
+use super::{Above, Place, Pool, SessionId};
 use crate::Rule;
 use crate::rules::{At, Since};
 use crate::share::{Believe, Trust};
@@ -160,7 +160,7 @@ impl Feedback {
 
 impl Pool {
     /// A session has heard something of the vendor. What it said before, or is not known here, changes nothing.
-    pub fn observe(&mut self, now: Moment, id: LesseeId, observed: &Observed) -> Heard {
+    pub fn observe(&mut self, now: Moment, id: SessionId, observed: &Observed) -> Heard {
         self.advance(now);
         let now = self.now;
         let Some(lessee) = self.lessees.get_mut(&Place::own(id)) else { return Heard::default() };

@@ -1,8 +1,8 @@
 //! What one session may have in flight, as far as its pool knows: what it last reported, and what lingers of leases that
 //! ended without a report. Lessees keep one of these; it knows neither rules nor other sessions.
 
-use super::lessee::Settlement;
 use super::lingering::Lingering;
+use super::session::Settlement;
 use crate::rules::{At, Since};
 use lessor_protocol::{Ask, Moment, PERMITS_MAX};
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 
 use super::Pool;
 use super::family::Place;
-use super::lessee::Lessee;
+use super::session::Session;
 use crate::rules::Flow;
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Pool {
     }
 
     /// Adds the mirror `place`.
-    pub(super) fn add_mirror(&mut self, place: Place, mut mirror: Lessee) {
+    pub(super) fn add_mirror(&mut self, place: Place, mut mirror: Session) {
         self.bound_mirrors(1);
         mirror.reviewed = self.now + self.active();
         self.mirrors.insert((mirror.reviewed, place));

@@ -6,8 +6,8 @@
 use super::family::Place;
 use super::feedback::SavedFeedback;
 use super::flights::{Flights, SavedFlights};
-use super::lessee::{Burn, Lessee};
-use super::{Books, LesseeId, Plan, Pool};
+use super::session::{Burn, Session};
+use super::{Books, Plan, Pool, SessionId};
 use crate::Rule;
 use crate::pacing::Pacer;
 use crate::rules::{At, Gap, Saved, Since};
@@ -160,7 +160,7 @@ impl Pool {
         let until = pool.ends.last().map_or(then, |(end, _)| *end);
         pool.books = books(frozen.books, out)?;
         // Sessions that were forgotten are in the books still.
-        let sum = |part: fn(&Lessee) -> u64| pool.lessees.values().map(part).sum::<u64>();
+        let sum = |part: fn(&Session) -> u64| pool.lessees.values().map(part).sum::<u64>();
         if sum(|lessee| lessee.burned) > pool.books.burned || sum(|lessee| lessee.spent) > pool.books.spent {
             return None;
         }
@@ -188,7 +188,7 @@ impl Pool {
 }
 
 impl FrozenLessee {
-    fn of(id: LesseeId, lessee: &Lessee) -> Self {
+    fn of(id: SessionId, lessee: &Session) -> Self {
         FrozenLessee {
             id: id.0,
             seq: lessee.seq,
@@ -208,7 +208,7 @@ impl FrozenLessee {
         }
     }
 
-    fn thawed(&self, since: Since) -> Option<(Place, Lessee)> {
+    fn thawed(&self, since: Since) -> Option<(Place, Session)> {
         let totals = [self.spent, self.out, self.burned, self.demand, self.waiting, self.wanted, self.seq];
         let burns = self.burns.iter().try_fold(0_u64, |sum, (_, permits)| sum.checked_add(*permits))?;
         let is_sane = totals.iter().all(|total| *total <= PERMITS_MAX)
@@ -218,7 +218,7 @@ impl FrozenLessee {
         if !is_sane {
             return None;
         }
-        let mut lessee = Lessee::new(Share::EVEN, since.moment(self.answered));
+        let mut lessee = Session::new(Share::EVEN, since.moment(self.answered));
         (lessee.seq, lessee.spent, lessee.outstanding) = (self.seq, self.spent, self.out);
         (lessee.lent, lessee.end) = (since.moment(self.lent), since.moment(self.end));
         (lessee.demand_milli, lessee.waiting, lessee.wanted) = (self.demand, self.waiting, self.wanted);
@@ -229,7 +229,7 @@ impl FrozenLessee {
             Some(flights) => Flights::thawed(flights, since)?,
             None => Flights::default(),
         };
-        Some((Place::own(LesseeId(self.id)), lessee))
+        Some((Place::own(SessionId(self.id)), lessee))
     }
 }
 

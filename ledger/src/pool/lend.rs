@@ -4,12 +4,12 @@
 use super::Pool;
 use super::borrow::Borrower;
 use super::family::{self, Above, Place};
-use super::lessee::Lessee;
 use super::loan::Loan;
+use super::session::Session;
 use crate::Rule;
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rules::{Draw, Pace};
-use crate::sizing::{self, Asker, Claim, Sized, Standing, State, Supply};
+use crate::sizing::{self, Asker, Claim, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
@@ -44,7 +44,7 @@ pub(super) struct Offer {
     /// How much it should have in hand and in use, where permits are spent again.
     hold: Option<u64>,
     /// How the whole pool stands, whether a lessee wants what is not there, and what other lessees take: for people.
-    pub(super) standing: Standing,
+    pub(super) standing: Scarcity,
     pub(super) is_nothing: bool,
     pub(super) others: Draw,
 }
@@ -80,7 +80,7 @@ impl Pool {
         let worth = chain.iter().zip(&offers).map(worth).min().unwrap_or_default();
         let term = if is_over { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
         chain.iter_mut().for_each(|(pool, id)| pool.charge(*id, permits, term));
-        chain.iter_mut().zip(&offers).for_each(|((pool, id), offer)| pool.foresee(*id, ask, offer));
+        chain.iter_mut().zip(&offers).for_each(|((pool, id), offer)| pool.make_forecast(*id, ask, offer));
         let grant = |((pool, id), offer): (&(&mut Pool, Place), &Offer)| {
             let (ask_after, retry_after) = pool.chance(*id, ask, permits, offer);
             let horizon = pool.horizon(*id, offer).min(term);
@@ -104,7 +104,7 @@ impl Pool {
         let (others, draws) = self.other_claims(id);
         let needs = others.iter().map(|claim| u128::from(claim.need)).sum::<u128>();
         // That of the whole pool: who comes first does not see who comes later.
-        let standing = Standing::of(needs + u128::from(asker.claim.need), supply);
+        let standing = Scarcity::of(needs + u128::from(asker.claim.need), supply);
         let (others, supply, owed) = self.peers(asker.claim.share, others, supply);
         if newcomer {
             asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
@@ -113,7 +113,7 @@ impl Pool {
             true => self.share_in_flight(id, asker, supply.left),
             false => (sizing::grant(asker, &others, supply), None),
         };
-        let is_greedy = !matches!(state, State::Drain { .. })
+        let is_greedy = !matches!(state, State::Draining { .. })
             && self.ledgers.count_from_spend()
             && sizing::is_greedy(asker.claim, &others, supply.sustained);
         let permits = permits.max(asker.want.min(owed));
@@ -134,7 +134,7 @@ impl Pool {
             share,
             holds: 0,
         };
-        let active = |lessee: &Lessee| self.now.since(lessee.answered) <= self.active();
+        let active = |lessee: &Session| self.now.since(lessee.answered) <= self.active();
         let others = self.lessees.iter().filter(|&(&other, lessee)| other != id && active(lessee));
         let priority = asker.claim.share.priority;
         // Those that come first have what they want, those that come later are not seen.
@@ -151,11 +151,11 @@ impl Pool {
         let all = self.left().saturating_add(self.books.outstanding).min(most).saturating_sub(first);
         let share = sizing::even_share(own, &equals, all);
         let (state, most) = match share {
-            None => (State::Rich, (left / 2).max(1)),
+            None => (State::Abundant, (left / 2).max(1)),
             // At least one for a session that has none, but not at each ask of a session that asks all the time.
             Some(share) => {
                 let one = u64::from(kept == 0 && asker.since >= poll(self.term));
-                (State::Trickle, share.saturating_sub(kept).max(one))
+                (State::Scarce, share.saturating_sub(kept).max(one))
             }
         };
         let permits = asker.want.min(most).min(left);
@@ -166,8 +166,8 @@ impl Pool {
     /// When to ask again, and when there will be a permit, if `permits` are less than wanted.
     fn chance(&self, id: Place, ask: &Ask, permits: u64, offer: &Offer) -> (Duration, Option<Duration>) {
         let scarce = match offer.state {
-            State::Trickle => permits < ask.want,
-            State::Rich | State::Drain { .. } => permits == 0 && ask.want > 0,
+            State::Scarce => permits < ask.want,
+            State::Abundant | State::Draining { .. } => permits == 0 && ask.want > 0,
         };
         if scarce { self.next_chance(id, offer.pace) } else { (Duration::ZERO, None) }
     }
@@ -176,7 +176,7 @@ impl Pool {
     /// long as it takes. Each renewal is an exchange, and a surplus of that size hurts no session.
     fn worth(&self, id: Place, ask: &Ask, permits: u64, state: State) -> Duration {
         let term = self.lessees[&id].term;
-        let plenty = state == State::Rich && self.left().saturating_mul(2) >= self.ceiling();
+        let plenty = state == State::Abundant && self.left().saturating_mul(2) >= self.ceiling();
         // Where they are spent again they do not become fewer: others would wait as long as it lasts.
         if !plenty || ask.waiting > 0 || self.ledgers.are_reusable() {
             return term;
@@ -191,9 +191,9 @@ impl Pool {
         let term = self.lessees[&id].term;
         let above = self.borrower.as_ref().map_or(Duration::MAX, Borrower::horizon);
         let horizon = match offer.state {
-            State::Drain { lasts } => lasts.min(term),
-            State::Rich | State::Trickle if offer.is_greedy => (term / GREEDY_PART).max(GREEDY_MIN),
-            State::Rich | State::Trickle => term,
+            State::Draining { lasts } => lasts.min(term),
+            State::Abundant | State::Scarce if offer.is_greedy => (term / GREEDY_PART).max(GREEDY_MIN),
+            State::Abundant | State::Scarce => term,
         };
         horizon.min(above)
     }

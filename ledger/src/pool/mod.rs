@@ -13,19 +13,19 @@ mod family;
 mod feedback;
 mod fixtures;
 mod flights;
+mod forecast;
 mod forget;
 mod frozen;
 mod ledgers;
 mod lend;
-mod lessee;
 mod lingering;
 mod loan;
-mod outlook;
 mod past;
 mod plan;
 mod rates;
 mod record;
 mod seats;
+mod session;
 #[cfg(test)]
 mod tests;
 
@@ -34,13 +34,13 @@ pub use borrow::HeardAbove;
 pub use family::Above;
 pub use feedback::Heard;
 pub use fixtures::Fixtures;
+pub use forecast::Forecast;
 pub use frozen::Frozen;
-pub use lessee::{Goodbye, Holding, LesseeId};
-pub use outlook::Outlook;
 pub use past::{Past, SavedPast};
 pub use plan::{AskError, Holder, Plan, PoolView};
 pub use record::{BLOCK, Block, Record};
 pub use seats::safe_span;
+pub use session::{Goodbye, Holding, SessionId};
 
 use crate::Rule;
 use crate::pacing::Pacer;
@@ -51,12 +51,12 @@ use family::Place;
 use feedback::Feedback;
 use flights::Flights;
 use ledgers::Ledgers;
-use lessee::{Lessee, Settlement};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal};
 use loan::Loan;
 use record::Records;
 use seats::Seats;
+use session::{Session, Settlement};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ pub struct Pool {
     /// How long a lease lasts where nothing clips it.
     term: Duration,
     /// Whom it lent to. Ordered, so that the same asks give the same answers.
-    lessees: BTreeMap<Place, Lessee>,
+    lessees: BTreeMap<Place, Session>,
     /// The end of each live lease: exactly the lessees with something outstanding or running.
     ends: BTreeSet<(Moment, Place)>,
     /// When what lingers in flight has landed: exactly the lessees with something lingering.
@@ -97,7 +97,7 @@ pub struct Pool {
     books: Books,
     shadow_refused: u64,
     pacer: Pacer,
-    outlook: Outlook,
+    forecast: Forecast,
     guarantees: Guarantees,
     feedback: Feedback,
     seats: Seats,
@@ -132,7 +132,7 @@ impl Pool {
             books: Books::default(),
             shadow_refused: 0,
             pacer: Pacer::Free,
-            outlook: Outlook::default(),
+            forecast: Forecast::default(),
             feedback: Feedback::default(),
             seats: Seats::new(now),
             records: Records::default(),
@@ -191,14 +191,14 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::renew`]. A session that is not known returns nothing.
-    pub fn leave(&mut self, now: Moment, id: LesseeId, seq: u64, goodbye: Goodbye) -> Result<u64, AskError> {
+    pub fn leave(&mut self, now: Moment, id: SessionId, seq: u64, goodbye: Goodbye) -> Result<u64, AskError> {
         self.leave_below(&mut [], now, id, seq, goodbye)
     }
 
     /// What it looks like at `now`.
     pub fn view(&mut self, now: Moment) -> PoolView {
         self.advance(now);
-        let outlook = self.outlook();
+        let forecast = self.forecast();
         PoolView {
             available: if self.now < self.opens { 0 } else { self.available() },
             over: self.ledgers.excess(),
@@ -209,8 +209,8 @@ impl Pool {
             shadow_refused: self.shadow_refused,
             lessees: self.lessees.len() as u64,
             quarantine: self.opens.since(self.now),
-            outlook,
-            time_to_empty: outlook.time_to_empty(self.now),
+            forecast,
+            time_to_empty: forecast.time_to_empty(self.now),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a pool is made of, who asks it, what it looks like, and why it refuses to believe an ask.
 
-use super::{Books, LesseeId, Outlook};
+use super::{Books, Forecast, SessionId};
 use crate::Rule;
 use crate::rules::term;
 use crate::share::{Share, Sharing};
@@ -95,7 +95,7 @@ pub enum AskError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The session.
-    pub id: LesseeId,
+    pub id: SessionId,
     /// What it counts for, from the limit's configuration.
     pub share: Share,
     /// How long an exchange takes from where it is, as it says.
@@ -124,7 +124,7 @@ pub struct PoolView {
     /// How long it stays in quarantine.
     pub quarantine: Duration,
     /// How it stands and when it will be empty, as far as it was asked lately.
-    pub outlook: Outlook,
+    pub forecast: Forecast,
     /// In how long it will be empty by that; `None` if that is not to be expected.
     pub time_to_empty: Option<Duration>,
 }

@@ -6,7 +6,7 @@
 
 use super::Pool;
 use super::family::Place;
-use super::lessee::Lessee;
+use super::session::Session;
 use crate::rules::{Flow, Part, SHARES};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
@@ -206,7 +206,7 @@ impl Pool {
             // It grows into room that is empty only.
             free.cap = free.cap.saturating_sub(flow.level_up()).max(own.cap);
         }
-        let others: Vec<&Lessee> = self.others_in_flow(id).collect();
+        let others: Vec<&Session> = self.others_in_flow(id).collect();
         let (need, weight) = (me.turn.largest, me.share.weight);
         let needs = others.iter().map(|other| other.turn.largest).fold(need, u64::saturating_add);
         let weights =
@@ -243,9 +243,9 @@ impl Pool {
     }
 
     /// Those beside `id` who have a part of the flow, or want one.
-    fn others_in_flow(&self, id: Place) -> impl Iterator<Item = &Lessee> {
+    fn others_in_flow(&self, id: Place) -> impl Iterator<Item = &Session> {
         let active = self.active();
-        let is_in = move |lessee: &Lessee| {
+        let is_in = move |lessee: &Session| {
             let wants = lessee.demand_milli > 0 || lessee.waiting > 0 || lessee.turn.waits_since.is_some();
             lessee.turn.lent.charged().cap > 0 || (wants && self.now.since(lessee.answered) <= active)
         };
@@ -253,7 +253,7 @@ impl Pool {
     }
 
     /// Whether `other` waits for its turn before `me`, and is still there.
-    fn is_ahead(&self, other: &Lessee, me: &Lessee) -> bool {
+    fn is_ahead(&self, other: &Session, me: &Session) -> bool {
         let earlier =
             other.turn.waits_since.is_some_and(|since| me.turn.waits_since.is_none_or(|own| since < own));
         earlier && self.now <= other.turn.expected
@@ -261,7 +261,7 @@ impl Pool {
 
     /// The share of the rate that is due to `me`: what it demands, or the water level of weighted max-min. What no session
     /// demands is shared by weight.
-    fn share(&self, flow: &Flow, me: &Lessee, ask: &Ask, others: &[&Lessee]) -> u64 {
+    fn share(&self, flow: &Flow, me: &Session, ask: &Ask, others: &[&Session]) -> u64 {
         let demand = |milli: u64| flow.share_of(milli).min(SHARES);
         let mut claims: Vec<(u64, u64)> =
             others.iter().map(|other| (demand(other.demand_milli), other.share.weight)).collect();

@@ -9,10 +9,10 @@
 use super::family::Place;
 use super::feedback::SavedFeedback;
 use super::flights::Flights;
-use super::lessee::Lessee;
 use super::lingering::Lingering;
 use super::rates::Turn;
-use super::{Books, LesseeId, Plan, Pool};
+use super::session::Session;
+use super::{Books, Plan, Pool, SessionId};
 use crate::Rule;
 use crate::rule::Windows;
 use crate::rules::{At, Gap, Part, Saved, Since};
@@ -30,7 +30,7 @@ pub const BLOCK: Duration = Duration::from_millis(250);
 const AHEAD_PART: u64 = 8;
 
 /// Who holds the block of a pool that was restored. No session is ever called that.
-const EARLIER: LesseeId = LesseeId(u64::MAX);
+const EARLIER: SessionId = SessionId(u64::MAX);
 
 /// A pool as it is written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -261,7 +261,7 @@ impl Pool {
     fn lend_earlier(&mut self, out: u64, flights: Flights, until: Moment) {
         // What waits for a quarantine has lent nothing, but a flow may still be that of other rules.
         let until = until.max(self.opens);
-        let mut lessee = Lessee::new(Share::EVEN, Moment::ORIGIN);
+        let mut lessee = Session::new(Share::EVEN, Moment::ORIGIN);
         (lessee.outstanding, lessee.end) = (out, until);
         lessee.flights = flights;
         if let Some(flow) = self.flow.as_mut() {
@@ -286,8 +286,8 @@ impl Pool {
     }
 
     /// A session that is not known here, and may go by a deadline that an earlier life told it.
-    pub(super) fn newcomer(&self, share: Share) -> Lessee {
-        let mut lessee = Lessee::new(share, self.now);
+    pub(super) fn newcomer(&self, share: Share) -> Session {
+        let mut lessee = Session::new(share, self.now);
         lessee.end = self.now.max(self.records.earlier);
         lessee
     }

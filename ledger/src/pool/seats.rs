@@ -4,7 +4,7 @@
 //! A seat is free again once its holder may not spend on it any more and what it spent has left every window. So what all seats
 //! together allow in any window is at most what is kept back, whichever session dies, is cut off or begins anew.
 
-use super::{LesseeId, Pool};
+use super::{Pool, SessionId};
 use crate::Rule;
 use crate::share::Safe;
 use lessor_protocol::moment::nanos;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The seats of one pool.
 #[derive(Clone, Debug)]
 pub(super) struct Seats {
-    taken: BTreeMap<LesseeId, Seat>,
+    taken: BTreeMap<SessionId, Seat>,
     /// No session is told of a seat before this: an earlier life may have told others.
     opens: Moment,
     /// When the first of them is free, or before.
@@ -80,7 +80,7 @@ impl Seats {
     }
 
     /// The session goes without having spent after `now`.
-    fn leave(&mut self, id: LesseeId, now: Moment, terms: Terms, span: Option<Duration>) {
+    fn leave(&mut self, id: SessionId, now: Moment, terms: Terms, span: Option<Duration>) {
         if let Some(seat) = self.taken.get_mut(&id) {
             seat.free_from = seat.free_from.min(now + terms.stretched(seat.span));
             self.count(span);
@@ -91,7 +91,7 @@ impl Seats {
     /// `most`. One that has another, from before a change, keeps that until it ends.
     fn take(
         &mut self,
-        id: LesseeId,
+        id: SessionId,
         share: SafeShare,
         (reserve, most): (u64, usize),
         now: Moment,
@@ -115,7 +115,7 @@ impl Seats {
 
 impl Pool {
     /// What the session `id` may go on with while no allocator answers it, if there is a seat for it.
-    pub fn safe_share(&mut self, now: Moment, id: LesseeId) -> Option<SafeShare> {
+    pub fn safe_share(&mut self, now: Moment, id: SessionId) -> Option<SafeShare> {
         self.advance(now);
         let Safe { nodes, lasts } = self.plan.sharing.safe?;
         let (reserve, span) = (self.plan.sharing.reserve, self.safe_span()?);
@@ -132,7 +132,7 @@ impl Pool {
     }
 
     /// The session has gone.
-    pub(super) fn leave_seat(&mut self, id: LesseeId) {
+    pub(super) fn leave_seat(&mut self, id: SessionId) {
         let span = self.safe_span();
         self.seats.leave(id, self.now, self.plan.terms, span);
     }

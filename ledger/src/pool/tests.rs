@@ -11,11 +11,11 @@ mod borrow;
 mod earlier;
 mod family;
 mod flow;
+mod forecast;
 mod frozen;
 mod goodbye;
 mod in_flight;
 mod kept;
-mod outlook;
 mod seats;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -53,8 +53,8 @@ fn pool(rules: Vec<Rule>) -> Pool {
     Pool::new(plan(rules), millis(0))
 }
 
-const A: Holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::ZERO };
-const B: Holder = Holder { id: LesseeId(2), share: Share::EVEN, rtt: Duration::ZERO };
+const A: Holder = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::ZERO };
+const B: Holder = Holder { id: SessionId(2), share: Share::EVEN, rtt: Duration::ZERO };
 
 fn ask(spent_total: u64, held: u64, waiting: u64) -> Ask {
     Ask { spent_total, held, want: waiting, waiting, ..Ask::default() }
@@ -227,7 +227,7 @@ fn after_a_loss_nothing_is_lent_until_no_session_can_be_spending() {
 fn sessions_are_bounded_and_idle_ones_make_room() {
     let plan = Plan { lessees_max: 2, ..(*plan(vec![sliding(10, SECOND)])).clone() };
     let mut pool = Pool::new(Arc::new(plan), millis(0));
-    let holder = |id| Holder { id: LesseeId(id), share: Share::EVEN, rtt: Duration::ZERO };
+    let holder = |id| Holder { id: SessionId(id), share: Share::EVEN, rtt: Duration::ZERO };
     grant(pool.renew(millis(0), holder(1), 1, ask(0, 0, 1)));
     grant(pool.renew(millis(0), holder(2), 1, ask(0, 0, 1)));
     assert_eq!(pool.renew(millis(1), holder(3), 1, ask(0, 0, 1)), Err(AskError::Full { max: 2 }));
@@ -279,7 +279,7 @@ fn at_the_bound_a_session_with_nothing_live_makes_room() {
 #[test]
 fn who_says_it_needs_nothing_and_wants_everything_gets_a_share() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
-    let holder = |id| Holder { id: LesseeId(id), share: Share::EVEN, rtt: Duration::ZERO };
+    let holder = |id| Holder { id: SessionId(id), share: Share::EVEN, rtt: Duration::ZERO };
     for id in 1..=4 {
         grant(pool.renew(millis(0), holder(id), 1, Ask { want: 1, ..Ask::default() }));
         grant(pool.renew(millis(1), holder(id), 2, Ask { demand_milli: 2_000_000, ..Ask::default() }));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// How far apart two allocators may be about the time. Rules of roots are that much stricter, and leases from there that much
 /// shorter. An allocator that cannot tell the time so well lends nothing. A round trip must be shorter.
-pub const BLUR: Duration = Duration::from_millis(10);
+pub const CLOCK_UNCERTAINTY: Duration = Duration::from_millis(10);
 
 const MILLION: u128 = 1_000_000;
 
@@ -86,7 +86,7 @@ impl RootClock {
     pub fn now(&self, local: Moment) -> Option<Moment> {
         let known = self.known?;
         let (early, late) = (self.early(known, local), self.late(known, local));
-        (late.since(early) <= BLUR).then_some(early)
+        (late.since(early) <= CLOCK_UNCERTAINTY).then_some(early)
     }
 
     /// The time at `local` on the own clock, or a little after it, if [`RootClock::now`] can tell.

@@ -1,7 +1,7 @@
 //! What all allocators of a store know together: which time its roots are on, whether anything of it was lost, and who is
 //! there. It is one cell, which each of them looks at and signs a few times a second.
 
-use super::{BLUR, Families, Gates, Version};
+use super::{CLOCK_UNCERTAINTY, Families, Gates, Version};
 use crate::cells::Timeline;
 use crate::rules::{At, Gap};
 use lessor_protocol::Moment;
@@ -268,7 +268,7 @@ impl Head {
 
     fn was_just_signed(&self, now: Moment) -> bool {
         let signed = self.now.as_calendar();
-        signed <= now + BLUR && now.since(signed) < WATCHED
+        signed <= now + CLOCK_UNCERTAINTY && now.since(signed) < WATCHED
     }
 
     /// Another time begins, at `now`. How long ago something was written before that is unknown.

@@ -2,8 +2,8 @@
 //! allocator is one of its lessees. [`Member`] is what an allocator does with such a store: it says which call comes next, and a shell
 //! carries that to the store and back.
 
-mod blur;
 mod clock;
+mod clock_uncertainty;
 mod decided;
 mod exchange;
 mod families;
@@ -18,8 +18,8 @@ mod tests;
 mod version;
 mod watch;
 
-pub use blur::stricter;
-pub use clock::{BLUR, RootClock, Stepped};
+pub use clock::{CLOCK_UNCERTAINTY, RootClock, Stepped};
+pub use clock_uncertainty::stricter;
 pub use decided::{Decided, DecidedFull, Entry};
 pub use exchange::{Exchange, RootAnswer, RootAsk};
 pub use families::{BELOW_MAX, Families, Kin};

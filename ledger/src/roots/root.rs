@@ -1,7 +1,7 @@
 //! The root pool of one limit and key, as it is in a cell: read, asked once, and written anew. Whether what is written takes
 //! the place of what was read, the store decides.
 
-use super::blur;
+use super::clock_uncertainty;
 use super::head::Age;
 use super::{Head, Kin, Recipe, Version};
 use crate::cells::VALUE_MAX;
@@ -205,7 +205,7 @@ pub(super) fn ask(
     let Read { pool, now, is_contested, .. } = &mut read;
     let (now, is_contested) = (*now, *is_contested);
     pool.doubt(latest);
-    let answer = pool.renew(now, holder, seq, ask).map(blur::shorter);
+    let answer = pool.renew(now, holder, seq, ask).map(clock_uncertainty::shorter);
     read.version = read.version.max(origin.version);
     Ok(Asked { value: write(&origin.recipe, head, &mut read), answer, is_contested })
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Rule;
 use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
-use crate::pool::{Holder, LesseeId, Plan};
+use crate::pool::{Holder, Plan, SessionId};
 use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
 use lessor_protocol::{Ask, Grant, Moment, Terms};
@@ -37,7 +37,7 @@ fn crowded(limit: u64, version: u64, lessees_max: usize) -> Origin {
 }
 
 fn holder(who: u64) -> Holder {
-    Holder { id: LesseeId(who), share: Share::EVEN, rtt: Duration::from_millis(1) }
+    Holder { id: SessionId(who), share: Share::EVEN, rtt: Duration::from_millis(1) }
 }
 
 /// A store, and what all know of it.

@@ -31,7 +31,7 @@ fn trickle(left: u64) -> Supply {
 fn a_rich_pool_gives_what_is_wanted_up_to_half() {
     let others = [claim(300), claim(80)];
     let given = grant(asker(claim(120)), &others, supply(9_000));
-    assert_eq!(given, Sized { permits: 120, state: State::Rich });
+    assert_eq!(given, Sized { permits: 120, state: State::Abundant });
     assert_eq!(grant(asker(claim(900)), &[], supply(1_000)).permits, 500);
 }
 
@@ -53,7 +53,7 @@ fn a_draining_pool_gives_everybody_the_same_time() {
     let (large, small) = (claim(450), claim(150));
     let given = grant(asker(large), &[small], supply(500));
     let lasts = TERM * 5 / 12;
-    assert_eq!(given, Sized { permits: 187, state: State::Drain { lasts } });
+    assert_eq!(given, Sized { permits: 187, state: State::Draining { lasts } });
     assert_eq!(grant(asker(small), &[large], supply(500)).permits, 62);
     // What it holds already counts.
     let holder = Claim { holds: 180, ..large };
@@ -69,7 +69,7 @@ fn a_trickle_is_shared_by_time() {
     let large = claim(1_000);
     let poll = Asker { since: POLL, ..asker(large) };
     let given = grant(poll, &[large; 3], trickle(40));
-    assert_eq!(given, Sized { permits: 27, state: State::Trickle });
+    assert_eq!(given, Sized { permits: 27, state: State::Scarce });
     assert_eq!(grant(poll, &[large; 3], trickle(20)).permits, 20);
     assert_eq!(grant(Asker { since: POLL / 5, ..poll }, &[large; 3], trickle(40)).permits, 5);
 }
@@ -142,7 +142,7 @@ proptest! {
         let supply = Supply { left, soon, within_term: left + more, sustained: more, term: TERM, poll: POLL };
         let Sized { permits, state } = grant(asker, &claims[1..], supply);
         prop_assert!(permits <= want && permits <= left);
-        if state != State::Trickle {
+        if state != State::Scarce {
             prop_assert!(permits <= (left / 2).max(1));
             prop_assert_eq!(permits == 0, want == 0 || left == 0, "something, while anything is left");
         }

@@ -2,7 +2,7 @@
 //! how much was out then, and from the rules what each kind of change may cost.
 
 use super::promise::Promise;
-use super::{Asked, Instant, Oracle, Stock, Verdict, Wrong, kept, must};
+use super::{AskRejection, Asked, Instant, Oracle, Stock, Verdict, kept, must};
 use lessor_ledger::pool::PoolView;
 use lessor_ledger::{Carry, Rule};
 use lessor_protocol::moment::nanos;
@@ -84,7 +84,7 @@ impl Oracle {
     }
 
     /// K2: nothing was lent, but what `asked` reported may count. Returns what the books are to count as spent by that.
-    pub(super) fn refused(&mut self, asked: &Asked, stock: Stock) -> Result<u64, Wrong> {
+    pub(super) fn refused(&mut self, asked: &Asked, stock: Stock) -> Result<u64, AskRejection> {
         let counted = stock.view.books.spent - self.books.spent;
         let total = asked.ask.spent_total;
         let session = self.session(asked.session);

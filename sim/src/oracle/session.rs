@@ -1,6 +1,6 @@
 //! What the oracle remembers of one session: what it was lent, what it spent and said, and what it may be answered.
 
-use super::{Instant, Verdict, Wrong, must};
+use super::{AskRejection, Instant, Verdict, must};
 use lessor_ledger::pool::AskError;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::moment::nanos;
@@ -100,7 +100,7 @@ impl Session {
         is_awaited: bool,
         grant: &Grant,
         by: Measure,
-    ) -> Result<u64, Wrong> {
+    ) -> Result<u64, AskRejection> {
         // Only a stranger may begin anew, and who has forgotten; an old copy of its first ask may do that in its name. Where one
         // old copy was believed, so may be a later one, of an ask from when it had forgotten.
         if self.life != by.life || seq <= self.seq || ask.spent_total < self.reported {

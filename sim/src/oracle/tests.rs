@@ -83,7 +83,7 @@ fn after_four() -> (Oracle, Stock) {
     (oracle, stock)
 }
 
-fn name<T: std::fmt::Debug>(verdict: Result<T, Wrong>) -> &'static str {
+fn name<T: std::fmt::Debug>(verdict: Result<T, AskRejection>) -> &'static str {
     verdict.expect_err("wrong").name
 }
 

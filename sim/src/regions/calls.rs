@@ -36,7 +36,7 @@ impl World {
 
     pub(super) fn spend(&mut self, node: usize) -> bool {
         let allocator = self.store_clock();
-        let lasts = self.longest().map(|longest| self.dice.u64(0..=longest));
+        let lasts = self.longest().map(|longest| self.rng.u64(0..=longest));
         let at = &mut self.nodes[node];
         let (now, born) = (shown(self.real, at.ppm), at.born);
         let is_spent = match lasts {
@@ -64,7 +64,7 @@ impl World {
     }
 
     /// A call has ended at the vendor, whatever became of the process that made it.
-    pub(super) fn ends(&mut self, node: usize, born: LesseeId) {
+    pub(super) fn ends(&mut self, node: usize, born: SessionId) {
         self.left.iter_mut().flatten().for_each(Left::land);
         let at = &mut self.nodes[node];
         if at.born == born {

@@ -3,8 +3,8 @@
 use super::*;
 
 /// One of three kinds.
-pub(super) fn rule(limit: u64, per: Duration, dice: &mut fastrand::Rng) -> Rule {
-    match dice.u32(..3) {
+pub(super) fn rule(limit: u64, per: Duration, rng: &mut fastrand::Rng) -> Rule {
+    match rng.u32(..3) {
         0 => Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid")),
         1 => Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid")),
         _ => Rule::TokenBucket(TokenBucket::try_new(limit, limit, per, limit).expect("valid")),
@@ -14,10 +14,10 @@ pub(super) fn rule(limit: u64, per: Duration, dice: &mut fastrand::Rng) -> Rule 
 impl World {
     /// With a rule for so many permits in so many milliseconds.
     pub(super) fn draw(seed: u64, permits: Range<u64>, millis: Range<u64>) -> World {
-        let mut dice = fastrand::Rng::with_seed(seed);
-        let real = dice.u64(1_000..2_000) * SECOND;
-        let (limit, per) = (dice.u64(permits), Duration::from_millis(dice.u64(millis)));
-        let rule = rule(limit, per, &mut dice);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let real = rng.u64(1_000..2_000) * SECOND;
+        let (limit, per) = (rng.u64(permits), Duration::from_millis(rng.u64(millis)));
+        let rule = rule(limit, per, &mut rng);
         let terms = Terms::default();
         let plan = |rules: Vec<Rule>| {
             let is_borrowed = rules.is_empty();
@@ -34,23 +34,23 @@ impl World {
         };
         let (centre, borrowed) = (plan(vec![rule]), plan(vec![]));
         let drift = i64::from(terms.drift_ppm());
-        let ppm = |dice: &mut fastrand::Rng| dice.i64(-drift..=drift);
-        let centre_ppm = ppm(&mut dice);
+        let ppm = |rng: &mut fastrand::Rng| rng.i64(-drift..=drift);
+        let centre_ppm = ppm(&mut rng);
         let mut world = World {
             real,
             order: 0,
             queue: BTreeMap::new(),
-            rate: dice.f64() * 3.0 * per_second(&rule),
+            rate: rng.f64() * 3.0 * per_second(&rule),
             rule,
             above: None,
-            far: dice.u64(MILLI..40 * MILLI),
-            near: dice.u64(MILLI / 10..3 * MILLI),
+            far: rng.u64(MILLI..40 * MILLI),
+            near: rng.u64(MILLI / 10..3 * MILLI),
             trouble: Trouble {
-                loss: dice.f64() * 0.2,
-                repeat: dice.f64() * 0.2,
-                late: dice.f64() * 0.05,
-                every: dice.u64(2..20) * SECOND,
-                centre_dies: dice.u32(..4) == 0,
+                loss: rng.f64() * 0.2,
+                repeat: rng.f64() * 0.2,
+                late: rng.f64() * 0.05,
+                every: rng.u64(2..20) * SECOND,
+                centre_dies: rng.u32(..4) == 0,
             },
             centre_ppm,
             centre: Pool::new(centre.clone(), shown(real, centre_ppm)),
@@ -66,14 +66,14 @@ impl World {
             exact: None,
             figures: Figures::default(),
             fault: None,
-            dice,
+            rng,
         };
-        for region in 0..world.dice.usize(1..=3) {
-            let ppm = ppm(&mut world.dice);
+        for region in 0..world.rng.usize(1..=3) {
+            let ppm = ppm(&mut world.rng);
             let fresh = world.new_region(ppm);
             world.regions.push(fresh);
-            for _ in 0..world.dice.usize(1..=3) {
-                let ppm = world.dice.i64(-drift..=drift);
+            for _ in 0..world.rng.usize(1..=3) {
+                let ppm = world.rng.i64(-drift..=drift);
                 let node = world.new_node(ppm, region);
                 world.nodes.push(node);
             }

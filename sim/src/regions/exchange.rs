@@ -100,17 +100,17 @@ impl World {
     /// A message between `who` and the one above is on its way.
     fn send(&mut self, who: Who, way: u64, event: Event) {
         let Trouble { loss, repeat, late, .. } = self.trouble;
-        if self.line(who).cut_until > self.real || self.dice.f64() < loss {
+        if self.line(who).cut_until > self.real || self.rng.f64() < loss {
             return;
         }
-        for _ in 0..1 + u32::from(self.dice.f64() < repeat) {
-            let more = if self.dice.f64() < late { self.dice.u64(0..4 * SECOND) } else { 0 };
-            let wait = way + self.dice.u64(0..=way / 2) + more;
+        for _ in 0..1 + u32::from(self.rng.f64() < repeat) {
+            let more = if self.rng.f64() < late { self.rng.u64(0..4 * SECOND) } else { 0 };
+            let wait = way + self.rng.u64(0..=way / 2) + more;
             self.after(wait, event);
         }
     }
 
-    pub(super) fn answer(&mut self, who: Who, session: LesseeId, seq: u64, ask: Ask) -> Result<(), String> {
+    pub(super) fn answer(&mut self, who: Who, session: SessionId, seq: u64, ask: Ask) -> Result<(), String> {
         let holder = |one_way| Holder { id: session, share: Share::EVEN, rtt: rtt(one_way) };
         let (answer, way) = match who {
             Who::Node(node) => {
@@ -150,7 +150,7 @@ impl World {
     pub(super) fn hear(
         &mut self,
         who: Who,
-        session: LesseeId,
+        session: SessionId,
         seq: u64,
         answer: Result<Answer, AskError>,
     ) -> Result<(), String> {
@@ -173,19 +173,19 @@ impl World {
         first_sent: Moment,
         answer: &Result<Answer, AskError>,
     ) -> Result<(), String> {
-        let (dice, at) = (self.dice.u64(..), &mut self.nodes[node]);
+        let (rng, at) = (self.rng.u64(..), &mut self.nodes[node]);
         let now = shown(self.real, at.ppm);
         let heard = Heard { first_sent, now, terms: self.plan.terms };
         let word = answer.as_ref().map_err(word);
-        match at.refill.on_answer(&at.slot, word, heard, false, dice) {
+        match at.refill.on_answer(&at.slot, word, heard, false, rng) {
             Outcome::Impossible => Err(format!("node {node} was answered what cannot be: {answer:?}")),
             Outcome::Disputed => {
                 self.begin_session(Who::Node(node));
                 let at = &mut self.nodes[node];
-                at.refill.begin_session(&at.slot, now, dice);
+                at.refill.begin_session(&at.slot, now, rng);
                 Ok(())
             }
-            Outcome::Installed | Outcome::Refused | Outcome::Disowned | Outcome::Unavailable => Ok(()),
+            Outcome::Installed | Outcome::Refused | Outcome::Unrecognised | Outcome::Unavailable => Ok(()),
         }
     }
 
@@ -206,10 +206,10 @@ impl World {
             }
             Ok(Answer::Refusal(refusal)) => at.pool.refused_above(now, *refusal),
             Err(error) => {
-                at.pool.disowned_above(now);
+                at.pool.unrecognised_above(now);
                 // Another session is one with both.
-                if remedy(word(error)) == Remedy::BeginSession {
-                    at.above.iter_mut().for_each(|pool| pool.disowned_above(now));
+                if recovery(word(error)) == Recovery::BeginSession {
+                    at.above.iter_mut().for_each(|pool| pool.unrecognised_above(now));
                     self.begin_session(Who::Region(region));
                 }
             }
@@ -243,21 +243,21 @@ impl World {
             }
             Who::Centre => {}
         }
-        let (now, dice) = (self.clock(who), self.dice.u64(..));
-        self.line(who).connection.on_failure(now, 0, dice);
+        let (now, rng) = (self.clock(who), self.rng.u64(..));
+        self.line(who).connection.on_failure(now, 0, rng);
         self.look(who);
     }
 }
 
 impl Line {
     /// Begins an exchange. Returns its session and number.
-    fn begin(&mut self, now: Moment) -> (LesseeId, u64) {
+    fn begin(&mut self, now: Moment) -> (SessionId, u64) {
         let exchange = self.connection.begin(now);
-        (LesseeId(exchange.session), exchange.seq)
+        (SessionId(exchange.session), exchange.seq)
     }
 }
 
 /// The word of `error` on the wire.
 fn word(error: &AskError) -> &'static str {
-    Wrong::from(*error).reason.code()
+    AskRejection::from(*error).reason.code()
 }

@@ -20,9 +20,9 @@ impl World {
     pub(super) fn below_another(mut self) -> World {
         let (permits, span) = permits_per(&self.rule);
         // So that now one of both is what there is too little of, and now the other.
-        let limit = (permits as f64 * (0.3 + 1.2 * self.dice.f64())) as u64 + 1;
-        let per = span.mul_f64(0.5 + self.dice.f64()).max(Duration::from_millis(100));
-        let above = rule(limit, per, &mut self.dice);
+        let limit = (permits as f64 * (0.3 + 1.2 * self.rng.f64())) as u64 + 1;
+        let per = span.mul_f64(0.5 + self.rng.f64()).max(Duration::from_millis(100));
+        let above = rule(limit, per, &mut self.rng);
         self.below(above)
     }
 
@@ -108,7 +108,7 @@ impl World {
                 return Err(format!("an honest region was not believed above: {error}"));
             }
             // What it holds is nothing that is known there: it goes on until its end.
-            Err(_) => above.disowned_above(now),
+            Err(_) => above.unrecognised_above(now),
         }
         Ok(())
     }

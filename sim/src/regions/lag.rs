@@ -69,7 +69,7 @@ impl World {
             node.region = place + 1;
         }
         self = self.stored();
-        let from = self.real + self.dice.u64(2 * SECOND..4 * SECOND);
+        let from = self.real + self.rng.u64(2 * SECOND..4 * SECOND);
         self.regions[0].lag = match fault {
             Fault::Stalled => Lag::Stalled { from },
             Fault::Slewed(ppm) => {

@@ -54,7 +54,7 @@ pub fn run_capped_store(seed: u64) -> Result<Figures, String> {
 pub fn run_capped_family(seed: u64) -> Result<Figures, String> {
     let mut world = World::draw(seed, 50..300, 1_000..4_000);
     let most = (0.5 * per_second(&world.rule)) as u64;
-    let cap = cap(world.dice.u64(1..=most.max(2)), &mut world.dice);
+    let cap = cap(world.rng.u64(1..=most.max(2)), &mut world.rng);
     let world = match seed % 2 {
         0 => world.stored().below(cap),
         _ => {
@@ -68,15 +68,15 @@ pub fn run_capped_family(seed: u64) -> Result<Figures, String> {
 
 fn capped(seed: u64) -> World {
     let mut world = World::draw(seed, 5..100, 1_000..3_000);
-    let limit = world.dice.u64(5..100);
-    let cap = cap(limit, &mut world.dice);
+    let limit = world.rng.u64(5..100);
+    let cap = cap(limit, &mut world.rng);
     world.lends_by(cap);
-    world.rate = world.dice.f64() * 2.0 * per_second(&cap) / world.nodes.len() as f64;
+    world.rate = world.rng.f64() * 2.0 * per_second(&cap) / world.nodes.len() as f64;
     world
 }
 
-fn cap(limit: u64, dice: &mut fastrand::Rng) -> Rule {
-    let longest = Duration::from_millis(dice.u64(1_000..3_000));
+fn cap(limit: u64, rng: &mut fastrand::Rng) -> Rule {
+    let longest = Duration::from_millis(rng.u64(1_000..3_000));
     Rule::Concurrency(Concurrency::try_new(limit, longest).expect("valid"))
 }
 
@@ -100,7 +100,7 @@ pub fn run_intervals_close(seed: u64) -> Result<Figures, String> {
 fn at_intervals(seed: u64, millis: Range<u64>) -> World {
     let mut world = World::draw(seed, 5..600, millis);
     let (permits, per) = permits_per(&world.rule);
-    let capacity = permits * world.dice.u64(2..5) / 2;
+    let capacity = permits * world.rng.u64(2..5) / 2;
     let rule = TokenBucket::try_new(capacity, permits, per, capacity).expect("valid");
     world.lends_by(Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid")));
     world.stored()
@@ -116,7 +116,7 @@ pub fn run_flow(seed: u64) -> Result<Figures, String> {
 
 fn flow(seed: u64, bursts: Range<u64>) -> World {
     let mut world = World::draw(seed, 10..200, 1_000..2_000);
-    let ((permits, per), burst) = (permits_per(&world.rule), world.dice.u64(bursts));
+    let ((permits, per), burst) = (permits_per(&world.rule), world.rng.u64(bursts));
     world.lends_by(Rule::LeakyBucket(LeakyBucket::try_new(burst, permits, per).expect("valid")));
     world.stored()
 }
@@ -168,7 +168,7 @@ pub fn run_lagging(seed: u64, fault: Fault) -> Result<Figures, String> {
 /// As [`run`].
 pub fn run_small(seed: u64) -> Result<Figures, String> {
     let mut world = World::draw(seed, 1..4, 150..500);
-    let (permits, per) = (world.dice.u64(1..4), Duration::from_millis(world.dice.u64(150..500)));
+    let (permits, per) = (world.rng.u64(1..4), Duration::from_millis(world.rng.u64(150..500)));
     world.lends_by(Rule::TokenBucket(TokenBucket::try_new(permits, 1, per, permits).expect("valid")));
     let world = world.stored();
     match seed % 2 {

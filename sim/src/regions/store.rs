@@ -128,8 +128,8 @@ impl World {
         self.trouble.loss = 0.4;
         self.rate /= 6.0;
         for region in &mut self.regions {
-            let (long, short) = (self.dice.u64(6..=8) * MILLI, MILLI / 20);
-            region.link.ways = Some(if self.dice.bool() { (long, short) } else { (short, long) });
+            let (long, short) = (self.rng.u64(6..=8) * MILLI, MILLI / 20);
+            region.link.ways = Some(if self.rng.bool() { (long, short) } else { (short, long) });
         }
         self
     }
@@ -140,7 +140,7 @@ impl World {
         self.near = MILLI / 20;
         self.rate *= times;
         for region in &mut self.regions {
-            let back = if self.dice.bool() { self.dice.u64(4..=7) * MILLI } else { MILLI / 20 };
+            let back = if self.rng.bool() { self.rng.u64(4..=7) * MILLI } else { MILLI / 20 };
             region.link.ways = Some((MILLI / 20, back));
         }
         self
@@ -162,15 +162,15 @@ impl World {
     pub(super) fn store_in_trouble(&mut self) {
         let is_fixed = self.rules().any(|rule| matches!(rule, Rule::FixedWindow(_)));
         let (fates, real) = (self.store.as_ref().map_or(&FATES[..], |store| store.fates), self.real);
-        let fate = fates[self.dice.usize(..fates.len())];
-        let step = self.dice.i64(20..100_000) * MILLI.cast_signed() * if self.dice.bool() { 1 } else { -1 };
+        let fate = fates[self.rng.usize(..fates.len())];
+        let step = self.rng.i64(20..100_000) * MILLI.cast_signed() * if self.rng.bool() { 1 } else { -1 };
         // A clock is set only while a region watches: no region can know of a step that none watches.
         let is_watched = self.regions.iter().any(|region| {
             real > 100 * MILLI && region.clock(real).since(region.link.member.signed()) < SIGN_EVERY * 2
         });
         // Where windows are of the calendar, another clock has others.
         let apart = if is_fixed { 0 } else { step % (8 * MILLI.cast_signed()) };
-        let doom = if self.dice.bool() { Doom::Read } else { Doom::Write };
+        let doom = if self.rng.bool() { Doom::Read } else { Doom::Write };
         let Some(store) = &mut self.store else { return };
         store.roots = [None, None];
         match fate {
@@ -178,7 +178,7 @@ impl World {
             Fate::Set if is_watched && !is_fixed => store.set += step,
             Fate::SetTwice if is_watched && !is_fixed => {
                 store.set += step;
-                let soon = self.dice.u64(10..250) * MILLI;
+                let soon = self.rng.u64(10..250) * MILLI;
                 self.after(soon, Event::SetAgain);
             }
             Fate::Set | Fate::SetTwice => {}
@@ -216,8 +216,8 @@ impl World {
 
     /// Its clock is set once more.
     pub(super) fn set_again(&mut self) {
-        let step = self.dice.i64(1_100..100_000) * MILLI.cast_signed();
-        let step = if self.dice.bool() { step } else { -step };
+        let step = self.rng.i64(1_100..100_000) * MILLI.cast_signed();
+        let step = if self.rng.bool() { step } else { -step };
         self.store.iter_mut().for_each(|store| store.set += step);
     }
 

@@ -35,7 +35,7 @@ impl StoreLink {
 
 /// What a member knows of its region, and does there.
 struct Here<'a> {
-    dice: &'a mut fastrand::Rng,
+    rng: &'a mut fastrand::Rng,
     /// The calendar of a machine, whose clock was never set.
     wall: Moment,
     is_fresh: bool,
@@ -47,7 +47,7 @@ struct Here<'a> {
 
 impl Host for Here<'_> {
     fn draw(&mut self) -> u64 {
-        self.dice.u64(..)
+        self.rng.u64(..)
     }
 
     fn wall(&self) -> Moment {
@@ -90,7 +90,7 @@ impl World {
     pub(super) fn stored(mut self) -> World {
         let rules: Vec<Rule> =
             self.plan.rules.iter().map(|rule| roots::stricter(rule).expect("it can be kept")).collect();
-        let sharing = Sharing { term_min: roots::BLUR * 10, ..self.plan.sharing.clone() };
+        let sharing = Sharing { term_min: roots::CLOCK_UNCERTAINTY * 10, ..self.plan.sharing.clone() };
         let recipe = Recipe::new(Plan { rules, is_root: true, sharing, ..(*self.plan).clone() });
         let table = Table::new(Timeline::new("0"));
         self.store = Some(Store {
@@ -113,7 +113,7 @@ impl World {
             roots: [None, None],
         });
         // Farther away, no region could tell what time it is there.
-        self.far = self.dice.u64(MILLI / 20..2 * MILLI);
+        self.far = self.rng.u64(MILLI / 20..2 * MILLI);
         for region in 0..self.regions.len() {
             self.after(0, Event::Signs(region));
         }
@@ -200,7 +200,7 @@ impl World {
             std::iter::once(root(0, own, asks.own)).chain(above).collect()
         });
         let mut here = Here {
-            dice: &mut self.dice,
+            rng: &mut self.rng,
             wall: shown(self.real, self.centre_ppm),
             is_fresh,
             asks,
@@ -247,11 +247,11 @@ impl World {
 
     fn post(&mut self, region: usize, way: u64, event: Event) {
         let Trouble { loss, late, .. } = self.trouble;
-        if self.line(Who::Region(region)).cut_until > self.real || self.dice.f64() < loss {
+        if self.line(Who::Region(region)).cut_until > self.real || self.rng.f64() < loss {
             return;
         }
-        let more = if self.dice.f64() < late { self.dice.u64(0..4 * SECOND) } else { 0 };
-        let wait = way + self.dice.u64(0..=way) + more;
+        let more = if self.rng.f64() < late { self.rng.u64(0..4 * SECOND) } else { 0 };
+        let wait = way + self.rng.u64(0..=way) + more;
         self.after(wait, event);
     }
 

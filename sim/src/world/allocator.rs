@@ -6,12 +6,12 @@ use super::store::Store;
 use crate::SECOND;
 use crate::clock::HostClock;
 use crate::family::Family;
-use crate::judges::IsNew;
 use crate::network::Way;
 use crate::node::Node;
 use crate::oracle::{Asked, Verdict};
+use crate::oracles::IsNew;
 use lessor_ledger::gate::Gate;
-use lessor_ledger::pool::{AskError, Goodbye, Holder, LesseeId, Past, Plan};
+use lessor_ledger::pool::{AskError, Goodbye, Holder, Past, Plan, SessionId};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Answer, Ask, Moment};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl World {
             self.log.note(self.real, "there is no limit any more for node #", &[node as u64]);
             Some(Err(Unanswered::LimitUnknown))
         } else {
-            let holder = Holder { id: LesseeId(session), share: self.setup.share(node), rtt };
+            let holder = Holder { id: SessionId(session), share: self.setup.share(node), rtt };
             let limit = self.setup.limit(node);
             self.pool_hears(&message)?;
             let answer = match self.refusal(node) {
@@ -67,9 +67,9 @@ impl World {
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;
             if matches!(answer, Ok(Answer::Grant(_))) {
-                share = self.centre.pool.safe_share(limit, now, LesseeId(session));
+                share = self.centre.pool.safe_share(limit, now, SessionId(session));
             }
-            Some(answer.map_err(Unanswered::Wrong))
+            Some(answer.map_err(Unanswered::AskRejection))
         };
         let longest = self.centre.plan.longest().map(nanos);
         let reply = Reply { node, session, seq, exchange, answer, share, longest };
@@ -83,8 +83,8 @@ impl World {
 
     /// An answer leaves.
     pub(super) fn send_back(&mut self, reply: Reply) {
-        let Self { network, setup, struck, dice, .. } = self;
-        for at in network.send(self.real, reply.node, Way::Back, &setup.faults, struck, dice) {
+        let Self { network, setup, struck, rng, .. } = self;
+        for at in network.send(self.real, reply.node, Way::Back, &setup.faults, struck, rng) {
             self.push(at, Event::Answer(reply));
         }
     }
@@ -112,7 +112,7 @@ impl World {
     fn oracle_on_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) -> Verdict {
         let (now, stocks, asked) = (self.now(), self.stocks(), self.asked(message));
         let limit = self.setup.limit(message.node);
-        self.judges.answered(limit, now, &asked, answer, &stocks)?;
+        self.oracles.answered(limit, now, &asked, answer, &stocks)?;
         let stock = stocks.own[limit];
         let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
         if let Some(grant) = granted
@@ -151,7 +151,7 @@ impl World {
     /// A node or a caller got nothing because nothing is left; nodes have `in_hand`.
     pub(super) fn found_empty(&mut self, limit: usize, in_hand: u64) {
         let coming: u64 = self.nodes.iter().map(|node| node.coming()).sum();
-        let left = self.judges.room(limit, self.now());
+        let left = self.oracles.room(limit, self.now());
         self.meter.empty(self.real, self.centre.pool.ceiling(), left, in_hand + coming);
     }
 
@@ -161,14 +161,14 @@ impl World {
             return Ok(());
         }
         let now = self.now();
-        let id = LesseeId(message.session);
+        let id = SessionId(message.session);
         let limit = self.setup.limit(message.node);
         let Ask { spent_total, running, held, .. } = message.ask;
         let goodbye = Goodbye { spent_total, running, held: Some(held) };
         let left = self.centre.pool.leave(limit, now.allocator, id, message.seq, goodbye);
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
         let (stocks, asked) = (self.stocks(), self.asked(&message));
-        self.judges.of(limit).left(now, &asked, stocks.own[limit])
+        self.oracles.of(limit).left(now, &asked, stocks.own[limit])
     }
 
     /// Forgets what can be forgotten.
@@ -183,7 +183,7 @@ impl World {
             self.books_are_new(&self.is_new(&lowest, &above));
             self.write_down();
             let (now, stocks) = (self.now(), self.stocks());
-            self.judges.books(now, &stocks)?;
+            self.oracles.books(now, &stocks)?;
         }
         self.quarantine_is_over_in_time()
     }
@@ -226,7 +226,7 @@ impl World {
         let (now, stocks) = (self.now(), self.stocks());
         for (limit, is_new) in is_new.own.iter().enumerate() {
             if is_new[0] {
-                self.judges.of(limit).books_lost(now, stocks.own[limit].view);
+                self.oracles.of(limit).books_lost(now, stocks.own[limit].view);
             }
         }
     }
@@ -240,7 +240,7 @@ impl World {
             Past::None => now.allocator,
             Past::Lost(lost) | Past::Other { until: lost, .. } => after(lost),
         };
-        self.judges.books_begin(now, begins.max(since), is_new);
+        self.oracles.books_begin(now, begins.max(since), is_new);
     }
 
     /// Its process dies, and its books with it.
@@ -260,13 +260,13 @@ impl World {
         let now = self.centre.clock.show(self.real);
         // What was decided over the API is gone with the process, unless it is written down.
         (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
-        self.judges.shut(Moment::ORIGIN);
+        self.oracles.shut(Moment::ORIGIN);
         self.centre.up = true;
         if self.goes_on() {
             return;
         }
         self.log.note(self.real, "the allocator is back without its books", &[]);
-        self.centre.past = Past::Lost(if self.dice.bool() { now } else { self.centre.died });
+        self.centre.past = Past::Lost(if self.rng.bool() { now } else { self.centre.died });
         self.new_pool(Moment::ORIGIN);
     }
 }

@@ -13,7 +13,7 @@ impl World {
     /// Whether a caller that comes now wants another limit too, and finds that one short.
     pub(super) fn is_in_vain(&mut self) -> bool {
         let some_are = self.setup.in_vain > 0 && self.rival.is_none() && self.phase == Phase::Trouble;
-        some_are && self.dice.u64(..100) < self.setup.in_vain
+        some_are && self.rng.u64(..100) < self.setup.in_vain
     }
 
     /// Sets `permits` aside at `node` if they are there.
@@ -23,7 +23,7 @@ impl World {
             return;
         }
         let life = at.life;
-        let stopped = self.dice.u64(0..=STOPPED_MAX) / self.dice.u64(1..=6);
+        let stopped = self.rng.u64(0..=STOPPED_MAX) / self.rng.u64(1..=6);
         self.log.note(self.real, "node # sets # aside", &[node as u64, permits]);
         self.push(self.real + stopped.max(MILLI), Event::PutBack { node, life, permits });
     }
@@ -35,18 +35,18 @@ impl World {
             return Ok(());
         }
         self.log.note(self.real, "node # puts # back", &[node as u64, permits]);
-        if self.dice.bool() {
+        if self.rng.bool() {
             at.slot.put_back(permits);
         } else {
             let (now, session) = (at.now(self.real), at.session());
             let (number, _) = at.refill.reserve_held(&at.slot, permits, now);
             at.unneeded.insert(number, permits);
-            self.judges.of(self.setup.limit(node)).reserved(session, permits);
-            let later = self.real + self.dice.u64(MILLI..=SECOND);
+            self.oracles.of(self.setup.limit(node)).reserved(session, permits);
+            let later = self.real + self.rng.u64(MILLI..=SECOND);
             self.push(later, Event::Settle { node, life, number, rest: permits });
         }
         let in_hand = self.in_hand();
-        self.judges.exposed(self.now(), &in_hand)?;
+        self.oracles.exposed(self.now(), &in_hand)?;
         self.serve_line(node)
     }
 }

@@ -77,7 +77,7 @@ impl World {
         if !self.nodes[node].up {
             return Ok(());
         }
-        let permits = if self.setup.cost_max > 1 { self.dice.u64(1..=self.setup.cost_max) } else { 1 };
+        let permits = if self.setup.cost_max > 1 { self.rng.u64(1..=self.setup.cost_max) } else { 1 };
         if self.is_in_vain() {
             self.set_aside(node, permits);
             return Ok(());
@@ -136,7 +136,7 @@ impl World {
     }
 
     /// Spends `permits` at `node` if they are there.
-    fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::oracle::Wrong> {
+    fn take(&mut self, node: usize, permits: u64) -> Result<bool, crate::oracle::AskRejection> {
         let manner = self.manner(node, permits);
         let Some(left) = self.begin_call(node, permits, manner) else {
             return self.pass(node, permits);
@@ -148,12 +148,12 @@ impl World {
         self.meter.admitted(self.real, node, permits);
         if self.rival.is_some() {
             let now = self.now();
-            self.over_admissions += self.judges.of(0).tally(now, permits);
+            self.over_admissions += self.oracles.of(0).tally(now, permits);
         } else {
             let way = self.margin();
-            let way = if way == 0 { 0 } else { self.dice.u64(0..=way) };
+            let way = if way == 0 { 0 } else { self.rng.u64(0..=way) };
             let limit = self.setup.limit(node);
-            self.judges.admitted(limit, self.now(), node, session, permits, way)?;
+            self.oracles.admitted(limit, self.now(), node, session, permits, way)?;
         }
         self.takes_time(node, permits, manner, self.nodes[node].longest);
         self.vendor_answers(node);
@@ -164,7 +164,7 @@ impl World {
     }
 
     /// Lets `permits` pass at `node` on its part of what is kept back, if it goes by that and they are due.
-    fn pass(&mut self, node: usize, permits: u64) -> Result<bool, crate::oracle::Wrong> {
+    fn pass(&mut self, node: usize, permits: u64) -> Result<bool, crate::oracle::AskRejection> {
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
         if !at.is_fallen || !at.seat.take(permits, now) {
@@ -174,8 +174,8 @@ impl World {
         self.log.note(self.real, "node # goes on with # by itself", &[node as u64, permits]);
         self.meter.admitted(self.real, node, permits);
         let way = self.margin();
-        let way = if way == 0 { 0 } else { self.dice.u64(0..=way) };
-        self.judges.passed(self.setup.limit(node), self.now(), permits, way)?;
+        let way = if way == 0 { 0 } else { self.rng.u64(0..=way) };
+        self.oracles.passed(self.setup.limit(node), self.now(), permits, way)?;
         self.vendor_answers(node);
         Ok(true)
     }
@@ -214,7 +214,7 @@ impl World {
             let at = &mut self.nodes[node];
             if due < at.due {
                 at.due = due;
-                let (life, late) = (at.life, self.dice.u64(0..=TIMER_LATE));
+                let (life, late) = (at.life, self.rng.u64(0..=TIMER_LATE));
                 self.push(due + late, Event::Due { node, life });
             }
         }

@@ -3,7 +3,7 @@
 
 use crate::faults::Fault;
 use lessor_ledger::pool::AskError;
-use lessor_ledger::wrong::{Reason, Wrong};
+use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_protocol::{Answer, Ask, Observed, SafeShare};
 use std::cmp::Ordering;
 
@@ -102,7 +102,7 @@ pub(super) struct Reply {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unanswered {
     /// The ask was wrong.
-    Wrong(AskError),
+    AskRejection(AskError),
     /// The limit is gone.
     LimitUnknown,
 }
@@ -111,7 +111,7 @@ impl Unanswered {
     /// Its word on the wire.
     pub(super) fn code(self) -> &'static str {
         match self {
-            Unanswered::Wrong(error) => Wrong::from(error).reason.code(),
+            Unanswered::AskRejection(error) => AskRejection::from(error).reason.code(),
             Unanswered::LimitUnknown => Reason::LimitUnknown.code(),
         }
     }

@@ -30,7 +30,7 @@ impl World {
         if self.rival.is_some() || !self.nodes[node].refill.flights().count() {
             return Manner::Plain;
         }
-        match self.dice.u32(..12) {
+        match self.rng.u32(..12) {
             0 => Manner::Plain,
             1 => Manner::Lapsing,
             _ => Manner::Guarded,
@@ -73,10 +73,10 @@ impl World {
         let shortest = self.setup.rule_sets().filter_map(longest).min().map(nanos);
         let Some(longest) = told.or(shortest) else { return };
         // Some take as long as they may, most far less.
-        let takes = match self.dice.u32(..6) {
+        let takes = match self.rng.u32(..6) {
             0 => longest,
-            1 => self.dice.u64(1..=longest),
-            _ => (self.dice.u64(1..=longest) / self.dice.u64(1..=200)).max(1).min(longest),
+            1 => self.rng.u64(1..=longest),
+            _ => (self.rng.u64(1..=longest) / self.rng.u64(1..=200)).max(1).min(longest),
         };
         self.push(self.real + takes, Event::Land { limit: self.setup.limit(node), permits });
         if manner == Manner::Guarded {
@@ -96,13 +96,13 @@ impl World {
         // What is spent again was not used up.
         let unspent = busy - at.refill.flights().busy();
         let is_due = at.refill.due(&at.slot, at.seen(), now, at.connection.rtt()) <= now;
-        self.judges.of(self.setup.limit(node)).handed_back(session, unspent);
+        self.oracles.of(self.setup.limit(node)).handed_back(session, unspent);
         self.log.note(self.real, "node # hands back #, # to be spent again", &[node as u64, permits, reused]);
         if is_due {
             self.nudge(node);
         }
         let in_hand = self.in_hand();
-        self.judges.exposed(self.now(), &in_hand)?;
+        self.oracles.exposed(self.now(), &in_hand)?;
         self.serve_line(node)
     }
 }

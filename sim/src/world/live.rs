@@ -49,7 +49,7 @@ impl World {
                 let since = if begins_anew { Moment::ORIGIN } else { now };
                 let (now, stocks) = (self.now(), self.stocks());
                 let rules = self.centre.plan.rules.clone();
-                self.judges.changed(now, &rules, carry, &stocks)?;
+                self.oracles.changed(now, &rules, carry, &stocks)?;
                 if begins_anew || !view.quarantine.is_zero() {
                     self.books_are_to_begin(&self.all_new(), since);
                 }
@@ -57,7 +57,7 @@ impl World {
             Act::TopUp(permits) => {
                 self.centre.pool.top_up(permits, now);
                 let (now, stocks) = (self.now(), self.stocks());
-                self.judges.topped_up(now, permits, &stocks)?;
+                self.oracles.topped_up(now, permits, &stocks)?;
             }
             Act::Pause(nanos) => self.centre.gate.close(now + Duration::from_nanos(nanos)),
             Act::Resume => {
@@ -71,7 +71,7 @@ impl World {
             Act::Outside(_) => {}
         }
         let now = self.centre.clock.show(self.real);
-        self.judges.shut(self.centre.gate.pause(now).unwrap_or(Moment::ORIGIN));
+        self.oracles.shut(self.centre.gate.pause(now).unwrap_or(Moment::ORIGIN));
         self.decided();
         Ok(())
     }

@@ -79,7 +79,7 @@ impl World {
         }
         let now = self.now().allocator;
         let is_used_up = self.centre.pool.view_above(now).is_some_and(|above| above.available == 0);
-        let is_lent = (0..self.setup.limits()).any(|limit| self.judges.of(limit).opens_unlent().is_none());
+        let is_lent = (0..self.setup.limits()).any(|limit| self.oracles.of(limit).opens_unlent().is_none());
         // Of limits below one that has a single permit, one is lent it first: how long each of them waits is V2's.
         if is_used_up && is_lent {
             return Ok(());
@@ -88,7 +88,7 @@ impl World {
     }
 
     fn quarantine_of_is_over_in_time(&mut self, limit: usize) -> Verdict {
-        let Some(lost) = self.judges.of(limit).opens_unlent() else { return Ok(()) };
+        let Some(lost) = self.oracles.of(limit).opens_unlent() else { return Ok(()) };
         let (now, refresh) = (self.now(), refresh(&self.setup));
         let asked = |since: u64| self.real.saturating_sub(since) > refresh;
         let is_owed = |node: usize| self.setup.limit(node) == limit && self.setup.is_owed(node);

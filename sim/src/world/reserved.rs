@@ -27,20 +27,20 @@ impl World {
         let ceiling = self.centre.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
         let most =
             ceiling.saturating_sub(self.setup.plan.sharing.reserve).min(self.setup.plan.sharing.lease_max);
-        let more = permits * self.dice.u64(1..=MORE);
+        let more = permits * self.rng.u64(1..=MORE);
         more.min(most).max(permits)
     }
 
     /// How many of `permits` a call that reserves them will cost; `None` if it does not reserve.
     pub(super) fn needs(&mut self, permits: u64) -> Option<u64> {
-        if !self.reserves() || self.dice.u64(..100) >= self.setup.reserves {
+        if !self.reserves() || self.rng.u64(..100) >= self.setup.reserves {
             return None;
         }
         // Some are dropped, and settled in full by that; some are never made, and refunded.
-        Some(match self.dice.u32(..5) {
+        Some(match self.rng.u32(..5) {
             0 => permits,
             1 => 0,
-            _ => self.dice.u64(0..=permits),
+            _ => self.rng.u64(0..=permits),
         })
     }
 
@@ -55,8 +55,8 @@ impl World {
         };
         at.unneeded.insert(number, permits - needs);
         let (life, session) = (at.life, at.session());
-        self.judges.of(self.setup.limit(node)).reserved(session, permits - needs);
-        let takes = (self.dice.u64(MILLI..=CALL_MAX) / self.dice.u64(1..=20)).max(1);
+        self.oracles.of(self.setup.limit(node)).reserved(session, permits - needs);
+        let takes = (self.rng.u64(MILLI..=CALL_MAX) / self.rng.u64(1..=20)).max(1);
         self.log.note(self.real, "node # reserves # (number #)", &[node as u64, permits, number]);
         self.push(self.real + takes, Event::Settle { node, life, number, rest: permits - needs });
         Some(left)
@@ -72,10 +72,10 @@ impl World {
         at.unneeded.remove(&number);
         let back = at.refill.give_back(&at.slot, number, rest, now);
         at.refill.settle(number);
-        self.judges.of(self.setup.limit(node)).came_back(session, back)?;
+        self.oracles.of(self.setup.limit(node)).came_back(session, back)?;
         self.log.note(self.real, "node # settles number #, # come back", &[node as u64, number, back]);
         let in_hand = self.in_hand();
-        self.judges.exposed(self.now(), &in_hand)?;
+        self.oracles.exposed(self.now(), &in_hand)?;
         self.serve_line(node)
     }
 }

@@ -17,7 +17,7 @@ impl World {
             return None;
         }
         // Processes start at any time: their ticks are spread over the second.
-        let firsts: Vec<Moment> = self.nodes.iter().map(|node| node.now(self.dice.u64(..SECOND))).collect();
+        let firsts: Vec<Moment> = self.nodes.iter().map(|node| node.now(self.rng.u64(..SECOND))).collect();
         Some(Rival::new(policy, &self.setup.plan, self.now().allocator, &firsts))
     }
 

@@ -2,8 +2,8 @@
 //! changed that; it changes nothing.
 
 use super::World;
-use crate::judges::Stocks;
 use crate::oracle::Stock;
+use crate::oracles::Stocks;
 
 impl World {
     /// What all can still spend of each limit.
@@ -12,8 +12,8 @@ impl World {
         for node in 0..self.nodes.len() {
             in_hand[self.setup.limit(node)] += self.held(node);
         }
-        for (index, (foe, _)) in self.foes.iter().enumerate() {
-            in_hand[self.setup.limit(self.nodes.len() + index)] += foe.in_hand(self.real);
+        for (index, (adversary, _)) in self.adversaries.iter().enumerate() {
+            in_hand[self.setup.limit(self.nodes.len() + index)] += adversary.in_hand(self.real);
         }
         in_hand
     }

@@ -113,9 +113,9 @@ impl World {
         let (boot, rules) = (self.centre.boot, self.centre.plan.rules.clone());
         store.writing = Some(Writing { boot, rules, rows, closed });
         store.waiting = std::mem::take(&mut store.late);
-        let takes = self.dice.u64(1..=2 * self.setup.store);
+        let takes = self.rng.u64(1..=2 * self.setup.store);
         // Once in a while a disk is busy with other things.
-        let takes = takes * if self.dice.u32(..50) == 0 && self.setup.store < MILLI { 20 } else { 1 };
+        let takes = takes * if self.rng.u32(..50) == 0 && self.setup.store < MILLI { 20 } else { 1 };
         self.push(self.real + takes, Event::Durable { life: self.centre.life });
     }
 
@@ -137,7 +137,7 @@ impl World {
     pub(super) fn lose_store(&mut self) {
         let store = &mut self.centre.store;
         (store.waiting, store.late) = (vec![], vec![]);
-        if store.writing.is_some() && self.dice.bool() {
+        if store.writing.is_some() && self.rng.bool() {
             store.keep();
         }
         store.writing = None;
@@ -149,12 +149,12 @@ impl World {
         if !self.writes() {
             return false;
         }
-        let is_lost = self.dice.u32(..8) == 0;
+        let is_lost = self.rng.u32(..8) == 0;
         if is_lost {
             self.centre.store = Store::new(self.centre.store.durable.len());
             return false;
         }
-        if self.dice.bool() {
+        if self.rng.bool() {
             self.centre.boot += 1;
         }
         let is_same_boot = self.centre.store.boot == self.centre.boot;
@@ -183,10 +183,10 @@ impl World {
         self.books_are_others(&self.all_new());
         if gap == Gap::Unknown {
             let (next, now) = (self.refills_after_gap(now), self.now());
-            self.judges.refill_at(now, &next);
+            self.oracles.refill_at(now, &next);
         }
         let now = self.now();
-        self.judges.books_go_on(now);
+        self.oracles.books_go_on(now);
         self.centre.store.is_first = true;
         self.write_down();
         true
@@ -223,6 +223,6 @@ impl World {
             Gap::Unknown if until == Moment::NEVER => until,
             Gap::Unknown => now + left,
         });
-        self.judges.shut(until.unwrap_or(Moment::ORIGIN));
+        self.oracles.shut(until.unwrap_or(Moment::ORIGIN));
     }
 }

@@ -7,7 +7,7 @@ use crate::MILLI;
 use crate::faults::Fault;
 use crate::network::Way;
 use crate::node::Exchange as Known;
-use crate::oracle::{Verdict, Wrong, must};
+use crate::oracle::{AskRejection, Verdict, must};
 use crate::setup::Sabotage;
 use lessor_holder::answer::{Heard, Outcome};
 use lessor_holder::connection::Exchange;
@@ -46,7 +46,7 @@ impl World {
         if at.forgets(self.real) {
             at.forget(self.real);
             self.log.note(self.real, "node # forgets what it has nothing to tell of", &[node as u64]);
-            self.judges.of(self.setup.limit(node)).forgets(self.nodes[node].session());
+            self.oracles.of(self.setup.limit(node)).forgets(self.nodes[node].session());
         }
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
@@ -70,7 +70,7 @@ impl World {
     /// Wakes `node` at `next`, or a little later.
     pub(super) fn sleep(&mut self, node: usize, next: Moment) {
         let at = &mut self.nodes[node];
-        let alarm = at.clock.when(next) + self.dice.u64(0..=TIMER_LATE);
+        let alarm = at.clock.when(next) + self.rng.u64(0..=TIMER_LATE);
         // A timer that fires too early only looks once more.
         if alarm < at.alarm {
             at.alarm = alarm;
@@ -114,8 +114,8 @@ impl World {
     }
 
     pub(super) fn send_ask(&mut self, message: Message) {
-        let Self { network, setup, struck, dice, .. } = self;
-        for at in network.send(self.real, message.node, Way::There, &setup.faults, struck, dice) {
+        let Self { network, setup, struck, rng, .. } = self;
+        for at in network.send(self.real, message.node, Way::There, &setup.faults, struck, rng) {
             self.push(at, Event::Ask(message));
         }
     }
@@ -123,7 +123,7 @@ impl World {
     /// An answer reaches its node, which believes it only if it still waits for it.
     pub(super) fn hear(&mut self, reply: Reply) -> Verdict {
         let node = reply.node;
-        if let Some(index) = self.foe(node) {
+        if let Some(index) = self.adversary(node) {
             return self.foe_hears(index, reply);
         }
         let at = &mut self.nodes[node];
@@ -165,10 +165,10 @@ impl World {
                 return self.install_as_rival(node, grant, first_sent);
             }
         }
-        let (now, dice) = (at.now(self.real), self.dice.u64(..));
+        let (now, rng) = (at.now(self.real), self.rng.u64(..));
         let heard = Heard { first_sent, now, terms: self.setup.plan.terms };
         let word = answer.as_ref().map_err(|error| error.code());
-        let outcome = at.refill.on_answer(&at.slot, word, heard, false, dice);
+        let outcome = at.refill.on_answer(&at.slot, word, heard, false, rng);
         at.low_water = at.refill.nudge_below(at.connection.rtt());
         at.nudged = at.refill.not_before() > now;
         match (outcome, answer) {
@@ -181,14 +181,14 @@ impl World {
                     &[node as u64, grant.permits, grant.kept, left],
                 );
                 let in_hand = self.in_hand();
-                self.judges.exposed(self.now(), &in_hand)?;
+                self.oracles.exposed(self.now(), &in_hand)?;
                 self.serve_line(node)?;
             }
             (Outcome::Refused, Ok(Answer::Refusal(refusal))) => {
                 self.log.note(self.real, "node # is told to wait", &[node as u64]);
                 (at.is_shut_out, at.is_stopped) = (false, refusal.reason.stops());
             }
-            (Outcome::Disowned, _) => {
+            (Outcome::Unrecognised, _) => {
                 self.log.note(self.real, "node # is not known: it will start from zero", &[node as u64]);
             }
             (Outcome::Disputed, _) => {
@@ -196,7 +196,7 @@ impl World {
                 let session = self.next_session(node);
                 let at = &mut self.nodes[node];
                 at.begin_session(session);
-                at.refill.begin_session(&at.slot, now, dice);
+                at.refill.begin_session(&at.slot, now, rng);
             }
             (Outcome::Unavailable, error) => {
                 self.log.note(self.real, "node # is shut out, and with it all that wait", &[node as u64]);
@@ -209,7 +209,7 @@ impl World {
             }
             (_, answer) => {
                 let what = format!("node {node} was answered what cannot be: {answer:?}");
-                return Err(Wrong { is_over: false, name: "K1", what });
+                return Err(AskRejection { is_over: false, name: "K1", what });
             }
         }
         Ok(())
@@ -228,7 +228,7 @@ impl World {
         self.log.note(self.real, "node # got no answer", &[node as u64]);
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
-        at.connection.on_failure(now, 0, self.dice.u64(..));
+        at.connection.on_failure(now, 0, self.rng.u64(..));
         at.refill.unanswered();
         let has_share = self.setup.plan.sharing.safe.is_some() && !at.is_shut_out && !at.is_stopped;
         at.is_fallen = has_share && now >= at.slot.deadline();

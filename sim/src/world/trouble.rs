@@ -18,7 +18,7 @@ impl World {
     /// Draws when `fault` strikes next.
     pub(super) fn strike_again(&mut self, fault: Fault) {
         if let Some(&(every, _)) = self.setup.faults.every.get(&fault) {
-            let wait = (-(1.0 - self.dice.f64()).ln() * every as f64) as u64;
+            let wait = (-(1.0 - self.rng.f64()).ln() * every as f64) as u64;
             self.push(self.real + wait, Event::Strike(fault));
         }
     }
@@ -30,7 +30,7 @@ impl World {
         self.strike_again(fault);
         *self.struck.entry(fault).or_default() += 1;
         let longest = self.setup.faults.every[&fault].1;
-        let (node, until) = (self.dice.usize(..self.nodes.len()), self.real + self.dice.u64(0..=longest));
+        let (node, until) = (self.rng.usize(..self.nodes.len()), self.real + self.rng.u64(0..=longest));
         self.note_fault(fault, node, until);
         match fault {
             Fault::Cut => self.network.cut(node, true, true, until),
@@ -84,10 +84,10 @@ impl World {
 
     /// Whether `node` dies here and now; it is back within a second.
     pub(super) fn crashes(&mut self, node: usize, point: Fault) -> bool {
-        let dies = self.phase == Phase::Trouble && self.setup.faults.strikes(point, &mut self.dice);
+        let dies = self.phase == Phase::Trouble && self.setup.faults.strikes(point, &mut self.rng);
         if dies {
             *self.struck.entry(point).or_default() += 1;
-            let until = self.real + self.dice.u64(0..=1_000_000_000);
+            let until = self.real + self.rng.u64(0..=1_000_000_000);
             self.note_fault(point, node, until);
             self.crash(node, until);
         }
@@ -104,7 +104,7 @@ impl World {
     /// Ends the session of `node`, and names the next one.
     pub(super) fn next_session(&mut self, node: usize) -> u64 {
         self.sessions += 1;
-        let oracle = self.judges.of(self.setup.limit(node));
+        let oracle = self.oracles.of(self.setup.limit(node));
         oracle.ends(self.nodes[node].session());
         oracle.begins(node, self.sessions);
         self.sessions
@@ -150,8 +150,8 @@ impl World {
 
     fn change_rate(&mut self) {
         let drift = i64::from(self.setup.plan.terms.drift_ppm());
-        let ppm = [-drift, drift, self.dice.i64(-drift..=drift)][self.dice.usize(..3)];
-        match self.dice.usize(0..=self.nodes.len()) {
+        let ppm = [-drift, drift, self.rng.i64(-drift..=drift)][self.rng.usize(..3)];
+        match self.rng.usize(0..=self.nodes.len()) {
             // Steering may have the other half.
             0 if self.setup.slews() => self.centre.clock.set_rate(self.real, ppm / 2),
             0 => self.centre.clock.set_rate(self.real, ppm),
@@ -161,8 +161,8 @@ impl World {
 
     /// A daemon slews the clock of the allocator or of a node.
     fn slew(&mut self, until: u64) {
-        let host = self.dice.usize(0..=self.nodes.len());
-        let ppm = if self.dice.bool() { SLEW_PPM } else { -SLEW_PPM };
+        let host = self.rng.usize(0..=self.nodes.len());
+        let ppm = if self.rng.bool() { SLEW_PPM } else { -SLEW_PPM };
         match host {
             0 => self.centre.clock.slew(self.real, ppm),
             node => self.nodes[node - 1].clock.slew(self.real, ppm),
@@ -186,7 +186,7 @@ impl World {
         self.reopen(self.centre.life);
         self.centre.paused_until = self.centre.paused_until.min(self.real);
         (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
-        self.judges.shut(Moment::ORIGIN);
+        self.oracles.shut(Moment::ORIGIN);
         for node in 0..self.nodes.len() {
             self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.real);
             self.nodes[node].line.clear();

@@ -7,7 +7,7 @@ use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
 use lessor::RateLimitHeaders;
 use lessor_ledger::Rule;
-use lessor_ledger::pool::LesseeId;
+use lessor_ledger::pool::SessionId;
 use lessor_protocol::{Announced, Left};
 use std::time::Duration;
 
@@ -23,20 +23,20 @@ impl World {
 
     /// The vendor answers a call of `node`.
     pub(super) fn vendor_answers(&mut self, node: usize) {
-        let Some(outside) = self.outside.filter(|_| self.rival.is_none() && self.dice.u32(..LOOKED_AT) == 0)
+        let Some(outside) = self.outside.filter(|_| self.rival.is_none() && self.rng.u32(..LOOKED_AT) == 0)
         else {
             return;
         };
         let (limit, now) = (self.setup.limit(node), self.now());
-        let room = self.judges.room(limit, now);
-        let lasts = Some(Duration::from_nanos(self.dice.u64(0..2 * SECOND)));
+        let room = self.oracles.room(limit, now);
+        let lasts = Some(Duration::from_nanos(self.rng.u64(0..2 * SECOND)));
         let mut headers = if room < outside {
-            RateLimitHeaders::refused(lasts.filter(|_| self.dice.bool()))
+            RateLimitHeaders::refused(lasts.filter(|_| self.rng.bool()))
         } else {
             RateLimitHeaders::default()
         };
         headers.left = Some(Left { permits: room.saturating_sub(outside), lasts });
-        if self.dice.bool() {
+        if self.rng.bool() {
             let ceiling = self.centre.plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0);
             headers.announced[0] = Some(Announced { limit: ceiling.saturating_sub(outside), per: None });
         }
@@ -63,11 +63,11 @@ impl World {
         let Some(observed) = message.observed else { return Ok(()) };
         let (limit, now) = (self.setup.limit(message.node), self.now());
         let before = self.centre.pool.view(limit, now.allocator);
-        self.centre.pool.observe(limit, now.allocator, LesseeId(message.session), &observed);
+        self.centre.pool.observe(limit, now.allocator, SessionId(message.session), &observed);
         let after = self.centre.pool.view(limit, now.allocator);
         let longest = self.setup.plan.sharing.vendor.longest;
-        self.judges.of(limit).hears(now, message.session, &observed, longest, [before, after])?;
+        self.oracles.of(limit).hears(now, message.session, &observed, longest, [before, after])?;
         let (now, stocks) = (self.now(), self.stocks());
-        self.judges.books(now, &stocks)
+        self.oracles.books(now, &stocks)
     }
 }

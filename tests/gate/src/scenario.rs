@@ -23,7 +23,7 @@ use lessor_sim::regions::{self, Fate};
 use lessor_sim::setup::Setup;
 use lessor_sim::traffic::Workload;
 use lessor_sim::world::sustained;
-use lessor_sim::{MILLI, SECOND, overlong, soak, swarm};
+use lessor_sim::{MILLI, SECOND, generator, overlong, soak};
 use live::{capped, lowered, new_windows, paused, paused_restarts};
 use restarts::{restarts, written, written_cap, written_flow};
 use std::time::Duration;
@@ -134,7 +134,7 @@ impl Scenario {
     /// # Errors
     /// What the oracle said, in words.
     pub fn run(self, seed: u64) -> Result<(), String> {
-        let setup = swarm::draw(seed);
+        let setup = generator::draw(seed);
         // Not the dice of the swarm, nor those of the run.
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x6c61_6e64_0000_0000);
         let setup = match self {
@@ -194,7 +194,7 @@ impl Scenario {
                 setup.lasts = 200 * SECOND;
                 setup
             }
-            Scenario::Outside => near(swarm::outside(paused(setup, &mut dice), &mut dice)),
+            Scenario::Outside => near(generator::outside(paused(setup, &mut dice), &mut dice)),
             Scenario::Reserving => reserving(setup, &mut dice),
             Scenario::InVain => in_vain(setup, &mut dice),
             Scenario::CutOff => cut_off(setup, &mut dice),
@@ -377,7 +377,7 @@ fn alone(mut setup: Setup, rule: Rule, load: f64) -> Setup {
     setup.demand = (load * sustained(&setup.plan.rules)).clamp(0.5, 3_000.0);
     setup.workload = Workload::Steady;
     (setup.cost_max, setup.reserves, setup.in_vain) = (1, 0, 0);
-    setup.foes.clear();
+    setup.adversaries.clear();
     setup.live.clear();
     setup.faults.every.clear();
     setup.then_calm = false;

@@ -102,9 +102,9 @@ async fn meet(fault: Fault, request: Message, link: &Link) -> Option<Said> {
             let answer = link.send(request, now, Some(pause)).await.ok()?;
             Said { pause: Some(pause), ..on(answer) }
         }
-        Fault::Garbled(garbage) => {
+        Fault::Garbled(malformed) => {
             let answer = link.send(request.clone(), now, None).await.ok()?;
-            let (bytes, ends) = garbage.spoil(&request, &answer);
+            let (bytes, ends) = malformed.spoil(&request, &answer);
             Said { bytes, pause: None, next: if ends { Next::Close } else { Next::On } }
         }
         Fault::Dressed(dress) => {

@@ -1,7 +1,7 @@
 //! What a proxy does to what goes through it. Tests choose one, or have one drawn; the proxy acts on it.
 
 use super::dress::Dress;
-use super::garbage::Garbage;
+use super::malformed::Malformed;
 use std::time::Duration;
 
 /// How bad the network is.
@@ -36,7 +36,7 @@ pub enum Fault {
         pause: Duration,
     },
     /// The server answers, and the client hears something else.
-    Garbled(Garbage),
+    Garbled(Malformed),
     /// The server answers, and the client hears the same in a way that it does not expect.
     Dressed(Dress),
 }
@@ -56,7 +56,7 @@ impl Fault {
             7 => Fault::Repeat { later: there },
             8 => Fault::Trickle { pause: Duration::ZERO },
             9 => Fault::Dressed(Dress::ALL[dice.usize(..Dress::ALL.len())]),
-            _ => Fault::Garbled(Garbage::ALL[dice.usize(..Garbage::ALL.len())]),
+            _ => Fault::Garbled(Malformed::ALL[dice.usize(..Malformed::ALL.len())]),
         }
     }
 }

@@ -2,13 +2,13 @@
 //! test tells it, and can be told otherwise at any time. It knows where a message ends and nothing of leases; it
 //! judges nothing.
 //!
-//! In reading order: [`fault`] (what it can do), [`garbage`] and [`dress`] (what it makes of answers), [`message`]
+//! In reading order: [`fault`] (what it can do), [`malformed`] and [`dress`] (what it makes of answers), [`message`]
 //! (where a message ends), `connection` (one client connection).
 
 mod connection;
 pub mod dress;
 pub mod fault;
-pub mod garbage;
+pub mod malformed;
 pub mod message;
 
 use connection::serve;

@@ -7,10 +7,10 @@ use lessor_holder::permits::Permits;
 use lessor_holder::refill::{Refill, Seen};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::Rule;
-use lessor_ledger::pool::{AskError, BLOCK, Holder, LesseeId, Plan, Pool, Record};
+use lessor_ledger::pool::{AskError, BLOCK, Holder, Plan, Pool, Record, SessionId};
+use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::rules::Gap;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_ledger::wrong::Wrong;
 use lessor_protocol::{Answer, Ask, Moment, Terms};
 use lessor_sim::reference::{Spend, breach};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -251,7 +251,7 @@ impl World {
     }
 
     fn answer(&mut self, node: usize, session: u64, seq: u64, ask: Ask) {
-        let holder = Holder { id: LesseeId(session), share: Share::EVEN, rtt: RTT };
+        let holder = Holder { id: SessionId(session), share: Share::EVEN, rtt: RTT };
         let answer = self.pool.renew(self.allocator_now(), holder, seq, ask);
         if !self.pool.may_be_known() {
             self.write_down();
@@ -265,7 +265,7 @@ impl World {
         let Some((exchange, _)) = connection.on_answer(session, seq, now) else { return };
         connection.on_success();
         let heard = Heard { first_sent: exchange.first_sent, now, terms };
-        let word = answer.as_ref().map_err(|error| Wrong::from(*error).reason.code());
+        let word = answer.as_ref().map_err(|error| AskRejection::from(*error).reason.code());
         match refill.on_answer(hand, word, heard, false, 0) {
             Outcome::Disputed => {
                 connection.begin_session(self.sessions);
@@ -277,7 +277,7 @@ impl World {
                 }
             }
             Outcome::Impossible => self.fault = Some(format!("the answer cannot be: {answer:?}")),
-            Outcome::Installed | Outcome::Refused | Outcome::Disowned | Outcome::Unavailable => {}
+            Outcome::Installed | Outcome::Refused | Outcome::Unrecognised | Outcome::Unavailable => {}
         }
     }
 

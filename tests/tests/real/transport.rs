@@ -1,11 +1,11 @@
 //! The shipping client and the shipping server with a bad network between them, over real sockets. A strict vendor
 //! counts what all clients admit; the allocator's books are compared with its count at the end.
 //!
-//! `faults` (one at a time), `garbage` (answers that should not have come), `storm` (all of them, drawn from a seed),
+//! `faults` (one at a time), `malformed` (answers that should not have come), `storm` (all of them, drawn from a seed),
 //! `peers` (other clients that talk to the server, slowly).
 
 mod faults;
-mod garbage;
+mod malformed;
 mod peers;
 mod storm;
 

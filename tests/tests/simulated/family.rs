@@ -2,7 +2,7 @@
 //! order, die and come back late, every limit keeps its promise over all that is spent at it or below it.
 
 use lessor_ledger::Rule;
-use lessor_ledger::pool::{Above, AskError, Goodbye, Holder, LesseeId, Plan, Pool};
+use lessor_ledger::pool::{Above, AskError, Goodbye, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Moment, Terms};
@@ -142,7 +142,7 @@ impl Play {
                 at.seq += 1;
                 let Session { id, seq, spent, hand, .. } = *at;
                 let ask = Ask { spent_total: spent, held: hand, want, waiting, ..Ask::default() };
-                let holder = Holder { id: LesseeId(id), share: Share::EVEN, rtt: Duration::ZERO };
+                let holder = Holder { id: SessionId(id), share: Share::EVEN, rtt: Duration::ZERO };
                 let answer = self.with(who / 2, |pool, above| pool.renew_below(above, now, holder, seq, ask));
                 match answer {
                     Err(AskError::Full { .. }) => return,
@@ -167,7 +167,7 @@ impl Play {
                 let Session { id, seq, spent, hand, .. } = self.sessions[who];
                 self.with(who / 2, |pool, above| {
                     let goodbye = Goodbye { spent_total: spent, running: None, held: Some(hand) };
-                    pool.leave_below(above, now, LesseeId(id), seq + 1, goodbye)
+                    pool.leave_below(above, now, SessionId(id), seq + 1, goodbye)
                 })
                 .expect("the truth");
                 self.begin(who);
@@ -185,7 +185,7 @@ impl Play {
 
     /// A user of the first tenant that no pool knows takes a permit, spends it, and says so or dies.
     fn comes_and_goes(&mut self, dies: bool) {
-        let (now, id) = (self.now, LesseeId(self.next_id));
+        let (now, id) = (self.now, SessionId(self.next_id));
         self.next_id += 1;
         let mut user = Pool::new(self.plans[3].clone(), now);
         let holder = Holder { id, share: Share::EVEN, rtt: Duration::ZERO };

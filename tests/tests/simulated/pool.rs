@@ -2,7 +2,7 @@
 //! add up after each of them, and a reference that remembers every spend finds no permit too many.
 
 use lessor_ledger::Rule;
-use lessor_ledger::pool::{Goodbye, Holder, LesseeId, Plan, Pool, PoolView};
+use lessor_ledger::pool::{Goodbye, Holder, Plan, Pool, PoolView, SessionId};
 use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Unit, WarmUp,
     Windows, Zone,
@@ -156,7 +156,7 @@ impl Play {
                 let goodbye = Goodbye { spent_total: spent, running: None, held: Some(hand) };
                 for said in ["once", "twice"] {
                     let outstanding = self.pool.view(self.now).books.outstanding;
-                    let back = self.pool.leave(self.now, LesseeId(id), seq + 1, goodbye).expect("the truth");
+                    let back = self.pool.leave(self.now, SessionId(id), seq + 1, goodbye).expect("the truth");
                     assert!(
                         said == "once"
                             || (back == 0 && outstanding == self.pool.view(self.now).books.outstanding)
@@ -185,7 +185,8 @@ impl Play {
     }
 
     fn renew(&mut self, id: u64, seq: u64, ask: Ask) -> Option<Grant> {
-        let holder = Holder { id: LesseeId(id), share: Share::EVEN, rtt: Duration::from_millis(id % 3 * 40) };
+        let holder =
+            Holder { id: SessionId(id), share: Share::EVEN, rtt: Duration::from_millis(id % 3 * 40) };
         let answer = self.pool.renew(self.now, holder, seq, ask);
         answer.ok().and_then(Answer::grant)
     }

@@ -6,10 +6,10 @@ mod shrinking;
 
 use lessor_protocol::Clock;
 use lessor_sim::faults::{Fault, Faults};
+use lessor_sim::generator::draw;
 use lessor_sim::network::Latency;
 use lessor_sim::setup::{Sabotage, Setup, parse_rules, plan};
 use lessor_sim::soak::{Soaked, run};
-use lessor_sim::swarm::draw;
 use lessor_sim::text;
 use lessor_sim::traffic::Workload;
 use lessor_sim::world::{Failure, Report};
@@ -38,7 +38,7 @@ fn setup(limit: &str) -> Setup {
         above: 0,
         siblings: 0,
         nodes: 5,
-        foes: vec![],
+        adversaries: vec![],
         workload: Workload::Steady,
         priorities: 0,
         demand: 1_000.0,

@@ -91,12 +91,12 @@ async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     let config = &ready.json()["checks"]["config"];
     assert_eq!((ready.status, &config["ok"]), (StatusCode::OK, &json!(false)));
     assert!(config["reason"].as_str().is_some_and(|why| why.starts_with("line 3") && why.len() == 500));
-    app.shared.commons().fell_silent(Some("it is on 0 replicas, of 1".to_owned()));
+    app.shared.shared_store_status().fell_silent(Some("it is on 0 replicas, of 1".to_owned()));
     let reply = app.get("/readyz").await;
     assert_eq!(reply.problem(503).0, "store_failing");
     assert_eq!(reply.json()["checks"]["store"]["reason"], "it is on 0 replicas, of 1");
     assert_eq!(app.get("/v1/status").await.json()["checks"], reply.json()["checks"]);
-    app.shared.commons().fell_silent(None);
+    app.shared.shared_store_status().fell_silent(None);
     app.shared.with(|allocator, _| allocator.stop());
     assert_eq!(app.get("/readyz").await.problem(503).0, "stopping");
     let app = App::new(false);
@@ -172,7 +172,7 @@ async fn every_metric_is_described_and_there_from_the_start() {
     for outcome in ["ok", "malformed", "invalid", "too_large", "timeout"] {
         assert_eq!(scrape.value(&format!("lessor_exchanges_total{{outcome=\"{outcome}\"}}")), 0);
     }
-    for reason in lessor_ledger::wrong::Reason::ALL {
+    for reason in lessor_ledger::rejection::Reason::ALL {
         assert_eq!(scrape.value(&format!("lessor_asks_wrong_total{{reason=\"{}\"}}", reason.code())), 0);
     }
     assert_eq!(scrape.value("lessor_exchange_seconds_count"), 0);

@@ -3,7 +3,7 @@
 
 use crate::replay::contract::{PoolId, Told};
 use lessor_ledger::Rule;
-use lessor_ledger::central::{Family, Place};
+use lessor_ledger::exact::{Family, Place};
 use lessor_protocol::Moment;
 use std::rc::Rc;
 

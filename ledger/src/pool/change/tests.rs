@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Rule;
-use crate::pool::{Holder, LesseeId};
+use crate::pool::{Holder, SessionId};
 use crate::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Grant, Refusal, RefusalReason, Terms};
@@ -42,7 +42,7 @@ fn at(millis: u64) -> Moment {
     Moment::from_nanos((1_000_000 + millis) * 1_000_000)
 }
 
-const WHO: Holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::ZERO };
+const WHO: Holder = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::ZERO };
 
 /// Session 1 asks, and is granted what it queues for.
 fn renew(pool: &mut Pool, millis: u64, seq: u64, (spent_total, held, want): (u64, u64, u64)) -> Grant {
@@ -142,7 +142,7 @@ fn while_nothing_is_lent_reports_count_and_old_grants_are_not_told_again() {
     let books = pool.view(at(20)).books;
     assert_eq!((books.spent, books.returned, books.outstanding), (5, 15, 0));
     assert!(pool.settle_only(at(30), WHO, 3, said(6, 0), refusal).is_err(), "more than it was lent");
-    let stranger = Holder { id: LesseeId(2), ..WHO };
+    let stranger = Holder { id: SessionId(2), ..WHO };
     assert_eq!(pool.settle_only(at(30), stranger, 1, said(0, 0), refusal), Ok(Answer::Refusal(refusal)));
     assert_eq!(pool.view(at(30)).lessees, 1);
 }

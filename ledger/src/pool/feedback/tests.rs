@@ -1,15 +1,15 @@
 //! What a pool does about its vendor's count, one word after another, worked out by hand.
 
 use super::*;
-use crate::pool::{Holder, LesseeId, Plan};
+use crate::pool::{Holder, Plan, SessionId};
 use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Terms};
 use std::sync::Arc;
 
 const SECOND: Duration = Duration::from_secs(1);
-const A: Holder = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::ZERO };
-const B: Holder = Holder { id: LesseeId(2), share: Share::EVEN, rtt: Duration::ZERO };
+const A: Holder = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::ZERO };
+const B: Holder = Holder { id: SessionId(2), share: Share::EVEN, rtt: Duration::ZERO };
 
 fn millis(millis: u64) -> Moment {
     Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
@@ -196,7 +196,7 @@ fn what_is_not_to_be_believed_is_counted_and_nothing_else() {
     assert!(pool.observe(millis(0), A.id, &left(2, 0, SECOND)).had_less);
     assert!(pool.observe(millis(0), A.id, &announced(3, 5, None)).lower);
     assert_eq!(pool.view(millis(0)).available, 990);
-    assert_eq!(pool.observe(millis(0), LesseeId(9), &refused(1, SECOND)), Heard::default(), "a stranger");
+    assert_eq!(pool.observe(millis(0), SessionId(9), &refused(1, SECOND)), Heard::default(), "a stranger");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn who_waits_for_the_next_window_asks_so_as_to_be_there_when_it_begins() {
     let mut seq = 0;
     let mut told = |at: u64, who: Holder| {
         seq += 1;
-        let grant = grant(pool.renew(millis(at), Holder { id: LesseeId(seq + 2), ..who }, 1, ask(0, 0, 1)));
+        let grant = grant(pool.renew(millis(at), Holder { id: SessionId(seq + 2), ..who }, 1, ask(0, 0, 1)));
         assert_eq!(grant.permits, 0);
         (grant.ask_after.as_millis(), grant.retry_after.map(|wait| wait.as_millis()))
     };
@@ -115,7 +115,7 @@ fn no_session_is_told_to_wait_for_longer_than_a_lease_lasts() {
     // It began forty seconds past a minute.
     let far = Holder { rtt: Duration::from_millis(100), ..A };
     for before in (2_000..2_400).step_by(50) {
-        let holder = Holder { id: LesseeId(before), ..far };
+        let holder = Holder { id: SessionId(before), ..far };
         let told = grant(pool.renew(millis(20_000 - before), holder, 1, ask(0, 0, 1)));
         assert!(told.ask_after <= Terms::TERM_MAX, "{before} ms before: {told:?}");
     }

@@ -171,7 +171,7 @@ fn what_was_in_flight_when_all_was_forgotten_above_is_not_said_again() {
     let runs = |spent_total, held, running| Ask { running: Some(running), ..ask(spent_total, held, 0) };
     grant(pool.renew(millis(10), A, 14, runs(4, 0, 4)));
     pool.ask_above(millis(20), RTT).expect("it leases");
-    pool.disowned_above(millis(24));
+    pool.unrecognised_above(millis(24));
     let said = pool.ask_above(millis(80), RTT).expect("it leases");
     assert_eq!(
         (said.spent_total, said.held, said.running),

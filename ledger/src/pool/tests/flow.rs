@@ -13,7 +13,7 @@ fn turn_of_twenty(waiting: u64) -> Duration {
     let first = grant(pool.renew(millis(0), A, 1, wants));
     let Rate::Lent { lease, turn: false, .. } = first.rate else { panic!("no other is there: {first:?}") };
     for other in 2..=20 {
-        let other = Holder { id: LesseeId(other), ..A };
+        let other = Holder { id: SessionId(other), ..A };
         assert_eq!(grant(pool.renew(millis(1), other, 1, wants)).rate, Rate::Nothing);
     }
     let goes_on = Ask { held: first.permits, rate: RateClaim::Holds(lease), ..wants };
@@ -48,7 +48,7 @@ fn no_rate_is_told_while_a_lowered_limit_is_exceeded() {
     assert!(first.permits > 3, "{first:?}");
     let plan = Plan { rules: vec![window(3), flow], ..(*pool.plan).clone() };
     pool.change(Arc::new(plan), Carry::AsIs, millis(1));
-    let other = Holder { id: LesseeId(2), ..A };
+    let other = Holder { id: SessionId(2), ..A };
     let none = grant(pool.renew(millis(2), other, 1, wants));
     assert_eq!((none.permits, none.rate, none.term), (0, Rate::Nothing, Duration::ZERO));
     // Both are silent from now on, and all of it comes back.

@@ -102,7 +102,7 @@ proptest! {
             let Step { want, waiting, demand_milli, .. } = step;
             let ask = Ask { spent_total: node.spent, held: node.held, want, waiting, demand_milli, ..Ask::default() };
             let ask = Ask { running: node.says.then_some(node.running), ..ask };
-            let holder = Holder { id: LesseeId(node.session), share: Share::EVEN, rtt: Duration::from_millis(3) };
+            let holder = Holder { id: SessionId(node.session), share: Share::EVEN, rtt: Duration::from_millis(3) };
             let answer = kept.renew(now, holder, seq, ask);
             prop_assert_eq!(thawed.renew(now, holder, seq, ask), answer);
             match answer {
@@ -118,7 +118,7 @@ proptest! {
             thawed = put_away(&mut thawed, &plan, now);
             // What its last ask found is told by the pool that was asked.
             let told = kept.view(now);
-            let known = PoolView { outlook: Outlook::default(), time_to_empty: None, ..told };
+            let known = PoolView { forecast: Forecast::default(), time_to_empty: None, ..told };
             prop_assert_eq!(thawed.view(now), known);
             prop_assert_eq!(thawed.is_forgettable(now), kept.is_forgettable(now));
         }

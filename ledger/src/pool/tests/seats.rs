@@ -15,7 +15,7 @@ fn seated(nodes: u64, reserve: u64) -> Arc<Plan> {
 }
 
 fn told(pool: &mut Pool, at: u64, id: u64) -> Option<u64> {
-    pool.safe_share(millis(at), LesseeId(id)).map(|share| share.permits)
+    pool.safe_share(millis(at), SessionId(id)).map(|share| share.permits)
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn there_are_as_many_seats_as_were_said_and_each_keeps_its_own() {
     let mut pool = Pool::new(seated(3, 30), millis(0));
     assert_eq!([1, 2, 3, 4].map(|id| told(&mut pool, 0, id)), [Some(10), Some(10), Some(10), None]);
     assert_eq!([3, 4, 1].map(|id| told(&mut pool, 100, id)), [Some(10), None, Some(10)]);
-    let share = pool.safe_share(millis(200), LesseeId(1)).expect("it has one");
+    let share = pool.safe_share(millis(200), SessionId(1)).expect("it has one");
     assert_eq!(share, SafeShare { permits: 10, span: SECOND, lasts: LASTS });
 }
 
@@ -37,7 +37,7 @@ fn a_seat_is_free_once_what_was_spent_on_it_has_left_every_window() {
     assert_eq!((told(&mut pool, just, 2), told(&mut pool, just + 1, 2)), (None, Some(30)));
     // A session that says goodbye spends nothing more: only its windows are waited for.
     pool.renew(millis(just + 1), B, 1, ask(0, 0, 1)).expect("a good ask");
-    pool.leave(millis(just + 10), LesseeId(2), 2, goodbye(0, None)).expect("it is known");
+    pool.leave(millis(just + 10), SessionId(2), 2, goodbye(0, None)).expect("it is known");
     assert_eq!((told(&mut pool, just + 1_010, 3), told(&mut pool, just + 1_012, 3)), (None, Some(30)));
 }
 

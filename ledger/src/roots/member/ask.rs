@@ -3,7 +3,7 @@
 
 use super::{Call, Host, Job, Member, MemberError, Next, Notice, Step, TRIES};
 use crate::cells::{Cell, Swapped};
-use crate::pool::{Holder, LesseeId};
+use crate::pool::{Holder, SessionId};
 use crate::roots::{Exchange, HEAD, RootAnswer, RootAsk, RootError};
 use crate::share::Share;
 use lessor_protocol::Moment;
@@ -51,7 +51,7 @@ impl Member {
         let asks = asks.into_iter().flatten();
         let asks: Vec<_> =
             asks.map(|ask| (self.known.remove(&ask.name), ask)).map(|(cell, ask)| (ask, cell)).collect();
-        let holder = Holder { id: LesseeId(self.signer.session), share: Share::EVEN, rtt };
+        let holder = Holder { id: SessionId(self.signer.session), share: Share::EVEN, rtt };
         self.tries = 0;
         self.try_swaps(Box::new(Exchange::new(holder, seq, asks)), places, now, host)
     }

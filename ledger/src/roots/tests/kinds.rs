@@ -52,7 +52,7 @@ impl World {
 fn what_an_allocator_has_in_flight_is_kept_with_the_root() {
     let (mut world, origin) = (World::new(true), cap(5, 1));
     let (seq, first) = world.takes(1, 0, &origin, 6);
-    assert_eq!(first.in_flight, Some(InFlight { longest: 5 * SECOND + BLUR, hold: Some(9) }));
+    assert_eq!(first.in_flight, Some(InFlight { longest: 5 * SECOND + CLOCK_UNCERTAINTY, hold: Some(9) }));
     assert!(world.text().starts_with(r#"{"format":3,"#), "older versions leave it alone: {}", world.text());
     // Four were spent, and run; two came back.
     assert_eq!(world.lent(1, seq + 1, 100, &origin, runs(4, 4, 0)).permits, 0);
@@ -100,7 +100,7 @@ fn no_lease_reaches_over_the_instant_at_which_a_bucket_refills() {
     world.at(900);
     let (_, last) = world.takes(2, 900, &origin, 3);
     // It refills a second after it was made, by the clock of the store.
-    assert!(last.term <= Duration::from_millis(100) - BLUR, "{last:?}");
+    assert!(last.term <= Duration::from_millis(100) - CLOCK_UNCERTAINTY, "{last:?}");
     // An allocator that is up to 10 ms behind may take it for not over yet, and lends none of what has come.
     world.at(995);
     assert_eq!(world.lent(3, 1, 995, &origin, wants(9)).permits, 0);

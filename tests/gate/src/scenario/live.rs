@@ -4,7 +4,7 @@ use super::restarts::written;
 use super::{alone, sliding};
 use lessor_ledger::rule::{Concurrency, FixedWindow, SlidingWindow};
 use lessor_ledger::{Carry, Rule};
-use lessor_sim::foe::Lie;
+use lessor_sim::adversary::Lie;
 use lessor_sim::live::{Act, Live};
 use lessor_sim::network::Latency;
 use lessor_sim::setup::Setup;
@@ -31,7 +31,7 @@ pub(super) fn lowered(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let per = Duration::from_millis(dice.u64(600..=1_500));
     let mut setup = alone(setup, sliding(dice.u64(500..=2_000), per), 0.3);
     setup.latency = Latency { one_way: MILLI / 10, jitter: MILLI / 10 };
-    setup.foes = vec![Lie::Hoard];
+    setup.adversaries = vec![Lie::Hoard];
     let rules = vec![sliding(dice.u64(1..=5), per)];
     setup.live = vec![Live { at: 3 * SECOND, act: Act::Change(Carry::AsIs, rules) }];
     setup

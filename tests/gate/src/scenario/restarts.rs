@@ -53,7 +53,7 @@ fn writing(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 pub(super) fn restarts(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.faults.chance.clear();
     setup.faults.every.clear();
-    setup.foes.clear();
+    setup.adversaries.clear();
     let (every, lasts) = (dice.u64(5..=10) * SECOND, dice.u64(10..=100) * MILLI);
     setup.faults.every.insert(Fault::AllocatorRestart, (every, lasts));
     setup.lasts = 20 * SECOND;

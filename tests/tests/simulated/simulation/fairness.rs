@@ -7,7 +7,7 @@ use lessor_ledger::rules::term;
 use lessor_protocol::Terms;
 use lessor_protocol::moment::nanos;
 use lessor_sim::SECOND;
-use lessor_sim::foe::{LIES, Lie};
+use lessor_sim::adversary::{LIES, Lie};
 use lessor_sim::setup::{Setup, parse_rules};
 use lessor_sim::soak::run;
 use lessor_sim::traffic::Workload;
@@ -67,9 +67,15 @@ fn nodes_that_want_the_same_get_the_same() {
 #[test]
 fn steady_nodes_get_their_turn_while_neighbours_come_and_go() {
     for limit in ["sliding_window 20/1s", "fixed_window 20/1s", "token_bucket 20/1s capacity 20"] {
-        let foes = vec![Lie::Crowd; 3];
-        let steady =
-            Setup { nodes: 4, demand: 4.0, patience: 100 * SECOND, foes, lasts: 60 * SECOND, ..setup(limit) };
+        let adversaries = vec![Lie::Crowd; 3];
+        let steady = Setup {
+            nodes: 4,
+            demand: 4.0,
+            patience: 100 * SECOND,
+            adversaries,
+            lasts: 60 * SECOND,
+            ..setup(limit)
+        };
         let report = clean(steady);
         assert!(report.figures.worst_wait <= 3.0, "{limit}: {:?}", report.figures);
         assert!(report.by_node.iter().all(|&got| got >= 30), "{limit}: {:?}", report.by_node);
@@ -78,7 +84,7 @@ fn steady_nodes_get_their_turn_while_neighbours_come_and_go() {
 
 /// What four honest nodes use of a limit that all want, beside a fifth one with this `lie`.
 fn used_beside(lie: Lie) -> f64 {
-    let beside = Setup { foes: vec![lie], lasts: 30 * SECOND, ..saturated(KINDS[0], 4) };
+    let beside = Setup { adversaries: vec![lie], lasts: 30 * SECOND, ..saturated(KINDS[0], 4) };
     clean(beside).figures.used_share
 }
 
@@ -113,9 +119,9 @@ fn asking_sooner_than_told_brings_no_more_than_an_even_share() {
 #[test]
 fn all_lies_at_once_break_no_promise() {
     for limit in KINDS.into_iter().chain(["sliding_window 3/200ms", "token_bucket 5/1s capacity 2"]) {
-        let foes: Vec<Lie> = LIES.iter().map(|&(_, lie)| lie).collect();
+        let adversaries: Vec<Lie> = LIES.iter().map(|&(_, lie)| lie).collect();
         for ease_off in [false, true] {
-            let mut all = Setup { foes: foes.clone(), then_calm: true, ..saturated(limit, 3) };
+            let mut all = Setup { adversaries: adversaries.clone(), then_calm: true, ..saturated(limit, 3) };
             all.plan.ease_off = ease_off;
             assert!(clean(all).admissions > 0, "{limit}");
         }

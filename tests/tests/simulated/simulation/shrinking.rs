@@ -1,8 +1,8 @@
 //! What fails is cut down to what it takes to fail, and what is left is replayed from its line of text.
 
 use super::setup;
+use lessor_sim::adversary::Lie;
 use lessor_sim::faults::Fault;
-use lessor_sim::foe::Lie;
 use lessor_sim::setup::Setup;
 use lessor_sim::shrink::shrink;
 use lessor_sim::soak::run;
@@ -14,7 +14,7 @@ use lessor_sim::{MILLI, SECOND, text};
 fn noisy() -> Setup {
     let mut noisy = Setup {
         nodes: 6,
-        foes: vec![Lie::Forge, Lie::Overstate],
+        adversaries: vec![Lie::Forge, Lie::Overstate],
         workload: Workload::ZipfJumps,
         cost_max: 2,
         reserves: 50,
@@ -51,7 +51,7 @@ fn what_could_break_the_cap_is_cut_down_to_the_clock_that_stood_still() {
     let left = &shrunk.setup;
     assert_eq!((shrunk.failure.name, shrunk.failure.is_over), ("K2", failure.is_over));
     assert_eq!(left.faults.every.keys().collect::<Vec<_>>(), [&Fault::Freeze], "{left:?}");
-    assert!(left.faults.chance.is_empty() && left.foes.is_empty(), "{left:?}");
+    assert!(left.faults.chance.is_empty() && left.adversaries.is_empty(), "{left:?}");
     assert!(left.nodes < 6 && left.plan.rules.len() == 1 && !left.then_calm, "{left:?}");
     // Cut down again, it comes to the same; and its line is all that it takes to see it again.
     assert_eq!(shrink(&setup, &failure, 600).setup, *left);

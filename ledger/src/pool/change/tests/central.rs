@@ -1,7 +1,7 @@
 //! What a pool has to lend after a change or a top-up, against what one central limiter has, which `lessor replay`
 //! answers with: whatever becomes of both, they agree.
 
-use crate::central::{Limiter, Verdict};
+use crate::exact::{Limiter, Verdict};
 use crate::pool::ledgers::Ledgers;
 use crate::rule::{FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Windows};
 use crate::{Carry, Rule};

@@ -5,8 +5,8 @@
 //! moment. So pools are kept by the span of time in which that moment will be. A look takes the spans that are not over: some
 //! tens at most, for no pool is remembered for longer than a few terms.
 
-use lessor_ledger::pool::Outlook;
-use lessor_ledger::sizing::Standing;
+use lessor_ledger::pool::Forecast;
+use lessor_ledger::sizing::Scarcity;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const SPAN: Duration = Duration::from_millis(250);
 /// Pools that stand otherwise than rich, or will be empty, by the number of the span in which that is over. Each is in at most
 /// one of them.
 #[derive(Debug, Default)]
-pub(super) struct Outlooks(BTreeMap<u64, Span>);
+pub(super) struct Forecasts(BTreeMap<u64, Span>);
 
 /// Those of one span.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ struct Span {
 
 /// All of them at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forecast {
+pub struct ForecastSum {
     /// Pools that drain.
     pub drain: u64,
     /// Pools that live on a trickle.
@@ -41,9 +41,9 @@ pub struct Forecast {
     pub time_to_empty: Option<Duration>,
 }
 
-impl Outlooks {
+impl Forecasts {
     /// The pool that looked like `old` looks like `new`.
-    pub(super) fn count(&mut self, old: Outlook, new: Outlook) {
+    pub(super) fn count(&mut self, old: Forecast, new: Forecast) {
         if old != new {
             self.take(old);
             self.put(new);
@@ -51,9 +51,9 @@ impl Outlooks {
     }
 
     /// All of them at `now`.
-    pub(super) fn forecast(&self, now: Moment) -> Forecast {
+    pub(super) fn forecast(&self, now: Moment) -> ForecastSum {
         let spans = self.0.range(span_of(now)..).map(|(_, span)| span);
-        let mut forecast = Forecast::default();
+        let mut forecast = ForecastSum::default();
         let mut empties: Option<Moment> = None;
         for span in spans {
             forecast.drain += span.drain;
@@ -65,27 +65,27 @@ impl Outlooks {
         forecast
     }
 
-    fn put(&mut self, outlook: Outlook) {
-        if is_nothing(outlook) {
+    fn put(&mut self, forecast: Forecast) {
+        if is_nothing(forecast) {
             return;
         }
-        let span = self.0.entry(span_of(outlook.until)).or_default();
-        if let Some(pools) = span.pools(outlook.standing) {
+        let span = self.0.entry(span_of(forecast.until)).or_default();
+        if let Some(pools) = span.pools(forecast.standing) {
             *pools += 1;
         }
-        if let Some(empties) = outlook.empties {
+        if let Some(empties) = forecast.empties {
             *span.empties.entry(empties).or_default() += 1;
         }
     }
 
-    fn take(&mut self, outlook: Outlook) {
-        let index = span_of(outlook.until);
+    fn take(&mut self, forecast: Forecast) {
+        let index = span_of(forecast.until);
         // What says nothing was not put anywhere.
-        let Some(span) = self.0.get_mut(&index).filter(|_| !is_nothing(outlook)) else { return };
-        if let Some(pools) = span.pools(outlook.standing) {
+        let Some(span) = self.0.get_mut(&index).filter(|_| !is_nothing(forecast)) else { return };
+        if let Some(pools) = span.pools(forecast.standing) {
             *pools -= 1;
         }
-        if let Some(empties) = outlook.empties
+        if let Some(empties) = forecast.empties
             && let Entry::Occupied(mut pools) = span.empties.entry(empties)
         {
             *pools.get_mut() -= 1;
@@ -101,17 +101,17 @@ impl Outlooks {
 
 impl Span {
     /// How many stand so; `None` for rich pools, which are not counted.
-    fn pools(&mut self, standing: Standing) -> Option<&mut u64> {
+    fn pools(&mut self, standing: Scarcity) -> Option<&mut u64> {
         match standing {
-            Standing::Rich => None,
-            Standing::Drain => Some(&mut self.drain),
-            Standing::Trickle => Some(&mut self.trickle),
+            Scarcity::Abundant => None,
+            Scarcity::Draining => Some(&mut self.drain),
+            Scarcity::Scarce => Some(&mut self.trickle),
         }
     }
 }
 
-fn is_nothing(outlook: Outlook) -> bool {
-    outlook.standing == Standing::Rich && outlook.empties.is_none()
+fn is_nothing(forecast: Forecast) -> bool {
+    forecast.standing == Scarcity::Abundant && forecast.empties.is_none()
 }
 
 fn span_of(at: Moment) -> u64 {
@@ -126,20 +126,20 @@ mod tests {
         Moment::from_nanos(millis * 1_000_000)
     }
 
-    fn outlook(standing: Standing, empties: Option<u64>, until: u64) -> Outlook {
-        Outlook { standing, empties: empties.map(at), until: at(until) }
+    fn one(standing: Scarcity, empties: Option<u64>, until: u64) -> Forecast {
+        Forecast { standing, empties: empties.map(at), until: at(until) }
     }
 
-    fn forecast(drain: u64, trickle: u64, millis: Option<u64>) -> Forecast {
-        Forecast { drain, trickle, time_to_empty: millis.map(Duration::from_millis) }
+    fn forecast(drain: u64, trickle: u64, millis: Option<u64>) -> ForecastSum {
+        ForecastSum { drain, trickle, time_to_empty: millis.map(Duration::from_millis) }
     }
 
     #[test]
     fn each_pool_counts_once_until_it_has_been_quiet_for_long() {
-        let (mut all, none) = (Outlooks::default(), Outlook::default());
-        let drains = outlook(Standing::Drain, Some(700), 600);
-        let trickles = outlook(Standing::Trickle, Some(100), 1_600);
-        let lasts = outlook(Standing::Rich, Some(400), 1_600);
+        let (mut all, none) = (Forecasts::default(), Forecast::default());
+        let drains = one(Scarcity::Draining, Some(700), 600);
+        let trickles = one(Scarcity::Scarce, Some(100), 1_600);
+        let lasts = one(Scarcity::Abundant, Some(400), 1_600);
         for pool in [drains, trickles, lasts, lasts] {
             all.count(none, pool);
         }
@@ -150,14 +150,14 @@ mod tests {
         // One by one they are found otherwise.
         all.count(trickles, none);
         assert_eq!(all.forecast(at(300)), forecast(1, 0, Some(100)));
-        all.count(lasts, outlook(Standing::Rich, Some(650), 1_600));
+        all.count(lasts, one(Scarcity::Abundant, Some(650), 1_600));
         assert_eq!(all.forecast(at(300)), forecast(1, 0, Some(100)), "there are two of them");
         all.count(lasts, none);
         assert_eq!(all.forecast(at(300)), forecast(1, 0, Some(350)));
-        all.count(outlook(Standing::Rich, Some(650), 1_600), none);
+        all.count(one(Scarcity::Abundant, Some(650), 1_600), none);
         assert_eq!(all.forecast(at(300)), forecast(1, 0, Some(400)));
         all.count(drains, none);
         assert!(all.0.is_empty(), "{all:?}");
-        assert_eq!(all.forecast(at(0)), Forecast::default());
+        assert_eq!(all.forecast(at(0)), ForecastSum::default());
     }
 }

@@ -1,6 +1,6 @@
 //! What each session holds of a pool and wants of it, for people to look at. It changes nothing but the time.
 
-use super::LesseeId;
+use super::SessionId;
 use crate::pool::Pool;
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// Whose.
-    pub session: LesseeId,
+    pub session: SessionId,
     /// Permits that are lent to it, and neither settled nor returned.
     pub outstanding: u64,
     /// How long its lease still lasts; nothing if it has none.

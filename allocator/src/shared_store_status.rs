@@ -12,7 +12,7 @@ const NAMES_MAX: usize = 100;
 
 /// What is known of it. Each part is for people and for the next exchange: none waits for another.
 #[derive(Debug)]
-pub(crate) struct Commons {
+pub(crate) struct SharedStoreStatus {
     silence: Mutex<Option<String>>,
     overlay: Mutex<Overlay>,
     has_limits: AtomicBool,
@@ -20,10 +20,10 @@ pub(crate) struct Commons {
     gates: Mutex<Gates>,
 }
 
-impl Commons {
+impl SharedStoreStatus {
     /// What is known of a store before the first exchange with it, where the file says `config`.
     pub(crate) fn new(config: &Config) -> Self {
-        Commons {
+        SharedStoreStatus {
             silence: Mutex::default(),
             overlay: Mutex::new(Overlay::new(config)),
             has_limits: AtomicBool::new(false),

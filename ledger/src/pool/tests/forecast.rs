@@ -4,7 +4,7 @@ use super::*;
 use crate::Carry;
 use crate::rule::{Concurrency, LeakyBucket, RefillStyle, SlidingLog};
 use crate::share::Trust;
-use crate::sizing::Standing;
+use crate::sizing::Scarcity;
 use lessor_protocol::{Observed, Rate};
 
 /// Of a node that tries to spend so many a second.
@@ -13,11 +13,11 @@ fn tries(spent_total: u64, held: u64, want: u64, per_second: u64) -> Ask {
 }
 
 fn lasts(pool: &mut Pool, at: Moment) -> Option<Duration> {
-    pool.view(at).outlook.time_to_empty(at)
+    pool.view(at).forecast.time_to_empty(at)
 }
 
-fn standing(pool: &mut Pool, at: Moment) -> Standing {
-    pool.view(at).outlook.standing
+fn standing(pool: &mut Pool, at: Moment) -> Scarcity {
+    pool.view(at).forecast.standing
 }
 
 fn log(limit: u64, per: Duration) -> Rule {
@@ -121,7 +121,7 @@ fn nothing_is_left_for_a_session_that_wants_something_now() {
         let spent = pool.view(millis(step)).books.granted;
         grant(pool.renew(millis(step), A, step, tries(spent, 0, 1_000, 900)));
     }
-    assert_eq!(standing(&mut pool, millis(20)), Standing::Trickle);
+    assert_eq!(standing(&mut pool, millis(20)), Scarcity::Scarce);
     assert_eq!(lasts(&mut pool, millis(20)), Some(Duration::ZERO));
     // B is new: it says nothing but that it wants one.
     let mut pool = self::pool(vec![fixed(10, 100 * SECOND)]);
@@ -139,9 +139,9 @@ fn nothing_is_left_for_a_session_that_wants_something_now() {
 fn it_drains_while_needs_are_greater_than_what_there_is() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 10)));
-    assert_eq!((standing(&mut pool, millis(0)), lasts(&mut pool, millis(0))), (Standing::Rich, None));
+    assert_eq!((standing(&mut pool, millis(0)), lasts(&mut pool, millis(0))), (Scarcity::Abundant, None));
     grant(pool.renew(millis(10), A, 2, tries(0, 10, 100, 5_000)));
-    assert_eq!(standing(&mut pool, millis(10)), Standing::Drain);
+    assert_eq!(standing(&mut pool, millis(10)), Scarcity::Draining);
     assert!(lasts(&mut pool, millis(10)).is_some_and(|lasts| lasts < SECOND / 5));
     // It counts down by itself.
     let left = lasts(&mut pool, millis(50)).expect("it was foreseen");
@@ -149,10 +149,10 @@ fn it_drains_while_needs_are_greater_than_what_there_is() {
     // Another one finds the same, though it wants little and comes first: this is not about who asks.
     let first = Holder { share: Share { priority: B.share.priority + 1, ..B.share }, ..B };
     grant(pool.renew(millis(60), first, 1, ask(0, 0, 1)));
-    assert_eq!(standing(&mut pool, millis(60)), Standing::Drain);
+    assert_eq!(standing(&mut pool, millis(60)), Scarcity::Draining);
     // What is wanted is what nodes said last.
     grant(pool.renew(millis(70), A, 3, tries(100, 0, 0, 0)));
-    assert_eq!((standing(&mut pool, millis(70)), lasts(&mut pool, millis(70))), (Standing::Rich, None));
+    assert_eq!((standing(&mut pool, millis(70)), lasts(&mut pool, millis(70))), (Scarcity::Abundant, None));
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn who_has_been_quiet_for_long_wants_nothing() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     grant(pool.renew(millis(0), A, 1, tries(0, 0, 100, 5_000)));
     let found = |pool: &mut Pool, at| (standing(pool, millis(at)), lasts(pool, millis(at)).is_some());
-    assert_eq!(found(&mut pool, 2_999), (Standing::Drain, true));
-    assert_eq!(found(&mut pool, 3_000), (Standing::Rich, false), "three terms");
+    assert_eq!(found(&mut pool, 2_999), (Scarcity::Draining, true));
+    assert_eq!(found(&mut pool, 3_000), (Scarcity::Abundant, false), "three terms");
 }
 
 #[test]
@@ -170,14 +170,14 @@ fn who_leaves_wants_nothing() {
     grant(pool.renew(millis(0), A, 1, tries(0, 0, 100, 5_000)));
     grant(pool.renew(millis(0), B, 1, tries(0, 0, 100, 5_000)));
     pool.leave(millis(10), A.id, 2, goodbye(0, None)).expect("it is known");
-    assert_eq!(standing(&mut pool, millis(10)), Standing::Drain, "B is there");
+    assert_eq!(standing(&mut pool, millis(10)), Scarcity::Draining, "B is there");
     pool.leave(millis(20), B.id, 2, goodbye(0, None)).expect("it is known");
-    assert_eq!((standing(&mut pool, millis(20)), lasts(&mut pool, millis(20))), (Standing::Rich, None));
+    assert_eq!((standing(&mut pool, millis(20)), lasts(&mut pool, millis(20))), (Scarcity::Abundant, None));
 }
 
 #[test]
 fn in_quarantine_and_while_the_vendor_pauses_it_nothing_is_foreseen() {
-    let nothing = |pool: &mut Pool, at| (standing(pool, at), lasts(pool, at)) == (Standing::Rich, None);
+    let nothing = |pool: &mut Pool, at| (standing(pool, at), lasts(pool, at)) == (Scarcity::Abundant, None);
     let plan = plan(vec![sliding(1_000, 30 * SECOND)]);
     let mut lost = Pool::after_loss(plan, millis(0), millis(0));
     let answer = lost.renew(millis(10), A, 1, tries(0, 0, 100, 5_000)).expect("a good ask");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Names a session to its pools. The allocator draws one for each (node, session).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LesseeId(pub u64);
+pub struct SessionId(pub u64);
 
 /// What a session says last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ const BURNS_MAX: usize = 4;
 
 /// One session's part of a pool. `granted so far = spent + returned + burned + outstanding`, per session.
 #[derive(Clone, Debug)]
-pub(super) struct Lessee {
+pub(super) struct Session {
     /// What it counts for, from the limit's configuration.
     pub share: Share,
     /// Sequence number of the last ask that was answered, with the answer and when it was given.
@@ -101,9 +101,9 @@ pub(super) struct Settlement {
     pub credits: Vec<Burn>,
 }
 
-impl Lessee {
+impl Session {
     pub(super) fn new(share: Share, now: Moment) -> Self {
-        Lessee {
+        Session {
             share,
             term: Duration::ZERO,
             lent: Moment::ORIGIN,
@@ -262,8 +262,8 @@ mod tests {
         Moment::from_nanos(nanos)
     }
 
-    fn lessee(outstanding: u64, burns: &[(u64, u64)]) -> Lessee {
-        let mut lessee = Lessee::new(Share::EVEN, at(0));
+    fn lessee(outstanding: u64, burns: &[(u64, u64)]) -> Session {
+        let mut lessee = Session::new(Share::EVEN, at(0));
         for &(end, permits) in burns {
             lessee.end = at(end);
             lessee.outstanding = permits;

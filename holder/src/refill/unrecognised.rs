@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What is in hand is nothing that the allocator knows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Disowned {
+pub(super) struct Unrecognised {
     /// Refusals when that was heard, or when it last answered.
     refused: u64,
     /// It has answered an ask for more, and had nothing.
@@ -24,7 +24,7 @@ impl<P: Pacer> Refill<P> {
             return self.forget(slot);
         }
         self.rate.forget();
-        self.disowned.get_or_insert(Disowned { refused: slot.refused(), is_answered: false });
+        self.unrecognised.get_or_insert(Unrecognised { refused: slot.refused(), is_answered: false });
     }
 
     /// Another allocator is asked from now on, which knows nothing of what this session holds and told: the same, and at once. A
@@ -51,7 +51,7 @@ impl<P: Pacer> Refill<P> {
     }
 
     fn count_from_zero(&mut self, slot: &impl Permits) {
-        self.disowned = None;
+        self.unrecognised = None;
         self.known.forget();
         self.rate.forget();
         self.removed += slot.end();
@@ -81,7 +81,7 @@ impl<P: Pacer> Refill<P> {
         now: Moment,
         rtt: Duration,
     ) -> Option<Moment> {
-        let Disowned { refused, is_answered } = self.disowned?;
+        let Unrecognised { refused, is_answered } = self.unrecognised?;
         let free = slot.balance().free;
         if free == 0 || seen.waiting > free || slot.refused() > refused {
             return Some(now.max(self.not_before));
@@ -133,7 +133,7 @@ impl<P: Pacer> Refill<P> {
     pub fn make_way(&mut self, slot: &impl Permits, grant: &Grant) {
         let brings_nothing = grant.permits == 0 && !matches!(grant.rate, Rate::Lent { .. });
         let is_too_little = slot.balance().held > grant.permits;
-        if self.disowned.is_none() || brings_nothing || is_too_little || !self.can_be(grant) {
+        if self.unrecognised.is_none() || brings_nothing || is_too_little || !self.can_be(grant) {
             return;
         }
         self.count_from_zero(slot);
@@ -146,7 +146,7 @@ impl<P: Pacer> Refill<P> {
     /// The answer brought nothing of use: what is left is used up. What it lent comes back with the next ask, which does not
     /// claim it.
     pub(super) fn goes_without(&mut self, slot: &impl Permits, grant: &Grant, now: Moment, dice: u64) {
-        self.disowned = Some(Disowned { refused: slot.refused(), is_answered: true });
+        self.unrecognised = Some(Unrecognised { refused: slot.refused(), is_answered: true });
         self.awaited = None;
         let least = if grant.permits > 0 { GUARD } else { Duration::ZERO };
         self.not_before = now + jittered(grant.ask_after.max(least), dice);
@@ -155,8 +155,8 @@ impl<P: Pacer> Refill<P> {
 
     /// The ask that was written last got no answer: it may be written again as soon.
     pub(super) fn asks_ahead_again(&mut self) {
-        if let Some(disowned) = &mut self.disowned {
-            disowned.is_answered = false;
+        if let Some(unrecognised) = &mut self.unrecognised {
+            unrecognised.is_answered = false;
         }
     }
 }

@@ -9,7 +9,7 @@ const SHOWN_MAX: usize = 40;
 
 /// What was wrong with one ask. The books are untouched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct AskRejection {
     /// The cause.
     pub reason: Reason,
     /// The field, if it is one.
@@ -75,10 +75,10 @@ impl Reason {
     }
 }
 
-impl Wrong {
+impl AskRejection {
     /// For `reason`, with `field`.
     pub fn new(reason: Reason, field: &str, detail: impl Into<String>) -> Self {
-        Wrong { reason, field: Some(field.to_owned()), detail: detail.into() }
+        AskRejection { reason, field: Some(field.to_owned()), detail: detail.into() }
     }
 
     /// On the wire.
@@ -87,14 +87,16 @@ impl Wrong {
     }
 }
 
-impl From<AskError> for Wrong {
+impl From<AskError> for AskRejection {
     fn from(error: AskError) -> Self {
         let detail = error.to_string();
         match error {
-            AskError::Stale { .. } | AskError::Left => Wrong::new(Reason::StaleSequence, "seq", detail),
-            AskError::Totals { .. } => Wrong::new(Reason::TotalsWrong, "spent_total", detail),
-            AskError::LeaseUnknown { .. } => Wrong::new(Reason::LeaseUnknown, "spent_total", detail),
-            AskError::Full { .. } => Wrong { reason: Reason::LesseesFull, field: None, detail },
+            AskError::Stale { .. } | AskError::Left => {
+                AskRejection::new(Reason::StaleSequence, "seq", detail)
+            }
+            AskError::Totals { .. } => AskRejection::new(Reason::TotalsWrong, "spent_total", detail),
+            AskError::LeaseUnknown { .. } => AskRejection::new(Reason::LeaseUnknown, "spent_total", detail),
+            AskError::Full { .. } => AskRejection { reason: Reason::LesseesFull, field: None, detail },
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The oracles of a run: one for each limit that nodes ask and, where several of those are below one limit, one for that,
 //! which sees what all of them do. The world tells them of everything; each complains for itself.
 
-use crate::oracle::{Asked, Instant, Oracle, Stock, Verdict, Wrong};
+use crate::oracle::{AskRejection, Asked, Instant, Oracle, Stock, Verdict};
 use crate::setup::{Sabotage, Setup};
 use lessor_ledger::pool::AskError;
 use lessor_ledger::{Carry, Rule};
@@ -9,7 +9,7 @@ use lessor_protocol::{Answer, Moment};
 
 /// All of them.
 #[derive(Clone, Debug)]
-pub struct Judges {
+pub struct Oracles {
     /// By limit, see [`Setup::limit`].
     own: Vec<Oracle>,
     /// Of the limit above, if it is above several: the rules of one that is above a single limit are judged with those.
@@ -25,14 +25,14 @@ pub struct Stocks {
     pub above: Option<Stock>,
 }
 
-impl Judges {
+impl Oracles {
     /// Those of `setup`.
     pub fn new(setup: &Setup) -> Self {
         let less = u64::from(setup.sabotage == Sabotage::StricterOracle);
         let (drift, remembered) = (setup.plan.terms.drift_ppm(), setup.remembered());
         let oracle = |rules: &[Rule]| Oracle::new(rules, drift, less, remembered);
         let (own, above) = setup.rules_apart();
-        Judges { own: vec![oracle(own); setup.limits()], above: above.map(oracle) }
+        Oracles { own: vec![oracle(own); setup.limits()], above: above.map(oracle) }
     }
 
     /// That of `limit`.
@@ -160,7 +160,7 @@ impl Judges {
     ///
     /// # Errors
     /// What was wrong.
-    pub fn topped_up(&mut self, now: Instant, permits: u64, stocks: &Stocks) -> Result<(), Wrong> {
+    pub fn topped_up(&mut self, now: Instant, permits: u64, stocks: &Stocks) -> Result<(), AskRejection> {
         self.own[0].topped_up(now, permits, stocks.own[0])
     }
 }

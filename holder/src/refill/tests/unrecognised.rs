@@ -37,7 +37,7 @@ fn counts_from_zero(ask: &Ask) -> bool {
 fn disown(refill: &mut Refill, slot: &Hand, now: Moment) {
     let heard = Heard { first_sent: now, now, terms: exact() };
     let outcome = refill.on_answer(slot, Err(code::LEASE_UNKNOWN), heard, false, 0);
-    assert_eq!(outcome, Outcome::Disowned);
+    assert_eq!(outcome, Outcome::Unrecognised);
 }
 
 /// A hundred permits until 1,000 ms, of which the allocator knows nothing from 10 ms on.
@@ -107,7 +107,7 @@ fn what_is_left_stays_while_there_is_nothing_in_its_place() {
     assert_eq!(refill.due(&slot, seen, millis(915), RTT), millis(930), "as it was told");
     // Rubbish, a refusal and no answer leave it too.
     write(&mut refill, 930);
-    assert_eq!(refill.believe(&slot, &grant(1, 5), exact(), millis(930), millis(935), 0), Belief::Rubbish);
+    assert_eq!(refill.believe(&slot, &grant(1, 5), exact(), millis(930), millis(935), 0), Belief::Invalid);
     refill.refused(millis(935), Duration::ZERO, 0);
     refill.unanswered();
     assert_eq!((slot.balance().free, slot.deadline()), (100, exact().holder_end(millis(0), TERM)));

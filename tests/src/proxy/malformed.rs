@@ -13,7 +13,7 @@ const LONG: usize = 1 << 20;
 
 /// What is wrong with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Garbage {
+pub enum Malformed {
     /// Bytes that are no HTTP.
     Noise,
     /// A head that does not end.
@@ -79,46 +79,46 @@ pub enum Verdict {
     Refused,
 }
 
-impl Garbage {
+impl Malformed {
     /// All of it.
-    pub const ALL: [Garbage; 25] = [
-        Garbage::Noise,
-        Garbage::EndlessHead,
-        Garbage::BrokenOff,
-        Garbage::HalfOfJson,
-        Garbage::Oversized,
-        Garbage::Nested,
-        Garbage::Page,
-        Garbage::Failure,
-        Garbage::Redirection,
-        Garbage::Nothing,
-        Garbage::LongText,
-        Garbage::Forgery,
-        Garbage::OtherLimit,
-        Garbage::OtherAsk,
-        Garbage::TwiceTheGrants,
-        Garbage::NoGrants,
-        Garbage::NegativeTerm,
-        Garbage::Overflow,
-        Garbage::MoreThanWanted,
-        Garbage::FarMoreThanWanted,
-        Garbage::MoreThanHeld,
-        Garbage::LongTerm,
-        Garbage::Silence,
-        Garbage::TotalsWrong,
-        Garbage::Stale,
+    pub const ALL: [Malformed; 25] = [
+        Malformed::Noise,
+        Malformed::EndlessHead,
+        Malformed::BrokenOff,
+        Malformed::HalfOfJson,
+        Malformed::Oversized,
+        Malformed::Nested,
+        Malformed::Page,
+        Malformed::Failure,
+        Malformed::Redirection,
+        Malformed::Nothing,
+        Malformed::LongText,
+        Malformed::Forgery,
+        Malformed::OtherLimit,
+        Malformed::OtherAsk,
+        Malformed::TwiceTheGrants,
+        Malformed::NoGrants,
+        Malformed::NegativeTerm,
+        Malformed::Overflow,
+        Malformed::MoreThanWanted,
+        Malformed::FarMoreThanWanted,
+        Malformed::MoreThanHeld,
+        Malformed::LongTerm,
+        Malformed::Silence,
+        Malformed::TotalsWrong,
+        Malformed::Stale,
     ];
 
     /// What a client should have for it.
     pub fn verdict(self) -> Verdict {
-        use Garbage::{
+        use Malformed::{
             FarMoreThanWanted, LongTerm, MoreThanHeld, MoreThanWanted, Silence, Stale, TotalsWrong,
         };
         if [MoreThanWanted, FarMoreThanWanted, MoreThanHeld, LongTerm, Silence].contains(&self) {
             Verdict::Disbelieved
         } else if [TotalsWrong, Stale].contains(&self) {
             Verdict::Disputed
-        } else if self == Garbage::Forgery {
+        } else if self == Malformed::Forgery {
             Verdict::Refused
         } else {
             Verdict::Failed
@@ -132,43 +132,45 @@ impl Garbage {
         let ok = |body: &[u8]| said("200 OK", "application/json", body);
         let changed = |change: &dyn Fn(&mut Value, &Value)| ok(&change_grants(request, body, change));
         let bytes = match self {
-            Garbage::Noise => (0..=255).cycle().take(LONG / 16).collect(),
-            Garbage::EndlessHead => format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(LONG)).into_bytes(),
-            Garbage::BrokenOff => answer.bytes()[..answer.head.len() + body.len() / 2].to_vec(),
-            Garbage::HalfOfJson => ok(&body[..body.len() / 2]),
-            Garbage::Oversized => ok(&[&vec![b' '; OVERSIZED], body.as_slice()].concat()),
-            Garbage::Nested => ok(&vec![b'['; 100_000]),
-            Garbage::Page => said("200 OK", "text/html", b"<!doctype html>\n<p>Please sign in.\n"),
-            Garbage::Failure => said("500 Internal Server Error", "application/json", body),
-            Garbage::Redirection => {
+            Malformed::Noise => (0..=255).cycle().take(LONG / 16).collect(),
+            Malformed::EndlessHead => format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(LONG)).into_bytes(),
+            Malformed::BrokenOff => answer.bytes()[..answer.head.len() + body.len() / 2].to_vec(),
+            Malformed::HalfOfJson => ok(&body[..body.len() / 2]),
+            Malformed::Oversized => ok(&[&vec![b' '; OVERSIZED], body.as_slice()].concat()),
+            Malformed::Nested => ok(&vec![b'['; 100_000]),
+            Malformed::Page => said("200 OK", "text/html", b"<!doctype html>\n<p>Please sign in.\n"),
+            Malformed::Failure => said("500 Internal Server Error", "application/json", body),
+            Malformed::Redirection => {
                 let moved =
                     "HTTP/1.1 307 Temporary Redirect\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n";
                 moved.into()
             }
-            Garbage::Nothing => b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
-            Garbage::LongText => ok(format!("{{\"epoch\":\"{}\"}}", "x".repeat(LONG)).as_bytes()),
-            Garbage::Forgery => {
+            Malformed::Nothing => b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
+            Malformed::LongText => ok(format!("{{\"epoch\":\"{}\"}}", "x".repeat(LONG)).as_bytes()),
+            Malformed::Forgery => {
                 changed(&|grant, _| grant["refused"] = json!("no\n\u{1b}[31mERROR all is lost"))
             }
-            Garbage::OtherLimit => changed(&|grant, _| grant["limit"] = json!("another")),
-            Garbage::OtherAsk => ok(&earlier(body)),
-            Garbage::TwiceTheGrants => ok(&change(body, |grants| grants.extend(grants.clone()))),
-            Garbage::NoGrants => ok(&change(body, Vec::clear)),
-            Garbage::NegativeTerm => changed(&|grant, _| grant["term_ms"] = json!(-5)),
-            Garbage::Overflow => changed(&|grant, _| grant["permits"] = json!(1e30)),
-            Garbage::MoreThanWanted => {
+            Malformed::OtherLimit => changed(&|grant, _| grant["limit"] = json!("another")),
+            Malformed::OtherAsk => ok(&earlier(body)),
+            Malformed::TwiceTheGrants => ok(&change(body, |grants| grants.extend(grants.clone()))),
+            Malformed::NoGrants => ok(&change(body, Vec::clear)),
+            Malformed::NegativeTerm => changed(&|grant, _| grant["term_ms"] = json!(-5)),
+            Malformed::Overflow => changed(&|grant, _| grant["permits"] = json!(1e30)),
+            Malformed::MoreThanWanted => {
                 changed(&|grant, ask| grant["permits"] = json!(number(ask, "want") + 1))
             }
-            Garbage::FarMoreThanWanted => changed(&|grant, _| grant["permits"] = json!(PERMITS_MAX)),
-            Garbage::MoreThanHeld => changed(&|grant, ask| grant["held"] = json!(number(ask, "held") + 1)),
-            Garbage::LongTerm => {
+            Malformed::FarMoreThanWanted => changed(&|grant, _| grant["permits"] = json!(PERMITS_MAX)),
+            Malformed::MoreThanHeld => changed(&|grant, ask| grant["held"] = json!(number(ask, "held") + 1)),
+            Malformed::LongTerm => {
                 changed(&|grant, _| grant["term_ms"] = json!(Terms::TERM_MAX.as_millis() as u64 + 1))
             }
-            Garbage::Silence => changed(&|grant, _| grant["ask_after_ms"] = json!(1_000_000_000_000_000u64)),
-            Garbage::TotalsWrong => changed(&|grant, _| *grant = wrong(grant, "totals_wrong")),
-            Garbage::Stale => changed(&|grant, _| *grant = wrong(grant, "stale_sequence")),
+            Malformed::Silence => {
+                changed(&|grant, _| grant["ask_after_ms"] = json!(1_000_000_000_000_000u64))
+            }
+            Malformed::TotalsWrong => changed(&|grant, _| *grant = wrong(grant, "totals_wrong")),
+            Malformed::Stale => changed(&|grant, _| *grant = wrong(grant, "stale_sequence")),
         };
-        (bytes, matches!(self, Garbage::BrokenOff | Garbage::Noise))
+        (bytes, matches!(self, Malformed::BrokenOff | Malformed::Noise))
     }
 }
 

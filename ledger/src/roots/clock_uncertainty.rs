@@ -1,8 +1,8 @@
-//! Rules that hold by the time of the store when they are kept by allocators that are up to [`BLUR`] behind it: windows let a
+//! Rules that hold by the time of the store when they are kept by allocators that are up to [`CLOCK_UNCERTAINTY`] behind it: windows let a
 //! permit go that much later, and calls may take as much longer. A bucket waits for itself, see
 //! [`BucketLedger::doubt`](crate::rules::BucketLedger::doubt), but for how warm it is. A steady flow is kept as the bucket that promises as much.
 
-use super::BLUR;
+use super::CLOCK_UNCERTAINTY;
 use crate::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
 use crate::{Rule, RuleError};
 use lessor_protocol::lease::whole_millis;
@@ -18,11 +18,12 @@ pub fn stricter(rule: &Rule) -> Result<Rule, String> {
     let wrong = |key: &str, problem: &dyn std::fmt::Display| format!("{key}: {problem} {of_store}");
     match rule {
         Rule::SlidingWindow(rule) => {
-            let stricter = SlidingWindow::try_new(rule.limit(), rule.per(), rule.margin() + BLUR);
+            let stricter =
+                SlidingWindow::try_new(rule.limit(), rule.per(), rule.margin() + CLOCK_UNCERTAINTY);
             stricter.map(Rule::SlidingWindow).map_err(|error| wrong("limit", &error))
         }
         Rule::SlidingLog(rule) => {
-            let stricter = SlidingLog::try_new(rule.limit(), rule.per(), rule.margin() + BLUR);
+            let stricter = SlidingLog::try_new(rule.limit(), rule.per(), rule.margin() + CLOCK_UNCERTAINTY);
             stricter.map(Rule::SlidingLog).map_err(|error| wrong("limit", &error))
         }
         Rule::FixedWindow(_) => Ok(*rule),
@@ -32,7 +33,7 @@ pub fn stricter(rule: &Rule) -> Result<Rule, String> {
         },
         Rule::LeakyBucket(rule) => as_bucket(rule).map_err(|error| wrong("burst", &error)),
         Rule::Concurrency(rule) => {
-            let longer = Concurrency::try_new(rule.limit(), rule.longest() + BLUR);
+            let longer = Concurrency::try_new(rule.limit(), rule.longest() + CLOCK_UNCERTAINTY);
             longer.map(Rule::Concurrency).map_err(|error| wrong("longest", &error))
         }
     }
@@ -59,7 +60,7 @@ fn warming(rule: &TokenBucket, warm_up: WarmUp) -> Result<Rule, String> {
 fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
     let (capacity, refill, per) = (u128::from(rule.capacity()), u128::from(rule.refill()), rule.per());
     // All permits of a period later, by a blur each.
-    let behind = refill * BLUR.as_nanos();
+    let behind = refill * CLOCK_UNCERTAINTY.as_nanos();
     if behind == 0 || capacity == 0 {
         return Ok((rule.capacity(), per));
     }
@@ -84,7 +85,7 @@ fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
 pub(super) fn shorter(answer: Answer) -> Answer {
     match answer {
         Answer::Grant(grant) => {
-            Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(BLUR)), ..grant })
+            Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(CLOCK_UNCERTAINTY)), ..grant })
         }
         refusal @ Answer::Refusal(_) => refusal,
     }
@@ -112,8 +113,8 @@ mod tests {
             ((1_000, 1_000, second), (990, 1_000, second)),
             ((20, 1_000, second), (10, 1_000, second)),
             // One of two is half of it, and 10 ms of a second is little.
-            ((2, 1, second), (2, 1, second + BLUR)),
-            ((5, 10, second), (5, 10, second + BLUR * 10)),
+            ((2, 1, second), (2, 1, second + CLOCK_UNCERTAINTY)),
+            ((5, 10, second), (5, 10, second + CLOCK_UNCERTAINTY * 10)),
             ((1, 100, second), (1, 100, second * 2)),
             ((100, 0, second), (100, 0, second)),
             ((0, 10, second), (0, 10, second)),
@@ -145,7 +146,7 @@ mod tests {
                 };
                 assert_eq!(refill_made, refill);
                 for millis in [1_u64, 9, 10, 11, 50, 333, 1_000, 1_010, 2_020, 60_000] {
-                    let (nanos, blur) = (u128::from(millis) * 1_000_000, BLUR.as_nanos());
+                    let (nanos, blur) = (u128::from(millis) * 1_000_000, CLOCK_UNCERTAINTY.as_nanos());
                     // Two allocators may take a span of the store for one that is longer by a blur.
                     let through = u128::from(less) + u128::from(refill) * (nanos + blur) / longer.as_nanos();
                     let allowed = u128::from(capacity) + u128::from(refill) * nanos / per.as_nanos();

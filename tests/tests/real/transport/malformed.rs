@@ -4,7 +4,7 @@
 use super::*;
 use crate::log::Log;
 use scenarios::proxy::fault::Fault;
-use scenarios::proxy::garbage::{Garbage, Verdict};
+use scenarios::proxy::malformed::{Malformed, Verdict};
 use tracing::Level;
 
 /// How long each client hears nothing else, once it has heard it twice.
@@ -14,13 +14,13 @@ const FOR_A_WHILE: Duration = Duration::from_millis(600);
 const LINE_MAX: usize = 600;
 
 /// Runs `test` on each kind of garbage, each on a thread of its own with its own runtime and log.
-fn each(test: impl AsyncFn(Garbage, Log) + Sync) {
-    let run = |garbage: Garbage| Log::of(Level::WARN, |log| test(garbage, log));
+fn each(test: impl AsyncFn(Malformed, Log) + Sync) {
+    let run = |malformed: Malformed| Log::of(Level::WARN, |log| test(malformed, log));
     std::thread::scope(|scope| {
         let run = &run;
-        let threads = Garbage::ALL.map(|garbage| (garbage, scope.spawn(move || run(garbage))));
-        let failed = threads.map(|(garbage, thread)| thread.join().is_err().then_some(garbage));
-        let failed: Vec<Garbage> = failed.into_iter().flatten().collect();
+        let threads = Malformed::ALL.map(|malformed| (malformed, scope.spawn(move || run(malformed))));
+        let failed = threads.map(|(malformed, thread)| thread.join().is_err().then_some(malformed));
+        let failed: Vec<Malformed> = failed.into_iter().flatten().collect();
         assert_eq!(failed, []);
     });
 }
@@ -61,12 +61,12 @@ async fn call_until(node: &Node, vendor: &Vendor, mut done: impl FnMut() -> bool
 
 #[test]
 fn garbage_lends_nothing_takes_nothing_and_is_not_asked_for_again_at_once() {
-    each(async |garbage, log| {
+    each(async |malformed, log| {
         let allocator = Allocator::start().await;
         let vendor = Vendor::new(SLOW_LIMIT, SLOW_PER);
         let node = Node::start(&allocator, "a", "slow").await;
         node.recover(&vendor).await;
-        node.proxy.set(Fault::Garbled(garbage));
+        node.proxy.set(Fault::Garbled(malformed));
         let (set, logged, asked) = (CLOCK.now(), log.lines().len(), node.proxy.requests());
         // When it asks for the second time, it has made up its mind about the first answer.
         call_until(&node, &vendor, || node.proxy.requests() >= asked + 2).await;
@@ -74,9 +74,9 @@ fn garbage_lends_nothing_takes_nothing_and_is_not_asked_for_again_at_once() {
         let admitted = call_until(&node, &vendor, || CLOCK.now() >= began + FOR_A_WHILE).await;
         let (asked, span) = (node.proxy.requests() - asked, CLOCK.now().since(began));
         assert!(admitted <= in_hand, "{admitted} admitted with {in_hand} in hand");
-        let most = requests_max(garbage.verdict(), span);
+        let most = requests_max(malformed.verdict(), span);
         assert!(u128::from(asked) <= most, "{asked} requests in {span:?}, at most {most}");
-        check_lines(&log.lines().split_off(logged), garbage.verdict(), CLOCK.now().since(set));
+        check_lines(&log.lines().split_off(logged), malformed.verdict(), CLOCK.now().since(set));
         node.proxy.set(Fault::None);
         node.recover(&vendor).await;
         assert_eq!(vendor.breach(), None);

@@ -1,9 +1,9 @@
 //! Draws a whole setup from one seed: which rule, which load, which faults are on and how hard. Tests and the soak run
 //! what it draws; the same seed always draws the same.
 
+use crate::adversary::{LIES, Lie};
 use crate::edges::{EDGES, Edge};
 use crate::faults::{Fault, Faults};
-use crate::foe::{LIES, Lie};
 use crate::live::{Act, Live};
 use crate::network::Latency;
 use crate::setup::{Sabotage, Setup};
@@ -29,25 +29,25 @@ const DEMAND_MAX: f64 = 3_000.0;
 /// What `seed` stands for.
 pub fn draw(seed: u64) -> Setup {
     // Not the stream of dice that the run throws.
-    let mut dice = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_ed5e_ed00);
-    let dice = &mut dice;
-    let drift_ppm = if dice.bool() { Terms::DRIFT_PPM } else { 50_000 };
-    let rules = draw_rules(dice);
-    let nodes = if dice.u32(..10) == 0 { dice.usize(20..=60) } else { dice.usize(1..=10) };
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_ed5e_ed00);
+    let rng = &mut rng;
+    let drift_ppm = if rng.bool() { Terms::DRIFT_PPM } else { 50_000 };
+    let rules = draw_rules(rng);
+    let nodes = if rng.u32(..10) == 0 { rng.usize(20..=60) } else { rng.usize(1..=10) };
     let (ceiling, sustained) = (ceiling(&rules), sustained(&rules));
-    let load = [0.3, 0.9, 1.5, 4.0, 20.0][dice.usize(..5)];
+    let load = [0.3, 0.9, 1.5, 4.0, 20.0][rng.usize(..5)];
     // A lease that is over before its answer arrives is worth nothing: half a term is left, without faults.
-    let round_trip = log_uniform(dice, 200_000, nanos(term(&rules)) / 2);
+    let round_trip = log_uniform(rng, 200_000, nanos(term(&rules)) / 2);
     let one_way = round_trip / 4;
-    let mut faults = draw_faults(dice);
+    let mut faults = draw_faults(rng);
     if rules.iter().any(|rule| rule.flow().is_some()) {
         // A clock that jumps ahead ends leases too soon, which is harmless; one that mints by it, mints too much.
         faults.every.remove(&Fault::ClockJump);
     }
-    let start = if dice.bool() { dice.u64(0..10 * SECOND) } else { dice.u64(0..1 << 50) };
+    let start = if rng.bool() { rng.u64(0..10 * SECOND) } else { rng.u64(0..1 << 50) };
     let edges = rules.iter().find_map(edges_of);
-    let edge = edges.map(|edges| edges[dice.usize(..edges.len())]);
-    let start = edge.map_or(start, |edge| edge.at * SECOND - dice.u64(0..15 * SECOND));
+    let edge = edges.map(|edges| edges[rng.usize(..edges.len())]);
+    let start = edge.map_or(start, |edge| edge.at * SECOND - rng.u64(0..15 * SECOND));
     let mut setup = Setup {
         seed,
         plan: Plan {
@@ -55,45 +55,45 @@ pub fn draw(seed: u64) -> Setup {
             is_borrowed: false,
             is_root: false,
             terms: Terms::try_new(drift_ppm).expect("below the maximum"),
-            ease_off: dice.bool(),
-            lessees_max: if dice.u32(..10) == 0 { nodes + 1 } else { 10_000 },
+            ease_off: rng.bool(),
+            lessees_max: if rng.u32(..10) == 0 { nodes + 1 } else { 10_000 },
             sharing: Sharing::default(),
         },
         above: 0,
         siblings: 0,
         nodes,
         priorities: 0,
-        workload: WORKLOADS[dice.usize(..WORKLOADS.len())].1,
+        workload: WORKLOADS[rng.usize(..WORKLOADS.len())].1,
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),
-        cost_max: if dice.u32(..3) == 0 { dice.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
+        cost_max: if rng.u32(..3) == 0 { rng.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
         reserves: 0,
         in_vain: 0,
         store: 0,
-        patience: if dice.bool() { 0 } else { log_uniform(dice, MILLI, 2 * SECOND) },
-        latency: Latency { one_way, jitter: dice.u64(0..=one_way) },
+        patience: if rng.bool() { 0 } else { log_uniform(rng, MILLI, 2 * SECOND) },
+        latency: Latency { one_way, jitter: rng.u64(0..=one_way) },
         faults,
         live: vec![],
         drifting: true,
         start,
-        lasts: dice.u64(3 * SECOND..20 * SECOND),
+        lasts: rng.u64(3 * SECOND..20 * SECOND),
         // No run waits for the end of a day or a month.
         then_calm: edge.is_none(),
-        foes: draw_foes(dice),
+        adversaries: draw_foes(rng),
         sabotage: Sabotage::None,
         replay: format!("lessor simulate --swarm {seed}"),
     };
-    if setup.plan.rules.len() > 1 && dice.bool() {
+    if setup.plan.rules.len() > 1 && rng.bool() {
         setup.above = setup.plan.rules.len() - 1;
     }
-    if dice.u32(..4) == 0 {
-        draw_sharing(dice, ceiling, &mut setup);
+    if rng.u32(..4) == 0 {
+        draw_sharing(rng, ceiling, &mut setup);
     }
     // From dice of their own, so that the rest is as it would be without them.
-    let mut dice = fastrand::Rng::with_seed(seed ^ 0x11fe_0000_0000_0000);
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x11fe_0000_0000_0000);
     // What is kept back may be more than a limit that is lowered allows: a configuration like that is refused.
     let can_change = setup.plan.sharing == Sharing::default();
-    if dice.u32(..3) == 0 && can_change {
-        setup.live = draw_live(&mut dice, &setup);
+    if rng.u32(..3) == 0 && can_change {
+        setup.live = draw_live(&mut rng, &setup);
         // As above, also for leases by other rules.
         let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
         let Latency { one_way, jitter } = setup.latency;
@@ -115,98 +115,98 @@ pub fn draw(seed: u64) -> Setup {
         setup.reserves = reserves.u64(5..=100);
     }
     // What is done to a limit is done to one that has no others beside it.
-    if setup.above > 0 && setup.live.is_empty() && dice.bool() {
-        setup.siblings = dice.usize(1..=2);
+    if setup.above > 0 && setup.live.is_empty() && rng.bool() {
+        setup.siblings = rng.usize(1..=2);
     }
     // Again from dice of their own.
-    let mut dice = fastrand::Rng::with_seed(seed ^ 0x0b5e_47ed_0000_0000);
-    if dice.u32(..4) == 0 && setup.siblings == 0 {
-        draw_outside(&mut dice, ceiling, &mut setup);
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x0b5e_47ed_0000_0000);
+    if rng.u32(..4) == 0 && setup.siblings == 0 {
+        draw_outside(&mut rng, ceiling, &mut setup);
     }
-    let mut dice = fastrand::Rng::with_seed(seed ^ 0x5afe_0000_0000_0000);
-    if dice.u32(..4) == 0 {
-        draw_safe(&mut dice, ceiling, &mut setup);
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x5afe_0000_0000_0000);
+    if rng.u32(..4) == 0 {
+        draw_safe(&mut rng, ceiling, &mut setup);
     }
     // And again.
-    let mut dice = fastrand::Rng::with_seed(seed ^ 0x1a7a_1a00_0000_0000);
-    if dice.u32(..4) == 0 {
-        setup.in_vain = dice.u64(1..=50);
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x1a7a_1a00_0000_0000);
+    if rng.u32(..4) == 0 {
+        setup.in_vain = rng.u64(1..=50);
     }
-    let mut dice = fastrand::Rng::with_seed(seed ^ 0x5704_e000_0000_0000);
-    if dice.u32(..3) == 0 {
-        draw_store(&mut dice, &mut setup);
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x5704_e000_0000_0000);
+    if rng.u32(..3) == 0 {
+        draw_store(&mut rng, &mut setup);
     }
-    let mut dice = fastrand::Rng::with_seed(seed ^ 0x51e3_0000_0000_0000);
-    if dice.u32(..4) == 0 {
-        let every = log_uniform(&mut dice, 200 * MILLI, 10 * SECOND);
-        setup.faults.every.insert(Fault::ClockSlew, (every, log_uniform(&mut dice, 10 * MILLI, 5 * SECOND)));
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x51e3_0000_0000_0000);
+    if rng.u32(..4) == 0 {
+        let every = log_uniform(&mut rng, 200 * MILLI, 10 * SECOND);
+        setup.faults.every.insert(Fault::ClockSlew, (every, log_uniform(&mut rng, 10 * MILLI, 5 * SECOND)));
     }
     setup
 }
 
 /// An allocator that writes down what it lends. An answer takes so much longer.
-fn draw_store(dice: &mut fastrand::Rng, setup: &mut Setup) {
+fn draw_store(rng: &mut fastrand::Rng, setup: &mut Setup) {
     let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
-    setup.store = log_uniform(dice, MILLI / 20, shortest / 8);
+    setup.store = log_uniform(rng, MILLI / 20, shortest / 8);
     let Latency { one_way, jitter } = setup.latency;
     setup.latency = Latency { one_way: one_way.min(shortest / 16), jitter: jitter.min(shortest / 16) };
 }
 
 /// `setup` on a vendor that is believed and has less than it should, and nothing else that operators do.
-pub fn outside(mut setup: Setup, dice: &mut fastrand::Rng) -> Setup {
+pub fn outside(mut setup: Setup, rng: &mut fastrand::Rng) -> Setup {
     (setup.live, setup.then_calm) = (vec![], true);
     let ceiling = ceiling(&setup.plan.rules);
-    draw_outside(dice, ceiling, &mut setup);
+    draw_outside(rng, ceiling, &mut setup);
     setup.plan.sharing.vendor.believe = Believe::Trim;
     setup
 }
 
 /// Draws how a caller outside the fleet uses a part of the vendor's quota, more and less of it. The vendor says so.
-fn draw_outside(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+fn draw_outside(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     setup.plan.sharing.vendor = Trust {
-        believe: Believe::ALL[dice.usize(..3)].1,
-        longest: Duration::from_nanos(log_uniform(dice, 20 * MILLI, 3 * SECOND)),
-        keep_percent: dice.u64(1..=100),
-        ease: Duration::from_nanos(dice.u64(0..SECOND)),
+        believe: Believe::ALL[rng.usize(..3)].1,
+        longest: Duration::from_nanos(log_uniform(rng, 20 * MILLI, 3 * SECOND)),
+        keep_percent: rng.u64(1..=100),
+        ease: Duration::from_nanos(rng.u64(0..SECOND)),
     };
-    for _ in 0..dice.u32(1..=4) {
-        let act = Act::Outside(dice.u64(0..=ceiling.saturating_mul(2)));
-        setup.live.push(Live { at: dice.u64(0..setup.lasts), act });
+    for _ in 0..rng.u32(1..=4) {
+        let act = Act::Outside(rng.u64(0..=ceiling.saturating_mul(2)));
+        setup.live.push(Live { at: rng.u64(0..setup.lasts), act });
     }
 }
 
 /// A few things that operators do, each at a moment while there is trouble.
-pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
+pub fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
     let mut rules = setup.plan.rules.clone();
     let mut live: Vec<Live> = vec![];
-    for _ in 0..dice.u32(1..=4) {
-        let at = dice.u64(0..setup.lasts);
-        let until = at + log_uniform(dice, 10 * MILLI, 2 * SECOND);
-        match dice.u32(..9) {
+    for _ in 0..rng.u32(1..=4) {
+        let at = rng.u64(0..setup.lasts);
+        let until = at + log_uniform(rng, 10 * MILLI, 2 * SECOND);
+        match rng.u32(..9) {
             8 => {
                 // It comes back as it was, or as something else.
-                let rules = resized(dice, &rules, true);
+                let rules = resized(rng, &rules, true);
                 live.push(Live { at, act: Act::Remove });
-                live.push(Live { at: until, act: Act::Change(Carry::ALL[dice.usize(..4)], rules) });
+                live.push(Live { at: until, act: Act::Change(Carry::ALL[rng.usize(..4)], rules) });
             }
-            0 => live.push(Live { at, act: Act::TopUp(dice.u64(1..=ceiling(&rules).max(1))) }),
+            0 => live.push(Live { at, act: Act::TopUp(rng.u64(1..=ceiling(&rules).max(1))) }),
             1 => {
-                live.push(Live { at, act: Act::Pause(log_uniform(dice, 10 * MILLI, 5 * SECOND)) });
+                live.push(Live { at, act: Act::Pause(log_uniform(rng, 10 * MILLI, 5 * SECOND)) });
                 live.push(Live { at: until, act: Act::Resume });
             }
             2 => {
-                let node = dice.usize(..setup.nodes);
+                let node = rng.usize(..setup.nodes);
                 live.push(Live { at, act: Act::Block(node) });
                 live.push(Live { at: until, act: Act::Unblock(node) });
             }
             _ => {
                 // A family keeps as many rules as it has.
-                rules = match dice.u32(..8) {
-                    0 | 1 if setup.above == 0 => draw_rules(dice),
-                    2 | 3 if setup.above == 0 => with_or_without_cap(dice, &rules),
-                    _ => resized(dice, &rules, setup.above > 0),
+                rules = match rng.u32(..8) {
+                    0 | 1 if setup.above == 0 => draw_rules(rng),
+                    2 | 3 if setup.above == 0 => with_or_without_cap(rng, &rules),
+                    _ => resized(rng, &rules, setup.above > 0),
                 };
-                let carry = if dice.bool() { Carry::AsIs } else { Carry::ALL[dice.usize(..4)] };
+                let carry = if rng.bool() { Carry::AsIs } else { Carry::ALL[rng.usize(..4)] };
                 live.push(Live { at, act: Act::Change(carry, rules.clone()) });
             }
         }
@@ -215,26 +215,26 @@ pub fn draw_live(dice: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
 }
 
 /// `rules` with a cap on what is in flight if they have none; otherwise without those, or with one of other calls.
-pub fn with_or_without_cap(dice: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
+pub fn with_or_without_cap(rng: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
     let is_cap = |rule: &Rule| matches!(rule, Rule::Concurrency(_));
     let mut others = rules.to_vec();
     others.retain(|rule| !is_cap(rule));
-    if others.len() == rules.len() || others.is_empty() || dice.bool() {
-        let longest = Duration::from_millis(log_uniform(dice, 50, 5_000));
-        let cap = Concurrency::try_new(log_uniform(dice, 1, 1_000), longest).expect("numbers in range");
-        others.insert(dice.usize(..=others.len()), Rule::Concurrency(cap));
+    if others.len() == rules.len() || others.is_empty() || rng.bool() {
+        let longest = Duration::from_millis(log_uniform(rng, 50, 5_000));
+        let cap = Concurrency::try_new(log_uniform(rng, 1, 1_000), longest).expect("numbers in range");
+        others.insert(rng.usize(..=others.len()), Rule::Concurrency(cap));
     }
     others
 }
 
 /// `rules` with other numbers and the same periods; a steady flow may stay as it is, or has to (`keeps_flow`).
-fn resized(dice: &mut fastrand::Rng, rules: &[Rule], keeps_flow: bool) -> Vec<Rule> {
-    let keeps_flow = keeps_flow || dice.bool();
-    let percent = log_uniform(dice, 5, 1_000);
+fn resized(rng: &mut fastrand::Rng, rules: &[Rule], keeps_flow: bool) -> Vec<Rule> {
+    let keeps_flow = keeps_flow || rng.bool();
+    let percent = log_uniform(rng, 5, 1_000);
     let part = |limit: u64| (limit * percent / 100).max(1);
     let resized = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => {
-            let margin = if dice.bool() { rule.margin() } else { rule.per() / dice.u32(2..=20) };
+            let margin = if rng.bool() { rule.margin() } else { rule.per() / rng.u32(2..=20) };
             SlidingWindow::try_new(part(rule.limit()), rule.per(), margin).map(Rule::SlidingWindow)
         }
         Rule::SlidingLog(rule) => {
@@ -273,27 +273,27 @@ fn ceiling(rules: &[Rule]) -> u64 {
 }
 
 /// Some of what an operator may say of how a limit with `ceiling` is shared.
-fn draw_sharing(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+fn draw_sharing(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     let sharing = &mut setup.plan.sharing;
-    if dice.bool() {
-        sharing.reserve = dice.u64(0..=ceiling / 2).min(ceiling.saturating_sub(1));
+    if rng.bool() {
+        sharing.reserve = rng.u64(0..=ceiling / 2).min(ceiling.saturating_sub(1));
     }
-    if dice.bool() {
-        sharing.lease_max = log_uniform(dice, 1, ceiling.max(1)).max(setup.cost_max);
+    if rng.bool() {
+        sharing.lease_max = log_uniform(rng, 1, ceiling.max(1)).max(setup.cost_max);
     }
-    if dice.bool() {
-        setup.priorities = dice.u64(2..=3);
+    if rng.bool() {
+        setup.priorities = rng.u64(2..=3);
     }
     let mut free = (ceiling - sharing.reserve) / 2;
-    while free > 0 && sharing.guaranteed.len() < 3 && dice.bool() {
-        let permits = dice.u64(1..=free);
+    while free > 0 && sharing.guaranteed.len() < 3 && rng.bool() {
+        let permits = rng.u64(1..=free);
         free -= permits;
         sharing.guaranteed.push(permits);
     }
 }
 
 /// Some nodes go on with a part of the reserve while no allocator answers, where the limit counts in windows.
-fn draw_safe(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
+fn draw_safe(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     let counts = |rule: &Rule| match rule {
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) => true,
         Rule::FixedWindow(rule) => rule.windows().anchor() == Some("epoch"),
@@ -304,9 +304,9 @@ fn draw_safe(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
         return;
     }
     let sharing = &mut setup.plan.sharing;
-    sharing.reserve = sharing.reserve.max(dice.u64(1..=ceiling / 2));
-    let nodes = dice.u64(1..=sharing.reserve.min(2 * setup.nodes as u64));
-    let lasts = Duration::from_millis(dice.u64(1_000..=20_000));
+    sharing.reserve = sharing.reserve.max(rng.u64(1..=ceiling / 2));
+    let nodes = rng.u64(1..=sharing.reserve.min(2 * setup.nodes as u64));
+    let lasts = Duration::from_millis(rng.u64(1_000..=20_000));
     sharing.safe = Some(Safe { nodes, lasts });
     // What is lowered must leave more than is kept back.
     setup.live.retain(|live| !matches!(live.act, Act::Change(..)));
@@ -314,35 +314,35 @@ fn draw_safe(dice: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     setup.faults.every.remove(&Fault::ClockJump);
 }
 
-fn draw_rules(dice: &mut fastrand::Rng) -> Vec<Rule> {
-    let count = if dice.u32(..4) == 0 { 2 } else { 1 };
-    let mut rules: Vec<Rule> = (0..count).map(|_| draw_rule(dice)).collect();
+fn draw_rules(rng: &mut fastrand::Rng) -> Vec<Rule> {
+    let count = if rng.u32(..4) == 0 { 2 } else { 1 };
+    let mut rules: Vec<Rule> = (0..count).map(|_| draw_rule(rng)).collect();
     // A steady flow in a quarter of all runs, alone or beside another rule; a limit has one at most. No fixed window as
     // short as those drawn here may stand beside it.
-    if dice.u32(..4) == 0 {
-        rules[0] = draw_flow(dice);
+    if rng.u32(..4) == 0 {
+        rules[0] = draw_flow(rng);
         rules.retain(|rule| !matches!(rule, Rule::FixedWindow(_)));
-        if dice.bool() {
+        if rng.bool() {
             rules.reverse();
         }
     }
     rules
 }
 
-fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
-    let limit = match dice.u32(..4) {
-        0 => dice.u64(1..=5),
-        1 => dice.u64(5..=100),
-        _ => log_uniform(dice, 100, 20_000),
+fn draw_rule(rng: &mut fastrand::Rng) -> Rule {
+    let limit = match rng.u32(..4) {
+        0 => rng.u64(1..=5),
+        1 => rng.u64(5..=100),
+        _ => log_uniform(rng, 100, 20_000),
     };
-    let per = Duration::from_millis(log_uniform(dice, 50, 5_000));
-    let rule = match dice.u32(..5) {
+    let per = Duration::from_millis(log_uniform(rng, 50, 5_000));
+    let rule = match rng.u32(..5) {
         4 => Concurrency::try_new(limit, per).map(Rule::Concurrency),
-        0 => FixedWindow::of(limit, draw_windows(dice, per)).map(Rule::FixedWindow),
-        1 => draw_bucket(dice, limit, per).map(Rule::TokenBucket),
+        0 => FixedWindow::of(limit, draw_windows(rng, per)).map(Rule::FixedWindow),
+        1 => draw_bucket(rng, limit, per).map(Rule::TokenBucket),
         _ => {
-            let margin = if dice.bool() { Duration::ZERO } else { per / dice.u32(1..=10) };
-            if dice.u32(..4) == 0 {
+            let margin = if rng.bool() { Duration::ZERO } else { per / rng.u32(1..=10) };
+            if rng.u32(..4) == 0 {
                 SlidingLog::try_new(limit, per, margin).map(Rule::SlidingLog)
             } else {
                 SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingWindow)
@@ -352,36 +352,36 @@ fn draw_rule(dice: &mut fastrand::Rng) -> Rule {
     rule.expect("numbers in range")
 }
 
-fn draw_flow(dice: &mut fastrand::Rng) -> Rule {
-    let burst = if dice.bool() { 1 } else { log_uniform(dice, 2, 50) };
-    let refill = dice.u64(1..=50);
+fn draw_flow(rng: &mut fastrand::Rng) -> Rule {
+    let burst = if rng.bool() { 1 } else { log_uniform(rng, 2, 50) };
+    let refill = rng.u64(1..=50);
     // From a permit each millisecond to one in two seconds.
-    let per = Duration::from_nanos(refill * log_uniform(dice, MILLI, 2 * SECOND));
+    let per = Duration::from_nanos(refill * log_uniform(rng, MILLI, 2 * SECOND));
     Rule::LeakyBucket(LeakyBucket::try_new(burst, refill, per).expect("numbers in range"))
 }
 
 /// Of length `per`, or of a calendar.
-fn draw_windows(dice: &mut fastrand::Rng, per: Duration) -> Windows {
-    match dice.u32(..4) {
+fn draw_windows(rng: &mut fastrand::Rng, per: Duration) -> Windows {
+    match rng.u32(..4) {
         0 => Windows::FirstUse { per },
-        1 => Windows::Calendar(EDGES[dice.usize(..EDGES.len())].calendar()),
+        1 => Windows::Calendar(EDGES[rng.usize(..EDGES.len())].calendar()),
         _ => Windows::Epoch { per },
     }
 }
 
 /// A bucket, with at most one of its options.
-fn draw_bucket(dice: &mut fastrand::Rng, capacity: u64, per: Duration) -> Result<TokenBucket, RuleError> {
+fn draw_bucket(rng: &mut fastrand::Rng, capacity: u64, per: Duration) -> Result<TokenBucket, RuleError> {
     // Full again within ten seconds, or never.
     let least = capacity * nanos(per) / (10 * SECOND) + 1;
-    let refill = if dice.u32(..10) == 0 { 0 } else { log_uniform(dice, least, 10 * least) };
-    let initial = if dice.bool() { capacity } else { dice.u64(0..=capacity) };
+    let refill = if rng.u32(..10) == 0 { 0 } else { log_uniform(rng, least, 10 * least) };
+    let initial = if rng.bool() { capacity } else { rng.u64(0..=capacity) };
     let bucket = TokenBucket::try_new(capacity, refill, per, initial)?;
-    match dice.u32(..6) {
+    match rng.u32(..6) {
         0 => bucket.with_refill_style(RefillStyle::Interval),
-        1 => bucket.with_debt(dice.u64(1..=2 * capacity)),
+        1 => bucket.with_debt(rng.u64(1..=2 * capacity)),
         2 => {
-            let over = Duration::from_millis(log_uniform(dice, 100, 20_000));
-            bucket.with_warm_up(WarmUp::try_new(over, dice.u64(2..=5))?)
+            let over = Duration::from_millis(log_uniform(rng, 100, 20_000));
+            bucket.with_warm_up(WarmUp::try_new(over, rng.u64(2..=5))?)
         }
         _ => Ok(bucket),
     }
@@ -394,7 +394,7 @@ fn edges_of(rule: &Rule) -> Option<Vec<Edge>> {
     Some(EDGES.into_iter().filter(|edge| edge.calendar() == calendar).collect())
 }
 
-fn draw_faults(dice: &mut fastrand::Rng) -> Faults {
+fn draw_faults(rng: &mut fastrand::Rng) -> Faults {
     let mut faults = Faults::default();
     let chances = [
         (Fault::Loss, 0.3),
@@ -405,31 +405,31 @@ fn draw_faults(dice: &mut fastrand::Rng) -> Faults {
         (Fault::CrashBeforeInstall, 0.02),
     ];
     for (fault, most) in chances {
-        if dice.bool() {
-            faults.chance.insert(fault, most * dice.f64());
+        if rng.bool() {
+            faults.chance.insert(fault, most * rng.f64());
         }
     }
     // Those that slew come later, from dice of their own.
     for fault in Fault::TIMED.into_iter().filter(|fault| *fault != Fault::ClockSlew) {
         // A frozen clock breaks what is assumed; a restart costs seconds of quarantine.
         let is_on = fault != Fault::Freeze
-            && if fault == Fault::AllocatorRestart { dice.u32(..4) == 0 } else { dice.bool() };
+            && if fault == Fault::AllocatorRestart { rng.u32(..4) == 0 } else { rng.bool() };
         if is_on {
-            let every = log_uniform(dice, 200 * MILLI, 10 * SECOND);
-            faults.every.insert(fault, (every, log_uniform(dice, 10 * MILLI, 5 * SECOND)));
+            let every = log_uniform(rng, 200 * MILLI, 10 * SECOND);
+            faults.every.insert(fault, (every, log_uniform(rng, 10 * MILLI, 5 * SECOND)));
         }
     }
     faults
 }
 
 /// None in half of all runs, otherwise a few.
-fn draw_foes(dice: &mut fastrand::Rng) -> Vec<Lie> {
-    let count = if dice.bool() { 0 } else { dice.usize(1..=3) };
-    (0..count).map(|_| LIES[dice.usize(..LIES.len())].1).collect()
+fn draw_foes(rng: &mut fastrand::Rng) -> Vec<Lie> {
+    let count = if rng.bool() { 0 } else { rng.usize(1..=3) };
+    (0..count).map(|_| LIES[rng.usize(..LIES.len())].1).collect()
 }
 
 /// As often between 1 and 10 as between 10 and 100.
-fn log_uniform(dice: &mut fastrand::Rng, least: u64, most: u64) -> u64 {
+fn log_uniform(rng: &mut fastrand::Rng, least: u64, most: u64) -> u64 {
     let (least, most) = ((least as f64).ln(), (most as f64).ln());
-    (least + dice.f64() * (most - least)).exp() as u64
+    (least + rng.f64() * (most - least)).exp() as u64
 }

@@ -89,7 +89,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
 /// A node that does not play by the rules.
 #[derive(Debug)]
-pub struct Foe {
+pub struct Adversary {
     /// What it does wrong.
     pub lie: Lie,
     /// Its clock.
@@ -112,13 +112,13 @@ pub struct Foe {
     is_paced: bool,
     /// The rate that it was lent last.
     rate: RateClaim,
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
 }
 
-impl Foe {
+impl Adversary {
     /// One that begins as `session`.
-    pub fn new(lie: Lie, clock: HostClock, session: u64, dice: fastrand::Rng) -> Self {
-        Foe {
+    pub fn new(lie: Lie, clock: HostClock, session: u64, rng: fastrand::Rng) -> Self {
+        Adversary {
             lie,
             clock,
             session,
@@ -131,7 +131,7 @@ impl Foe {
             ask_after: Duration::ZERO,
             is_paced: false,
             rate: RateClaim::None,
-            dice,
+            rng,
         }
     }
 
@@ -157,7 +157,7 @@ impl Foe {
     /// How long until its next ask.
     pub fn gap(&mut self) -> u64 {
         let told = if self.lie.is_hasty() { 0 } else { nanos(self.ask_after) };
-        told + self.dice.u64(1..=2 * self.lie.pace())
+        told + self.rng.u64(1..=2 * self.lie.pace())
     }
 
     /// Whether it would rather have the answer to its last ask first.
@@ -168,18 +168,18 @@ impl Foe {
 
     /// Whether it wants a new session before its next ask.
     pub fn moves_on(&mut self) -> bool {
-        self.lie == Lie::Crowd || self.seq >= PERMITS_MAX || self.dice.u32(..200) == 0
+        self.lie == Lie::Crowd || self.seq >= PERMITS_MAX || self.rng.u32(..200) == 0
     }
 
     /// Whether it sends an old message again instead of a new one.
     pub fn repeats(&mut self) -> bool {
-        self.lie == Lie::Jump && self.dice.u32(..3) == 0
+        self.lie == Lie::Jump && self.rng.u32(..3) == 0
     }
 
     /// Its next ask, with its number.
     pub fn ask(&mut self, real: u64) -> (u64, Ask) {
-        let jumps = self.lie == Lie::Jump && self.dice.bool();
-        let step = if jumps { [1_000, 1 << 40, PERMITS_MAX][self.dice.usize(..3)] } else { 1 };
+        let jumps = self.lie == Lie::Jump && self.rng.bool();
+        let step = if jumps { [1_000, 1 << 40, PERMITS_MAX][self.rng.usize(..3)] } else { 1 };
         self.seq = self.seq.saturating_add(step).min(PERMITS_MAX);
         let held = self.has(real);
         let rate = self.claim();
@@ -195,14 +195,14 @@ impl Foe {
             Lie::Understate | Lie::Jump => truth,
             Lie::Claim => {
                 // What it says to be spent must not fall, and must have been.
-                let spent_total = self.dice.u64(self.said.spent_total..=self.spent);
+                let spent_total = self.rng.u64(self.said.spent_total..=self.spent);
                 // Not more than that: what never was would be given back with the next ask, and could be taken for
                 // what was spent. To give that back is the one lie that no pool sees through.
                 Ask { spent_total, held: held + self.spent - spent_total, ..truth }
             }
             Lie::Forge => {
                 let any = [0, self.granted / 2, self.granted, self.large(), PERMITS_MAX];
-                let (spent_total, held) = (any[self.dice.usize(..5)], any[self.dice.usize(..5)]);
+                let (spent_total, held) = (any[self.rng.usize(..5)], any[self.rng.usize(..5)]);
                 Ask { spent_total, held, ..truth }
             }
             Lie::Pretend => Ask { spent_total: self.granted, held: 0, ..truth },
@@ -217,7 +217,7 @@ impl Foe {
     fn claim(&mut self) -> RateClaim {
         match (self.lie, self.rate) {
             (Lie::Hoard | Lie::Flood | Lie::Hurry, rate) => rate,
-            (_, RateClaim::Holds(lease)) if self.dice.bool() => {
+            (_, RateClaim::Holds(lease)) if self.rng.bool() => {
                 RateClaim::LetGo { number: lease.number, credit: Duration::ZERO }
             }
             (Lie::Forge | Lie::Jump, RateClaim::Holds(lease)) => {
@@ -251,7 +251,7 @@ impl Foe {
 
     /// Whether it begins another session after an answer that `is_error`.
     pub fn gives_up(&mut self, is_error: bool) -> bool {
-        is_error && self.dice.bool()
+        is_error && self.rng.bool()
     }
 
     /// How far away it says that it is.
@@ -274,10 +274,10 @@ impl Foe {
 
     /// Zero, a few, many, or the most that the wire lets through.
     fn large(&mut self) -> u64 {
-        match self.dice.u32(..4) {
-            0 => self.dice.u64(..10),
-            1 => self.dice.u64(..10_000),
-            2 => self.dice.u64(..=PERMITS_MAX),
+        match self.rng.u32(..4) {
+            0 => self.rng.u64(..10),
+            1 => self.rng.u64(..10_000),
+            2 => self.rng.u64(..=PERMITS_MAX),
             _ => PERMITS_MAX,
         }
     }
@@ -292,20 +292,20 @@ mod tests {
     #[test]
     fn a_foe_spends_nothing_that_it_said_is_gone() {
         for (seed, (_, lie)) in LIES.into_iter().enumerate() {
-            let dice = fastrand::Rng::with_seed(seed as u64);
-            let mut foe = Foe::new(lie, HostClock::new(SECOND, 0), 1, dice);
+            let rng = fastrand::Rng::with_seed(seed as u64);
+            let mut adversary = Adversary::new(lie, HostClock::new(SECOND, 0), 1, rng);
             for step in 0..200 {
                 let real = step * 200 * MILLI;
-                let (seq, ask) = foe.ask(real);
+                let (seq, ask) = adversary.ask(real);
                 assert!(ask.spent_total <= PERMITS_MAX && ask.held <= PERMITS_MAX && seq <= PERMITS_MAX);
-                assert!(foe.in_hand(real) <= ask.held, "{lie:?}: {ask:?}");
-                assert!(!lie.spends() || ask.spent_total <= foe.spent, "{lie:?}: {ask:?}");
+                assert!(adversary.in_hand(real) <= ask.held, "{lie:?}: {ask:?}");
+                assert!(!lie.spends() || ask.spent_total <= adversary.spent, "{lie:?}: {ask:?}");
                 assert!(
-                    !lie.spends() || ask.spent_total + ask.held >= foe.spent + foe.in_hand(real),
+                    !lie.spends() || ask.spent_total + ask.held >= adversary.spent + adversary.in_hand(real),
                     "{lie:?}: {ask:?}"
                 );
                 let grant = Grant {
-                    kept: ask.held.min(foe.granted),
+                    kept: ask.held.min(adversary.granted),
                     permits: 7,
                     term: Duration::from_millis(100),
                     horizon: Duration::from_millis(100),
@@ -316,11 +316,14 @@ mod tests {
                     in_flight: None,
                 };
                 // Every third answer comes when what it grants has ended.
-                let before = foe.in_hand(real) + foe.spent;
-                foe.exchange = (step, foe.clock.show(real));
+                let before = adversary.in_hand(real) + adversary.spent;
+                adversary.exchange = (step, adversary.clock.show(real));
                 let real = real + if step % 3 == 0 { 150 * MILLI } else { 0 };
-                foe.believe(real, &grant, Terms::default());
-                assert!(foe.in_hand(real) + foe.spent <= before + 7, "{lie:?}: what had ended is back");
+                adversary.believe(real, &grant, Terms::default());
+                assert!(
+                    adversary.in_hand(real) + adversary.spent <= before + 7,
+                    "{lie:?}: what had ended is back"
+                );
             }
         }
     }
