@@ -2,7 +2,7 @@
 //! blocked. Operators decide it; the allocator asks a gate before it asks a pool.
 
 use crate::roots::Closed;
-use crate::rules::{At, Gap, Since};
+use crate::rule::{At, Gap, Since};
 use lessor_protocol::{Moment, NodeName, Refusal, RefusalReason, Terms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

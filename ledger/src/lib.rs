@@ -2,14 +2,14 @@
 //! together admit at most what the rules allow, in every window. It is pure: synchronous, in integers, and the time is an
 //! argument.
 //!
-//! In reading order: [`rule`] (one promise of a contract), [`carry`] (what a change does to a balance), [`rules`] (the books of one
-//! promise), [`sizing`], [`share`] and [`pacing`] (how big a lease is),
-//! [`pool`] (the books of one limit and key), [`gate`] (what an operator suspends), [`cells`] and [`roots`] (a pool in a store that
-//! allocators share), [`rule_text`] (a rule as it is written), [`named`] (how a limit is found), [`steering`] (how an allocator's
-//! clock goes), [`rejection`] (why an ask is refused). Beside them [`exact`] keeps the same promises in one place, to compare.
+//! In reading order: [`rule`] (one promise of a contract, and its books), [`carry`] (what a change does to a balance), [`sizing`],
+//! [`share`] and [`pacing`] (how big a lease is), [`pool`] (the books of one limit and key), [`gate`] (what an operator suspends),
+//! [`cells`] and [`roots`] (a pool in a store that allocators share), [`rule_text`] (a rule as it is written), [`named`] (how a
+//! limit is found), [`steering`] (how an allocator's clock goes), [`rejection`] (why an ask is refused). Beside them [`exact`] keeps
+//! the same promises in one place, to compare.
 //!
 //! ```
-//! use lessor_ledger::pool::{Holder, LesseeId, Plan, Pool};
+//! use lessor_ledger::pool::{Holder, SessionId, Plan, Pool};
 //! use lessor_ledger::share::{Share, Sharing};
 //! use lessor_ledger::rule::SlidingWindow;
 //! use lessor_protocol::{Answer, Ask, Moment, Terms};
@@ -21,7 +21,7 @@
 //! let (rules, sharing, terms) = (vec![Rule::SlidingWindow(window)], Sharing::default(), Terms::default());
 //! let plan = Plan { rules, is_borrowed: false, is_root: false, terms, ease_off: true, lessees_max: 100, sharing };
 //! let mut pool = Pool::new(Arc::new(plan), Moment::ORIGIN);
-//! let node = Holder { id: LesseeId(1), share: Share::EVEN, rtt: Duration::from_millis(2) };
+//! let node = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::from_millis(2) };
 //! let answer = pool.renew(Moment::ORIGIN, node, 1, Ask { want: 300, ..Ask::default() })?;
 //! assert!(matches!(answer, Answer::Grant(grant) if grant.permits == 300));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -38,7 +38,6 @@ pub mod rejection;
 pub mod roots;
 pub mod rule;
 pub mod rule_text;
-pub mod rules;
 pub mod share;
 pub mod sizing;
 pub mod steering;

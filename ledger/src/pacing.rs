@@ -1,7 +1,7 @@
 //! Easing off: below its low-water mark a windowed pool lends what is left at the rate that lasts, so that
 //! traffic slows down rather than stopping dead. Pools call it; it never lends more than there is.
 
-use crate::rules::Pace;
+use crate::rule::Pace;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Instants at which a window of some calendar ends, and another begins: nights on which clocks change, leap days, months
-//! that are too short. The swarm draws from them, for a run of seconds would hardly ever meet one by chance.
+//! that are too short. The generator draws from them, for a run of seconds would hardly ever meet one by chance.
 
 use lessor_ledger::rule::{Calendar, Unit, Zone};
 

@@ -6,7 +6,7 @@ use lessor_ledger::Carry;
 use lessor_ledger::pool::{
     Above, AskError, Block, Goodbye, Heard, Holder, Past, Plan, Pool, PoolView, Record, SessionId,
 };
-use lessor_ledger::rules::Gap;
+use lessor_ledger::rule::Gap;
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Moment, Observed, Refusal, SafeShare};
 use std::sync::Arc;

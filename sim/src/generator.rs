@@ -13,9 +13,8 @@ use crate::{MILLI, SECOND};
 use lessor_ledger::pool::Plan;
 use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
-    WarmUp, Windows,
+    WarmUp, Windows, term,
 };
-use lessor_ledger::rules::term;
 use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
 use lessor_ledger::{Carry, Rule};
 use lessor_protocol::Terms;

@@ -11,7 +11,7 @@ use ledgers::Ledgers;
 use lessor::slot::SLOT_MAX;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
-use lessor_ledger::rules::term;
+use lessor_ledger::rule::term;
 use lessor_protocol::Moment;
 use std::time::Duration;
 

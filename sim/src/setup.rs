@@ -11,9 +11,8 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
 use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
-    TokenBucket, Unit, WarmUp, Windows, Zone,
+    TokenBucket, Unit, WarmUp, Windows, Zone, term,
 };
-use lessor_ledger::rules::term;
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::Terms;
 use std::collections::BTreeMap;

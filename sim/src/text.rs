@@ -1,5 +1,5 @@
 //! A whole setup in one line of text, and back: what a failure prints, what `simulate --replay` runs, and how found
-//! cases are kept. Unlike a seed of the swarm, a line means the same whatever is drawn tomorrow.
+//! cases are kept. Unlike a seed of the generator, a line means the same whatever is drawn tomorrow.
 //!
 //! `seed=5 rules=sliding_window,100/1000000000ns,margin,0ns nodes=3 message_lost=0.2 node_crash=2000000000/500000000`:
 //! words `name=value` in any order, times in nanoseconds. A fault has its chance, or the mean time between two strikes

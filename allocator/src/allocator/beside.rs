@@ -6,7 +6,7 @@ use crate::config::{LimitConfig, wrong_parent};
 use crate::store::{DecisionRow, PutRow, Written};
 use lessor_ledger::gate::BLOCKED_MAX;
 use lessor_ledger::roots::Decision;
-use lessor_ledger::rules::Gap;
+use lessor_ledger::rule::Gap;
 use lessor_protocol::Moment;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

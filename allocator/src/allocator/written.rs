@@ -6,7 +6,7 @@ use crate::config::{Config, LimitConfig, named_for};
 use crate::limits::Limit;
 use crate::store::{Batch, LimitRow, PoolPlace, Written};
 use lessor_ledger::pool::Past;
-use lessor_ledger::rules::Gap;
+use lessor_ledger::rule::Gap;
 use lessor_protocol::{Moment, Terms};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

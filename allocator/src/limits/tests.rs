@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Config;
 use lessor_ledger::Carry;
 use lessor_ledger::pool::Books;
-use lessor_ledger::rules::{Gap, Ledger};
+use lessor_ledger::rule::{Gap, Ledger};
 use lessor_ledger::share::Share;
 use lessor_ledger::sizing::Scarcity;
 use std::collections::BTreeSet;

@@ -6,7 +6,7 @@ use crate::config::{Keyed, LimitConfig};
 use crate::store::{LimitRow, PoolRow};
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{BLOCK, Block, Past, Pool, PoolView};
-use lessor_ledger::rules::Gap;
+use lessor_ledger::rule::Gap;
 use lessor_protocol::{Moment, Terms};
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use super::rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
 use super::seal::{self, Seal, with_more};
 use super::{StoreError, boot, file};
 use crate::clock::begin;
-use lessor_ledger::rules::Gap;
+use lessor_ledger::rule::Gap;
 use lessor_ledger::steering::Course;
 use lessor_protocol::Moment;
 use lessor_protocol::clock::Instants;

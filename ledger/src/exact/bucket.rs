@@ -3,8 +3,8 @@
 //! level may be below zero.
 
 use super::Exact;
+use crate::rule::token_bucket::refill::Refill;
 use crate::rule::{LeakyBucket, RefillStyle, TokenBucket};
-use crate::rules::token_bucket::refill::Refill;
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};

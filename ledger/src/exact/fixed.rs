@@ -2,8 +2,7 @@
 //! nanosecond longer.
 
 use super::Exact;
-use crate::rule::FixedWindow;
-use crate::rules::scaled_up;
+use crate::rule::{FixedWindow, scaled_up};
 use crate::{Carry, Rule};
 use lessor_protocol::{Moment, PERMITS_MAX};
 

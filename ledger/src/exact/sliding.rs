@@ -2,8 +2,7 @@
 //! later. A margin that an operator wrote lengthens W; centrally there is none by default.
 
 use super::Exact;
-use crate::rule::SlidingWindow;
-use crate::rules::scaled_up;
+use crate::rule::{SlidingWindow, scaled_up};
 use crate::{Carry, Rule};
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! The books of a pool: where every permit that was ever granted has gone. Shown by the admin API and metrics.
 
 use super::Pool;
-use crate::rules::Flow;
+use crate::rule::Flow;
 use std::collections::BTreeSet;
 
 /// Totals since the pool was made. `granted = spent + returned + burned + outstanding` after every change.

@@ -6,7 +6,7 @@ use super::family::Place;
 use super::forecast::draw;
 use super::lend::poll;
 use super::session::Session;
-use crate::rules::Draw;
+use crate::rule::Draw;
 use crate::share::{self, Share};
 use crate::sizing::{Asker, Claim, Supply};
 use lessor_protocol::Ask;

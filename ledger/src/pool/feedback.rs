@@ -6,7 +6,7 @@
 
 use super::{Above, Place, Pool, SessionId};
 use crate::Rule;
-use crate::rules::{At, Since};
+use crate::rule::{At, Since};
 use crate::share::{Believe, Trust};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::need;

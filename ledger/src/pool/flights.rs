@@ -3,7 +3,7 @@
 
 use super::lingering::Lingering;
 use super::session::Settlement;
-use crate::rules::{At, Since};
+use crate::rule::{At, Since};
 use lessor_protocol::{Ask, Moment, PERMITS_MAX};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 use super::Pool;
 use super::family::Place;
 use super::lend::Offer;
-use crate::rules::Draw;
+use crate::rule::Draw;
 use crate::sizing::Scarcity;
 use lessor_protocol::{Ask, Moment};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 use super::Pool;
 use super::family::Place;
 use super::session::Session;
-use crate::rules::Flow;
+use crate::rule::Flow;
 use lessor_protocol::Moment;
 use std::time::Duration;
 

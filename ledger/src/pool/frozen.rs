@@ -10,7 +10,7 @@ use super::session::{Burn, Session};
 use super::{Books, Plan, Pool, SessionId};
 use crate::Rule;
 use crate::pacing::Pacer;
-use crate::rules::{At, Gap, Saved, Since};
+use crate::rule::{At, Gap, Saved, Since};
 use crate::share::Share;
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 
 use super::Plan;
 use super::loan::Loan;
-use crate::rules::{Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since};
+use crate::rule::{Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since};
 use crate::{Carry, Rule};
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
@@ -290,7 +290,7 @@ impl Ledgers {
         }
     }
 
-    /// The most that any of them may be charged, see [`RuleAccount::most`](crate::rules::RuleAccount::most).
+    /// The most that any of them may be charged, see [`RuleAccount::most`](crate::rule::RuleAccount::most).
     pub(super) fn most(&self) -> u64 {
         self.rules.iter().map(|ledger| ledger.account().most()).max().unwrap_or(0)
     }

@@ -8,7 +8,7 @@ use super::loan::Loan;
 use super::session::Session;
 use crate::Rule;
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
-use crate::rules::{Draw, Pace};
+use crate::rule::{Draw, Pace};
 use crate::sizing::{self, Asker, Claim, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;

@@ -1,7 +1,7 @@
 //! Permits of one session that are presumed in flight, because the end of their calls is never reported. Each is presumed so for
 //! as long as a call may take. What one session has in flight is counted in `flights.rs`; here is only which of it lands when.
 
-use crate::rules::{At, Since};
+use crate::rule::{At, Since};
 use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -7,7 +7,7 @@
 //! Whatever a node may spend was lent for at least as long by the one above, so its end is the end of every lease from here.
 //! A crash needs no quarantine: the one above takes all for spent, and what comes after begins with nothing.
 
-use crate::rules::{Account, Calls, Draw, Ends, Pace, THOUSAND_SECONDS};
+use crate::rule::{Account, Calls, Draw, Ends, Pace, THOUSAND_SECONDS};
 use lessor_protocol::{InFlight, Moment, PERMITS_MAX};
 use std::time::Duration;
 

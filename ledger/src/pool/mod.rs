@@ -44,7 +44,7 @@ pub use session::{Goodbye, Holding, SessionId};
 
 use crate::Rule;
 use crate::pacing::Pacer;
-use crate::rules::{self, Flow};
+use crate::rule::{self, Flow};
 use crate::share::Guarantees;
 use borrow::Borrower;
 use family::Place;
@@ -122,7 +122,7 @@ impl Pool {
             guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(plan.ceiling()), now),
             longest: ledgers.longest(),
             ledgers,
-            flow: plan.rules.iter().find_map(|rule| rules::flow(rule, plan.terms, now)),
+            flow: plan.rules.iter().find_map(|rule| rule::flow(rule, plan.terms, now)),
             landings: BTreeSet::new(),
             mirrors: BTreeSet::new(),
             in_flight: 0,

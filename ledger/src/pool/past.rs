@@ -2,7 +2,7 @@
 //! begin and the books do not know. Limits keep one; it knows no pool.
 
 use super::{Plan, Pool};
-use crate::rules::{At, Gap, Since};
+use crate::rule::{At, Gap, Since};
 use lessor_protocol::{Moment, Terms};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

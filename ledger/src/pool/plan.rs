@@ -2,7 +2,7 @@
 
 use super::{Books, Forecast, SessionId};
 use crate::Rule;
-use crate::rules::term;
+use crate::rule::term;
 use crate::share::{Share, Sharing};
 use lessor_protocol::{PERMITS_MAX, Terms};
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Lending a steady flow: who mints how much of it, and who takes turns with whom. Pools call it at every ask; it sees
-//! to it that what all may go by is never more than the flow, see [`crate::rules::Flow`].
+//! to it that what all may go by is never more than the flow, see [`crate::rule::Flow`].
 //!
 //! While the burst is enough for everybody's largest call, everybody has a part of it, and a share of the rate by weighted
 //! max-min. Otherwise they take turns, first come, first served, and hand over what is left in the bucket.
@@ -7,7 +7,7 @@
 use super::Pool;
 use super::family::Place;
 use super::session::Session;
-use crate::rules::{Flow, Part, SHARES};
+use crate::rule::{Flow, Part, SHARES};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Rules that hold by the time of the store when they are kept by allocators that are up to [`CLOCK_UNCERTAINTY`] behind it: windows let a
 //! permit go that much later, and calls may take as much longer. A bucket waits for itself, see
-//! [`BucketLedger::doubt`](crate::rules::BucketLedger::doubt), but for how warm it is. A steady flow is kept as the bucket that promises as much.
+//! [`BucketLedger::doubt`](crate::rule::BucketLedger::doubt), but for how warm it is. A steady flow is kept as the bucket that promises as much.
 
 use super::CLOCK_UNCERTAINTY;
 use crate::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};

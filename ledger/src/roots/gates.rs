@@ -1,7 +1,7 @@
 //! What operators have decided about limits that several allocators lend: paused, and nodes that are blocked. It is in the head.
 //! So all allocators go by it whichever of them was told, and an allocator that is started later does too.
 
-use crate::rules::At;
+use crate::rule::At;
 use lessor_protocol::{Moment, NodeName};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 
 use super::{CLOCK_UNCERTAINTY, Families, Gates, Version};
 use crate::cells::Timeline;
-use crate::rules::{At, Gap};
+use crate::rule::{At, Gap};
 use lessor_protocol::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,6 +1,16 @@
-//! `concurrency`: at most N in flight at once. What the contract says, checked; it counts nothing.
+//! `concurrency`: At most N in flight. A permit is charged while it is lent, and then for as long as its call is in flight: until its
+//! session says that it has ended or, if it says nothing more, until the end of its lease and the longest call after
+//! that. Pools count what each session has in flight (`pool/flights.rs`); here is only the sum.
+//!
+//! Why it holds: between two reports a session can only turn what it holds into calls, and calls into nothing, or into
+//! what it holds again. So what was held and in flight at one report bounds what is in flight until the next.
 
-use super::{RuleError, check_permits, check_span};
+use super::{
+    Account, Calls, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_permits, check_span,
+};
+use crate::{Carry, Rule};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
 /// At most `limit` permits in flight at any instant, each for at most `longest`.
@@ -30,5 +40,202 @@ impl Concurrency {
     /// long after the end of its lease.
     pub fn longest(&self) -> Duration {
         self.longest
+    }
+}
+
+/// The books of a cap on what is in flight.
+#[derive(Clone, Debug)]
+pub struct FlightLedger {
+    limit: u64,
+    /// The longest call, stretched by the drift.
+    longest: Duration,
+    now: Moment,
+    outstanding: u64,
+    in_flight: u64,
+}
+
+impl FlightLedger {
+    /// Nothing in flight at `now`.
+    pub fn new(rule: &Concurrency, terms: Terms, now: Moment) -> Self {
+        let longest = terms.stretched(rule.longest());
+        FlightLedger { limit: rule.limit(), longest, now, outstanding: 0, in_flight: 0 }
+    }
+}
+
+impl Account for FlightLedger {
+    fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+    }
+
+    fn available(&self) -> u64 {
+        self.limit.saturating_sub(self.outstanding + self.in_flight)
+    }
+
+    fn charge(&mut self, permits: u64) {
+        self.outstanding += permits;
+    }
+
+    fn settle(&mut self, permits: u64, _at: Moment) {
+        self.outstanding -= permits;
+    }
+
+    fn release(&mut self, permits: u64) {
+        self.outstanding -= permits;
+    }
+
+    /// What a late report frees was in flight until then, as far as was known: it lands.
+    fn credit(&mut self, _permits: u64, _at: Moment) {}
+
+    /// Any call may end at any moment: as soon as a session asks.
+    fn ready_at(&self, permits: u64, _ends: Ends<'_>) -> Option<Moment> {
+        (permits <= self.limit).then_some(self.now)
+    }
+
+    fn arriving(&self, _span: Duration) -> u64 {
+        0
+    }
+
+    /// All of them at once, and again when the longest call has ended: mostly sooner.
+    fn sustained(&self, span: Duration) -> u64 {
+        Pace { permits: self.limit, over: nanos(self.longest).max(1) }.within(span).max(self.limit)
+    }
+
+    /// Permits come back as calls end, and when that will be is unknown.
+    fn lasts(&self, _draw: Draw) -> Option<Duration> {
+        None
+    }
+
+    fn pace(&self) -> Option<Pace> {
+        None
+    }
+
+    fn lease_end(&self) -> Option<Moment> {
+        None
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.outstanding == 0 && self.in_flight == 0
+    }
+
+    fn memory(&self) -> Duration {
+        self.longest
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// Calls that earlier lives let begin until `quarantined` end so long after it.
+    fn forget(&mut self, quarantined: Moment) -> Moment {
+        quarantined + self.longest
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+    }
+
+    fn excess(&self) -> u64 {
+        (self.outstanding + self.in_flight).saturating_sub(self.limit)
+    }
+
+    /// Only a limit that was lowered may be exceeded: a pool asks what is available before it lends.
+    fn is_sound(&self) -> bool {
+        true
+    }
+}
+
+impl RuleAccount for FlightLedger {
+    /// What is in flight is in flight, however a balance is carried over.
+    fn change(&mut self, rule: &Rule, terms: Terms, _carry: Carry) -> bool {
+        let Rule::Concurrency(rule) = rule else { return false };
+        let is_same = terms.stretched(rule.longest()) == self.longest;
+        if is_same {
+            self.limit = rule.limit();
+        }
+        is_same
+    }
+
+    /// Calls come back by themselves: there is nothing to add once.
+    fn top_up(&mut self, _permits: u64) {}
+
+    fn most(&self) -> u64 {
+        0
+    }
+
+    fn save(&self) -> Saved {
+        Saved::InFlight { in_flight: self.in_flight }
+    }
+
+    /// Which of them land when, the pool knows.
+    fn restore(&mut self, saved: &Saved, _since: Since, (out, _): (u64, Moment)) -> bool {
+        let &Saved::InFlight { in_flight } = saved else { return false };
+        (self.outstanding, self.in_flight) = (out, in_flight);
+        in_flight <= PERMITS_MAX
+    }
+}
+
+impl Calls for FlightLedger {
+    fn fly(&mut self, permits: u64) {
+        self.in_flight += permits;
+    }
+
+    fn land(&mut self, permits: u64) {
+        self.in_flight -= permits;
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        Some(self.longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permit_is_charged_while_it_is_lent_and_while_its_call_is_in_flight() {
+        let minute = Duration::from_secs(60);
+        let rule = Concurrency::try_new(10, minute).expect("valid");
+        let mut ledger = FlightLedger::new(&rule, Terms::default(), Moment::ORIGIN);
+        ledger.charge(6);
+        assert_eq!(ledger.available(), 4);
+        ledger.settle(5, Moment::ORIGIN);
+        ledger.fly(5);
+        assert_eq!(ledger.available(), 4, "spent, and in flight");
+        ledger.land(3);
+        ledger.release(1);
+        assert_eq!((ledger.available(), ledger.is_fresh()), (8, false));
+        ledger.land(2);
+        assert!(ledger.is_fresh() && ledger.is_sound());
+        assert_eq!(ledger.memory(), Terms::default().stretched(minute));
+    }
+
+    #[test]
+    fn what_is_in_flight_stays_so_when_the_cap_is_lowered() {
+        let rule = |limit| Concurrency::try_new(limit, Duration::from_secs(60)).expect("valid");
+        let mut ledger = FlightLedger::new(&rule(10), Terms::default(), Moment::ORIGIN);
+        ledger.charge(8);
+        ledger.settle(5, Moment::ORIGIN);
+        ledger.fly(5);
+        for carry in Carry::ALL {
+            assert!(ledger.change(&Rule::Concurrency(rule(6)), Terms::default(), carry));
+            assert_eq!((ledger.available(), ledger.excess()), (0, 2), "{carry:?}");
+        }
+        ledger.land(4);
+        assert_eq!((ledger.available(), ledger.excess()), (2, 0));
+        let longer = Concurrency::try_new(6, Duration::from_secs(61)).expect("valid");
+        assert!(!ledger.change(&Rule::Concurrency(longer), Terms::default(), Carry::AsIs));
+    }
+
+    #[test]
+    fn lost_books_stay_shut_until_the_longest_call_has_ended() {
+        let rule = Concurrency::try_new(10, Duration::from_secs(60)).expect("valid");
+        let mut ledger = FlightLedger::new(&rule, Terms::try_new(0).expect("no drift"), Moment::ORIGIN);
+        let seconds = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        assert_eq!(ledger.forget(seconds(2)), seconds(62));
     }
 }

@@ -1,7 +1,19 @@
-//! `leaky_bucket`: a steady flow, evenly spaced. What the contract says, checked; it counts nothing.
+//! `leaky_bucket`: A steady flow: at most b + r·T in any interval T, kept by lending *rates*. Pools call it; it knows neither sessions
+//! nor deadlines, only what is charged for each.
+//!
+//! Why it holds: what can be spent at an instant is what is in the central bucket and in those of the nodes. The room of
+//! all of them together is b, and all together mint r: the centre what is not lent. So an interval sees what all held
+//! at its start, at most b, and what was minted in it, at most r·T. What a node *may still* go by is charged, which is the
+//! larger of the terms it was told, until it has said which. A bucket that moves takes along what is in it; one that is
+//! lost is lost with what is in it.
 
-use super::{RuleError, check_per, check_permits};
-use lessor_protocol::PERMITS_MAX;
+#[cfg(test)]
+mod tests;
+
+use super::{Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits};
+use crate::{Carry, Rule};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
 use std::time::Duration;
 
 /// At most `burst + refill·T/per` permits in any interval T, over the whole fleet: with a burst of 1 no two calls are
@@ -57,5 +69,295 @@ impl LeakyBucket {
         // Not zero, and at most 366 days: it fits.
         let nanos = (self.refill > 0).then(|| self.per.as_nanos().div_ceil(u128::from(self.refill)))?;
         Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Parts that a flow is lent in. Ten thousand lessees still get several each; with more of them a permit, counted in
+/// parts of nanoseconds, would not fit 128 bits.
+pub const SHARES: u64 = 1 << 16;
+
+/// A part of a flow: room in the bucket, in permits, and a share of the rate, of [`SHARES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// The most that may be let through at once.
+    pub cap: u64,
+    /// The share of the rate.
+    pub share: u64,
+}
+
+impl Part {
+    /// What a session that may go by either must be charged for.
+    pub fn max(self, other: Part) -> Part {
+        Part { cap: self.cap.max(other.cap), share: self.share.max(other.share) }
+    }
+}
+
+/// The books of a steady flow: what is in the central bucket, and what is lent.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    burst: u64,
+    refill: u64,
+    /// Nanoseconds in which `refill` permits may be let through, as the contract says.
+    per: u64,
+    /// The same, stretched by the drift: a clock of ours that runs fast must not mint faster than the contract.
+    stretched: u64,
+    now: Moment,
+    /// What is in the central bucket, in parts of which [`Flow::permit`] are a permit.
+    level: u128,
+    lent: Part,
+}
+
+impl Flow {
+    /// A full bucket at `now`.
+    pub fn new(rule: &LeakyBucket, terms: Terms, now: Moment) -> Self {
+        let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
+        let mut flow = Flow {
+            burst,
+            refill: rule.refill(),
+            per: nanos(rule.per()),
+            stretched: nanos(terms.stretched(rule.per())),
+            now,
+            level: 0,
+            lent: Part::default(),
+        };
+        flow.level = flow.room();
+        flow
+    }
+
+    /// Parts that are one permit: what `refill` permits of a whole rate take to mint, in shares and nanoseconds. At most
+    /// 2^71, so that the largest burst of 2^53 permits fits.
+    fn permit(&self) -> u128 {
+        u128::from(self.stretched) * u128::from(SHARES)
+    }
+
+    /// The most that may be in the central bucket.
+    fn room(&self) -> u128 {
+        u128::from(self.burst - self.lent.cap.min(self.burst)) * self.permit()
+    }
+
+    /// Lets time pass up to `now`: what is not lent is minted here. Called at every lease end on the way.
+    pub fn advance(&mut self, now: Moment) {
+        let elapsed = u128::from(nanos(now.since(self.now)));
+        self.now = self.now.max(now);
+        let rate = u128::from(SHARES - self.lent.share.min(SHARES)) * u128::from(self.refill);
+        self.level = self.level.saturating_add(elapsed.saturating_mul(rate)).min(self.room());
+    }
+
+    /// Takes what is in the central bucket, at most `cap` permits, for that of a lease. In parts.
+    pub fn take(&mut self, cap: u64) -> u128 {
+        let taken = self.level.min(u128::from(cap) * self.permit());
+        self.level -= taken;
+        taken
+    }
+
+    /// What is charged for a session changes from `before` to `after`; what may be lent more is for the caller to know. What is
+    /// in room that is lent is lost.
+    pub fn recharge(&mut self, before: Part, after: Part) {
+        self.lent.cap = self.lent.cap - before.cap + after.cap;
+        self.lent.share = self.lent.share - before.share + after.share;
+        self.level = self.level.min(self.room());
+    }
+
+    /// What may be lent to a session that is charged for `own` already.
+    pub fn free(&self, own: Part) -> Part {
+        Part {
+            cap: self.burst.saturating_sub(self.lent.cap - own.cap),
+            share: SHARES.saturating_sub(self.lent.share - own.share),
+        }
+    }
+
+    /// All of it, as long as no session has a part: an earlier life may have lent that. Nothing where there is no flow.
+    pub fn whole(&self) -> Part {
+        if self.burst == 0 { Part::default() } else { Part { cap: self.burst, share: SHARES } }
+    }
+
+    /// `part` came back, with a bucket that held what takes `credit` to mint at an interval of `interval`.
+    pub fn give_back(&mut self, part: Part, credit: Duration, interval: Duration) {
+        self.recharge(part, Part::default());
+        let held = parts(credit, self.permit(), interval);
+        let most = u128::from(part.cap) * self.permit();
+        self.level = self.level.saturating_add(held.min(most)).min(self.room());
+    }
+
+    /// `part` is over, and what its bucket held is unknown: it may all have been spent.
+    pub fn lose(&mut self, part: Part) {
+        self.recharge(part, Part::default());
+    }
+
+    /// Fills the central bucket by `permits`, as far as it has room.
+    pub fn top_up(&mut self, permits: u64) {
+        self.level = self.level.saturating_add(u128::from(permits) * self.permit()).min(self.room());
+    }
+
+    /// The time for one permit at `share`, rounded up; `None` if it is too long to be told.
+    pub fn interval(&self, share: u64) -> Option<Duration> {
+        let rate = u128::from(self.refill) * u128::from(share);
+        let whole = u128::from(self.per) * u128::from(SHARES);
+        let interval = (rate > 0).then(|| whole.div_ceil(rate))?;
+        let interval = u64::try_from(interval).ok().filter(|&interval| interval <= PERMITS_MAX)?;
+        Some(Duration::from_nanos(interval))
+    }
+
+    /// What takes how long to mint at `interval`: `held` parts, rounded down.
+    pub fn credit(&self, held: u128, interval: Duration) -> Duration {
+        // A bucket is at most 2^53 permits of 2^53 ns each: in two steps it fits.
+        let permit = self.permit();
+        let (whole, rest) = (held / permit, held % permit);
+        let interval = u128::from(nanos(interval));
+        // The rest is less than 2^71 parts, and an interval less than 2^53 ns.
+        let credit = whole * interval + rest * interval / permit;
+        Duration::from_nanos(u64::try_from(credit).unwrap_or(u64::MAX).min(PERMITS_MAX))
+    }
+
+    /// Permits that are in the central bucket.
+    pub fn level(&self) -> u64 {
+        u64::try_from(self.level / self.permit().max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// The same, rounded up.
+    pub fn level_up(&self) -> u64 {
+        u64::try_from(self.level.div_ceil(self.permit().max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// The part of the whole rate that `demand_milli` permits per 1,000 s are, in parts of 1/[`SHARES`], rounded up.
+    pub fn share_of(&self, demand_milli: u64) -> u64 {
+        // Permits per 1,000 s times nanoseconds: 10^12 of them are a permit.
+        const UNIT: u128 = 1_000_000_000_000;
+        let asked = u128::from(demand_milli) * u128::from(self.per) / u128::from(self.refill.max(1));
+        let shares = asked.saturating_mul(u128::from(SHARES)).div_ceil(UNIT);
+        u64::try_from(shares).unwrap_or(u64::MAX)
+    }
+
+    /// The most that may be let through at once, by all.
+    pub fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// Whether it cannot be told from a new one.
+    pub fn is_fresh(&self) -> bool {
+        self.lent == Part::default() && self.level == self.room()
+    }
+
+    /// Earlier lives may have emptied it up to `quarantined`: it is empty then, and refills from there.
+    pub fn forget(&mut self, quarantined: Moment) {
+        let now = self.now;
+        self.level = 0;
+        self.now = quarantined;
+        self.advance(now);
+    }
+
+    /// Its own invariant: no more is lent than there is.
+    pub fn is_sound(&self) -> bool {
+        self.lent.cap <= self.burst && self.lent.share <= SHARES && self.level <= self.room()
+    }
+}
+
+/// `credit / interval` permits of `permit` parts, rounded down.
+fn parts(credit: Duration, permit: u128, interval: Duration) -> u128 {
+    let (credit, interval) = (u128::from(nanos(credit)), u128::from(nanos(interval).max(1)));
+    (credit / interval).saturating_mul(permit) + (credit % interval) * permit / interval
+}
+
+/// The permits of a steady flow, which are not what keeps it: they count calls, as those of any limit. Each is worth
+/// a call only together with its time, see [`Flow`].
+#[derive(Clone, Debug, Default)]
+pub struct FlowLedger {
+    outstanding: u64,
+}
+
+impl Account for FlowLedger {
+    fn advance(&mut self, _now: Moment) {}
+
+    fn available(&self) -> u64 {
+        PERMITS_MAX.saturating_sub(self.outstanding)
+    }
+
+    fn charge(&mut self, permits: u64) {
+        self.outstanding += permits;
+    }
+
+    fn settle(&mut self, permits: u64, _at: Moment) {
+        self.outstanding -= permits;
+    }
+
+    fn release(&mut self, permits: u64) {
+        self.outstanding -= permits;
+    }
+
+    fn credit(&mut self, _permits: u64, _at: Moment) {}
+
+    fn ready_at(&self, _permits: u64, _ends: Ends<'_>) -> Option<Moment> {
+        Some(Moment::ORIGIN)
+    }
+
+    fn arriving(&self, _span: Duration) -> u64 {
+        0
+    }
+
+    fn sustained(&self, _span: Duration) -> u64 {
+        PERMITS_MAX
+    }
+
+    /// A steady flow has nothing that could be used up.
+    fn lasts(&self, _draw: Draw) -> Option<Duration> {
+        None
+    }
+
+    fn pace(&self) -> Option<Pace> {
+        None
+    }
+
+    fn lease_end(&self) -> Option<Moment> {
+        None
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.outstanding == 0
+    }
+
+    fn memory(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    fn forget(&mut self, quarantined: Moment) -> Moment {
+        quarantined
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+    }
+
+    fn excess(&self) -> u64 {
+        0
+    }
+
+    fn is_sound(&self) -> bool {
+        true
+    }
+}
+
+impl RuleAccount for FlowLedger {
+    /// What keeps the flow goes on as it is: a limit whose flow is another begins anew.
+    fn change(&mut self, rule: &Rule, _terms: Terms, _carry: Carry) -> bool {
+        matches!(rule, Rule::LeakyBucket(_))
+    }
+
+    fn top_up(&mut self, _permits: u64) {}
+
+    fn most(&self) -> u64 {
+        0
+    }
+
+    fn save(&self) -> Saved {
+        Saved::Flow {}
+    }
+
+    fn restore(&mut self, saved: &Saved, _since: Since, (out, _): (u64, Moment)) -> bool {
+        self.outstanding = out;
+        *saved == Saved::Flow {}
     }
 }

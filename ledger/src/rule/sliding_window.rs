@@ -1,6 +1,21 @@
-//! `sliding_window`: at most N in any window. What the contract says, checked; it counts nothing.
+//! `sliding_window`: At most N in any window of length W, aligned or not. A permit is charged while it is out, and from its last
+//! possible spend `x` until `x + W'`, where `W' = (W + margin)·(1 + drift)` covers the way to the vendor and a
+//! clock of ours that runs fast.
+//!
+//! Why it holds: take any window and, of the permits spent in it, the one that was lent last. At that instant
+//! all the others were still charged, and the sum was at most N.
 
-use super::{RuleError, check_per, check_permits};
+mod change;
+mod lasts;
+mod written;
+
+use super::{
+    Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, SlidingLog, check_per, check_permits,
+};
+use crate::{Carry, Rule};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Moment, Terms};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// At most `limit` permits in any window of length `per`.
@@ -44,5 +59,353 @@ impl SlidingWindow {
     /// What may pass between a spend and the vendor counting it.
     pub fn margin(&self) -> Duration {
         self.margin
+    }
+}
+
+/// Sub-windows per window. Charges are rounded up to the end of one, which costs half of one on average: a
+/// thousandth of the window. More would cost memory (16 bytes each, only while busy), fewer would cost quota.
+const SUB_WINDOWS: u64 = 512;
+
+/// Easing off plans this part of a window ahead, or until the first charge ends. What is left then is spread over so
+/// long: further ahead it would sit unused where permits come back all the time, nearer it would not ease.
+const PLAN_PARTS: u64 = 30;
+
+/// Top-ups that count at a time. More than an operator makes in a window by hand; one too many ends the oldest.
+const EXTRA_MAX: usize = 64;
+
+/// The books of a sliding window.
+#[derive(Clone, Debug)]
+pub struct SlidingLedger {
+    limit: u64,
+    /// W in nanoseconds, as the contract says it.
+    per: u64,
+    /// Whether it keeps every settlement apart.
+    is_log: bool,
+    /// W' in nanoseconds.
+    window: u64,
+    /// Length of a sub-window in nanoseconds, at least 1.
+    width: u64,
+    now: Moment,
+    /// Settled permits by the sub-window at whose end they are let go, soonest first, no two alike.
+    settled: VecDeque<Slot>,
+    /// Sum of `settled`.
+    settled_sum: u64,
+    outstanding: u64,
+    /// Permits on top of the limit, and until when each counts, soonest first.
+    extra: VecDeque<(Moment, u64)>,
+    /// What was settled until then is charged elsewhere than its instant says, or not at all, and proves nothing later.
+    since: Moment,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Index of the sub-window; it ends at `index · width`.
+    index: u64,
+    permits: u64,
+}
+
+impl SlidingLedger {
+    /// An empty window at `now`.
+    pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
+        let per = rule.per() + rule.margin();
+        let ledger = Self::in_parts(SUB_WINDOWS, rule.limit(), per, terms, now);
+        SlidingLedger { per: nanos(rule.per()), ..ledger }
+    }
+
+    /// The same for a log: its sub-windows are nanoseconds, so that every settlement is kept apart, but for those of one
+    /// instant. Each is of a permit at least: there are never more of them than the limit. They take 16 bytes each, and
+    /// an ask looks at those that will end within the next term or thirtieth of the window.
+    pub fn log(rule: &SlidingLog, terms: Terms, now: Moment) -> Self {
+        let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + rule.margin(), terms, now);
+        SlidingLedger { per: nanos(rule.per()), is_log: true, ..ledger }
+    }
+
+    fn in_parts(parts: u64, limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
+        let window = nanos(terms.stretched(per));
+        SlidingLedger {
+            limit,
+            per: nanos(per),
+            is_log: false,
+            window,
+            width: (window / parts).max(1),
+            now,
+            settled: VecDeque::new(),
+            settled_sum: 0,
+            outstanding: 0,
+            extra: VecDeque::new(),
+            since: now,
+        }
+    }
+
+    /// The sub-window whose end is the first one not before `at + W'`.
+    fn slot_of(&self, at: Moment) -> u64 {
+        at.as_nanos().saturating_add(self.window).div_ceil(self.width)
+    }
+
+    fn end_of(&self, slot: u64) -> Moment {
+        Moment::from_nanos(slot.saturating_mul(self.width))
+    }
+}
+
+impl Account for SlidingLedger {
+    fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+        self.end_extra();
+        while let Some(slot) = self.settled.front().copied()
+            && self.end_of(slot.index) <= self.now
+        {
+            self.settled.pop_front();
+            self.settled_sum -= slot.permits;
+        }
+    }
+
+    fn available(&self) -> u64 {
+        self.allowed().saturating_sub(self.outstanding + self.settled_sum)
+    }
+
+    fn charge(&mut self, permits: u64) {
+        self.outstanding += permits;
+    }
+
+    fn settle(&mut self, permits: u64, at: Moment) {
+        if permits == 0 {
+            return;
+        }
+        self.outstanding -= permits;
+        self.settled_sum += permits;
+        let index = self.slot_of(at);
+        match self.settled.back_mut() {
+            Some(last) if last.index >= index => last.permits += permits,
+            _ => self.settled.push_back(Slot { index, permits }),
+        }
+    }
+
+    fn release(&mut self, permits: u64) {
+        self.outstanding -= permits;
+    }
+
+    fn credit(&mut self, permits: u64, at: Moment) {
+        if at <= self.since {
+            return;
+        }
+        let index = self.slot_of(at);
+        // A slot that is gone has let its permits go already.
+        if let Ok(place) = self.settled.binary_search_by_key(&index, |slot| slot.index) {
+            let freed = permits.min(self.settled[place].permits);
+            self.settled[place].permits -= freed;
+            self.settled_sum -= freed;
+            if self.settled[place].permits == 0 {
+                self.settled.remove(place);
+            }
+        }
+    }
+
+    fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment> {
+        let leases = ends.map(|(end, permits)| Slot { index: self.slot_of(end.max(self.now)), permits });
+        self.free_at(permits, leases)
+    }
+
+    fn arriving(&self, span: Duration) -> u64 {
+        let until = self.now + span;
+        self.settled.iter().take_while(|slot| self.end_of(slot.index) <= until).map(|slot| slot.permits).sum()
+    }
+
+    fn sustained(&self, span: Duration) -> u64 {
+        Pace { permits: self.limit, over: self.window }.within(span)
+    }
+
+    /// What was spent comes back a window later: what is spent from now on does so only after what was spent before it.
+    fn lasts(&self, draw: Draw) -> Option<Duration> {
+        self.lasts_for(draw.and_at_once(self.excess()))
+    }
+
+    /// What is left must last until charges end, and what ends must last until more end: the slowest of these, as
+    /// far ahead as it plans.
+    fn pace(&self) -> Option<Pace> {
+        let until = |slot: &Slot| nanos(self.end_of(slot.index).since(self.now)).max(1);
+        let first = self.settled.front().map_or(self.window, until);
+        let horizon = first.max(self.window / PLAN_PARTS).max(1);
+        let mut lent = self.available();
+        let mut pace: Option<Pace> = None;
+        for slot in self.settled.iter().take_while(|slot| until(slot) <= horizon) {
+            let reached = Pace { permits: lent, over: until(slot) };
+            pace = Some(pace.map_or(reached, |pace| pace.slower(reached)));
+            lent += slot.permits;
+        }
+        let whole = Pace { permits: lent, over: horizon };
+        Some(pace.map_or(whole, |pace| pace.slower(whole)))
+    }
+
+    fn lease_end(&self) -> Option<Moment> {
+        None
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.outstanding == 0 && self.settled_sum == 0 && self.extra.is_empty()
+    }
+
+    fn memory(&self) -> Duration {
+        Duration::from_nanos(self.window.saturating_add(self.width))
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    fn forget(&mut self, quarantined: Moment) -> Moment {
+        self.end_of(self.slot_of(quarantined))
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+    }
+
+    fn excess(&self) -> u64 {
+        (self.outstanding + self.settled_sum).saturating_sub(self.allowed())
+    }
+
+    fn is_sound(&self) -> bool {
+        self.settled_sum == self.settled.iter().map(|slot| slot.permits).sum::<u64>()
+    }
+}
+
+impl RuleAccount for SlidingLedger {
+    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
+        match rule {
+            Rule::SlidingWindow(rule) if !self.is_log && nanos(rule.per()) == self.per => {
+                self.goes_on_by(SlidingLedger::new(rule, terms, self.now), carry);
+            }
+            Rule::SlidingLog(rule) if self.is_log && nanos(rule.per()) == self.per => {
+                self.goes_on_by(SlidingLedger::log(rule, terms, self.now), carry);
+            }
+            Rule::SlidingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::FixedWindow(_)
+            | Rule::TokenBucket(_)
+            | Rule::LeakyBucket(_)
+            | Rule::Concurrency(_) => return false,
+        }
+        true
+    }
+
+    fn top_up(&mut self, permits: u64) {
+        self.allow_more(permits);
+    }
+
+    fn most(&self) -> u64 {
+        self.allowed()
+    }
+
+    fn save(&self) -> Saved {
+        self.saved()
+    }
+
+    fn restore(&mut self, saved: &Saved, since: Since, (out, _): (u64, Moment)) -> bool {
+        self.restored(saved, since, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn ledger(limit: u64) -> SlidingLedger {
+        let rule = SlidingWindow::try_new(limit, Duration::from_nanos(512), Duration::ZERO).expect("valid");
+        SlidingLedger::new(&rule, Terms::try_new(0).expect("no drift"), Moment::from_nanos(SECOND))
+    }
+
+    fn at(nanos: u64) -> Moment {
+        Moment::from_nanos(SECOND + nanos)
+    }
+
+    #[test]
+    fn a_permit_counts_until_a_window_after_its_last_possible_spend() {
+        // Window 512 ns in sub-windows of 1 ns: no rounding. Lent at 0, reported spent at 100.
+        let mut ledger = ledger(1);
+        ledger.charge(1);
+        ledger.advance(at(100));
+        ledger.settle(1, at(100));
+        ledger.advance(at(611));
+        assert_eq!(ledger.available(), 0, "one nanosecond before x + W");
+        ledger.advance(at(612));
+        assert_eq!(ledger.available(), 1, "half-open: free at exactly x + W");
+    }
+
+    #[test]
+    fn ready_counts_settled_permits_and_the_ends_of_leases() {
+        let mut ledger = ledger(10);
+        ledger.charge(9);
+        ledger.settle(2, at(0));
+        let ends = || vec![(at(50), 3), (at(80), 4)].into_iter();
+        let ready = |permits| ledger.ready_at(permits, &mut ends());
+        assert_eq!(ready(1), Some(at(0)));
+        assert_eq!(ready(3), Some(at(512)));
+        assert_eq!(ready(4), Some(at(562)));
+        assert_eq!(ready(10), Some(at(592)));
+        assert_eq!(ready(11), None);
+    }
+
+    /// A window of a thousand seconds has sub-windows of two: of these three, a sliding window would keep one.
+    #[test]
+    fn a_log_keeps_each_spend_apart_and_to_the_nanosecond() {
+        let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
+        let mut log = SlidingLedger::log(&rule, Terms::try_new(0).expect("no drift"), at(0));
+        log.charge(5);
+        for (nanos, permits) in [(7, 1), (8, 2), (8, 1), (9, 1)] {
+            log.advance(at(nanos));
+            log.settle(permits, at(nanos));
+        }
+        assert_eq!(log.settled.len(), 3, "those of one instant are one");
+        let end = 1_000 * SECOND;
+        for (nanos, free) in [(end + 6, 0), (end + 7, 1), (end + 8, 4), (end + 9, 5)] {
+            log.advance(at(nanos));
+            assert_eq!(log.available(), free, "after {nanos} ns");
+        }
+    }
+
+    /// Or a session that burns its leases and proves them unspent, again and again, would fill the memory.
+    #[test]
+    fn what_is_credited_in_full_is_not_remembered() {
+        let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
+        let mut log = SlidingLedger::log(&rule, Terms::try_new(0).expect("no drift"), at(0));
+        for nanos in 1..100 {
+            log.charge(5);
+            log.advance(at(nanos));
+            log.settle(5, at(nanos));
+            log.credit(5, at(nanos));
+        }
+        assert_eq!((log.settled.len(), log.available()), (0, 5));
+    }
+
+    #[test]
+    fn a_credit_frees_only_what_is_still_charged() {
+        let mut ledger = ledger(5);
+        ledger.charge(5);
+        ledger.settle(5, at(10));
+        ledger.credit(2, at(10));
+        assert_eq!(ledger.available(), 2);
+        ledger.advance(at(522));
+        ledger.credit(3, at(10));
+        assert_eq!(ledger.available(), 5, "the slot was gone: nothing is freed twice");
+        assert!(ledger.is_sound());
+    }
+
+    #[test]
+    fn the_pace_is_what_lasts_until_charges_end() {
+        // 4 left and nothing ends for 512 ns: 4 per 512 ns. 500 ns later, 6 end in 12 ns: the 4 need last no longer.
+        let mut ledger = ledger(10);
+        ledger.charge(6);
+        ledger.settle(6, at(0));
+        assert_eq!(ledger.pace(), Some(Pace { permits: 4, over: 512 }));
+        ledger.advance(at(500));
+        assert_eq!(ledger.pace(), Some(Pace { permits: 4, over: 12 }));
+        // Where something ends all the time, what is left is spread over a thirtieth of a window, 17 ns.
+        let mut trickle = self::ledger(100);
+        trickle.charge(60);
+        (1..=60).for_each(|nanos| trickle.settle(1, at(nanos)));
+        trickle.advance(at(512));
+        assert_eq!(trickle.pace(), Some(Pace { permits: 40 + 16, over: 17 }));
     }
 }

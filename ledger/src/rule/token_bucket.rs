@@ -1,8 +1,25 @@
-//! `token_bucket`: a burst and a rate. What the contract says, checked; it counts nothing.
+//! `token_bucket`: At most C + D + r·T in any interval T, exactly as one central bucket that may be D in the red. Permits that are out
+//! still take their room: refill pauses while level and outstanding together fill the bucket.
+//!
+//! Why it holds: what can be spent in an interval is what the bucket, its debt and the leases hold at its start, at most
+//! C + D, and what is minted in it, at most r·T (at intervals: what comes at the instants in it). A permit that was
+//! burned made room for another; if it proves unspent later, it is gone all the same.
 
-use super::{RuleError, WarmUp, check_per, check_permits};
-use lessor_protocol::PERMITS_MAX;
+mod coldness;
+pub(crate) mod refill;
+mod style;
+#[cfg(test)]
+mod tests;
+
+use super::{
+    Account, Draw, Ends, RuleAccount, RuleError, Saved, Since, THOUSAND_SECONDS, WarmUp, check_per,
+    check_permits,
+};
+use crate::{Carry, Rule};
+use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use refill::Refill;
 use std::time::Duration;
+pub use style::RefillStyle;
 
 /// A bucket of `capacity` permits that gains `refill` permits every `per`.
 ///
@@ -18,42 +35,6 @@ pub struct TokenBucket {
     style: RefillStyle,
     debt: u64,
     warm_up: Option<WarmUp>,
-}
-
-/// When a bucket gains what it gains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RefillStyle {
-    /// Evenly: each permit as soon as its part of `per` is over. A full bucket gains nothing, not even a part of one.
-    #[default]
-    Greedy,
-    /// All `refill` at once at the instants `start + k·per`, k = 1, 2, …, as far as there is room; in between nothing. The start
-    /// is when the bucket was made. One that was forgotten, because it was full and not used, is made anew.
-    Interval,
-}
-
-impl RefillStyle {
-    /// Its name in configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            RefillStyle::Greedy => "greedy",
-            RefillStyle::Interval => "interval",
-        }
-    }
-
-    /// The one called `name`.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn named(name: &str) -> Result<Self, RuleError> {
-        match name {
-            "greedy" => Ok(RefillStyle::Greedy),
-            "interval" => Ok(RefillStyle::Interval),
-            _ => {
-                let problem = format!("is {name:?}: use \"greedy\" or \"interval\"");
-                Err(RuleError { field: "refill_style", problem })
-            }
-        }
-    }
 }
 
 impl TokenBucket {
@@ -163,5 +144,288 @@ impl TokenBucket {
     /// Whether and how it warms up.
     pub fn warm_up(&self) -> Option<WarmUp> {
         self.warm_up
+    }
+}
+
+/// The books of a token bucket.
+#[derive(Clone, Debug)]
+pub struct BucketLedger {
+    capacity: u64,
+    initial: u64,
+    /// How far below zero the level may go.
+    debt: i64,
+    now: Moment,
+    /// What is in the bucket; below zero in the red. All counts are below 2^53: neither sign nor sum can overflow.
+    level: i64,
+    refill: Refill,
+    outstanding: u64,
+    /// By how much level and outstanding may exceed the capacity, since it was topped up.
+    surplus: u64,
+    /// When it is at the latest, see [`BucketLedger::doubt`].
+    latest: Moment,
+}
+
+impl BucketLedger {
+    /// A bucket with its initial level at `now`.
+    pub fn new(rule: &TokenBucket, terms: Terms, now: Moment) -> Self {
+        BucketLedger {
+            capacity: rule.capacity(),
+            initial: rule.initial(),
+            debt: rule.debt().cast_signed(),
+            now,
+            level: rule.initial().cast_signed(),
+            refill: Refill::new(rule, terms, now),
+            outstanding: 0,
+            surplus: 0,
+            latest: now,
+        }
+    }
+
+    /// What the bucket still has room for.
+    fn room(&self) -> u64 {
+        u64::try_from(self.capacity.cast_signed() - self.level - self.outstanding.cast_signed()).unwrap_or(0)
+    }
+
+    /// Cuts the level to what there is room for besides what is out: to nothing, or as far into the red as it may be.
+    fn cut(&mut self) {
+        let most = (self.capacity + self.surplus).cast_signed() - self.outstanding.cast_signed();
+        self.level = self.level.min(most.max(-self.debt));
+        if self.room() == 0 {
+            self.refill.begin_permit();
+        }
+    }
+
+    /// A permit leaves it, perhaps as late as it may be now: what a full bucket would not have gained until then, it does not
+    /// gain.
+    fn lag(&mut self) {
+        // Nothing is out when all comes at once, see [`BucketLedger::lease_end_in_doubt`].
+        if self.latest <= self.now || self.refill.next().is_some() {
+            return;
+        }
+        let full = match self.room() {
+            0 => self.now,
+            room => self.refill.minted_at(self.now, room).unwrap_or(Moment::NEVER),
+        };
+        self.now = self.now + self.latest.since(full);
+    }
+
+    /// `permits` are out no more, and gone: that makes room, but not for what the bucket was topped up with.
+    fn gone(&mut self, permits: u64) {
+        self.outstanding -= permits;
+        let sum = self.level + self.outstanding.cast_signed();
+        let surplus = u64::try_from(sum - self.capacity.cast_signed()).unwrap_or(0);
+        self.surplus = self.surplus.min(surplus);
+    }
+
+    /// What a bucket with `level` lends: all of it and its debt, but nothing at all while it holds no permit.
+    fn lends(&self, level: i64) -> u64 {
+        if level < 1 { 0 } else { (level + self.debt).cast_unsigned() }
+    }
+
+    /// Permits that must be minted until it lends `permits`.
+    fn missing(&self, permits: u64) -> u64 {
+        let level = permits.cast_signed().saturating_sub(self.debt).max(1);
+        if permits == 0 { 0 } else { u64::try_from(level.saturating_sub(self.level)).unwrap_or(0) }
+    }
+}
+
+impl Account for BucketLedger {
+    fn advance(&mut self, now: Moment) {
+        let elapsed = now.since(self.now);
+        self.now = self.now.max(now);
+        let minted = self.refill.advance(elapsed, self.now, self.room(), self.outstanding == 0);
+        self.level += minted.cast_signed();
+    }
+
+    fn available(&self) -> u64 {
+        self.lends(self.level)
+    }
+
+    fn charge(&mut self, permits: u64) {
+        self.level -= permits.cast_signed();
+        self.outstanding += permits;
+    }
+
+    fn settle(&mut self, permits: u64, _at: Moment) {
+        self.lag();
+        self.gone(permits);
+        self.refill.spent(permits);
+    }
+
+    fn burn(&mut self, permits: u64, _at: Moment) {
+        self.gone(permits);
+    }
+
+    fn release(&mut self, permits: u64) {
+        self.outstanding -= permits;
+        self.level += permits.cast_signed();
+        // More may have been out than it can hold now.
+        self.cut();
+    }
+
+    fn credit(&mut self, _permits: u64, _at: Moment) {}
+
+    fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment> {
+        if permits > self.lends(self.capacity.cast_signed()) {
+            return None;
+        }
+        // Lets the future happen on a copy: up to each lease end, refill runs as far as it has room.
+        let mut future = self.clone();
+        loop {
+            let missing = future.missing(permits);
+            if missing == 0 {
+                return Some(future.now);
+            }
+            let is_room = missing <= future.room();
+            let minted = if is_room { future.refill.minted_at(future.now, missing) } else { None };
+            match (minted, ends.next()) {
+                (Some(minted), Some((end, _))) if minted <= end => return Some(minted),
+                (minted, None) => return minted,
+                (_, Some((end, permits))) => {
+                    future.advance(end);
+                    future.burn(permits, end);
+                }
+            }
+        }
+    }
+
+    fn arriving(&self, span: Duration) -> u64 {
+        let minted = self.refill.within(self.now, span).min(self.capacity).cast_signed();
+        let level = (self.level + minted).min(self.capacity.cast_signed().max(self.level));
+        self.lends(level) - self.available()
+    }
+
+    fn sustained(&self, span: Duration) -> u64 {
+        self.refill.sustained(span, self.capacity + self.debt.cast_unsigned())
+    }
+
+    /// What it goes into the red for goes to one call: who takes one permit after the other is out of them at zero.
+    fn lasts(&self, draw: Draw) -> Option<Duration> {
+        let draw = draw.and_at_once(self.debt.cast_unsigned().min(self.available()));
+        let lasts = draw.lasts(self.available())?;
+        if self.refill.within(self.now, lasts) == 0 {
+            return Some(lasts);
+        }
+        draw.less(self.sustained(THOUSAND_SECONDS)).lasts(self.available())
+    }
+
+    fn pace(&self) -> Option<super::Pace> {
+        None
+    }
+
+    fn lease_end(&self) -> Option<Moment> {
+        None
+    }
+
+    fn is_fresh(&self) -> bool {
+        let is_full = self.level == self.capacity.cast_signed() && self.initial == self.capacity;
+        self.outstanding == 0 && is_full && self.refill.is_fresh()
+    }
+
+    fn memory(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// Earlier lives may have taken all that it lends up to `quarantined`: it refills from there.
+    fn forget(&mut self, quarantined: Moment) -> Moment {
+        let now = self.now;
+        self.level = -self.debt;
+        self.now = quarantined;
+        self.refill.restart(quarantined);
+        self.advance(now);
+        quarantined
+    }
+
+    fn adopt(&mut self, permits: u64, _until: Moment) {
+        self.outstanding = permits;
+        self.cut();
+    }
+
+    fn excess(&self) -> u64 {
+        let most = self.capacity + self.surplus + self.debt.cast_unsigned();
+        self.outstanding.saturating_sub(most)
+    }
+
+    fn is_sound(&self) -> bool {
+        let sum = self.level + self.outstanding.cast_signed();
+        // Of a bucket that holds no permit nothing is lent, however much is out.
+        (self.level <= 0 || sum <= (self.capacity + self.surplus).cast_signed()) && self.refill.is_sound()
+    }
+}
+
+impl RuleAccount for BucketLedger {
+    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
+        let Rule::TokenBucket(rule) = rule else { return false };
+        if !self.refill.goes_on_by(Refill::new(rule, terms, self.now)) {
+            return false;
+        }
+        self.lag();
+        let (from, to) = (self.capacity, rule.capacity());
+        match carry {
+            // What is owed is owed.
+            Carry::Proportional if from > 0 && self.level > 0 => {
+                self.level = self.refill.scale(self.level, from, to);
+            }
+            Carry::Additive => {
+                let (level, least) = (self.level + to.cast_signed() - from.cast_signed(), self.level.min(0));
+                self.level = level.max(least);
+                if level < least {
+                    self.refill.begin_permit();
+                }
+            }
+            Carry::AsIs | Carry::Proportional | Carry::Reset => {}
+        }
+        (self.capacity, self.initial, self.debt) = (to, rule.initial(), rule.debt().cast_signed());
+        self.surplus = 0;
+        self.cut();
+        true
+    }
+
+    fn top_up(&mut self, permits: u64) {
+        self.level = (self.level + permits.cast_signed()).min(PERMITS_MAX.cast_signed());
+        let sum = self.level + self.outstanding.cast_signed();
+        self.surplus = u64::try_from(sum - self.capacity.cast_signed()).unwrap_or(0);
+        if self.room() == 0 {
+            self.refill.begin_permit();
+        }
+    }
+
+    fn most(&self) -> u64 {
+        let is_there = self.outstanding.saturating_add(u64::try_from(self.level).unwrap_or(0));
+        is_there.max(self.capacity)
+    }
+
+    fn save(&self) -> Saved {
+        let (level, surplus, at) = (self.level, self.surplus, Some(self.now.into()));
+        Saved::Bucket { level, surplus, refill: self.refill.save(), at }
+    }
+
+    fn restore(&mut self, saved: &Saved, since: Since, (out, _): (u64, Moment)) -> bool {
+        let Saved::Bucket { level, surplus, refill, at } = saved else { return false };
+        let most = PERMITS_MAX.cast_signed();
+        if *surplus > PERMITS_MAX || !(-most..=most).contains(level) {
+            return false;
+        }
+        (self.level, self.surplus, self.outstanding) = (*level, *surplus, out);
+        self.now = at.map_or(self.now, |at| since.moment(at).max(self.now));
+        self.refill.restore(refill, since) && self.is_sound()
+    }
+}
+
+impl BucketLedger {
+    /// The instant that no lease from a root may outlive, where no allocator is sure on which side of it the time is.
+    ///
+    /// What is spent before the next permits come must not be taken for spent after that: a full bucket would have gained none.
+    pub fn lease_end_in_doubt(&self) -> Option<Moment> {
+        self.refill.next()
+    }
+
+    /// Takes the time to be at most `latest`: what is settled now was spent by then.
+    pub fn doubt(&mut self, latest: Moment) {
+        self.latest = latest;
     }
 }

@@ -2,7 +2,7 @@
 //! use it as the central counter, or as a node's own share. It knows no leases: what is unspent never comes back.
 
 use lessor_ledger::Rule;
-use lessor_ledger::rules::Ledger;
+use lessor_ledger::rule::Ledger;
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::node::Waiter;
 use crate::oracle::Verdict;
 use crate::traffic::{Beat, Workload};
 use lessor_ledger::Rule;
-use lessor_ledger::rules::term;
+use lessor_ledger::rule::term;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::cmp::Reverse;

@@ -8,7 +8,7 @@ use crate::family::Rows;
 use lessor_ledger::Rule;
 use lessor_ledger::gate::SavedGate;
 use lessor_ledger::pool::{BLOCK, Block, Record};
-use lessor_ledger::rules::Gap;
+use lessor_ledger::rule::Gap;
 use lessor_protocol::Moment;
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where to look for a mistake: in any fleet that the swarm draws or, if such a fleet hardly ever comes where it
+//! Where to look for a mistake: in any fleet that the generator draws or, if such a fleet hardly ever comes where it
 //! matters, in one that is led there. The rest of the setup is as it was drawn.
 
 mod apart;
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// A kind of fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
-    /// Whatever the swarm draws.
+    /// Whatever the generator draws.
     Any,
     /// A window of minutes in full use, on quick links: a permit that is free a thousandth of it too early is taken.
     FullWindow,

@@ -9,7 +9,7 @@ use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{AskError, BLOCK, Holder, Plan, Pool, Record, SessionId};
 use lessor_ledger::rejection::AskRejection;
-use lessor_ledger::rules::Gap;
+use lessor_ledger::rule::Gap;
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, Moment, Terms};
 use lessor_sim::reference::{Spend, breach};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::{Batch, Written};
-use lessor_ledger::rules::Gap;
+use lessor_ledger::rule::Gap;
 
 const FAMILY: &str = r#"
 [[limit]]

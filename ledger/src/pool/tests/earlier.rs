@@ -1,7 +1,7 @@
 //! What a pool that was restored knows of the life before it.
 
 use super::*;
-use crate::rules::Gap;
+use crate::rule::Gap;
 
 /// A node that holds nothing goes by the deadline that it was told last. The pool that told it is full again, and as good as
 /// new but for that.

@@ -1,7 +1,7 @@
 //! What a pool remembers of those below it: as much as may still matter, however many keys and sessions come and go.
 
 use super::*;
-use crate::rules::Gap;
+use crate::rule::Gap;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

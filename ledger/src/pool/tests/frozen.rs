@@ -2,8 +2,7 @@
 
 use super::in_flight::in_flight;
 use super::*;
-use crate::rule::RefillStyle;
-use crate::rules::Gap;
+use crate::rule::{Gap, RefillStyle};
 use proptest::prelude::*;
 
 /// What a session that leases does next.

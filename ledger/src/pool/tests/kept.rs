@@ -1,8 +1,7 @@
 //! Caps on what is in flight, and steady flows, that go on as they were written down; worked out by hand.
 
 use super::*;
-use crate::rule::{Concurrency, LeakyBucket};
-use crate::rules::Gap;
+use crate::rule::{Concurrency, Gap, LeakyBucket};
 use lessor_protocol::{Rate, RateClaim};
 
 /// The longest call of all that follow.

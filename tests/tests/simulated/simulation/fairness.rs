@@ -3,7 +3,7 @@
 
 use super::{MILLI, setup};
 use lessor_ledger::Rule;
-use lessor_ledger::rules::term;
+use lessor_ledger::rule::term;
 use lessor_protocol::Terms;
 use lessor_protocol::moment::nanos;
 use lessor_sim::SECOND;

@@ -2,8 +2,7 @@
 //! as they have room; it counts no permit that is there already.
 
 use super::coldness::Coldness;
-use crate::rule::{RefillStyle, TokenBucket};
-use crate::rules::{Gap, SavedRefill, Since};
+use crate::rule::{Gap, RefillStyle, SavedRefill, Since, TokenBucket};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, Terms};
 use std::time::Duration;
@@ -152,7 +151,7 @@ impl Refill {
         }
     }
 
-    /// See [`crate::rules::RuleAccount::save`].
+    /// See [`crate::rule::RuleAccount::save`].
     pub(super) fn save(&self) -> SavedRefill {
         match self {
             Refill::Even(even) => SavedRefill::Even {
@@ -164,7 +163,7 @@ impl Refill {
         }
     }
 
-    /// See [`crate::rules::RuleAccount::restore`].
+    /// See [`crate::rule::RuleAccount::restore`].
     pub(super) fn restore(&mut self, saved: &SavedRefill, since: Since) -> bool {
         match (self, saved) {
             (Refill::Even(even), SavedRefill::Even { fraction, cold }) => {

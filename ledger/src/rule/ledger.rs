@@ -1,10 +1,10 @@
 //! The books of one rule, whichever it is: what all rules do, and what only some of them can do.
 
+use super::Windows;
 use super::{
     BucketLedger, Calls, FirstUseLedger, FixedLedger, FlightLedger, FlowLedger, RuleAccount, SlidingLedger,
 };
 use crate::Rule;
-use crate::rule::Windows;
 use lessor_protocol::{Moment, Terms};
 
 /// The books of one rule. Copying one costs what it remembers.

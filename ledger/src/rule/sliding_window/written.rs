@@ -1,19 +1,19 @@
 //! A sliding window as it is written down: what was settled, by the instants at which it is let go.
 
 use super::{SlidingLedger, Slot};
-use crate::rules::{At, Saved, Since};
+use crate::rule::{At, Saved, Since};
 use lessor_protocol::Moment;
 use lessor_protocol::PERMITS_MAX;
 
 impl SlidingLedger {
-    /// See [`crate::rules::RuleAccount::save`].
+    /// See [`crate::rule::RuleAccount::save`].
     pub(super) fn saved(&self) -> Saved {
         let settled = self.settled.iter().map(|slot| (self.end_of(slot.index).into(), slot.permits));
         let extra = self.extra.iter().map(|&(ends, permits)| (ends.into(), permits));
         Saved::Sliding { settled: settled.collect(), extra: extra.collect(), since: Some(self.since.into()) }
     }
 
-    /// See [`crate::rules::RuleAccount::restore`].
+    /// See [`crate::rule::RuleAccount::restore`].
     pub(super) fn restored(&mut self, saved: &Saved, since: Since, out: u64) -> bool {
         let Saved::Sliding { settled, extra, since: began } = saved else { return false };
         let Some(sum) = sum(settled) else { return false };

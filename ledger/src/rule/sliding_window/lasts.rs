@@ -1,7 +1,7 @@
 //! How long what a sliding window has left lasts: what is charged now comes back on the way, each part at its time.
 
 use super::{SUB_WINDOWS, SlidingLedger, Slot};
-use crate::rules::{Account, Draw, THOUSAND_SECONDS};
+use crate::rule::{Account, Draw, THOUSAND_SECONDS};
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;

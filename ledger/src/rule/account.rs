@@ -4,29 +4,8 @@
 //! One principle: **charge a permit from the moment it is lent; let it go only from the last instant at which
 //! it could have been spent.** That instant is the `at` of [`Account::settle`].
 
-mod concurrency;
-mod draw;
-mod first_use;
-mod fixed_window;
-mod leaky_bucket;
-mod ledger;
-mod saved;
-mod sliding_window;
-pub(crate) mod token_bucket;
-
-pub use concurrency::FlightLedger;
-pub use draw::Draw;
-pub(crate) use draw::THOUSAND_SECONDS;
-pub use first_use::FirstUseLedger;
-pub use fixed_window::FixedLedger;
-pub use leaky_bucket::{Flow, FlowLedger, Part, SHARES};
-pub use ledger::Ledger;
-pub use saved::{At, Gap, Saved, SavedRefill, Since};
-pub use sliding_window::SlidingLedger;
-pub use token_bucket::BucketLedger;
-
-use crate::{Carry, Rule};
-use lessor_protocol::lease::whole_millis;
+use super::{Draw, Rule, Saved, Since};
+use crate::Carry;
 use lessor_protocol::{Moment, Terms};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -177,66 +156,9 @@ impl Pace {
     }
 }
 
-/// The books of `rule` if it is a steady flow, new at `now`.
-pub fn flow(rule: &Rule, terms: Terms, now: Moment) -> Option<Flow> {
-    rule.flow().map(|rule| Flow::new(rule, terms, now))
-}
-
-/// Parts of a window, or of the time in which a bucket refills, that a lease lasts. More parts mean more
-/// exchanges; fewer mean that a crash burns, and an idle surplus blocks, a larger share of the limit.
-const TERM_PARTS: u32 = 30;
-
-/// A part of a steady flow is lent for so many intervals at least, and for so long: most of a turn should be spent
-/// letting calls through, not handing over. A crash loses the rest of it, and a newcomer waits for most of it.
-const FLOW_INTERVALS: u32 = 4;
-
-/// See [`FLOW_INTERVALS`].
-const FLOW_MIN: Duration = Duration::from_millis(500);
-
-/// How long a lease from a pool with `rules` should last: what suits the shortest of them.
-pub fn term(rules: &[Rule]) -> Duration {
-    let spans = rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(rule) => rule.per(),
-        Rule::SlidingLog(rule) => rule.per(),
-        Rule::FixedWindow(rule) => rule.per(),
-        Rule::TokenBucket(rule) => full_after(rule.capacity(), rule.refill(), rule.per()),
-        // It has the last word, see below.
-        Rule::LeakyBucket(_) => Duration::MAX,
-        Rule::Concurrency(rule) => rule.longest(),
-    });
-    let flow = rules.iter().find_map(Rule::flow);
-    let interval = flow.map(|rule| rule.interval().unwrap_or(Duration::MAX));
-    let flow = interval.map(|interval| interval.saturating_mul(FLOW_INTERVALS).max(FLOW_MIN));
-    // What a bucket holds is lost when its lease ends unheard: one beside a short window must not end as soon as that.
-    let term = flow.unwrap_or_else(|| spans.min().unwrap_or(Duration::MAX) / TERM_PARTS);
-    whole_millis(term.clamp(Terms::TERM_MIN, Terms::TERM_MAX))
-}
-
-/// How long an empty bucket takes to fill up.
-fn full_after(capacity: u64, refill: u64, per: Duration) -> Duration {
-    let full = u128::from(capacity) * per.as_nanos();
-    let full = full.checked_div(u128::from(refill)).and_then(|full| u64::try_from(full).ok());
-    full.map_or(Duration::MAX, Duration::from_nanos)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{FixedWindow, SlidingWindow, TokenBucket};
-
-    #[test]
-    fn the_shortest_rule_decides_the_term() {
-        let second = Duration::from_secs(1);
-        let minute = Rule::FixedWindow(FixedWindow::try_new(100, 60 * second).expect("valid"));
-        let half =
-            Rule::SlidingWindow(SlidingWindow::try_new(9_000, 30 * second, Duration::ZERO).expect("valid"));
-        let fast = Rule::TokenBucket(TokenBucket::try_new(1, 1, 2 * second, 1).expect("valid"));
-        let never = Rule::TokenBucket(TokenBucket::try_new(1, 0, second, 1).expect("valid"));
-        assert_eq!(term(&[minute]), 2 * second);
-        assert_eq!(term(&[minute, half]), second);
-        assert_eq!(term(&[minute, half, fast]), Duration::from_millis(66));
-        assert_eq!(term(&[never]), Terms::TERM_MAX);
-    }
 
     #[test]
     fn the_slower_pace_wins() {

@@ -1,8 +1,7 @@
 //! Buckets of every kind, one instant after another, worked out by hand.
 
 use super::*;
-use crate::rule::{RefillStyle, RuleError, WarmUp};
-use crate::rules::Gap;
+use crate::rule::{Gap, RefillStyle, RuleError, WarmUp};
 
 fn bucket(capacity: u64, refill: u64, per_ms: u64, initial: u64) -> BucketLedger {
     let rule = TokenBucket::try_new(capacity, refill, Duration::from_millis(per_ms), initial);

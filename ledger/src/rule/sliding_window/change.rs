@@ -3,7 +3,7 @@
 
 use super::{SlidingLedger, Slot};
 use crate::Carry;
-use crate::rules::scaled_up;
+use crate::rule::scaled_up;
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::VecDeque;
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::Rule;
     use crate::rule::SlidingWindow;
-    use crate::rules::{Account, RuleAccount};
+    use crate::rule::{Account, RuleAccount};
     use lessor_protocol::Terms;
     use std::time::Duration;
 

@@ -6,7 +6,7 @@
 //! windows: such a vendor's contract is a sliding window.
 
 use super::{Account, Draw, Ends, Gap, Pace, RuleAccount, Saved, Since, scaled_up};
-use crate::rule::{FixedWindow, Windows};
+use super::{FixedWindow, Windows};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, PERMITS_MAX, Terms};

@@ -1,0 +1,39 @@
+//! How a bucket refills: evenly, or at intervals.
+
+use crate::rule::RuleError;
+
+/// When a bucket gains what it gains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RefillStyle {
+    /// Evenly: each permit as soon as its part of `per` is over. A full bucket gains nothing, not even a part of one.
+    #[default]
+    Greedy,
+    /// All `refill` at once at the instants `start + k·per`, k = 1, 2, …, as far as there is room; in between nothing. The start
+    /// is when the bucket was made. One that was forgotten, because it was full and not used, is made anew.
+    Interval,
+}
+
+impl RefillStyle {
+    /// Its name in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RefillStyle::Greedy => "greedy",
+            RefillStyle::Interval => "interval",
+        }
+    }
+
+    /// The one called `name`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn named(name: &str) -> Result<Self, RuleError> {
+        match name {
+            "greedy" => Ok(RefillStyle::Greedy),
+            "interval" => Ok(RefillStyle::Interval),
+            _ => {
+                let problem = format!("is {name:?}: use \"greedy\" or \"interval\"");
+                Err(RuleError { field: "refill_style", problem })
+            }
+        }
+    }
+}
