@@ -24,6 +24,7 @@ mod past;
 mod plan;
 mod rates;
 mod record;
+mod renew;
 mod seats;
 mod session;
 #[cfg(test)]
@@ -51,12 +52,11 @@ use family::Place;
 use feedback::Feedback;
 use flights::Flights;
 use ledgers::Ledgers;
-use lessor_protocol::lease::whole_millis;
-use lessor_protocol::{Answer, Ask, Grant, Moment, Refusal};
+use lessor_protocol::Moment;
 use loan::Loan;
 use record::Records;
 use seats::Seats;
-use session::{Session, Settlement};
+use session::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,40 +159,6 @@ impl Pool {
             flow.forget(quarantined.max(since));
         }
         pool
-    }
-
-    /// One exchange: settles what `ask` reports, extends what it holds, lends more.
-    ///
-    /// A `seq` that was answered gets the same grant again, with what is left of its term.
-    ///
-    /// # Errors
-    /// If the ask cannot be true or is out of order. Nothing changes then.
-    pub fn renew(&mut self, now: Moment, holder: Holder, seq: u64, ask: Ask) -> Result<Answer, AskError> {
-        self.renew_below(&mut [], now, holder, seq, ask)
-    }
-
-    /// The same while nothing is lent: settles what `ask` reports and takes what it gives back, and extends nothing.
-    ///
-    /// # Errors
-    /// As [`Pool::renew`]; but a session that is not known is refused whatever it says, and not admitted.
-    pub fn settle_only(
-        &mut self,
-        now: Moment,
-        holder: Holder,
-        seq: u64,
-        ask: Ask,
-        refusal: Refusal,
-    ) -> Result<Answer, AskError> {
-        self.settle_below(&mut [], now, holder, seq, ask, refusal)
-    }
-
-    /// The session ends. Returns what came back unspent: no more than it gives back by its `goodbye`. The rest stays charged
-    /// until its lease ends.
-    ///
-    /// # Errors
-    /// As [`Pool::renew`]. A session that is not known returns nothing.
-    pub fn leave(&mut self, now: Moment, id: SessionId, seq: u64, goodbye: Goodbye) -> Result<u64, AskError> {
-        self.leave_below(&mut [], now, id, seq, goodbye)
     }
 
     /// What it looks like at `now`.
@@ -309,113 +275,6 @@ impl Pool {
         if lessee.is_live() {
             self.ends.insert((lessee.end, id));
         }
-    }
-
-    /// The answer that `seq` was given before, with what is left of its term.
-    fn replay(&self, id: Place, seq: u64) -> Result<Option<Answer>, AskError> {
-        let Some(lessee) = self.lessees.get(&id) else {
-            return Ok(None);
-        };
-        if lessee.has_left {
-            return Err(AskError::Left);
-        }
-        if seq < lessee.seq {
-            return Err(AskError::Stale { seq, last: lessee.seq });
-        }
-        if seq != lessee.seq {
-            return Ok(None);
-        }
-        let gone = self.now.since(lessee.answered);
-        Ok(Some(match lessee.answer {
-            Answer::Grant(grant) => {
-                Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(gone)), ..grant })
-            }
-            refusal @ Answer::Refusal(_) => refusal,
-        }))
-    }
-
-    fn admit(&mut self, holder: Holder, ask: &Ask) -> Result<(), AskError> {
-        let Ask { spent_total, held, running, shadow_refused, .. } = *ask;
-        let runs = running.is_some_and(|running| running > 0);
-        if spent_total > 0 || held > 0 || runs || shadow_refused > 0 {
-            return Err(AskError::LeaseUnknown { spent_total, held });
-        }
-        if self.is_full() {
-            // Those with nothing live make room at once: all they lose is the credit of a late report.
-            self.forget_idle(self.active());
-            if self.is_full() {
-                return Err(AskError::Full { max: self.plan.lessees_max });
-            }
-        }
-        self.lessees.insert(Place::own(holder.id), self.newcomer(holder.share));
-        Ok(())
-    }
-
-    /// Whether it has as many sessions of its own as it may. Those of pools below are bounded there.
-    fn is_full(&self) -> bool {
-        let max = self.plan.lessees_max;
-        self.lessees.len() >= max && self.lessees.keys().filter(|place| !place.is_mirror()).count() >= max
-    }
-
-    /// Moves what the ask reports to where it belongs, in the lessee, in every rule and in the books.
-    fn settle(&mut self, id: Place, ask: &Ask) -> Result<Settlement, AskError> {
-        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        let Some(settlement) = lessee.settlement(ask) else {
-            return Err(AskError::Totals {
-                spent_total: ask.spent_total,
-                held: ask.held,
-                spent: lessee.spent,
-                out: lessee.outstanding + lessee.burned,
-            });
-        };
-        self.shadow_refused += ask.shadow_refused.saturating_sub(lessee.shadow_refused);
-        lessee.shadow_refused = lessee.shadow_refused.max(ask.shadow_refused);
-        self.settle_by(id, ask, &settlement);
-        Ok(settlement)
-    }
-
-    /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
-    fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
-        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        // All that the session could have in flight, and holds no more.
-        let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
-        self.ledgers.release_ahead(lessee.outstanding, lessee.end);
-        lessee.settle(settlement);
-        self.ledgers.charge_ahead(lessee.outstanding, lessee.end);
-        if !lessee.is_live() {
-            self.ends.remove(&(lessee.end, id));
-        }
-        self.ledgers.settle(settlement.spent, self.now);
-        self.ledgers.release(settlement.returned);
-        self.guarantees.returned(lessee.share.group, settlement.returned + settlement.credited);
-        for credit in &settlement.credits {
-            self.ledgers.credit(credit.permits, credit.at);
-        }
-        self.books.outstanding -= settlement.spent + settlement.returned;
-        self.books.burned -= settlement.spent_late + settlement.credited;
-        self.books.spent += settlement.spent + settlement.spent_late;
-        self.books.returned += settlement.returned + settlement.credited;
-        let now = self.now;
-        self.change_flights(id, |flights, longest| flights.report(ask, settlement, room, now, longest));
-    }
-
-    /// Believes who it is and how far away.
-    fn meet(&mut self, id: Place, holder: Holder) {
-        let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
-        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        (lessee.share, lessee.term, lessee.rtt) = (holder.share, whole_millis(term), holder.rtt);
-    }
-
-    fn record(&mut self, id: Place, seq: u64, ask: &Ask, answer: Answer) {
-        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        lessee.seq = seq;
-        lessee.answer = answer;
-        lessee.answered = self.now;
-        lessee.demand_milli = ask.demand_milli;
-        lessee.waiting = ask.waiting;
-        lessee.held = ask.held;
-        let kept = answer.grant().map_or(ask.held, |grant| grant.kept);
-        lessee.wanted = kept.saturating_add(ask.want);
     }
 
     /// How long after its last ask a lessee counts among those who share.

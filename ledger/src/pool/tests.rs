@@ -3,7 +3,7 @@
 use super::*;
 use crate::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
 use crate::share::{Share, Sharing};
-use lessor_protocol::{PERMITS_MAX, RefusalReason, Terms};
+use lessor_protocol::{Answer, Ask, Grant, PERMITS_MAX, RefusalReason, Terms};
 
 mod ahead;
 mod anew;

@@ -1,0 +1,295 @@
+//! One exchange, from its ask to its answer: time passes, the ask is checked, what it reports is settled here and above, a grant is
+//! sized and charged, and the answer is remembered. An exchange that only reports, and a goodbye, are parts of the same.
+
+use super::family::{Above, Place};
+use super::session::Settlement;
+use super::{AskError, Goodbye, Holder, Pool, RTTS_PER_TERM, SessionId};
+use lessor_protocol::lease::whole_millis;
+use lessor_protocol::{Answer, Ask, Grant, Moment, RateClaim, Refusal, RefusalReason};
+
+impl Pool {
+    /// One exchange: settles what `ask` reports, extends what it holds, lends more.
+    ///
+    /// A `seq` that was answered gets the same grant again, with what is left of its term.
+    ///
+    /// # Errors
+    /// If the ask cannot be true or is out of order. Nothing changes then.
+    pub fn renew(&mut self, now: Moment, holder: Holder, seq: u64, ask: Ask) -> Result<Answer, AskError> {
+        self.renew_below(&mut [], now, holder, seq, ask)
+    }
+
+    /// [`Pool::renew`] of a pool that has others `above` it: what it lends is charged to all of them.
+    ///
+    /// # Errors
+    /// As [`Pool::renew`]. Nothing changes then, anywhere.
+    pub fn renew_below(
+        &mut self,
+        above: &mut [Above<'_>],
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+    ) -> Result<Answer, AskError> {
+        self.advance_all(above, now);
+        let opens = above
+            .iter()
+            .map(|above| above.pool.opens)
+            .max()
+            .map_or(self.opens, |opens| opens.max(self.opens));
+        if self.now < opens {
+            let retry_after = opens.since(self.now);
+            return Ok(Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }));
+        }
+        if let Some(refusal) = self.refused_by_vendor(above) {
+            return self.settle_below(above, now, holder, seq, ask, refusal);
+        }
+        let place = Place::own(holder.id);
+        if let Some(answer) = self.replay(place, seq)? {
+            return Ok(answer);
+        }
+        let newcomer = !self.lessees.contains_key(&place);
+        if newcomer {
+            self.admit(holder, &ask)?;
+            // It may go by a deadline that an earlier life told it, as any of them knows: all take it to go by the latest.
+            let earlier = above.iter().map(|above| above.pool.records.earlier()).max();
+            let lessee = self.lessees.get_mut(&place).expect("it was admitted");
+            lessee.end = lessee.end.max(earlier.unwrap_or(lessee.end));
+        }
+        let mirror = Place::below(self.number, holder.id);
+        self.count_anew(place, above, mirror, &ask);
+        let settlement = self.settle(place, &ask)?;
+        self.settle_rate(place, ask.rate);
+        self.meet(place, holder);
+        for Above { pool, share } in above.iter_mut() {
+            if newcomer {
+                pool.begin_anew(mirror);
+            }
+            pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
+            pool.settle_rate(mirror, ask.rate);
+            pool.meet(mirror, Holder { share: *share, ..holder });
+        }
+        let grant = self.lend(place, above, mirror, &ask, newcomer);
+        let answer = Answer::Grant(grant);
+        self.record(place, seq, &ask, answer);
+        self.audit();
+        for Above { pool, .. } in above.iter_mut() {
+            pool.record(mirror, seq, &ask, answer);
+            pool.audit();
+        }
+        Ok(answer)
+    }
+
+    /// The same while nothing is lent: settles what `ask` reports and takes what it gives back, and extends nothing.
+    ///
+    /// # Errors
+    /// As [`Pool::renew`]; but a session that is not known is refused whatever it says, and not admitted.
+    pub fn settle_only(
+        &mut self,
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        refusal: Refusal,
+    ) -> Result<Answer, AskError> {
+        self.settle_below(&mut [], now, holder, seq, ask, refusal)
+    }
+
+    /// [`Pool::settle_only`] of a pool that has others `above` it.
+    ///
+    /// # Errors
+    /// As [`Pool::settle_only`].
+    pub fn settle_below(
+        &mut self,
+        above: &mut [Above<'_>],
+        now: Moment,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+        refusal: Refusal,
+    ) -> Result<Answer, AskError> {
+        self.advance_all(above, now);
+        let (answer, place) = (Answer::Refusal(refusal), Place::own(holder.id));
+        // In doubt, what is said of leases of lost books changes nothing; and an old grant is not told again.
+        let is_open = self.now >= self.opens && above.iter().all(|above| self.now >= above.pool.opens);
+        if !is_open || !self.lessees.contains_key(&place) || self.replay(place, seq)?.is_some() {
+            return Ok(answer);
+        }
+        let mirror = Place::below(self.number, holder.id);
+        self.count_anew(place, above, mirror, &ask);
+        let settlement = self.settle(place, &ask)?;
+        self.settle_rate(place, ask.rate);
+        self.meet(place, holder);
+        self.record(place, seq, &ask, answer);
+        self.audit();
+        for Above { pool, share } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
+            pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
+            pool.settle_rate(mirror, ask.rate);
+            pool.meet(mirror, Holder { share: *share, ..holder });
+            pool.record(mirror, seq, &ask, answer);
+            pool.audit();
+        }
+        Ok(answer)
+    }
+
+    /// The session ends. Returns what came back unspent: no more than it gives back by its `goodbye`. The rest stays charged
+    /// until its lease ends.
+    ///
+    /// # Errors
+    /// As [`Pool::renew`]. A session that is not known returns nothing.
+    pub fn leave(&mut self, now: Moment, id: SessionId, seq: u64, goodbye: Goodbye) -> Result<u64, AskError> {
+        self.leave_below(&mut [], now, id, seq, goodbye)
+    }
+
+    /// [`Pool::leave`] of a pool that has others `above` it.
+    ///
+    /// # Errors
+    /// As [`Pool::leave`].
+    pub fn leave_below(
+        &mut self,
+        above: &mut [Above<'_>],
+        now: Moment,
+        id: SessionId,
+        seq: u64,
+        goodbye: Goodbye,
+    ) -> Result<u64, AskError> {
+        self.advance_all(above, now);
+        let place = Place::own(id);
+        let has_left = self.lessees.get(&place).is_none_or(|lessee| lessee.has_left);
+        if has_left || self.replay(place, seq)?.is_some() {
+            return Ok(0);
+        }
+        let before = self.books.returned;
+        let Goodbye { spent_total, running, .. } = goodbye;
+        let ask = Ask { spent_total, running, ..Ask::default() };
+        let mirror = Place::below(self.number, id);
+        self.count_anew(place, above, mirror, &ask);
+        // What it does not give back it may spend until its lease ends.
+        let ask = Ask { held: self.lessees[&place].unreturned(goodbye), ..ask };
+        let settlement = self.settle(place, &ask)?;
+        self.settle_rate(place, RateClaim::None);
+        self.fall_silent(place, seq);
+        self.leave_seat(id);
+        for Above { pool, .. } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
+            pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
+            pool.settle_rate(mirror, RateClaim::None);
+            pool.fall_silent(mirror, seq);
+            pool.audit();
+        }
+        self.audit();
+        Ok(self.books.returned - before)
+    }
+
+    /// Lets time pass for all of them alike, up to the latest that any of them has seen.
+    fn advance_all(&mut self, above: &mut [Above<'_>], now: Moment) {
+        let now = above.iter().map(|above| above.pool.now).fold(now.max(self.now), Moment::max);
+        self.advance(now);
+        above.iter_mut().for_each(|above| above.pool.advance(now));
+    }
+
+    /// The answer that `seq` was given before, with what is left of its term.
+    fn replay(&self, id: Place, seq: u64) -> Result<Option<Answer>, AskError> {
+        let Some(lessee) = self.lessees.get(&id) else {
+            return Ok(None);
+        };
+        if lessee.has_left {
+            return Err(AskError::Left);
+        }
+        if seq < lessee.seq {
+            return Err(AskError::Stale { seq, last: lessee.seq });
+        }
+        if seq != lessee.seq {
+            return Ok(None);
+        }
+        let gone = self.now.since(lessee.answered);
+        Ok(Some(match lessee.answer {
+            Answer::Grant(grant) => {
+                Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(gone)), ..grant })
+            }
+            refusal @ Answer::Refusal(_) => refusal,
+        }))
+    }
+
+    fn admit(&mut self, holder: Holder, ask: &Ask) -> Result<(), AskError> {
+        let Ask { spent_total, held, running, shadow_refused, .. } = *ask;
+        let runs = running.is_some_and(|running| running > 0);
+        if spent_total > 0 || held > 0 || runs || shadow_refused > 0 {
+            return Err(AskError::LeaseUnknown { spent_total, held });
+        }
+        if self.is_full() {
+            // Those with nothing live make room at once: all they lose is the credit of a late report.
+            self.forget_idle(self.active());
+            if self.is_full() {
+                return Err(AskError::Full { max: self.plan.lessees_max });
+            }
+        }
+        self.lessees.insert(Place::own(holder.id), self.newcomer(holder.share));
+        Ok(())
+    }
+
+    /// Whether it has as many sessions of its own as it may. Those of pools below are bounded there.
+    fn is_full(&self) -> bool {
+        let max = self.plan.lessees_max;
+        self.lessees.len() >= max && self.lessees.keys().filter(|place| !place.is_mirror()).count() >= max
+    }
+
+    /// Moves what the ask reports to where it belongs, in the lessee, in every rule and in the books.
+    fn settle(&mut self, id: Place, ask: &Ask) -> Result<Settlement, AskError> {
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
+        let Some(settlement) = lessee.settlement(ask) else {
+            return Err(AskError::Totals {
+                spent_total: ask.spent_total,
+                held: ask.held,
+                spent: lessee.spent,
+                out: lessee.outstanding + lessee.burned,
+            });
+        };
+        self.shadow_refused += ask.shadow_refused.saturating_sub(lessee.shadow_refused);
+        lessee.shadow_refused = lessee.shadow_refused.max(ask.shadow_refused);
+        self.settle_by(id, ask, &settlement);
+        Ok(settlement)
+    }
+
+    /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
+    pub(super) fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
+        // All that the session could have in flight, and holds no more.
+        let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
+        self.ledgers.release_ahead(lessee.outstanding, lessee.end);
+        lessee.settle(settlement);
+        self.ledgers.charge_ahead(lessee.outstanding, lessee.end);
+        if !lessee.is_live() {
+            self.ends.remove(&(lessee.end, id));
+        }
+        self.ledgers.settle(settlement.spent, self.now);
+        self.ledgers.release(settlement.returned);
+        self.guarantees.returned(lessee.share.group, settlement.returned + settlement.credited);
+        for credit in &settlement.credits {
+            self.ledgers.credit(credit.permits, credit.at);
+        }
+        self.books.outstanding -= settlement.spent + settlement.returned;
+        self.books.burned -= settlement.spent_late + settlement.credited;
+        self.books.spent += settlement.spent + settlement.spent_late;
+        self.books.returned += settlement.returned + settlement.credited;
+        let now = self.now;
+        self.change_flights(id, |flights, longest| flights.report(ask, settlement, room, now, longest));
+    }
+
+    /// Believes who it is and how far away.
+    fn meet(&mut self, id: Place, holder: Holder) {
+        let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
+        (lessee.share, lessee.term, lessee.rtt) = (holder.share, whole_millis(term), holder.rtt);
+    }
+
+    fn record(&mut self, id: Place, seq: u64, ask: &Ask, answer: Answer) {
+        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
+        lessee.seq = seq;
+        lessee.answer = answer;
+        lessee.answered = self.now;
+        lessee.demand_milli = ask.demand_milli;
+        lessee.waiting = ask.waiting;
+        lessee.held = ask.held;
+        let kept = answer.grant().map_or(ask.held, |grant| grant.kept);
+        lessee.wanted = kept.saturating_add(ask.want);
+    }
+}
