@@ -32,31 +32,31 @@ pub(crate) enum Command {
     /// Check a configuration and print what was understood, every default included.
     #[command(after_help = CHECK_EXAMPLE)]
     Check(CheckArgs),
-    /// Look at the limits of an allocator that runs, change them, top them up, pause them.
+    /// List, change, top up and pause the limits of a running allocator.
     #[command(after_help = LIMITS_EXAMPLE)]
     Limits(LimitsArgs),
-    /// One look at an allocator that runs: whether it is well, and why not, and its limits.
+    /// Print whether a running allocator is ready, the reasons if not, and its limits.
     #[command(after_help = STATUS_EXAMPLE)]
     Status(StatusArgs),
-    /// Watch the limits of an allocator that runs, those that need an operator first.
+    /// Watch the limits of a running allocator; limits that need an operator come first.
     #[command(after_help = TOP_EXAMPLE)]
     Top(TopArgs),
-    /// Look at what an allocator has written down, carry it to another machine, or prepare a store that several share.
+    /// Check or export an allocator's store, import it on another machine, or prepare a store that several allocators share.
     #[command(after_help = STORE_EXAMPLE)]
     Store(StoreArgs),
-    /// Watch a fleet of processes share a vendor's contract, or replay real traffic.
+    /// Run a fleet of processes that share a vendor's contract, or replay real traffic.
     #[command(after_help = DEMO_EXAMPLE)]
     Demo(DemoArgs),
     /// Try a configuration on your own traffic: requests in, answers out, in virtual time and without a server.
     #[command(after_help = REPLAY_HELP)]
     Replay(ReplayArgs),
-    /// Simulate a fleet that shares one limit, in virtual time, with an oracle that counts every permit.
+    /// Simulate a fleet that shares one limit, in virtual time. An oracle counts every permit.
     #[command(after_help = crate::simulate::after_help())]
     Simulate(SimulateArgs),
-    /// Print what a shell needs to complete the command line of `lessor`.
+    /// Print a shell's completion script for `lessor`.
     #[command(after_help = COMPLETIONS_EXAMPLE)]
     Completions(CompletionsArgs),
-    /// Print the manual page, or write the pages of all commands into a folder.
+    /// Print the manual page, or write the pages of all commands to a folder.
     #[command(after_help = MAN_EXAMPLE)]
     Man(ManArgs),
     /// One node of a demo that runs all of it.
@@ -68,9 +68,10 @@ const SERVE_EXAMPLE: &str = "\
 Example:
   lessor serve --config lessor.toml --listen 0.0.0.0:7400 --log json
 
-Prints one line with the address once it listens. The file is read again when it changes and on SIGHUP: limits whose
-entry changed go on by what it says, one that is wrong is refused whole. Each limit has one owner: two allocators with a store
-each lend it twice. Several share a store ([store] kind = \"redis\" or \"postgres\"), or lease from one (upstream). SIGTERM and SIGINT stop it: what is in flight is finished.
+Prints one line with the address once it listens. The file is read again when it changes and on SIGHUP. Limits whose entry
+changed continue by the new entry. A file with an error is refused whole. Each limit has one owner: two allocators with a store each
+lend it twice. Several allocators share a store ([store] kind = \"redis\" or \"postgres\"), or lease from one (upstream). SIGTERM and
+SIGINT stop it; requests in flight are finished.
 Exit codes: 0 stopped, 1 broken, 2 bad command line or configuration.";
 
 const CHECK_EXAMPLE: &str = "\
@@ -99,23 +100,23 @@ Examples:
   lessor limits top-up vendor/rest 500 --id ticket-1234
   lessor limits pause vendor/rest --for 10m
 
-What is changed here lasts until the entry of the limit in the allocator's file changes. With a store it survives a restart; with
-[store] kind = \"memory\" a restart forgets it. In a store that allocators share it holds for all of them, until their file says
-a higher store.version.
+A change lasts until the limit's entry in the allocator's file changes. With a store it survives a restart; with
+[store] kind = \"memory\" a restart forgets it. In a store that allocators share it holds for all of them, until their file has a
+higher store.version.
 Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line, or the allocator refuses.";
 
 const DEMO_EXAMPLE: &str = "\
 Examples:
   lessor demo                                            eight processes, one contract, one minute
   lessor demo --nodes 16 --seconds 90 --seed 7 --json    the same as one JSON object
-  lessor demo --watch                                    says where to watch it in a browser
-  lessor demo --seconds 600 --targets demo.json          says where Prometheus finds all of it
+  lessor demo --watch                                    prints the address of the page for a browser
+  lessor demo --seconds 600 --targets demo.json          writes the targets for Prometheus
   lessor demo --trace tests/data/access-log.csv          an hour and a half of real requests, in 84 seconds
-  lessor demo --scenario export-per-user                 ten minutes of ever more calls; --speed 30 makes it 20 seconds
-  lessor demo --kill-every 5                             the allocator is killed again and again
-  lessor demo --allocators 3 --kill-every 5              each of three, and the one that they lease from
-  lessor demo --store redis --allocators 3 --kill-every 5   each of three that share a store
-  lessor demo vendor, lessor demo node                   parts of it, each by itself, on machines of their own
+  lessor demo --scenario export-per-user                 ten minutes of rising load; --speed 30 makes it 20 seconds
+  lessor demo --kill-every 5                             the allocator is killed every 5 seconds
+  lessor demo --allocators 3 --kill-every 5              three allocators, and the one that they lease from, in turn
+  lessor demo --store redis --allocators 3 --kill-every 5   three allocators that share a store, in turn
+  lessor demo vendor, lessor demo node                   one part by itself, on a machine of its own
 
 Ctrl-C ends it with the table so far.";
 
@@ -127,19 +128,18 @@ Examples:
 
 One JSON object a line in:
   {\"at_ns\": 0, \"limit\": \"export\", \"key\": \"ann\", \"node\": \"a\", \"op\": \"try_acquire\", \"permits\": 1}
-  op is try_acquire, peek, acquire (with \"timeout_ns\", or it waits for as long as it takes), refund, top_up, or set
+  op is try_acquire, peek, acquire (with \"timeout_ns\", or without a bound on the wait), refund, top_up, or set
   (with \"rules\", and \"carry\": as_is, proportional, additive or reset). at_ns counts from the Unix epoch.
 One out, in the same order, as soon as it is known:
   {\"ok\": false, \"remaining\": 0, \"retry_after_ns\": 2000000000}
-  remaining: what a call could take at that instant, after this one. retry_after_ns: the first instant at which the
-  same call would succeed; it is missing where that is never. wait_ns: when an acquire is served, or would have been.
-  error: what is wrong with the line (line, field, value), or TooLarge. Nothing is changed then, and it goes on.
+  remaining: what a call could take at that instant, after this one. retry_after_ns: the wait until the same call would
+  succeed; it is missing if it never would. wait_ns: the wait until an acquire is served, or would have been.
+  error: the problem of the line (line, field, value), or TooLarge. The line changes nothing then, and the next is read.
 
-With --nodes the requests go to nodes that lease from an allocator, in virtual time too, with the code that ships; an
-acquire that waits is answered when it is served, and all after it then. Without it,
-it answers as one central limiter would that forgets nothing, exact to the nanosecond. A margin counts only where the
-configuration says one: the default is for a vendor far away. Time that goes backwards is no time at all.
-docs/replay.md says what is decided, and why.
+With --nodes the requests go to nodes that lease from an allocator, in virtual time too, with the shipping code. An acquire
+that waits is answered when it is served, and later requests after it. Without --nodes one central limiter answers that
+forgets nothing, exact to the nanosecond. There a margin counts only if the configuration has one: the default is for a
+distant vendor. A request from before the latest one is decided at the latest one's time. docs/replay.md has the details.
 
 Exit codes: 0 all lines were answered (a bad one with an error), 1 broken, 2 bad command line or configuration.";
 
@@ -149,26 +149,26 @@ pub(crate) struct ReplayArgs {
     /// The configuration: limits and their rules.
     #[arg(long, value_name = "FILE", env = "LESSOR_CONFIG")]
     pub(crate) config: PathBuf,
-    /// The limit that the requests of a CSV file go to; the only one there is, if nothing is said.
+    /// The limit that the requests of a CSV file go to. Default: the only limit of the configuration.
     #[arg(long, value_name = "NAME")]
     pub(crate) limit: Option<String>,
-    /// Let the requests of a CSV file wait for so long; if nothing is said they are served at once or refused.
+    /// How long the requests of a CSV file wait. Without it they are served at once or refused.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub(crate) patience: Option<Duration>,
-    /// Spread the requests over so many nodes that lease: by their "node", or else to each in turn. Without it one
+    /// Spread the requests over this many nodes that lease: by their "node", or else to each in turn. Without it one
     /// central limiter decides.
     #[arg(long, value_parser = value_parser!(u16).range(1..=1_000))]
     nodes: Option<u16>,
     /// How long an exchange between a node and the allocator takes.
     #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = humantime::parse_duration)]
     pub(crate) rtt: Duration,
-    /// Feeds every dice of the nodes: the same seed makes the same answers.
+    /// Seed of the nodes' random numbers. The same seed makes the same answers.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Draw what was asked and admitted over time, as SVG.
+    /// Draw the permits asked for and admitted over time, as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Print what came of it for each limit and key, in place of the answers.
+    /// Print the outcome for each limit and key, in place of the answers.
     #[arg(long)]
     pub(crate) summary: bool,
     /// Print the summary as one JSON object.
@@ -186,21 +186,21 @@ pub(crate) struct ServeArgs {
     /// The configuration: limits and their rules.
     #[arg(long, value_name = "FILE", env = "LESSOR_CONFIG")]
     pub(crate) config: PathBuf,
-    /// Where to listen, instead of where the configuration says (or else 127.0.0.1:7400). Port 0 takes a free
-    /// one; the line that is printed says which.
+    /// The address to listen on, in place of the configuration's (or 127.0.0.1:7400). Port 0 takes a free port, which
+    /// the printed line names.
     #[arg(long, value_name = "ADDR", env = "LESSOR_LISTEN")]
     pub(crate) listen: Option<SocketAddr>,
     /// Lend at once: states that no earlier life of this allocator can have permits outstanding. Without it an
-    /// allocator that remembers nothing waits until whatever it may have lent has ended.
+    /// allocator that has no records waits until all that it may have lent has ended.
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// What log lines look like. They go to stderr.
+    /// The format of log lines. They go to stderr.
     #[arg(long, value_name = "FORMAT", env = "LESSOR_LOG_FORMAT", default_value = "text")]
     pub(crate) log: Format,
-    /// Which log lines: a level, or levels by module such as `warn,lessor_allocator=debug`.
+    /// The log level, or levels by module such as `warn,lessor_allocator=debug`.
     #[arg(long, value_name = "FILTER", env = "LESSOR_LOG", default_value = "info", value_parser = logging::parse_filter)]
     pub(crate) log_level: String,
-    /// Export spans to the OpenTelemetry collector there (OTLP over HTTP, such as http://127.0.0.1:4318).
+    /// Export spans to the OpenTelemetry collector at this address (OTLP over HTTP, such as http://127.0.0.1:4318).
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL", env = "LESSOR_OTLP", hide_env_values = true)]
     pub(crate) otlp: Option<String>,
@@ -220,75 +220,74 @@ pub(crate) const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Add
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("played").args(["trace", "scenario"])), args_conflicts_with_subcommands = true)]
 pub(crate) struct DemoArgs {
-    /// A part of it by itself.
+    /// One part of the demo by itself.
     #[command(subcommand)]
     pub(crate) part: Option<Part>,
-    /// Node processes: 8 if nothing is said, and 2 in a scenario.
+    /// Node processes. Default: 8, and 2 in a scenario.
     #[arg(long, value_parser = value_parser!(u8).range(1..=64))]
     nodes: Option<u8>,
     /// How long it runs. Utilisation is measured after the first window of 30 s.
     #[arg(long, default_value_t = 60, conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
-    /// Feeds every dice: the same seed makes the same calls.
+    /// Seed of all random numbers. The same seed makes the same calls.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Print one JSON object and nothing else on stdout.
     #[arg(long)]
     pub(crate) json: bool,
-    /// After so many seconds the vendor halves the contract for all calls, and refuses with 429 whatever is more. Nodes learn of
-    /// it only from the headers of its answers. The report then says how soon the fleet followed and came back.
+    /// After this many seconds the vendor halves the contract for all calls, and answers 429 above it. Nodes learn of it only
+    /// from the headers of its answers. The report then has how soon the fleet followed and resumed.
     #[arg(long, value_name = "SECONDS", conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) vendor_halves_at: Option<u64>,
-    /// Kill the allocator with SIGKILL every so many seconds, and start it again at once: it is then a process of its own,
-    /// which keeps its address. The report says how often (`kills`), and the longest time in which the vendor admitted
-    /// no call, from the first one on (`longest_gap_ms`).
+    /// Kill the allocator with SIGKILL at this interval, and start it again at once. It is then a process of its own, and keeps
+    /// its address. The report has the number of kills (`kills`), and the longest time in which the vendor admitted no call,
+    /// from the first one on (`longest_gap_ms`).
     #[arg(long, value_name = "SECONDS", conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) kill_every: Option<u64>,
-    /// So many allocators, which nodes all know, and ask any. They share a store, if that is redis or postgres; or else they
-    /// lease the contract from one more and lend it on. With --kill-every one after the other is killed, and that one too.
+    /// Number of allocators. Each node knows all of them, and asks any. They share a store, if that is redis or postgres.
+    /// Otherwise they lease the contract from one more allocator and lend it on. --kill-every kills each in turn, and that one too.
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "played", value_parser = value_parser!(u8).range(1..=8))]
     pub(crate) allocators: u8,
-    /// Where allocators keep their books. They are processes of their own then, and keep them embedded if nothing is said. Of a
-    /// server, one is started for the demo on a free port.
+    /// Where allocators keep their books. Allocators are processes of their own then. Default for such processes: embedded. For
+    /// redis and postgres the demo starts a server on a free port.
     #[arg(long, value_name = "KIND", conflicts_with = "trace")]
     pub(crate) store: Option<Store>,
-    /// The server to use as --store: redis://… or postgres://…. What the demo writes there begins with demo-.
+    /// The server to use as --store: redis://… or postgres://…. All names that the demo writes there begin with demo-.
     #[arg(long, value_name = "URL", requires = "store")]
     pub(crate) store_url: Option<String>,
-    /// After so many seconds, and after it was halved, the contract is the first one again, which the headers say too. The
-    /// report then says when the fleet used the whole of it.
+    /// After this many seconds, and after it was halved, the contract is the first one again; the headers announce that too.
+    /// The report then has when the fleet used the whole of it.
     #[arg(long, value_name = "SECONDS", requires = "vendor_halves_at", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) vendor_restores_at: Option<u64>,
-    /// Replay the requests of a CSV file with the columns offset_s and client, each client held to 30 calls in
-    /// any 60 s.
+    /// Replay the requests of a CSV file with the columns offset_s and client. Each client may make 30 calls in any 60 s.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Play what is known by this name: ever more calls, and what each user must and may have of them. Exit code 1 if that
-    /// is not so.
+    /// Run a named scenario: rising load, and a least and most number of grants for each user. Exit code 1 if a user gets
+    /// fewer or more.
     #[arg(long, value_name = "NAME")]
     pub(crate) scenario: Option<Scenario>,
-    /// Users of a scenario, each with all of its calls.
+    /// Number of users of a scenario. Each makes all calls of the scenario.
     #[arg(long, default_value_t = 2, requires = "scenario", value_parser = value_parser!(u8).range(1..=32))]
     users: u8,
-    /// How many seconds of the trace or the scenario pass in one. Windows shrink with that of a trace, which is 60 if nothing
-    /// is said; in a scenario (1) calls become more so many times as fast, and limits stay what they are.
+    /// Seconds of the trace or scenario that pass in one second. Default: 60 for a trace, 1 for a scenario. A trace's windows
+    /// shrink with it. In a scenario the load rises that many times as fast, and limits stay the same.
     #[arg(long, requires = "played", value_parser = parse_speed)]
     speed: Option<f64>,
-    /// Where its allocator listens, which is then said on stderr: `lessor limits` can look at its limits and change them
-    /// meanwhile. Any free port of loopback if it is not given.
+    /// Where the demo's allocator listens; stderr then names the address. `lessor limits` can list and change its limits
+    /// meanwhile. Default: any free port of loopback.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Say on stderr where the allocator's page is, to watch it in a browser while the demo runs. Opens nothing.
+    /// Print the address of the allocator's page on stderr, to watch the demo in a browser. Opens no browser.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Have nodes serve their metrics, each on a free port of loopback, and write into this file where those and the allocators'
-    /// are: as `file_sd_configs` of Prometheus reads it.
+    /// Nodes serve their metrics, each on a free port of loopback. This file gets the addresses of those metrics and of the
+    /// allocators', in the format of `file_sd_configs` of Prometheus.
     #[arg(long, value_name = "FILE")]
     pub(crate) targets: Option<PathBuf>,
-    /// Show progress on stderr although it is not a terminal.
+    /// Show progress on stderr even if it is not a terminal.
     #[arg(long)]
     pub(crate) progress: bool,
-    /// Print the configuration that the allocator of this demo would get, and end.
+    /// Print the configuration of this demo's allocator, and end.
     #[arg(long)]
     pub(crate) print_config: bool,
 }
@@ -296,14 +295,14 @@ pub(crate) struct DemoArgs {
 /// Where an allocator keeps its books.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Store {
-    /// Nowhere else: a restart lends nothing until whatever was lent before has ended and left every window.
+    /// In memory only: a restart lends nothing until all that was lent before has ended and left every window.
     Memory,
-    /// In a file beside its configuration: a restart goes on where it was.
+    /// In a file beside its configuration: a restart continues from it.
     #[default]
     Embedded,
-    /// In Redis, which all of them share: a restart goes on at once.
+    /// In Redis, which all allocators share: a restart continues at once.
     Redis,
-    /// In PostgreSQL, the same.
+    /// In PostgreSQL, which all allocators share: a restart continues at once.
     Postgres,
 }
 
@@ -324,10 +323,10 @@ impl Store {
     }
 }
 
-/// What can be played by name.
+/// The scenarios that have a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
-    /// One call per 2 s for each user, on two instances for 10 min, with ever more calls: at most 300 of them, and at least 297.
+    /// One call per 2 s for each user, on two instances for 10 min, under rising load: 297 to 300 grants.
     ExportPerUser,
 }
 

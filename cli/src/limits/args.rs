@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// `lessor limits`.
 #[derive(Debug, Args)]
 pub(crate) struct LimitsArgs {
-    /// The allocator.
+    /// The URL of the allocator.
     #[arg(
         long,
         value_name = "URL",
@@ -25,59 +25,59 @@ pub(crate) struct LimitsArgs {
 /// What to do with the limits of an allocator.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LimitsCommand {
-    /// All limits, and how they stand.
+    /// List all limits with their figures.
     List,
-    /// One limit as it is configured, and how it stands.
+    /// Print one limit's configuration and figures.
     Get {
-        /// The limit.
+        /// The name of the limit.
         name: String,
     },
-    /// Make a limit, or change one that is in use. Leases that are out stay valid until they end.
+    /// Add a limit, or change one that is in use. Leases that are out stay valid until they end.
     Set(SetArgs),
-    /// Take a limit away: nothing is lent from it any more, what is out ends by itself.
+    /// Remove a limit: nothing is lent from it any more. Leases that are out end by themselves.
     Rm {
-        /// The limit.
+        /// The name of the limit.
         name: String,
     },
     /// Let permits be lent once, beyond what the rules say.
     TopUp {
-        /// The limit.
+        /// The name of the limit.
         name: String,
-        /// How many.
+        /// The number of permits.
         #[arg(value_parser = value_parser!(u64).range(1..))]
         permits: u64,
-        /// Whose pool, if the limit is keyed.
+        /// The key of the pool, if the limit is keyed.
         #[arg(long)]
         key: Option<String>,
-        /// A name of your choice: what is sent again under the same name is not added again.
+        /// A name of your choice. A top-up that is sent again with the same name is not added again.
         #[arg(long)]
         id: Option<String>,
     },
-    /// Lend nothing to any node, until an operator resumes the limit or the time is up.
+    /// Lend nothing to any node until an operator resumes the limit or the time is over.
     Pause {
-        /// The limit.
+        /// The name of the limit.
         name: String,
-        /// For how long, for example 10m. Without it: until it is resumed.
+        /// The length of the pause, for example 10m. Without it: until an operator resumes the limit.
         #[arg(long = "for", value_name = "SPAN")]
         span: Option<String>,
     },
-    /// Lend again.
+    /// Lend again after a pause.
     Resume {
-        /// The limit.
+        /// The name of the limit.
         name: String,
     },
     /// Lend nothing to one node.
     Block {
-        /// The limit.
+        /// The name of the limit.
         name: String,
-        /// The node, by its name.
+        /// The name of the node.
         node: String,
     },
     /// Lend to a node again.
     Unblock {
-        /// The limit.
+        /// The name of the limit.
         name: String,
-        /// The node, by its name.
+        /// The name of the node.
         node: String,
     },
 }
@@ -85,36 +85,36 @@ pub(crate) enum LimitsCommand {
 /// `lessor limits set`.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// The limit.
+    /// The name of the limit.
     pub(crate) name: String,
-    /// Its rules, as in the configuration: '[{ kind = "sliding_window", limit = 50, per = "1s" }]'. Everything else
-    /// stays as it is.
+    /// The rules, as in the configuration: '[{ kind = "sliding_window", limit = 50, per = "1s" }]'. All other options
+    /// stay as they are.
     #[arg(long, value_name = "TOML", required_unless_present = "file", conflicts_with = "file")]
     pub(crate) rules: Option<String>,
-    /// A file with what a [[limit]] holds, without that line; - for stdin. What is not in it has its default.
+    /// A file with the options of a [[limit]], without that line; - for stdin. Options that are missing get their default.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// What becomes of the balances.
+    /// How balances are carried over.
     #[arg(long, value_enum, default_value = "as-is")]
     pub(crate) carry: CarryArg,
-    /// Only show what it would do to each pool.
+    /// Only print the effect on each pool.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Lend at once from a limit that is new: states that no earlier life of the allocator lent from it.
+    /// Lend at once from a new limit: states that no earlier life of the allocator lent from it.
     #[arg(long)]
     pub(crate) fresh: bool,
 }
 
-/// What becomes of the balances of a limit that is changed.
+/// How the balances of a changed limit are carried over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CarryArg {
-    /// What is charged stays charged.
+    /// Charges stay.
     AsIs,
-    /// The same part of the limit is left.
+    /// The same share of the limit is left.
     Proportional,
-    /// What is left changes by as much as the limit.
+    /// What is left changes by the change of the limit.
     Additive,
-    /// Begin anew, with what is out charged.
+    /// Balances begin anew; permits that are out are charged.
     Reset,
 }
 

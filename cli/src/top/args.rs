@@ -10,41 +10,41 @@ Examples:
   lessor top --once --sort spent
   lessor top --json --every 5s
 
-Keys: q quits, s changes the order, up and down choose a limit, enter shows who holds and wants most of it, esc goes back.
-Exit codes: 0 done, 1 it cannot be asked, 2 bad command line.";
+Keys: q quits, s changes the order, up and down choose a limit, enter shows the sessions that hold and want most of it, esc goes back.
+Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line.";
 
 /// `lessor top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// The allocator.
+    /// The URL of the allocator.
     #[arg(long, value_name = "URL", env = "LESSOR_SERVER", default_value = "http://127.0.0.1:7400")]
     pub(crate) server: String,
-    /// How often to look.
+    /// The time between two looks.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_every)]
     pub(crate) every: Duration,
-    /// What comes first.
+    /// The order of the limits.
     #[arg(long, value_enum, default_value = "attention")]
     pub(crate) sort: TopSort,
-    /// Look twice, print a table with the rates between, and end. So it does too where stdout is no terminal.
+    /// Look twice, print a table with the rates between the looks, and end. The same happens if stdout is no terminal.
     #[arg(long)]
     pub(crate) once: bool,
-    /// The same as one JSON object.
+    /// Print that table as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What comes first in `lessor top`.
+/// The order of limits in `lessor top`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TopSort {
-    /// What needs an operator.
+    /// Limits that need an operator first.
     Attention,
-    /// What has least left.
+    /// The least left first.
     Left,
-    /// What is spent fastest.
+    /// The fastest spent first.
     Spent,
-    /// What is refused most.
+    /// The most refused first.
     Refused,
-    /// The alphabet.
+    /// By name.
     Name,
 }
 
