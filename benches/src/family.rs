@@ -50,7 +50,7 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
         // Two asks a key.
         let micros = |span: Duration| span.as_secs_f64() * 1e6 / (2 * TIMED) as f64;
         let (alone, below) = (micros(alone), micros(below));
-        let remembered = parent.view(now).lessees;
+        let remembered = parent.view(now).sessions;
         println!("| {keys} | {alone:.2} | {below:.2} | {:.1} | {remembered} |", below / alone);
     }
     Ok(())

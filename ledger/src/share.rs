@@ -1,5 +1,5 @@
 //! What part of a pool is for whom: priorities, guaranteed minimums, a reserve, bounds on leases. Pools ask it before
-//! they size a grant. It only ever makes a grant smaller or moves it to another lessee: no promise depends on it.
+//! they size a grant. It only ever makes a grant smaller or moves it to another session: no promise depends on it.
 
 mod trust;
 
@@ -57,23 +57,23 @@ impl Default for Sharing {
     }
 }
 
-/// What a lessee counts for, from the limit's configuration.
+/// What a session counts for, from the limit's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Its weight among its like, at least 1.
     pub weight: u64,
-    /// A lessee with a higher priority comes first.
+    /// A session with a higher priority comes first.
     pub priority: u64,
     /// Which of the guaranteed groups it belongs to.
     pub group: Option<usize>,
 }
 
 impl Share {
-    /// The share of a lessee of which the configuration says nothing.
+    /// The share of a session of which the configuration says nothing.
     pub const EVEN: Share = Share { weight: 1, priority: 0, group: None };
 }
 
-/// What a lessee of `priority` has to share, and with which claims. What claims above it lack is kept for them, and
+/// What a session of `priority` has to share, and with which claims. What claims above it lack is kept for them, and
 /// claims below it are not seen at all.
 pub fn below(priority: u64, others: Vec<Claim>, supply: Supply) -> (Vec<Claim>, Supply) {
     let (above, others): (Vec<Claim>, Vec<Claim>) = others
@@ -139,7 +139,7 @@ impl Guarantees {
         }
     }
 
-    /// Permits that a lessee of `group` must leave to others.
+    /// Permits that a session of `group` must leave to others.
     pub fn kept_from(&self, group: Option<usize>) -> u64 {
         let others = self.levels.iter().enumerate().filter(|(index, _)| Some(*index) != group);
         others.map(|(_, level)| level.permits).sum()

@@ -6,7 +6,7 @@ use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
 use std::time::Duration;
 
-/// One lessee that shares in a pool.
+/// One session that shares in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// What it spends in a term on average, and what is queueing, in parts of a permit ([`PERMIT`] to one): what its
@@ -40,7 +40,7 @@ pub struct Asker {
     pub since: Duration,
 }
 
-/// What is to be shared when a lessee asks.
+/// What is to be shared when a session asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supply {
     /// Permits that can be lent now.
@@ -53,7 +53,7 @@ pub struct Supply {
     pub sustained: u64,
     /// The term.
     pub term: Duration,
-    /// The time between two asks of a lessee that found too few.
+    /// The time between two asks of a session that found too few.
     pub poll: Duration,
 }
 
@@ -65,18 +65,18 @@ const NEWCOMER_PART: u64 = 4;
 /// shorter as it empties, and hardly anything is out when it is empty.
 const DRAIN_PART: u64 = 2;
 
-/// When little comes back, a lessee that wants at most five sevenths of the average share comes first. A larger part would let
-/// lessees that want just less than their share leave nothing to lessees that want just more.
+/// When little comes back, a session that wants at most five sevenths of the average share comes first. A larger part would let
+/// sessions that want just less than their share leave nothing to sessions that want just more.
 const MODEST_PART: (u128, u128) = (5, 7);
 
-/// How many permits to lend. No lessee gets more than it wants, and:
+/// How many permits to lend. No session gets more than it wants, and:
 ///
 /// - While the supply covers every need for a term, a want is met, up to half of what is left.
-/// - A pool that **drains** gives all lessees the same time to spend: what is left, halved, in proportion to needs.
-/// - A pool that lives on a **trickle**, on what comes back, shares that by weighted max-min. A lessee that needs less than
+/// - A pool that **drains** gives all sessions the same time to spend: what is left, halved, in proportion to needs.
+/// - A pool that lives on a **trickle**, on what comes back, shares that by weighted max-min. A session that needs less than
 ///   the water level gets its need in full, and what it is owed is kept for it. The others accrue the level over time.
 ///
-/// Each lessee gets something while something is left that is not owed to another lessee, unless it asks too soon.
+/// Each session gets something while something is left that is not owed to another session, unless it asks too soon.
 pub fn grant(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
     let needs =
         others.iter().map(|claim| u128::from(claim.need)).sum::<u128>() + u128::from(asker.claim.need);
@@ -162,7 +162,7 @@ impl From<State> for Scarcity {
     }
 }
 
-/// How long what is left lasts, halved, and what brings `asker` to that. A lessee that says that it needs more than there is gets
+/// How long what is left lasts, halved, and what brings `asker` to that. A session that says that it needs more than there is gets
 /// no more for that.
 fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64) {
     let believed = |claim: Claim| u128::from(claim.need.min(supply.within_term));
@@ -179,7 +179,7 @@ fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64
 fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     let all = || others.iter().copied().chain([asker.claim]);
     let level = Level::of(all(), supply.within_term);
-    // What comes back now may be less than the average: a lessee that wants much less than the average is served all the same.
+    // What comes back now may be less than the average: a session that wants much less than the average is served all the same.
     let average = Level::of(all(), supply.sustained);
     let frugal =
         |claim: Claim| Claim { mean: claim.mean.saturating_mul(MODEST_PART.1) / MODEST_PART.0, ..claim };
@@ -190,7 +190,7 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     // In permits first, rounded down: a part of a permit is there sooner or later.
     let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
     let accrued = share * u128::from(nanos(asker.since.min(supply.term))) / PERMIT;
-    // At least one, but not at each ask of a lessee that asks all the time.
+    // At least one, but not at each ask of a session that asks all the time.
     let one = u64::from(asker.since >= supply.poll);
     let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(one);
     if !is_modest(asker.claim) {
@@ -264,9 +264,9 @@ pub fn even_share(asker: Claim, others: &[Claim], supply: u64) -> Option<u64> {
     (!is_enough).then_some(share)
 }
 
-/// The most that a lessee without history is lent, whatever it says it wants: `waiting` callers are real.
-pub fn newcomer_cap(waiting: u64, lessees: u64, supply: Supply) -> u64 {
-    (supply.within_term / (NEWCOMER_PART * (lessees + 1))).max(waiting).max(1)
+/// The most that a session without history is lent, whatever it says it wants: `waiting` callers are real.
+pub fn newcomer_cap(waiting: u64, sessions: u64, supply: Supply) -> u64 {
+    (supply.within_term / (NEWCOMER_PART * (sessions + 1))).max(waiting).max(1)
 }
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ impl Family {
         let views = lowest.chain(&mut self.above).map(|member| member.pool.view(now));
         let least = views.reduce(|lowest, view| PoolView {
             available: lowest.available.min(view.available),
-            lessees: lowest.lessees.max(view.lessees),
+            sessions: lowest.sessions.max(view.sessions),
             over: lowest.over.max(view.over),
             quarantine: lowest.quarantine.max(view.quarantine),
             ..lowest

@@ -258,7 +258,7 @@ fn shown_preview(config: &LimitConfig, preview: Option<Preview>) -> Value {
             "available_after": effect.after.available,
             "over": effect.after.over,
             "outstanding": effect.before.books.outstanding,
-            "lessees": effect.before.lessees,
+            "lessees": effect.before.sessions,
         });
         if let Some(key) = &effect.pool.key {
             body["key"] = json!(key.as_str());

@@ -38,7 +38,7 @@ pub(super) async fn of_limits(shared: &Shared) -> BTreeMap<String, Ranks> {
 fn chosen(shared: &Shared) -> Vec<(String, u64)> {
     let mut limits: Vec<(u64, String)> = shared.with(|allocator, now| {
         let limits = allocator.limits(now).into_iter().map(|(config, figures)| {
-            let cost = figures.pools.saturating_add(figures.sums.lessees);
+            let cost = figures.pools.saturating_add(figures.sums.sessions);
             (if figures.sums.outstanding == 0 { 0 } else { cost }, config.name.to_string())
         });
         limits.collect()

@@ -202,7 +202,7 @@ fn limit(config: &LimitConfig, figures: &Figures) -> Value {
     }
     body["outstanding"] = json!(sums.outstanding);
     body["in_flight"] = json!(sums.in_flight);
-    body["lessees"] = json!(sums.lessees);
+    body["lessees"] = json!(sums.sessions);
     body["granted"] = json!(sums.granted);
     body["spent"] = json!(sums.spent);
     body["returned"] = json!(sums.returned);
@@ -226,7 +226,7 @@ pub(super) fn pool(id: &PoolId, view: &PoolView) -> Value {
         "state": view.forecast.standing.word(),
         "outstanding": books.outstanding,
         "in_flight": view.in_flight,
-        "lessees": view.lessees,
+        "lessees": view.sessions,
         "quarantine_ms": millis_up(view.quarantine),
         "granted": books.granted,
         "spent": books.spent,

@@ -83,7 +83,7 @@ pub struct Sums {
     /// Permits whose calls are in flight, said or presumed; only of limits that cap that.
     pub in_flight: u64,
     /// Sessions that pools remember; one that uses two keys counts twice.
-    pub lessees: u64,
+    pub sessions: u64,
     /// Permits ever lent.
     pub granted: u64,
     /// Permits ever reported spent.
@@ -166,7 +166,7 @@ impl Sums {
         self.available = self.available - u128::from(counted.available) + u128::from(view.available);
         self.outstanding = self.outstanding - old.outstanding + new.outstanding;
         self.in_flight = self.in_flight - counted.in_flight + view.in_flight;
-        self.lessees = self.lessees - counted.lessees + view.lessees;
+        self.sessions = self.sessions - counted.sessions + view.sessions;
         self.granted += new.granted - old.granted;
         self.spent += new.spent - old.spent;
         self.returned += new.returned - old.returned;
@@ -183,7 +183,7 @@ impl Sums {
         self.available -= u128::from(counted.available);
         self.outstanding -= counted.books.outstanding;
         self.in_flight -= counted.in_flight;
-        self.lessees -= counted.lessees;
+        self.sessions -= counted.sessions;
         self.withheld -= counted.withheld;
         self.vendor_pauses -= pauses(&counted);
     }

@@ -22,7 +22,7 @@ fn audit(limit: &mut Limit, now: Moment) {
     let sums = limit.figures(now).sums;
     assert!(sums.balance(), "{sums:?}");
     assert_eq!(sums.outstanding, total.outstanding);
-    assert_eq!(sums.lessees, views.iter().map(|(_, view)| view.lessees).sum::<u64>());
+    assert_eq!(sums.sessions, views.iter().map(|(_, view)| view.sessions).sum::<u64>());
     assert_eq!(sums.available, views.iter().map(|(_, view)| u128::from(view.available)).sum::<u128>());
     assert!(sums.granted >= total.granted && sums.spent >= total.spent && sums.burned >= total.burned);
     let (forecast, standing) = (limit.figures(now).forecast, |view: &PoolView| view.forecast.standing);
@@ -75,7 +75,7 @@ fn a_key_has_a_pool_from_its_first_use_until_it_looks_new_again() {
     audit(&mut limit, millis(400));
     limit.sweep(millis(11_000), 10);
     let figures = limit.figures(millis(11_000));
-    assert_eq!((figures.pools, figures.sums.lessees, figures.sums.available), (0, 0, 0));
+    assert_eq!((figures.pools, figures.sums.sessions, figures.sums.available), (0, 0, 0));
     let sums = figures.sums;
     assert_eq!((sums.granted, sums.spent, sums.burned), (9, 4, 5), "what was done stays counted");
     assert!(sums.balance());

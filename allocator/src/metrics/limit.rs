@@ -110,7 +110,7 @@ impl LimitMetrics {
         self.outstanding.set(sums.outstanding as f64);
         self.in_flight.set(sums.in_flight as f64);
         self.pools.set(figures.pools as f64);
-        self.lessees.set(sums.lessees as f64);
+        self.lessees.set(sums.sessions as f64);
         self.quarantine.set(figures.quarantine.as_secs_f64());
         self.paused.set(f64::from(u8::from(figures.paused)));
         self.blocked.set(figures.blocked as f64);

@@ -10,7 +10,7 @@ impl Pool {
     /// Lets the session at `place` count from zero if that is what `ask` does, here and where it is `mirror` above. What it may
     /// have in flight goes on to count.
     pub(super) fn count_anew(&mut self, place: Place, above: &mut [Above<'_>], mirror: Place, ask: &Ask) {
-        if self.lessees.get(&place).is_some_and(|lessee| lessee.comes_back(ask)) {
+        if self.sessions.get(place).is_some_and(|session| session.comes_back(ask)) {
             self.begin_from_zero(place);
             above.iter_mut().for_each(|above| above.pool.begin_from_zero(mirror));
         }
@@ -18,8 +18,8 @@ impl Pool {
 
     fn begin_from_zero(&mut self, place: Place) {
         self.begin_anew(place);
-        if let Some(lessee) = self.lessees.get_mut(&place) {
-            lessee.begin_from_zero();
+        if self.sessions.contains(place) {
+            self.sessions.update(place, Session::begin_from_zero);
         }
     }
 }

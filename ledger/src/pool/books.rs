@@ -2,7 +2,6 @@
 
 use super::Pool;
 use crate::rule::Flow;
-use std::collections::BTreeSet;
 
 /// Totals since the pool was made. `granted = spent + returned + burned + outstanding` after every change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,18 +42,15 @@ impl Pool {
         debug_assert!(self.books.balance(), "{:?}", self.books);
         debug_assert_eq!(
             self.books.outstanding,
-            self.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>()
+            self.sessions.values().map(|session| session.outstanding).sum::<u64>()
         );
-        let out = || self.lessees.values().map(|lessee| (lessee.end, lessee.outstanding));
+        let out = || self.sessions.values().map(|session| (session.end, session.outstanding));
         self.ledgers.audit(self.books.outstanding, out);
         if self.longest.is_some() {
-            let in_flight = self.lessees.values().map(|lessee| lessee.flights.charged()).sum();
+            let in_flight = self.sessions.values().map(|session| session.flights.charged()).sum();
             debug_assert_eq!(self.ledgers.in_flight(), Some(in_flight), "{:?}", self.ledgers);
         }
         debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
-        let mirrors = self.lessees.iter().filter(|(place, _)| place.is_mirror());
-        let mirrors = mirrors.map(|(place, mirror)| (mirror.reviewed, *place));
-        debug_assert!(self.mirrors.iter().copied().eq(mirrors.collect::<BTreeSet<_>>()));
-        debug_assert_eq!(self.ends.len(), self.lessees.values().filter(|lessee| lessee.is_live()).count());
+        self.sessions.audit();
     }
 }

@@ -1,7 +1,7 @@
 //! What a pool says to the one that it leases from itself, in another allocator, and what it believes of the answer: the
-//! ordinary exchange, with this pool as one lessee. The uplink drives it with the time as an argument.
+//! ordinary exchange, with this pool as one session. The uplink drives it with the time as an argument.
 //!
-//! It asks for what its own lessees would have in hand, and for a little that is lent on until the next answer. What they hold
+//! It asks for what its own sessions would have in hand, and for a little that is lent on until the next answer. What they hold
 //! is what it holds; what they have spent, it has. Low water and renewals are as for a node.
 
 use super::Pool;
@@ -155,8 +155,8 @@ impl Pool {
     /// outlast exchanges with those below, too, and half of it is theirs.
     pub fn distance_above(&self, rtt: Duration) -> Duration {
         let active = self.active();
-        let lessees = self.lessees.values().filter(|lessee| self.now.since(lessee.answered) <= active);
-        rtt + 2 * lessees.map(|lessee| lessee.rtt).max().unwrap_or_default()
+        let sessions = self.sessions.values().filter(|session| self.now.since(session.answered) <= active);
+        rtt + 2 * sessions.map(|session| session.rtt).max().unwrap_or_default()
     }
 
     /// Writes what to say to the one above, and sets aside nothing: it stays true however late it arrives. `None` of a pool
@@ -164,7 +164,7 @@ impl Pool {
     pub fn ask_above(&mut self, now: Moment, rtt: Duration) -> Option<Ask> {
         self.advance(now);
         let wishes = self.wishes(rtt);
-        let all_in_flight = self.in_flight;
+        let all_in_flight = self.sessions.in_flight();
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
         if borrower.is_disowned && loan.is_empty() {
             loan.begin_anew();
@@ -241,7 +241,7 @@ impl Pool {
     fn count_in_flight(&mut self) {
         let longest = self.ledgers.longest();
         if longest.is_none() && self.longest.is_some() {
-            let sessions: Vec<_> = self.lessees.keys().copied().collect();
+            let sessions: Vec<_> = self.sessions.iter().map(|(place, _)| place).collect();
             sessions.into_iter().for_each(|id| self.change_flights(id, |flights, _| flights.forget()));
         }
         self.longest = longest;
@@ -299,10 +299,10 @@ impl Pool {
     /// What those below would have, as they said.
     fn wishes(&self, rtt: Duration) -> Wishes {
         let active = self.active();
-        let lessees = || self.lessees.values().filter(|lessee| self.now.since(lessee.answered) <= active);
-        let sum = |each: fn(&super::Session) -> u64| lessees().map(each).fold(0, u64::saturating_add);
-        let demand_milli = sum(|lessee| lessee.demand_milli).min(PERMITS_MAX);
-        let (wanted, waiting) = (sum(|lessee| lessee.wanted), sum(|lessee| lessee.waiting));
+        let sessions = || self.sessions.values().filter(|session| self.now.since(session.answered) <= active);
+        let sum = |each: fn(&super::Session) -> u64| sessions().map(each).fold(0, u64::saturating_add);
+        let demand_milli = sum(|session| session.demand_milli).min(PERMITS_MAX);
+        let (wanted, waiting) = (sum(|session| session.wanted), sum(|session| session.waiting));
         let out = self.ledgers.loan().map_or(0, Loan::out);
         // Renewals from below come all the time: for them something has to be here.
         let low = need(demand_milli, low_span(rtt)).max(u64::from(wanted > out));

@@ -34,7 +34,7 @@ impl Pool {
     /// windows that begin at the change or later: it knows nothing of what was spent before.
     pub fn change(&mut self, plan: Arc<Plan>, carry: Carry, now: Moment) {
         self.advance(now);
-        let until = self.ends.last().map_or(self.now, |&(end, _)| end);
+        let until = self.sessions.last_expiry().unwrap_or(self.now);
         self.ledgers.change(&plan.rules, (plan.terms, self.now), carry, (self.books.outstanding, until));
         debug_assert!(
             plan.rules.iter().filter(|rule| rule.flow().is_some()).eq(self

@@ -1,9 +1,9 @@
 //! A pool below others: `user` under `tenant` under `vendor`. A permit is charged to all of them or to none. Limits pass
 //! the pools above one with each exchange; a pool keeps no pointer to another.
 //!
-//! Every ancestor keeps, for each lessee of a pool below it, a lessee of its own that mirrors it. The mirror has the same permits
+//! Every ancestor keeps, for each session of a pool below it, a session of its own that mirrors it. The mirror has the same permits
 //! out until the same end, and the same demand. So each ancestor has the ends of all leases below it in its one queue. It is
-//! advanced piecewise over each of these ends, in order, whichever session asks. It shares what it has among all lessees below
+//! advanced piecewise over each of these ends, in order, whichever session asks. It shares what it has among all sessions below
 //! it, and its books say what its children lent. A child that burns a lease does so at the instant at which all mirrors did.
 
 use super::session::Settlement;
@@ -62,36 +62,38 @@ pub struct Above<'a> {
 impl Pool {
     /// Whether it knows the mirror `place`. One that was forgotten had nothing out: no settlement concerns it.
     pub(super) fn mirrors(&self, place: Place) -> bool {
-        self.lessees.contains_key(&place)
+        self.sessions.contains(place)
     }
 
-    /// Does to the mirror of `lessee`, of a pool below, what `settlement` of `ask` did to it. A mirror that was forgotten had
+    /// Does to the mirror of `session`, of a pool below, what `settlement` of `ask` did to it. A mirror that was forgotten had
     /// nothing out, and nothing that burned comes back here any more: it begins anew.
-    pub(super) fn mirror(&mut self, place: Place, lessee: &Session, ask: &Ask, settlement: &Settlement) {
+    pub(super) fn mirror(&mut self, place: Place, session: &Session, ask: &Ask, settlement: &Settlement) {
         if !self.mirrors(place) {
-            let mut newcomer = self.newcomer(lessee.share);
+            let mut newcomer = self.newcomer(session.share);
             // It goes by the same deadline here.
-            newcomer.end = newcomer.end.max(lessee.end);
-            newcomer.spent = lessee.spent.saturating_sub(settlement.spent + settlement.spent_late);
+            newcomer.end = newcomer.end.max(session.end);
+            newcomer.spent = session.spent.saturating_sub(settlement.spent + settlement.spent_late);
             self.add_mirror(place, newcomer);
         }
-        let mirror = &self.lessees[&place];
+        let mirror = &self.sessions[place];
         let known = mirror.known_part(settlement);
         self.settle_by(place, ask, &known);
     }
 
     /// The session is a new one to the pool below, which may have forgotten it sooner than what is in flight here ends.
     pub(super) fn begin_anew(&mut self, place: Place) {
-        if self.lessees.contains_key(&place) {
+        if self.sessions.contains(place) {
             let now = self.now;
             self.change_flights(place, |flights, longest| flights.begin_anew(now, longest));
         }
     }
 
     pub(super) fn fall_silent(&mut self, place: Place, seq: u64) {
-        if let Some(lessee) = self.lessees.get_mut(&place) {
-            (lessee.seq, lessee.demand_milli, lessee.waiting, lessee.wanted) = (seq, 0, 0, 0);
-            lessee.has_left = true;
+        if self.sessions.contains(place) {
+            self.sessions.update(place, |session| {
+                (session.seq, session.demand_milli, session.waiting, session.wanted) = (seq, 0, 0, 0);
+                session.has_left = true;
+            });
             // It will say no more of what is in flight: that was spent by now.
             self.end_flights(place, 0, self.now);
         }

@@ -163,17 +163,20 @@ impl Pool {
     pub fn observe(&mut self, now: Moment, id: SessionId, observed: &Observed) -> Heard {
         self.advance(now);
         let now = self.now;
-        let Some(lessee) = self.lessees.get_mut(&Place::own(id)) else { return Heard::default() };
-        if observed.number <= lessee.observed {
+        let place = Place::own(id);
+        if self.sessions.get(place).is_none_or(|session| observed.number <= session.observed) {
             return Heard::default();
         }
-        let refused = match lessee.observed {
-            // A session that was forgotten says its whole total again.
-            0 => observed.refused_total.min(u64::from(observed.wait.is_some())),
-            _ => observed.refused_total.saturating_sub(lessee.refused),
-        };
-        lessee.observed = observed.number;
-        lessee.refused = lessee.refused.max(observed.refused_total);
+        let refused = self.sessions.update(place, |session| {
+            let refused = match session.observed {
+                // A session that was forgotten says its whole total again.
+                0 => observed.refused_total.min(u64::from(observed.wait.is_some())),
+                _ => observed.refused_total.saturating_sub(session.refused),
+            };
+            session.observed = observed.number;
+            session.refused = session.refused.max(observed.refused_total);
+            refused
+        });
         let trust = self.plan.sharing.vendor;
         let mut heard = Heard { refused, ..Heard::default() };
         if let Some(wait) = observed.wait.filter(|_| refused > 0 && trust.believe >= Believe::Pause) {
@@ -198,9 +201,9 @@ impl Pool {
         }
         let spent = |demand_milli, answered| need(demand_milli, self.now.since(answered));
         let unspent = self
-            .lessees
+            .sessions
             .values()
-            .map(|lessee| lessee.outstanding.saturating_sub(spent(lessee.demand_milli, lessee.answered)));
+            .map(|session| session.outstanding.saturating_sub(spent(session.demand_milli, session.answered)));
         let ours = self.ledgers.available().saturating_add(unspent.sum::<u64>());
         let slack = self.ceiling() * SLACK_PERCENT / 100;
         let missing = ours.saturating_sub(left.permits);

@@ -1,5 +1,5 @@
 //! What one session may have in flight, as far as its pool knows: what it last reported, and what lingers of leases that
-//! ended without a report. Lessees keep one of these; it knows neither rules nor other sessions.
+//! ended without a report. Sessions keep one of these; it knows neither rules nor other sessions.
 
 use super::lingering::Lingering;
 use super::session::Settlement;

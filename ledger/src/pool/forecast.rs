@@ -42,7 +42,7 @@ impl Pool {
 
     /// Remembers what `ask` of `id` found, which was lent what came of `offer`.
     pub(super) fn make_forecast(&mut self, id: Place, ask: &Ask, offer: &Offer) {
-        let own = draw(ask.demand_milli, ask.waiting, self.lessees[&id].outstanding);
+        let own = draw(ask.demand_milli, ask.waiting, self.sessions[id].outstanding);
         let draw = offer.others.and(own);
         // On a trickle everybody lacks something; and who was offered nothing wants what is not there.
         let is_scarce = offer.standing == Scarcity::Scarce && (ask.want > 0 || !draw.is_none());
@@ -65,7 +65,7 @@ impl Pool {
 
     /// The same if no session wants anything any more.
     pub(super) fn foresee_silence(&mut self) {
-        if self.lessees.values().all(|lessee| lessee.demand_milli == 0 && lessee.waiting == 0) {
+        if self.sessions.values().all(|session| session.demand_milli == 0 && session.waiting == 0) {
             self.foresee_nothing();
         }
     }

@@ -23,7 +23,7 @@ impl Pool {
         self.advance(now);
         self.forget_idle(self.memory());
         // A session gets its last grant again for its last ask, and waits for what an earlier life told: of a new pool not.
-        let is_quiet = self.now >= self.opens.max(self.records.earlier()) && self.lessees.is_empty();
+        let is_quiet = self.now >= self.opens.max(self.records.earlier()) && self.sessions.is_empty();
         is_quiet && self.seats.are_free() && self.is_fresh()
     }
 
@@ -36,18 +36,18 @@ impl Pool {
     /// a stranger's: it starts at zero or is refused, and what it is lent is charged.
     pub(super) fn forget_idle(&mut self, memory: Duration) {
         let now = self.now;
-        self.lessees.retain(|place, lessee| {
+        self.sessions.retain(|place, session| {
             place.is_mirror()
-                || lessee.is_live()
-                || lessee.flights.lands().is_some()
-                || lessee.end.max(lessee.answered) + memory > now
+                || session.is_live()
+                || session.flights.lands().is_some()
+                || session.end.max(session.answered) + memory > now
         });
     }
 
     /// Forgets the mirrors whose time has come. Of one that is blank all that matters is its demand, for as long as it shares:
     /// its session is known to the pool below, whose next ask makes it anew.
     pub(super) fn forget_mirrors(&mut self) {
-        while let Some(&(reviewed, place)) = self.mirrors.first()
+        while let Some((reviewed, place)) = self.sessions.next_review()
             && reviewed <= self.now
         {
             self.review(place, Some((self.active(), self.memory())));
@@ -59,8 +59,8 @@ impl Pool {
     /// So `many` have come, or have nothing live any more.
     pub(super) fn bound_mirrors(&mut self, many: usize) {
         for _ in 0..LOOKS_FOR_MIRROR * many {
-            let Some(&(_, first)) = self.mirrors.first() else { break };
-            if self.lessees.len() - self.ends.len() <= self.plan.lessees_max {
+            let Some((_, first)) = self.sessions.next_review() else { break };
+            if self.sessions.len() - self.sessions.live() <= self.plan.lessees_max {
                 break;
             }
             self.review(first, None);
@@ -71,15 +71,14 @@ impl Pool {
     pub(super) fn add_mirror(&mut self, place: Place, mut mirror: Session) {
         self.bound_mirrors(1);
         mirror.reviewed = self.now + self.active();
-        self.mirrors.insert((mirror.reviewed, place));
-        self.lessees.insert(place, mirror);
+        self.sessions.insert(place, mirror);
     }
 
     /// Forgets the mirror `place` if nothing of it is live or in flight. With `spans`, it also has to have been silent for the
     /// first of them if it is blank, and for the second if not. One that is not forgotten is looked at later.
     fn review(&mut self, place: Place, spans: Option<(Duration, Duration)>) {
         let active = self.active();
-        let mirror = self.lessees.get_mut(&place).expect("each review has its mirror");
+        let mirror = &self.sessions[place];
         let silent = mirror.end.max(mirror.answered);
         let forgotten = match spans {
             None => self.now,
@@ -87,12 +86,11 @@ impl Pool {
             Some((_, memory)) => silent + memory,
         };
         let forgotten = mirror.flights.lands().map_or(forgotten, |lands| lands.max(forgotten));
-        self.mirrors.remove(&(mirror.reviewed, place));
         if forgotten <= self.now && !mirror.is_live() {
-            self.lessees.remove(&place);
+            self.sessions.remove(place);
         } else {
-            mirror.reviewed = forgotten.max(self.now + active);
-            self.mirrors.insert((mirror.reviewed, place));
+            let reviewed = forgotten.max(self.now + active);
+            self.sessions.update(place, |mirror| mirror.reviewed = reviewed);
         }
     }
 

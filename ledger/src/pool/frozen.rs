@@ -1,5 +1,5 @@
 //! A pool as a value that is put away after each exchange and goes on at the next, in whatever process that is: the *root* of
-//! a limit that several allocators lease from a store. Unlike a [`super::Record`] it knows each lessee.
+//! a limit that several allocators lease from a store. Unlike a [`super::Record`] it knows each session.
 //!
 //! It keeps all that decides what is lent. What an ask was answered is left out: who leases from a store asks each time anew.
 
@@ -36,7 +36,8 @@ pub struct Frozen {
     vendor: SavedFeedback,
     /// What it may lend while it eases off, and since when that is so.
     pacer: Option<(u64, At)>,
-    lessees: Vec<FrozenLessee>,
+    #[serde(rename = "lessees")]
+    sessions: Vec<FrozenLessee>,
 }
 
 /// One session's part of it.
@@ -123,7 +124,8 @@ impl Pool {
             // No more than fits: it is less than what may be lent.
             Pacer::Easing { credit, at } => Some((u64::try_from(credit).unwrap_or(u64::MAX), at.into())),
         };
-        let lessees = self.lessees.iter().map(|(place, lessee)| FrozenLessee::of(place.session(), lessee));
+        let sessions =
+            self.sessions.iter().map(|(place, session)| FrozenLessee::of(place.session(), session));
         Some(Frozen {
             written: self.now.into(),
             opens: self.opens.into(),
@@ -133,7 +135,7 @@ impl Pool {
             rules: self.ledgers.save()?,
             vendor: self.feedback.save(),
             pacer,
-            lessees: lessees.collect(),
+            sessions: sessions.collect(),
         })
     }
 
@@ -141,34 +143,31 @@ impl Pool {
     pub fn thawed(plan: Arc<Plan>, frozen: &Frozen, gap: Gap, now: Moment) -> Option<Pool> {
         let since = Since { gap, written: frozen.written, now, terms: plan.terms };
         let then = since.moment(frozen.written);
-        if !plan.is_freezable() || then > now || frozen.lessees.len() > plan.lessees_max {
+        if !plan.is_freezable() || then > now || frozen.sessions.len() > plan.lessees_max {
             return None;
         }
         let mut pool = Pool::new(plan, then);
-        for lessee in &frozen.lessees {
-            let (place, thawed) = lessee.thawed(since)?;
-            if thawed.is_live() {
-                pool.ends.insert((thawed.end, place));
-            }
-            thawed.flights.lands().map(|lands| pool.landings.insert((lands, place)));
-            pool.in_flight = pool.in_flight.saturating_add(thawed.flights.in_flight());
-            if pool.lessees.insert(place, thawed).is_some() {
+        for session in &frozen.sessions {
+            let (place, thawed) = session.thawed(since)?;
+            if !pool.sessions.insert(place, thawed) {
                 return None;
             }
         }
-        let out = pool.lessees.values().map(|lessee| lessee.outstanding).sum::<u64>();
-        let until = pool.ends.last().map_or(then, |(end, _)| *end);
+        let out = pool.sessions.values().map(|session| session.outstanding).sum::<u64>();
+        let until = pool.sessions.last_expiry().unwrap_or(then);
         pool.books = books(frozen.books, out)?;
         // Sessions that were forgotten are in the books still.
-        let sum = |part: fn(&Session) -> u64| pool.lessees.values().map(part).sum::<u64>();
-        if sum(|lessee| lessee.burned) > pool.books.burned || sum(|lessee| lessee.spent) > pool.books.spent {
+        let sum = |part: fn(&Session) -> u64| pool.sessions.values().map(part).sum::<u64>();
+        if sum(|session| session.burned) > pool.books.burned
+            || sum(|session| session.spent) > pool.books.spent
+        {
             return None;
         }
         let counts = pool.longest.is_some();
-        let charged = sum(|lessee| lessee.flights.charged());
+        let charged = sum(|session| session.flights.charged());
         let are_books_true = pool.ledgers.restore(&frozen.rules, since, (out, until))
             && pool.ledgers.in_flight() == Some(charged)
-            && (counts || pool.in_flight == 0);
+            && (counts || pool.sessions.in_flight() == 0);
         if !are_books_true {
             return None;
         }
@@ -188,23 +187,23 @@ impl Pool {
 }
 
 impl FrozenLessee {
-    fn of(id: SessionId, lessee: &Session) -> Self {
+    fn of(id: SessionId, session: &Session) -> Self {
         FrozenLessee {
             id: id.0,
-            seq: lessee.seq,
-            answered: lessee.answered.into(),
-            lent: lessee.lent.into(),
-            end: lessee.end.into(),
-            spent: lessee.spent,
-            out: lessee.outstanding,
-            burned: lessee.burned,
-            burns: lessee.burns().map(|burn| (burn.at.into(), burn.permits)).collect(),
-            demand: lessee.demand_milli,
-            waiting: lessee.waiting,
-            wanted: lessee.wanted,
-            term: lessee.term,
-            rtt: lessee.rtt,
-            flights: lessee.flights.save(),
+            seq: session.seq,
+            answered: session.answered.into(),
+            lent: session.lent.into(),
+            end: session.end.into(),
+            spent: session.spent,
+            out: session.outstanding,
+            burned: session.burned,
+            burns: session.burns().map(|burn| (burn.at.into(), burn.permits)).collect(),
+            demand: session.demand_milli,
+            waiting: session.waiting,
+            wanted: session.wanted,
+            term: session.term,
+            rtt: session.rtt,
+            flights: session.flights.save(),
         }
     }
 
@@ -218,18 +217,18 @@ impl FrozenLessee {
         if !is_sane {
             return None;
         }
-        let mut lessee = Session::new(Share::EVEN, since.moment(self.answered));
-        (lessee.seq, lessee.spent, lessee.outstanding) = (self.seq, self.spent, self.out);
-        (lessee.lent, lessee.end) = (since.moment(self.lent), since.moment(self.end));
-        (lessee.demand_milli, lessee.waiting, lessee.wanted) = (self.demand, self.waiting, self.wanted);
-        (lessee.term, lessee.rtt) = (self.term, self.rtt);
+        let mut session = Session::new(Share::EVEN, since.moment(self.answered));
+        (session.seq, session.spent, session.outstanding) = (self.seq, self.spent, self.out);
+        (session.lent, session.end) = (since.moment(self.lent), since.moment(self.end));
+        (session.demand_milli, session.waiting, session.wanted) = (self.demand, self.waiting, self.wanted);
+        (session.term, session.rtt) = (self.term, self.rtt);
         let burns = self.burns.iter().map(|&(at, permits)| Burn { at: since.moment(at), permits });
-        lessee.thaw_burned(self.burned, burns);
-        lessee.flights = match &self.flights {
+        session.thaw_burned(self.burned, burns);
+        session.flights = match &self.flights {
             Some(flights) => Flights::thawed(flights, since)?,
             None => Flights::default(),
         };
-        Some((Place::own(SessionId(self.id)), lessee))
+        Some((Place::own(SessionId(self.id)), session))
     }
 }
 

@@ -1,5 +1,5 @@
 //! All rules of one limit as one: a permit is charged to every one of them, or to none. Pools keep one of these;
-//! it knows nothing of lessees, and never lends what one of its rules cannot.
+//! it knows nothing of sessions, and never lends what one of its rules cannot.
 
 use super::Plan;
 use super::loan::Loan;
@@ -218,7 +218,7 @@ impl Ledgers {
         by_rule.chain(self.loan.as_ref().and_then(Account::lease_end)).min()
     }
 
-    /// Permits that a lease until `end` may hold, of a lessee that holds `own`: permits, and until when.
+    /// Permits that a lease until `end` may hold, of a session that holds `own`: permits, and until when.
     pub(super) fn room_ahead(&self, end: Moment, own: (u64, Moment)) -> u64 {
         self.ahead().map(|ledger| ledger.room_ahead(end, own)).min().unwrap_or(u64::MAX)
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// all nodes ask equally often, so that shares do not depend on who asks more.
 const POLLS_PER_TERM: u32 = 4;
 
-/// A lessee may want more than its share of what a sliding window gives on average. It then holds permits for this part of a term
+/// A session may want more than its share of what a sliding window gives on average. It then holds permits for this part of a term
 /// only, even while there are plenty. Each permit counts for a window after it was *spent*, and so was held at the cost of the
 /// next one.
 const GREEDY_PART: u32 = 16;
@@ -43,14 +43,14 @@ pub(super) struct Offer {
     is_greedy: bool,
     /// How much it should have in hand and in use, where permits are spent again.
     hold: Option<u64>,
-    /// How the whole pool stands, whether a lessee wants what is not there, and what other lessees take: for people.
+    /// How the whole pool stands, whether a session wants what is not there, and what other sessions take: for people.
     pub(super) standing: Scarcity,
     pub(super) is_nothing: bool,
     pub(super) others: Draw,
 }
 
 impl Pool {
-    /// Sizes a grant, charges it here and in all pools `above`, where the lessee is `mirror`, and dates the lease that
+    /// Sizes a grant, charges it here and in all pools `above`, where the session is `mirror`, and dates the lease that
     /// holds it. What each of them would lend is sized as if it were alone, and the least is lent.
     pub(super) fn lend(
         &mut self,
@@ -60,7 +60,7 @@ impl Pool {
         ask: &Ask,
         newcomer: bool,
     ) -> Grant {
-        let kept = self.lessees[&id].outstanding;
+        let kept = self.sessions[id].outstanding;
         let above = above.iter_mut().map(|above| (&mut *above.pool, mirror));
         let mut chain: Vec<(&mut Pool, Place)> = std::iter::once((self, id)).chain(above).collect();
         // What is out beyond a limit that was lowered ends by itself, at the end of its lease.
@@ -134,18 +134,18 @@ impl Pool {
             share,
             holds: 0,
         };
-        let active = |lessee: &Session| self.now.since(lessee.answered) <= self.active();
-        let others = self.lessees.iter().filter(|&(&other, lessee)| other != id && active(lessee));
+        let active = |session: &Session| self.now.since(session.answered) <= self.active();
+        let others = self.sessions.iter().filter(|&(other, session)| other != id && active(session));
         let priority = asker.claim.share.priority;
         // Those that come first have what they want, those that come later are not seen.
         let (mut first, mut equals) = (0u64, vec![]);
-        for (_, lessee) in others.filter(|(_, lessee)| lessee.share.priority >= priority) {
-            match lessee.share.priority > priority {
-                true => first = first.saturating_add(lessee.wanted),
-                false => equals.push(claim(lessee.share, lessee.wanted)),
+        for (_, session) in others.filter(|(_, session)| session.share.priority >= priority) {
+            match session.share.priority > priority {
+                true => first = first.saturating_add(session.wanted),
+                false => equals.push(claim(session.share, session.wanted)),
             }
         }
-        let kept = self.lessees[&id].outstanding;
+        let kept = self.sessions[id].outstanding;
         let own = claim(asker.claim.share, kept.saturating_add(asker.want));
         let most = self.ledgers.loan().map_or(u64::MAX, Loan::hold);
         let all = self.left().saturating_add(self.books.outstanding).min(most).saturating_sub(first);
@@ -175,7 +175,7 @@ impl Pool {
     /// How long a lease that holds `permits` should last. While most of the pool is there, what a slow user holds may last as
     /// long as it takes. Each renewal is an exchange, and a surplus of that size hurts no session.
     fn worth(&self, id: Place, ask: &Ask, permits: u64, state: State) -> Duration {
-        let term = self.lessees[&id].term;
+        let term = self.sessions[id].term;
         let plenty = state == State::Abundant && self.left().saturating_mul(2) >= self.ceiling();
         // Where they are spent again they do not become fewer: others would wait as long as it lasts.
         if !plenty || ask.waiting > 0 || self.ledgers.are_reusable() {
@@ -186,9 +186,9 @@ impl Pool {
         whole_millis(lasts.clamp(term, self.plan.sharing.term_max))
     }
 
-    /// For how long a lessee should hold permits in advance.
+    /// For how long a session should hold permits in advance.
     fn horizon(&self, id: Place, offer: &Offer) -> Duration {
-        let term = self.lessees[&id].term;
+        let term = self.sessions[id].term;
         let above = self.borrower.as_ref().map_or(Duration::MAX, Borrower::horizon);
         let horizon = match offer.state {
             State::Draining { lasts } => lasts.min(term),
@@ -199,30 +199,31 @@ impl Pool {
     }
 
     fn charge(&mut self, id: Place, permits: u64, term: Duration) {
-        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        self.ledgers.release_ahead(lessee.outstanding, lessee.end);
+        let session = &self.sessions[id];
+        self.ledgers.release_ahead(session.outstanding, session.end);
         self.ledgers.charge(permits);
         self.pacer.lent(permits);
         self.feedback.lent(permits);
-        self.guarantees.lent(lessee.share.group, permits);
+        self.guarantees.lent(session.share.group, permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
-        lessee.outstanding += permits;
-        if permits > 0 {
-            lessee.lent = self.now;
-        }
-        if !term.is_zero() {
-            self.ends.remove(&(lessee.end, id));
-            // Never earlier than before: until the node hears of it, the old end is the one it goes by. Also of a lease
-            // that holds nothing: the node goes by that end with what it is lent next.
-            let end = self.plan.terms.grantor_end(self.now, term);
-            lessee.end = lessee.end.max(end);
-            self.records.tell(lessee.end);
-            if lessee.is_live() {
-                self.ends.insert((lessee.end, id));
+        let (now, end) = (self.now, self.plan.terms.grantor_end(self.now, term));
+        let (outstanding, end) = self.sessions.update(id, |session| {
+            session.outstanding += permits;
+            if permits > 0 {
+                session.lent = now;
             }
+            if !term.is_zero() {
+                // Never earlier than before: until the node hears of it, the old end is the one it goes by. Also of a lease
+                // that holds nothing: the node goes by that end with what it is lent next.
+                session.end = session.end.max(end);
+            }
+            (session.outstanding, session.end)
+        });
+        if !term.is_zero() {
+            self.records.tell(end);
         }
-        self.ledgers.charge_ahead(lessee.outstanding, lessee.end);
+        self.ledgers.charge_ahead(outstanding, end);
     }
 
     /// How long a lease of `term` that is made now may last where nothing is charged ahead: zero if none would end in
@@ -238,12 +239,12 @@ impl Pool {
     /// The most that `id` may hold: all there is if its lease ends with the window, and what the next window has room for
     /// if it reaches beyond it, or would have to. A steady flow is never lent ahead.
     fn most(&self, id: Place, is_paced: bool) -> u64 {
-        let lessee = &self.lessees[&id];
-        let outlives = self.lease_end().is_some_and(|end| lessee.end > end);
-        if !outlives && !self.term(lessee.term).is_zero() {
+        let session = &self.sessions[id];
+        let outlives = self.lease_end().is_some_and(|end| session.end > end);
+        if !outlives && !self.term(session.term).is_zero() {
             return u64::MAX;
         }
-        let ahead = self.clipped(lessee.term, self.lease_end_ahead());
+        let ahead = self.clipped(session.term, self.lease_end_ahead());
         if is_paced || ahead.is_zero() { 0 } else { self.room(id, ahead) }
     }
 
@@ -257,20 +258,20 @@ impl Pool {
     /// The most that the lease of `id` may hold once it is renewed for `term`, for the sake of the window that it reaches.
     /// What is kept back in one window is kept back in the next, for whatever is out was lent beside it.
     fn room(&self, id: Place, term: Duration) -> u64 {
-        let lessee = &self.lessees[&id];
-        let end = self.plan.terms.grantor_end(self.now, term).max(lessee.end);
-        self.ledgers.room_ahead(end, (lessee.outstanding, lessee.end))
+        let session = &self.sessions[id];
+        let end = self.plan.terms.grantor_end(self.now, term).max(session.end);
+        self.ledgers.room_ahead(end, (session.outstanding, session.end))
     }
 
     /// Whether the lease of `id` ends after the last instant for which a rule may lend: it was lent before there was
     /// that rule. Its node would spend until then what it is lent now.
     fn outlives(&self, id: Place) -> bool {
-        self.lease_end_ahead().is_some_and(|end| self.lessees[&id].end > end)
+        self.lease_end_ahead().is_some_and(|end| self.sessions[id].end > end)
     }
 
-    /// Permits that must be there beyond what the lessee wants: the reserve, and what is kept for others.
+    /// Permits that must be there beyond what the session wants: the reserve, and what is kept for others.
     fn kept_back(&self, id: Place) -> u64 {
-        let kept = self.guarantees.kept_at_most(self.lessees[&id].share.group);
+        let kept = self.guarantees.kept_at_most(self.sessions[id].share.group);
         kept.min(self.ceiling().saturating_sub(1)) + self.reserve()
     }
 
@@ -309,7 +310,7 @@ impl Pool {
 
     /// When to ask again, and when there will be a permit, for a session that got less than it wanted.
     fn next_chance(&self, id: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
-        let term = self.lessees[&id].term;
+        let term = self.sessions[id].term;
         let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
         let ready = self.lends_at(id);
         // What is on its way from above is here soon.
@@ -326,7 +327,7 @@ impl Pool {
     /// which its next ask is here just then: it is counted from when this answer is there, and the ask takes its way too.
     fn in_time(&self, id: Place, ready: Option<Moment>, wait: Duration) -> Duration {
         let (Some(begins), Some(ready)) = (self.lease_end(), ready) else { return wait };
-        let (left, rtt) = (begins.since(self.now), self.lessees[&id].rtt);
+        let (left, rtt) = (begins.since(self.now), self.sessions[id].rtt);
         // There may be something before, or at least the time to come again.
         let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
         // No session is told to wait for longer than any lease lasts.
@@ -347,8 +348,7 @@ impl Pool {
 
     /// When every rule can lend `permits`, if nothing is lent or given back meanwhile; `None` if never.
     fn ready_at(&self, permits: u64) -> Option<Moment> {
-        let ends = || self.ends.iter().map(|&(end, id)| (end, self.lessees[&id].outstanding));
-        self.ledgers.ready_at(self.now, permits, ends)
+        self.ledgers.ready_at(self.now, permits, || self.sessions.leases())
     }
 }
 
@@ -364,7 +364,7 @@ fn lend_rate(
         return (Rate::Free, None);
     };
     let (pool, id) = &chain[index];
-    let suits = pool.lessees[id].term;
+    let suits = pool.sessions[*id].term;
     let term = chain.iter().map(|(pool, _)| pool.term(suits)).min().unwrap_or_default();
     // What is told without a lease would be charged for ever.
     let term = if is_over { Duration::ZERO } else { term };

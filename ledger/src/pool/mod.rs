@@ -27,6 +27,7 @@ mod record;
 mod renew;
 mod seats;
 mod session;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -57,11 +58,11 @@ use loan::Loan;
 use record::Records;
 use seats::Seats;
 use session::Session;
-use std::collections::{BTreeMap, BTreeSet};
+use sessions::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lessee counts among those that share for this many terms after its last ask. A lessee that holds or wants permits asks at
+/// A session counts among those that share for this many terms after its last ask. A session that holds or wants permits asks at
 /// least once a term.
 const ACTIVE_TERMS: u32 = 3;
 
@@ -82,18 +83,9 @@ pub struct Pool {
     borrower: Option<Borrower>,
     /// How long a lease lasts where nothing clips it.
     term: Duration,
-    /// Whom it lent to. Ordered, so that the same asks give the same answers.
-    lessees: BTreeMap<Place, Session>,
-    /// The end of each live lease: exactly the lessees with something outstanding or running.
-    ends: BTreeSet<(Moment, Place)>,
-    /// When what lingers in flight has landed: exactly the lessees with something lingering.
-    landings: BTreeSet<(Moment, Place)>,
-    /// When to look whether a mirror can be forgotten: exactly the mirrors, see [`forget`].
-    mirrors: BTreeSet<(Moment, Place)>,
+    sessions: Sessions,
     /// The longest that a call may take, where it counts what is in flight.
     longest: Option<Duration>,
-    /// Permits in flight, for people.
-    in_flight: u64,
     books: Books,
     shadow_refused: u64,
     pacer: Pacer,
@@ -123,12 +115,8 @@ impl Pool {
             longest: ledgers.longest(),
             ledgers,
             flow: plan.rules.iter().find_map(|rule| rule::flow(rule, plan.terms, now)),
-            landings: BTreeSet::new(),
-            mirrors: BTreeSet::new(),
-            in_flight: 0,
             plan,
-            lessees: BTreeMap::new(),
-            ends: BTreeSet::new(),
+            sessions: Sessions::default(),
             books: Books::default(),
             shadow_refused: 0,
             pacer: Pacer::Free,
@@ -171,9 +159,9 @@ impl Pool {
             withheld: self.withheld(),
             vendor_pause: self.vendor_pause(),
             books: self.books,
-            in_flight: self.in_flight,
+            in_flight: self.sessions.in_flight(),
             shadow_refused: self.shadow_refused,
-            lessees: self.lessees.len() as u64,
+            sessions: self.sessions.len() as u64,
             quarantine: self.opens.since(self.now),
             forecast,
             time_to_empty: forecast.time_to_empty(self.now),
@@ -215,18 +203,9 @@ impl Pool {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
         let mut ended = 0;
-        while let Some((end, id)) = self.ends.first().copied()
-            && end <= self.now
-        {
+        while let Some((end, place)) = self.sessions.expired(self.now) {
             self.land_until(end);
-            self.ends.pop_first();
-            let lessee = self.lessees.get_mut(&id).expect("every end has its lessee");
-            let burned = lessee.burn();
-            self.ledgers.burn(burned, end);
-            self.books.outstanding -= burned;
-            self.books.burned += burned;
-            self.end_rate(id, end);
-            self.end_flights(id, burned, end);
+            self.expire(place, end);
             ended += 1;
         }
         self.land_until(self.now);
@@ -243,41 +222,46 @@ impl Pool {
         self.bound_mirrors(ended);
     }
 
+    /// The lease at `place` ends at `end` without a report: all that it holds is presumed spent.
+    fn expire(&mut self, place: Place, end: Moment) {
+        let burned = self.sessions.update(place, Session::burn);
+        self.ledgers.burn(burned, end);
+        self.books.outstanding -= burned;
+        self.books.burned += burned;
+        self.end_rate(place, end);
+        self.end_flights(place, burned, end);
+        debug_assert!(!self.sessions[place].is_live(), "{:?}", self.sessions[place]);
+    }
+
     fn recount_ahead(&mut self) {
-        let lessees = &self.lessees;
-        self.ledgers.recount_ahead(|| lessees.values().map(|lessee| (lessee.end, lessee.outstanding)));
+        let sessions = &self.sessions;
+        self.ledgers.recount_ahead(|| sessions.values().map(|session| (session.end, session.outstanding)));
     }
 
     /// What lingered in flight until `now` has landed.
     fn land_until(&mut self, now: Moment) {
-        while let Some((_, id)) = self.landings.first().copied().filter(|(lands, _)| *lands <= now) {
-            self.change_flights(id, |flights, _| flights.land(now));
+        while let Some(place) = self.sessions.landed(now) {
+            self.change_flights(place, |flights, _| flights.land(now));
         }
     }
 
-    /// What `id` has in flight was spent at `end` at the latest, and with it `burned` permits perhaps.
-    fn end_flights(&mut self, id: Place, burned: u64, end: Moment) {
-        self.change_flights(id, |flights, longest| flights.end(burned, end, longest));
+    /// What `place` has in flight was spent at `end` at the latest, and with it `burned` permits perhaps.
+    fn end_flights(&mut self, place: Place, burned: u64, end: Moment) {
+        self.change_flights(place, |flights, longest| flights.end(burned, end, longest));
     }
 
-    /// Changes what `id` has in flight, where that counts, and all that follows from it.
-    fn change_flights(&mut self, id: Place, change: impl FnOnce(&mut Flights, Duration)) {
+    /// Changes what `place` has in flight, where that counts, and what the ledgers are charged for it.
+    fn change_flights(&mut self, place: Place, change: impl FnOnce(&mut Flights, Duration)) {
         let Some(longest) = self.longest else { return };
-        let lessee = self.lessees.get_mut(&id).expect("it is known");
-        let flights = &mut lessee.flights;
-        flights.lands().map(|lands| self.landings.remove(&(lands, id)));
-        let (charged, in_flight) = (flights.charged(), flights.in_flight());
-        change(flights, longest);
-        flights.lands().map(|lands| self.landings.insert((lands, id)));
-        self.ledgers.fly(charged, flights.charged());
-        self.in_flight = self.in_flight - in_flight + flights.in_flight();
-        self.ends.remove(&(lessee.end, id));
-        if lessee.is_live() {
-            self.ends.insert((lessee.end, id));
-        }
+        let (before, after) = self.sessions.update(place, |session| {
+            let before = session.flights.charged();
+            change(&mut session.flights, longest);
+            (before, session.flights.charged())
+        });
+        self.ledgers.fly(before, after);
     }
 
-    /// How long after its last ask a lessee counts among those who share.
+    /// How long after its last ask a session counts among those who share.
     fn active(&self) -> Duration {
         self.term * ACTIVE_TERMS
     }

@@ -120,7 +120,7 @@ pub struct PoolView {
     /// Permits that nodes let pass in shadow mode, where they would have refused.
     pub shadow_refused: u64,
     /// Sessions that it remembers.
-    pub lessees: u64,
+    pub sessions: u64,
     /// How long it stays in quarantine.
     pub quarantine: Duration,
     /// How it stands and when it will be empty, as far as it was asked lately.

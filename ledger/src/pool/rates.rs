@@ -94,8 +94,8 @@ struct Due {
 impl Pool {
     /// Believes what a session says of its rate: what it does not go by any more comes back.
     pub(super) fn settle_rate(&mut self, id: Place, claim: RateClaim) {
-        let (Some(flow), Some(lessee)) = (&mut self.flow, self.lessees.get_mut(&id)) else { return };
-        let lent = &mut lessee.turn.lent;
+        let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(id)) else { return };
+        let lent = session.turn.lent;
         let before = lent.charged();
         let after = match claim {
             RateClaim::Holds(lease) => lent.matching(|told| *told == lease),
@@ -117,18 +117,15 @@ impl Pool {
             }
             (RateClaim::None | RateClaim::Holds(_), None) => flow.lose(before),
         }
-        *lent = Lent { held: after, offered: None };
-        if !lessee.is_live() {
-            self.ends.remove(&(lessee.end, id));
-        }
+        self.sessions.update(id, |session| session.turn.lent = Lent { held: after, offered: None });
     }
 
     /// The lease of `id` ended at `end`, and with it the rate that it held.
     pub(super) fn end_rate(&mut self, id: Place, end: Moment) {
-        let (Some(flow), Some(lessee)) = (&mut self.flow, self.lessees.get_mut(&id)) else { return };
+        let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(id)) else { return };
         flow.advance(end);
-        flow.lose(lessee.turn.lent.charged());
-        lessee.turn.lent = Lent::default();
+        flow.lose(session.turn.lent.charged());
+        self.sessions.update(id, |session| session.turn.lent = Lent::default());
     }
 
     /// What `id` may mint from now on, until a lease of `term` ends.
@@ -136,12 +133,14 @@ impl Pool {
         if self.flow.is_none() {
             return Rate::Free;
         }
-        let own = self.lessees[&id].turn.lent;
+        let own = self.sessions[id].turn.lent;
         let wants = ask.want > 0 || ask.waiting > 0 || own.held.is_some();
         let (now, call_max) = (self.now, self.call_max());
-        let turn = &mut self.lessees.get_mut(&id).expect("it was admitted").turn;
-        turn.largest = ask.largest.clamp(1, call_max.max(1));
-        turn.waits_since = if wants && own.held.is_none() { turn.waits_since.or(Some(now)) } else { None };
+        self.sessions.update(id, |Session { turn, .. }| {
+            turn.largest = ask.largest.clamp(1, call_max.max(1));
+            turn.waits_since =
+                if wants && own.held.is_none() { turn.waits_since.or(Some(now)) } else { None };
+        });
         if !wants || call_max == 0 {
             return Rate::Nothing;
         }
@@ -163,7 +162,7 @@ impl Pool {
                 Grant { ask_after, retry_after, ..grant }
             }
             Rate::Lent { turn: true, .. } => {
-                let lasts = self.lessees[&id].turn.lasts.unwrap_or(grant.horizon);
+                let lasts = self.sessions[id].turn.lasts.unwrap_or(grant.horizon);
                 Grant { horizon: lasts.min(grant.term), ..grant }
             }
             Rate::Free | Rate::Nothing | Rate::Lent { .. } => grant,
@@ -175,28 +174,27 @@ impl Pool {
         // By the instant: whatever is forgotten meanwhile, no other lease of its session has the same.
         let now = self.now.as_nanos() & PERMITS_MAX;
         let flow = self.flow.as_mut().expect("the caller looked");
-        let turn = &mut self.lessees.get_mut(&id).expect("it was admitted").turn;
         let Some(interval) = flow.interval(due.part.share) else { return Rate::Nothing };
-        let held = turn.lent.held;
+        let lent = self.sessions[id].turn.lent;
+        let held = lent.held;
         let number = held.map_or(now, |told| told.lease.number);
         let lease = RateLease { number, cap: due.part.cap, interval };
-        let before = turn.lent.charged();
-        turn.lent.offered = Some(Told { lease, part: due.part });
-        let after = turn.lent.charged();
+        let offers = Lent { offered: Some(Told { lease, part: due.part }), ..lent };
         // A session with callers in line has an empty bucket: what is here would lie idle, or go with the room for it.
         let taken = if held.is_none() || is_waiting { flow.take(due.part.cap) } else { 0 };
         let credit = flow.credit(taken, interval);
-        flow.recharge(before, after);
-        turn.waits_since = None;
-        turn.lasts = due.turn;
-        turn.hands_over = self.now + due.turn.unwrap_or(term);
+        flow.recharge(lent.charged(), offers.charged());
+        let hands_over = self.now + due.turn.unwrap_or(term);
+        self.sessions.update(id, |Session { turn, .. }| {
+            (turn.lent, turn.waits_since, turn.lasts, turn.hands_over) = (offers, None, due.turn, hands_over);
+        });
         Rate::Lent { lease, credit, turn: due.turn.is_some() }
     }
 
     /// What `id` may have now, if anything.
     fn due(&self, id: Place, ask: &Ask, term: Duration) -> Option<Due> {
         let flow = self.flow.as_ref()?;
-        let me = &self.lessees[&id];
+        let me = &self.sessions[id];
         let own = me.turn.lent.charged();
         // What is kept back is room that no session has.
         let burst = flow.burst().saturating_sub(self.reserve());
@@ -245,11 +243,11 @@ impl Pool {
     /// Those beside `id` who have a part of the flow, or want one.
     fn others_in_flow(&self, id: Place) -> impl Iterator<Item = &Session> {
         let active = self.active();
-        let is_in = move |lessee: &Session| {
-            let wants = lessee.demand_milli > 0 || lessee.waiting > 0 || lessee.turn.waits_since.is_some();
-            lessee.turn.lent.charged().cap > 0 || (wants && self.now.since(lessee.answered) <= active)
+        let is_in = move |session: &Session| {
+            let wants = session.demand_milli > 0 || session.waiting > 0 || session.turn.waits_since.is_some();
+            session.turn.lent.charged().cap > 0 || (wants && self.now.since(session.answered) <= active)
         };
-        self.lessees.iter().filter(move |&(&other, lessee)| other != id && is_in(lessee)).map(|(_, it)| it)
+        self.sessions.iter().filter(move |&(other, session)| other != id && is_in(session)).map(|(_, it)| it)
     }
 
     /// Whether `other` waits for its turn before `me`, and is still there.
@@ -272,11 +270,10 @@ impl Pool {
 
     /// When a session that waits for its turn may have one, and when it should ask again.
     fn next_turn(&mut self, id: Place, term: Duration) -> (Duration, Option<Duration>) {
-        let me = &self.lessees[&id];
-        let holders = self.lessees.values().filter(|other| other.turn.lent.charged().cap > 0);
-        let soonest =
-            holders.clone().map(|other| other.turn.hands_over + other.rtt).min().unwrap_or(self.now);
-        let seats = holders.count().max(1);
+        let me = &self.sessions[id];
+        let holders = || self.sessions.values().filter(|other| other.turn.lent.charged().cap > 0);
+        let soonest = holders().map(|other| other.turn.hands_over + other.rtt).min().unwrap_or(self.now);
+        let seats = holders().count().max(1);
         let ahead = self.others_in_flow(id).filter(|other| self.is_ahead(other, me)).count();
         let rounds = u32::try_from(ahead / seats).unwrap_or(u32::MAX);
         let wait = soonest.since(self.now).max(POLL_MIN);
@@ -285,9 +282,8 @@ impl Pool {
             _ => wait,
         };
         let ask_after = ask_after.clamp(POLL_MIN, term.max(POLL_MIN));
-        let rtt = me.rtt;
-        let turn = &mut self.lessees.get_mut(&id).expect("it asks").turn;
-        turn.expected = self.now + ask_after * 3 / 2 + rtt * 2 + POLL_MIN;
+        let expected = self.now + ask_after * 3 / 2 + me.rtt * 2 + POLL_MIN;
+        self.sessions.update(id, |session| session.turn.expected = expected);
         (ask_after, Some(wait.saturating_add(wait.saturating_mul(rounds))))
     }
 }

@@ -1,9 +1,9 @@
 //! What a store knows of a pool, and what the pool may lend by that. A [`Record`] is the pool as it would stand had it lent a
-//! *block* to one lessee. The block is all that is out, and what the pool is about to lend. While that is written down, the pool
+//! *block* to one session. The block is all that is out, and what the pool is about to lend. While that is written down, the pool
 //! lends within the block and nothing has to be written. An allocator that finds only the record takes the block for spent at its
 //! end.
 //!
-//! Why it holds: the pool of a record is one that might have been, with one lessee in the place of all. Whatever was lent
+//! Why it holds: the pool of a record is one that might have been, with one session in the place of all. Whatever was lent
 //! since was lent of its block and is spent by the end of that.
 
 use super::family::Place;
@@ -201,7 +201,7 @@ impl Pool {
         }
         let Some(block) = self.records.block else { return false };
         let (_, granted, ahead) = self.records.last;
-        if self.ends.is_empty() {
+        if self.sessions.live() == 0 {
             return ahead > 0 || self.books.granted > granted;
         }
         block.granted - self.books.granted.min(block.granted) < ahead.div_ceil(2)
@@ -229,7 +229,6 @@ impl Pool {
         }
         pool.opens = since.moment(record.opens);
         let flights = record.flights(pool.ledgers.in_flight()?, since)?;
-        pool.in_flight = flights.charged();
         pool.lend_earlier(out, flights, until);
         pool.books = Books { granted: out, outstanding: out, ..Books::default() };
         pool.outlived = until;
@@ -247,34 +246,30 @@ impl Pool {
 
     /// Of what is in flight, what was so in an earlier life, and when it has landed.
     fn landings_of_earlier(&self) -> Vec<(At, u64)> {
-        let earlier = self.lessees.get(&Place::own(EARLIER)).into_iter();
+        let earlier = self.sessions.get(Place::own(EARLIER)).into_iter();
         earlier
             .flat_map(|it| it.flights.lingering().landings())
             .map(|(at, permits)| (at.into(), permits))
             .collect()
     }
 
-    /// Lends all that an earlier life may have lent, to one lessee that will never report. That is `out` permits and what was in
+    /// Lends all that an earlier life may have lent, to one session that will never report. That is `out` permits and what was in
     /// `flights`, until then and for the longest call after that. It is also all of a steady flow: what had been lent of that,
     /// and what was left, is unknown.
     fn lend_earlier(&mut self, out: u64, flights: Flights, until: Moment) {
         // What waits for a quarantine has lent nothing, but a flow may still be that of other rules.
         let until = until.max(self.opens);
-        let mut lessee = Session::new(Share::EVEN, Moment::ORIGIN);
-        (lessee.outstanding, lessee.end) = (out, until);
-        lessee.flights = flights;
+        let mut session = Session::new(Share::EVEN, Moment::ORIGIN);
+        (session.outstanding, session.end) = (out, until);
+        session.flights = flights;
         if let Some(flow) = self.flow.as_mut() {
             let part = flow.whole();
             flow.recharge(Part::default(), part);
-            lessee.turn = Turn::silent(part, until);
+            session.turn = Turn::silent(part, until);
         }
         let place = Place::own(EARLIER);
-        if lessee.is_live() {
-            self.ends.insert((until, place));
-        }
-        lessee.flights.lands().map(|lands| self.landings.insert((lands, place)));
-        if lessee.is_live() || lessee.flights.lands().is_some() {
-            self.lessees.insert(place, lessee);
+        if session.is_live() || session.flights.lands().is_some() {
+            self.sessions.insert(place, session);
         }
     }
 
@@ -286,15 +281,15 @@ impl Pool {
 
     /// A session that is not known here, and may go by a deadline that an earlier life told it.
     pub(super) fn newcomer(&self, share: Share) -> Session {
-        let mut lessee = Session::new(share, self.now);
-        lessee.end = self.now.max(self.records.earlier);
-        lessee
+        let mut session = Session::new(share, self.now);
+        session.end = self.now.max(self.records.earlier);
+        session
     }
 
     /// Permits that will be wanted within `span`, if it goes on as since the last record, but only a part of what is left: a
     /// crash burns them.
     fn to_be_lent(&self, span: Duration) -> u64 {
-        if self.now < self.opens || self.ends.is_empty() || self.plan.opens_windows() {
+        if self.now < self.opens || self.sessions.live() == 0 || self.plan.opens_windows() {
             return 0;
         }
         let (at, granted, ahead) = self.records.last;

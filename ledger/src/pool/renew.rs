@@ -47,13 +47,13 @@ impl Pool {
         if let Some(answer) = self.replay(place, seq)? {
             return Ok(answer);
         }
-        let newcomer = !self.lessees.contains_key(&place);
+        let newcomer = !self.sessions.contains(place);
         if newcomer {
             self.admit(holder, &ask)?;
             // It may go by a deadline that an earlier life told it, as any of them knows: all take it to go by the latest.
             let earlier = above.iter().map(|above| above.pool.records.earlier()).max();
-            let lessee = self.lessees.get_mut(&place).expect("it was admitted");
-            lessee.end = lessee.end.max(earlier.unwrap_or(lessee.end));
+            self.sessions
+                .update(place, |session| session.end = session.end.max(earlier.unwrap_or(session.end)));
         }
         let mirror = Place::below(self.number, holder.id);
         self.count_anew(place, above, mirror, &ask);
@@ -64,7 +64,7 @@ impl Pool {
             if newcomer {
                 pool.begin_anew(mirror);
             }
-            pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
+            pool.mirror(mirror, &self.sessions[place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
             pool.meet(mirror, Holder { share: *share, ..holder });
         }
@@ -111,7 +111,7 @@ impl Pool {
         let (answer, place) = (Answer::Refusal(refusal), Place::own(holder.id));
         // In doubt, what is said of leases of lost books changes nothing; and an old grant is not told again.
         let is_open = self.now >= self.opens && above.iter().all(|above| self.now >= above.pool.opens);
-        if !is_open || !self.lessees.contains_key(&place) || self.replay(place, seq)?.is_some() {
+        if !is_open || !self.sessions.contains(place) || self.replay(place, seq)?.is_some() {
             return Ok(answer);
         }
         let mirror = Place::below(self.number, holder.id);
@@ -122,7 +122,7 @@ impl Pool {
         self.record(place, seq, &ask, answer);
         self.audit();
         for Above { pool, share } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
-            pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
+            pool.mirror(mirror, &self.sessions[place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
             pool.meet(mirror, Holder { share: *share, ..holder });
             pool.record(mirror, seq, &ask, answer);
@@ -154,7 +154,7 @@ impl Pool {
     ) -> Result<u64, AskError> {
         self.advance_all(above, now);
         let place = Place::own(id);
-        let has_left = self.lessees.get(&place).is_none_or(|lessee| lessee.has_left);
+        let has_left = self.sessions.get(place).is_none_or(|session| session.has_left);
         if has_left || self.replay(place, seq)?.is_some() {
             return Ok(0);
         }
@@ -164,13 +164,13 @@ impl Pool {
         let mirror = Place::below(self.number, id);
         self.count_anew(place, above, mirror, &ask);
         // What it does not give back it may spend until its lease ends.
-        let ask = Ask { held: self.lessees[&place].unreturned(goodbye), ..ask };
+        let ask = Ask { held: self.sessions[place].unreturned(goodbye), ..ask };
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, RateClaim::None);
         self.fall_silent(place, seq);
         self.leave_seat(id);
         for Above { pool, .. } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
-            pool.mirror(mirror, &self.lessees[&place], &ask, &settlement);
+            pool.mirror(mirror, &self.sessions[place], &ask, &settlement);
             pool.settle_rate(mirror, RateClaim::None);
             pool.fall_silent(mirror, seq);
             pool.audit();
@@ -188,20 +188,20 @@ impl Pool {
 
     /// The answer that `seq` was given before, with what is left of its term.
     fn replay(&self, id: Place, seq: u64) -> Result<Option<Answer>, AskError> {
-        let Some(lessee) = self.lessees.get(&id) else {
+        let Some(session) = self.sessions.get(id) else {
             return Ok(None);
         };
-        if lessee.has_left {
+        if session.has_left {
             return Err(AskError::Left);
         }
-        if seq < lessee.seq {
-            return Err(AskError::Stale { seq, last: lessee.seq });
+        if seq < session.seq {
+            return Err(AskError::Stale { seq, last: session.seq });
         }
-        if seq != lessee.seq {
+        if seq != session.seq {
             return Ok(None);
         }
-        let gone = self.now.since(lessee.answered);
-        Ok(Some(match lessee.answer {
+        let gone = self.now.since(session.answered);
+        Ok(Some(match session.answer {
             Answer::Grant(grant) => {
                 Answer::Grant(Grant { term: whole_millis(grant.term.saturating_sub(gone)), ..grant })
             }
@@ -222,47 +222,47 @@ impl Pool {
                 return Err(AskError::Full { max: self.plan.lessees_max });
             }
         }
-        self.lessees.insert(Place::own(holder.id), self.newcomer(holder.share));
+        self.sessions.insert(Place::own(holder.id), self.newcomer(holder.share));
         Ok(())
     }
 
     /// Whether it has as many sessions of its own as it may. Those of pools below are bounded there.
     fn is_full(&self) -> bool {
-        let max = self.plan.lessees_max;
-        self.lessees.len() >= max && self.lessees.keys().filter(|place| !place.is_mirror()).count() >= max
+        self.sessions.own() >= self.plan.lessees_max
     }
 
-    /// Moves what the ask reports to where it belongs, in the lessee, in every rule and in the books.
+    /// Moves what the ask reports to where it belongs, in the session, in every rule and in the books.
     fn settle(&mut self, id: Place, ask: &Ask) -> Result<Settlement, AskError> {
-        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        let Some(settlement) = lessee.settlement(ask) else {
+        let session = &self.sessions[id];
+        let Some(settlement) = session.settlement(ask) else {
             return Err(AskError::Totals {
                 spent_total: ask.spent_total,
                 held: ask.held,
-                spent: lessee.spent,
-                out: lessee.outstanding + lessee.burned,
+                spent: session.spent,
+                out: session.outstanding + session.burned,
             });
         };
-        self.shadow_refused += ask.shadow_refused.saturating_sub(lessee.shadow_refused);
-        lessee.shadow_refused = lessee.shadow_refused.max(ask.shadow_refused);
+        self.shadow_refused += ask.shadow_refused.saturating_sub(session.shadow_refused);
+        self.sessions.update(id, |session| {
+            session.shadow_refused = session.shadow_refused.max(ask.shadow_refused);
+        });
         self.settle_by(id, ask, &settlement);
         Ok(settlement)
     }
 
     /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
     pub(super) fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
-        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
+        let session = &self.sessions[id];
+        let group = session.share.group;
         // All that the session could have in flight, and holds no more.
-        let room = lessee.outstanding - settlement.kept + lessee.flights.charged();
-        self.ledgers.release_ahead(lessee.outstanding, lessee.end);
-        lessee.settle(settlement);
-        self.ledgers.charge_ahead(lessee.outstanding, lessee.end);
-        if !lessee.is_live() {
-            self.ends.remove(&(lessee.end, id));
-        }
+        let room = session.outstanding - settlement.kept + session.flights.charged();
+        self.ledgers.release_ahead(session.outstanding, session.end);
+        self.sessions.update(id, |session| session.settle(settlement));
+        let session = &self.sessions[id];
+        self.ledgers.charge_ahead(session.outstanding, session.end);
         self.ledgers.settle(settlement.spent, self.now);
         self.ledgers.release(settlement.returned);
-        self.guarantees.returned(lessee.share.group, settlement.returned + settlement.credited);
+        self.guarantees.returned(group, settlement.returned + settlement.credited);
         for credit in &settlement.credits {
             self.ledgers.credit(credit.permits, credit.at);
         }
@@ -277,19 +277,21 @@ impl Pool {
     /// Believes who it is and how far away.
     fn meet(&mut self, id: Place, holder: Holder) {
         let term = self.term.max(holder.rtt.saturating_mul(RTTS_PER_TERM)).min(self.plan.sharing.term_max);
-        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        (lessee.share, lessee.term, lessee.rtt) = (holder.share, whole_millis(term), holder.rtt);
+        self.sessions.update(id, |session| {
+            (session.share, session.term, session.rtt) = (holder.share, whole_millis(term), holder.rtt);
+        });
     }
 
     fn record(&mut self, id: Place, seq: u64, ask: &Ask, answer: Answer) {
-        let lessee = self.lessees.get_mut(&id).expect("it was admitted");
-        lessee.seq = seq;
-        lessee.answer = answer;
-        lessee.answered = self.now;
-        lessee.demand_milli = ask.demand_milli;
-        lessee.waiting = ask.waiting;
-        lessee.held = ask.held;
-        let kept = answer.grant().map_or(ask.held, |grant| grant.kept);
-        lessee.wanted = kept.saturating_add(ask.want);
+        let (now, kept) = (self.now, answer.grant().map_or(ask.held, |grant| grant.kept));
+        self.sessions.update(id, |session| {
+            session.seq = seq;
+            session.answer = answer;
+            session.answered = now;
+            session.demand_milli = ask.demand_milli;
+            session.waiting = ask.waiting;
+            session.held = ask.held;
+            session.wanted = kept.saturating_add(ask.want);
+        });
     }
 }

@@ -210,7 +210,7 @@ impl Session {
         unspent.saturating_sub(goodbye.held.unwrap_or(self.held))
     }
 
-    /// The part of the settlement of a lessee that this one mirrors which it knows of: if it was forgotten since leases
+    /// The part of the settlement of a session that this one mirrors which it knows of: if it was forgotten since leases
     /// burned, nothing counts them here any more.
     pub(super) fn known_part(&self, settlement: &Settlement) -> Settlement {
         if self.burned >= settlement.spent_late + settlement.credited {
@@ -262,15 +262,15 @@ mod tests {
         Moment::from_nanos(nanos)
     }
 
-    fn lessee(outstanding: u64, burns: &[(u64, u64)]) -> Session {
-        let mut lessee = Session::new(Share::EVEN, at(0));
+    fn session(outstanding: u64, burns: &[(u64, u64)]) -> Session {
+        let mut session = Session::new(Share::EVEN, at(0));
         for &(end, permits) in burns {
-            lessee.end = at(end);
-            lessee.outstanding = permits;
-            lessee.burn();
+            session.end = at(end);
+            session.outstanding = permits;
+            session.burn();
         }
-        lessee.outstanding = outstanding;
-        lessee
+        session.outstanding = outstanding;
+        session
     }
 
     fn ask(spent_total: u64, held: u64) -> Ask {
@@ -279,15 +279,15 @@ mod tests {
 
     #[test]
     fn a_live_lease_splits_into_kept_spent_and_returned() {
-        let settlement = lessee(10, &[]).settlement(&ask(3, 5)).expect("true");
+        let settlement = session(10, &[]).settlement(&ask(3, 5)).expect("true");
         assert_eq!((settlement.kept, settlement.spent, settlement.returned), (5, 3, 2));
     }
 
     #[test]
     fn claims_beyond_what_was_granted_are_not_believed() {
-        assert_eq!(lessee(10, &[]).settlement(&ask(6, 5)), None);
-        assert_eq!(lessee(10, &[]).settlement(&ask(u64::MAX, u64::MAX)), None);
-        let mut spent = lessee(10, &[]);
+        assert_eq!(session(10, &[]).settlement(&ask(6, 5)), None);
+        assert_eq!(session(10, &[]).settlement(&ask(u64::MAX, u64::MAX)), None);
+        let mut spent = session(10, &[]);
         spent.spent = 7;
         assert_eq!(spent.settlement(&ask(6, 0)), None, "a total that falls");
     }
@@ -295,14 +295,14 @@ mod tests {
     #[test]
     fn what_may_have_been_spent_later_is_never_charged_as_earlier() {
         // 10 burned at 100, 10 live now; 4 spent since. They may all be of the live lease: they are put there.
-        let settlement = lessee(10, &[(100, 10)]).settlement(&ask(4, 0)).expect("true");
+        let settlement = session(10, &[(100, 10)]).settlement(&ask(4, 0)).expect("true");
         assert_eq!((settlement.spent, settlement.returned, settlement.spent_late), (4, 6, 0));
         assert_eq!(settlement.credits, [Burn { at: at(100), permits: 10 }]);
     }
 
     #[test]
     fn a_late_report_credits_the_oldest_and_charges_the_newest() {
-        let mut late = lessee(0, &[(100, 10), (200, 10)]);
+        let mut late = session(0, &[(100, 10), (200, 10)]);
         // Held when the ask was written, so still possibly spent before the lease ended: 5 stay burned.
         let settlement = late.settlement(&ask(4, 5)).expect("true");
         assert_eq!((settlement.kept, settlement.spent_late, settlement.credited), (0, 4, 11));
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn many_burns_in_a_row_are_remembered_as_a_sum_only() {
         let burns: Vec<(u64, u64)> = (1..=10).map(|end| (end, 1)).collect();
-        let settlement = lessee(0, &burns).settlement(&ask(0, 0)).expect("true");
+        let settlement = session(0, &burns).settlement(&ask(0, 0)).expect("true");
         assert_eq!(settlement.credited, 10);
         assert_eq!(settlement.credits.len(), BURNS_MAX);
     }

@@ -1,5 +1,5 @@
 //! Limits that several allocators lease from one store: each limit and key has a root pool there, in a cell, and each
-//! allocator is one of its lessees. [`Member`] is what an allocator does with such a store: it says which call comes next, and a shell
+//! allocator is one of its sessions. [`Member`] is what an allocator does with such a store: it says which call comes next, and a shell
 //! carries that to the store and back.
 
 mod clock;

@@ -72,7 +72,7 @@ impl LeakyBucket {
     }
 }
 
-/// Parts that a flow is lent in. Ten thousand lessees still get several each; with more of them a permit, counted in
+/// Parts that a flow is lent in. Ten thousand sessions still get several each; with more of them a permit, counted in
 /// parts of nanoseconds, would not fit 128 bits.
 pub const SHARES: u64 = 1 << 16;
 

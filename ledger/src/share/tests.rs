@@ -14,7 +14,7 @@ fn supply(left: u64) -> Supply {
     Supply { left, soon: 0, within_term: left, sustained: 100, term: TERM, poll: TERM / 4 }
 }
 
-/// What a lessee that needs 50 gets of 100 beside `others`.
+/// What a session that needs 50 gets of 100 beside `others`.
 fn granted(priority: u64, others: Vec<Claim>) -> u64 {
     let (others, supply) = below(priority, others, supply(100));
     let asker = Asker { want: 50, claim: claim(50, priority), since: TERM };

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 const TERM: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(250);
 
-/// The claim of a lessee that spends `need` a term and holds nothing.
+/// The claim of a session that spends `need` a term and holds nothing.
 fn claim(need: u64) -> Claim {
     Claim { mean: u128::from(need) * PERMIT, need, bare: need, share: Share::EVEN, holds: 0 }
 }
 
-/// A lessee that wants all that `claim` lacks, and got nothing for a term.
+/// A session that wants all that `claim` lacks, and got nothing for a term.
 fn asker(claim: Claim) -> Asker {
     Asker { want: claim.need - claim.holds, claim, since: TERM }
 }

@@ -70,7 +70,7 @@ const ASKED: Asked = Asked {
 fn stock(books: Books, in_hand: u64) -> Stock {
     let available = 10 - books.outstanding;
     Stock {
-        view: PoolView { available, books, lessees: 1, quarantine: Duration::ZERO, ..PoolView::default() },
+        view: PoolView { available, books, sessions: 1, quarantine: Duration::ZERO, ..PoolView::default() },
         in_hand,
     }
 }

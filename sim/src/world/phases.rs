@@ -115,7 +115,7 @@ impl World {
             format!("{} of {ceiling} can be granted after a long silence: {view:?}", view.available)
         })?;
         let busy = self.nodes.iter().position(|node| !node.refill.is_idle() || node.exchange.is_some());
-        must("V6", view.lessees == 0 && busy.is_none(), || {
+        must("V6", view.sessions == 0 && busy.is_none(), || {
             format!("after a long silence sessions are remembered: {view:?}; busy: {busy:?}")
         })
     }

@@ -290,7 +290,7 @@ proptest! {
         for pool in &mut play.pools {
             pool.is_forgettable(play.now);
             let view = pool.view(play.now);
-            prop_assert_eq!((view.available, view.lessees), (pool.ceiling(), 0));
+            prop_assert_eq!((view.available, view.sessions), (pool.ceiling(), 0));
         }
     }
 }

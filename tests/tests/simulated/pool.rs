@@ -268,6 +268,6 @@ proptest! {
         play.now = play.now + Duration::from_secs(600);
         play.pool.is_forgettable(play.now);
         let view = play.pool.view(play.now);
-        prop_assert_eq!((view.available, view.lessees), (play.pool.ceiling(), 0));
+        prop_assert_eq!((view.available, view.sessions), (play.pool.ceiling(), 0));
     }
 }

@@ -144,7 +144,7 @@ fn while_nothing_is_lent_reports_count_and_old_grants_are_not_told_again() {
     assert!(pool.settle_only(at(30), WHO, 3, said(6, 0), refusal).is_err(), "more than it was lent");
     let stranger = Holder { id: SessionId(2), ..WHO };
     assert_eq!(pool.settle_only(at(30), stranger, 1, said(0, 0), refusal), Ok(Answer::Refusal(refusal)));
-    assert_eq!(pool.view(at(30)).lessees, 1);
+    assert_eq!(pool.view(at(30)).sessions, 1);
 }
 
 #[test]

@@ -33,18 +33,18 @@ impl Pool {
     pub fn holdings(&mut self, now: Moment) -> impl Iterator<Item = Holding> {
         self.advance(now);
         let (now, active) = (self.now, self.active());
-        self.lessees.iter().filter_map(move |(place, lessee)| {
-            let is_active = lessee.answered + active > now;
-            (is_active || lessee.is_live()).then(|| Holding {
+        self.sessions.iter().filter_map(move |(place, session)| {
+            let is_active = session.answered + active > now;
+            (is_active || session.is_live()).then(|| Holding {
                 session: place.session(),
-                outstanding: lessee.outstanding,
-                lasts: if lessee.is_live() { lessee.end.since(now) } else { Duration::ZERO },
-                demand_milli: if is_active { lessee.demand_milli } else { 0 },
-                waiting: if is_active { lessee.waiting } else { 0 },
-                spent: lessee.spent,
-                weight: lessee.share.weight,
-                priority: lessee.share.priority,
-                rtt: lessee.rtt,
+                outstanding: session.outstanding,
+                lasts: if session.is_live() { session.end.since(now) } else { Duration::ZERO },
+                demand_milli: if is_active { session.demand_milli } else { 0 },
+                waiting: if is_active { session.waiting } else { 0 },
+                spent: session.spent,
+                weight: session.share.weight,
+                priority: session.share.priority,
+                rtt: session.rtt,
             })
         })
     }

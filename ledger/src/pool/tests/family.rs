@@ -45,19 +45,19 @@ fn a_parent_forgets_sessions_below_it_that_have_nothing() {
     let mut most = 0;
     for key in 1..5_000 {
         passes(&mut parent, 2 * key, 1);
-        most = most.max(parent.view(millis(2 * key + 1)).lessees);
+        most = most.max(parent.view(millis(2 * key + 1)).sessions);
     }
-    println!("{most} lessees at most");
-    assert!(most <= plan(vec![]).lessees_max as u64 + 2, "{most} lessees");
+    println!("{most} sessions at most");
+    assert!(most <= plan(vec![]).lessees_max as u64 + 2, "{most} sessions");
     let rests = parent.view(millis(60_000));
-    assert_eq!((rests.lessees, rests.books.spent, rests.available), (0, 5_004, LIMIT - 5_004));
+    assert_eq!((rests.sessions, rests.books.spent, rests.available), (0, 5_004, LIMIT - 5_004));
     // The pool below knows the session, and the parent knows it again: nothing is lost and nothing counted twice.
     assert_eq!(grant(renew(&mut first, &mut parent, 60_000, 3, (5, 0, 10))).permits, 10);
     let late = renew(&mut first, &mut parent, 60_001, 2, (5, 0, 10));
     assert_eq!(late, Err(AskError::Stale { seq: 2, last: 3 }));
     grant(renew(&mut first, &mut parent, 60_002, 4, (9, 2, 0)));
     let view = parent.view(millis(60_002));
-    assert_eq!((view.lessees, view.books.spent, view.books.outstanding), (1, 5_008, 2));
+    assert_eq!((view.sessions, view.books.spent, view.books.outstanding), (1, 5_008, 2));
     assert_eq!(view.available, LIMIT - 5_010);
     let holds = parent.holdings(millis(60_002)).map(|it| it.spent).collect::<Vec<_>>();
     assert_eq!(holds, [9], "it is shown with all that it spent");
@@ -77,15 +77,15 @@ fn what_burned_below_is_remembered_above_unless_there_are_too_many() {
         }
         let before = parent.view(millis(20_000));
         assert_eq!((before.books.burned, before.books.outstanding), (50 + flood, 0));
-        println!("{} lessees after a flood of {flood}", before.lessees);
+        println!("{} sessions after a flood of {flood}", before.sessions);
         grant(renew(&mut dead, &mut parent, 20_000, 2, (20, 0, 0)));
         let after = parent.view(millis(20_000));
         let back = if flood == 0 { 30 } else { 0 };
         assert_eq!(after.available, before.available + back, "after a flood of {flood}");
         assert_eq!(dead.view(millis(20_000)).available, 980);
         passes(&mut parent, 20_001, 1);
-        let kept = parent.view(millis(20_002)).lessees;
-        assert!(kept <= flood.min(100) + 2, "{kept} lessees");
+        let kept = parent.view(millis(20_002)).sessions;
+        assert!(kept <= flood.min(100) + 2, "{kept} sessions");
     }
 }
 
@@ -99,7 +99,7 @@ fn a_parent_forgets_nothing_that_is_out() {
         children.push(child);
     }
     let view = parent.view(millis(500));
-    assert_eq!((view.lessees, view.books.outstanding, view.available), (500, 1_000, LIMIT - 1_000));
+    assert_eq!((view.sessions, view.books.outstanding, view.available), (500, 1_000, LIMIT - 1_000));
     for child in &mut children {
         grant(renew(child, &mut parent, 600, 2, (1, 0, 0)));
     }
@@ -127,5 +127,5 @@ fn a_late_message_to_a_family_that_was_restored_is_safe() {
         passes(&mut parent, 10_000 + 2 * key, 1);
     }
     let view = parent.view(millis(60_000));
-    assert_eq!((view.lessees, view.available), (1, LIMIT - 1_057), "one stands for the life before");
+    assert_eq!((view.sessions, view.available), (1, LIMIT - 1_057), "one stands for the life before");
 }
