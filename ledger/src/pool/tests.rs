@@ -16,6 +16,7 @@ mod frozen;
 mod goodbye;
 mod in_flight;
 mod kept;
+mod rows;
 mod seats;
 
 const SECOND: Duration = Duration::from_secs(1);
