@@ -69,7 +69,7 @@ impl Keys {
         table.find(hash, key).map(|(index, _)| table.pool(index).clone())
     }
 
-    /// The pool of a key, which is made if there is none: with its front at the spot that it is given.
+    /// The pool of a key, which is made if there is none: with its hot state at the spot that it is given.
     pub(crate) fn get_or_insert(
         &self,
         key: &str,

@@ -2,7 +2,7 @@
 //! points, or behind the entry that stands there. Only [`super::Keys`] uses it, behind a lock.
 //!
 //! A lookup waits for memory where no cache holds what it reads, and twice where it must first find out where in the memory
-//! of the machine that is. So an entry is small, and the fronts of the pools, which are all that it reads besides, lie
+//! of the machine that is. So an entry is small, and the hot states of the pools, which are all that it reads besides, lie
 //! together in rows: each is as long as all before it and four more, so that most are in the last few, wherever those are.
 //! In small rows, made one by one between everything else that a pool takes, they were as slow to come by as the pools.
 
@@ -19,8 +19,8 @@ const PLACES_MIN: usize = 4;
 /// memory: it takes 5 to 11 bytes a key.
 const FULL: (usize, usize) = (3, 4);
 
-/// Fronts in the first row. Each of the 256 parts has that one from its first key on, 640 bytes. What is in no use yet is at
-/// most as much as what is, and these: a front takes 128 to 256 bytes a key.
+/// Hot states in the first row. Each of the 256 parts has that one from its first key on, 640 bytes. What is in no use yet is at
+/// most as much as what is, and these: a hot state takes 128 to 256 bytes a key.
 const ROW_MIN: usize = 4;
 
 type Row = Arc<[Place]>;
@@ -38,7 +38,7 @@ struct Entry(NonZeroU32);
 pub(super) struct Table {
     /// A power of two of them, or none. From where a hash points on, there is no gap before its entry.
     places: Box<[Option<Entry>]>,
-    /// The fronts of the pools, by [`hot_ref`].
+    /// The hot states of the pools, by [`hot_ref`].
     rows: Vec<Row>,
     rest: Box<Rest>,
 }
@@ -146,7 +146,7 @@ impl Table {
         self.rest.taken -= 1;
         let pool = self.rest.pools[index].take().expect("it is there");
         pool.forget();
-        // A handle that still has the pool keeps its front, too: no other pool comes there. The last owner sees all that
+        // A handle that still has the pool keeps its hot state, too: no other pool comes there. The last owner sees all that
         // other owners did there.
         if Arc::into_inner(pool).is_some() {
             self.rest.free.push(Reverse(index as u32));
@@ -248,7 +248,7 @@ fn hot_ref(index: usize) -> (usize, usize) {
     (row, index - start(row))
 }
 
-/// How many fronts are in the rows before this one.
+/// How many hot states are in the rows before this one.
 #[inline]
 fn start(row: usize) -> usize {
     (ROW_MIN << row) - ROW_MIN

@@ -37,7 +37,7 @@ pub(super) struct FastPathFlags {
 
 const _: () = assert!(cfg!(slot_loom) || (size_of::<FastPathFlags>() == 64 && size_of::<Slot>() == 64));
 
-/// Where the front of a pool is.
+/// Where the hot state of a pool is.
 #[derive(Clone, Debug)]
 pub(crate) struct HotRef {
     row: Arc<[Place]>,
@@ -45,7 +45,7 @@ pub(crate) struct HotRef {
 }
 
 impl HotState {
-    /// The front of a pool that holds nothing, and has no key.
+    /// The hot state of a pool that holds nothing, and has no key.
     pub(crate) fn new() -> Self {
         let fast_path = FastPathFlags {
             slow_path: SlowPathFlags::default(),

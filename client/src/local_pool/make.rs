@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 const RTT_UNTOLD_US: u32 = 1_000;
 
 impl LocalPool {
-    /// A pool whose front is at a `hot_ref` that no other one has.
+    /// A pool whose hot state is at a `hot_ref` that no other one has.
     pub(crate) fn new(
         hot_ref: HotRef,
         ticks: Ticks,

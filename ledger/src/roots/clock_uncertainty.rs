@@ -55,11 +55,11 @@ fn warming(rule: &TokenBucket, warm_up: WarmUp) -> Result<Rule, String> {
     made.map(Rule::TokenBucket).map_err(|error| format!("capacity: {error}"))
 }
 
-/// The capacity and the period of one that holds by the time of the store: it holds less, by what it refills in a blur, or
-/// each permit takes longer by a blur, whichever costs less of it.
+/// The capacity and the period of a bucket that holds by the time of the store: it holds less, by what it refills in
+/// [`CLOCK_UNCERTAINTY`], or each permit takes that much longer, whichever costs less of it.
 fn later(rule: &TokenBucket) -> Result<(u64, Duration), String> {
     let (capacity, refill, per) = (u128::from(rule.capacity()), u128::from(rule.refill()), rule.per());
-    // All permits of a period later, by a blur each.
+    // All permits of a period later, by [`CLOCK_UNCERTAINTY`] each.
     let behind = refill * CLOCK_UNCERTAINTY.as_nanos();
     if behind == 0 || capacity == 0 {
         return Ok((rule.capacity(), per));
@@ -108,7 +108,7 @@ mod tests {
     fn one_that_warms_up_loses_what_costs_it_least() {
         let second = Duration::from_secs(1);
         let cases = [
-            // Ten are refilled in a blur.
+            // Ten are refilled in [`CLOCK_UNCERTAINTY`].
             ((100, 1_000, second), (90, 1_000, second)),
             ((1_000, 1_000, second), (990, 1_000, second)),
             ((20, 1_000, second), (10, 1_000, second)),
@@ -147,7 +147,7 @@ mod tests {
                 assert_eq!(refill_made, refill);
                 for millis in [1_u64, 9, 10, 11, 50, 333, 1_000, 1_010, 2_020, 60_000] {
                     let (nanos, blur) = (u128::from(millis) * 1_000_000, CLOCK_UNCERTAINTY.as_nanos());
-                    // Two allocators may take a span of the store for one that is longer by a blur.
+                    // Two allocators may take a span of the store for one that is longer by [`CLOCK_UNCERTAINTY`].
                     let through = u128::from(less) + u128::from(refill) * (nanos + blur) / longer.as_nanos();
                     let allowed = u128::from(capacity) + u128::from(refill) * nanos / per.as_nanos();
                     assert!(through <= allowed, "{through} of {allowed}: {capacity}, {refill}, {millis} ms");

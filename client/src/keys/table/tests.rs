@@ -53,7 +53,7 @@ proptest! {
             }
             prop_assert_eq!(table.pools().count(), list.len());
             prop_assert_eq!(table.unneeded(|_| false).len(), list.len());
-            // No two pools have the same front.
+            // No two pools have the same hot state.
             let mut fronts: Vec<_> = table.pools().map(|pool| std::ptr::from_ref(pool.slot())).collect();
             fronts.sort();
             fronts.dedup();
@@ -62,7 +62,7 @@ proptest! {
     }
 }
 
-/// Each number is of one front, and the fronts of a row have all been numbered before the next row has one.
+/// Each number is of one hot state, and those of a row have all been numbered before the next row has one.
 #[test]
 fn rows_are_filled_one_after_the_other() {
     let mut next = (0, 0);
@@ -129,7 +129,7 @@ fn nothing_is_left_of_a_pool_for_the_next_one_in_its_place() {
     assert_eq!(places.len(), 1, "it was the same place all the time");
 }
 
-/// A handle of a forgotten pool keeps the front of the pool, too, also when the row is gone.
+/// A handle of a forgotten pool keeps the hot state of the pool, too, also when the row is gone.
 #[test]
 fn a_front_that_a_handle_keeps_is_given_to_no_other_pool() {
     let mut table = Table::default();
