@@ -5,8 +5,8 @@
 //! they may. In every state that is reached no window holds too much, and what nodes can spend is known to be out; from every state
 //! all permits can be lent again once the trouble is over.
 //!
-//! `EXHAUSTIVE_DEPTH=9 cargo test --release -p scenarios --test exhaustive -- --nocapture` explores further than the default, and
-//! prints how many states there were.
+//! `EXHAUSTIVE_DEPTH=5 cargo test -p scenarios --test exhaustive -- --nocapture --test-threads 1` explores further than the default,
+//! and prints how many states there were. `docs/design/simulator.md` says how much memory it takes.
 
 mod world;
 
