@@ -28,17 +28,18 @@
 //! Several allocators may each own a part of a contract: [`Builder::or`] names another one to go on at when the first is gone.
 //!
 //! # Features
-//! None is on by default. The bare client is 88 crates, itself and Lessor's protocol among them, most of them those of `reqwest`
-//! and `tokio` (`cargo tree -p lessor --edges normal --prefix none`, each counted once).
+//! None is on by default. The bare client is 86 crates, itself, `lessor-holder` and `lessor-protocol` among them. Most are those of
+//! `reqwest` and `tokio` (`cargo tree -p lessor --edges normal --prefix none`, each counted once).
 //!
 //! - `tower`: `lessor::layer`, for servers that speak HTTP or gRPC. No crate more.
 //! - `reqwest-middleware`: `lessor::outgoing`, for requests that are sent. Three crates more.
+//! - `opentelemetry`: spans lead on in the traces of the process. Seventeen crates more.
 //!
 //! # The code
 //! When to ask, for how much, and what to believe is decided in the crate `lessor-holder`. In reading order: `slot` (the atomic words that are spent from), `ticks` and `stripe_hint` (by which clock, and which word
 //! first), `pace` (how fast), `local_pool`, `line` and `wait` (what handles share, and who waits), `limit`, `all`,
-//! `guard`, `reservation`, `peek` and `priority` (what callers use), `headers`, `feedback` and `observe` (what the vendor
-//! says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `fallback`, `events`,
+//! `guard`, `reservation`, `peek` and `priority` (what callers use), `rate_limit_headers`, `feedback` and `observe` (what the
+//! vendor says), `headers`, `layer` and `outgoing` (for HTTP), `refiller`, `fallback`, `events`,
 //! `transport` and `listener` (the background tasks), `tally` (metrics), `shared` and `client` (who owns
 //! it all).
 
