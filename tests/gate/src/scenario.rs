@@ -80,8 +80,8 @@ pub enum Scenario {
     /// A short window in full use by calls that reserve more than they need, and messages that get lost: leases end while calls
     /// are going on, and bring less than was reserved when they are renewed.
     Reserving,
-    /// The same by calls of which half come to nothing, for they find another limit short: threads are stopped while they have
-    /// set something aside.
+    /// The same on one or two nodes, by calls of which nine in ten come to nothing, for they find another limit short: threads are
+    /// stopped while they have set something aside.
     InVain,
     /// A window in full use of which half is kept back for nodes that go on by themselves, while links are cut for longer than
     /// that may last, and nodes die.
