@@ -169,7 +169,7 @@ impl Writer {
         shared.metrics().store().written(batch.pools.len(), shared.now().since(began), written.is_ok());
         match written {
             Ok(()) => {
-                shared.with(|allocator, _| allocator.may_lend(&batch));
+                shared.with(|allocator, _| allocator.raise_high_water(&batch));
                 if is_failing {
                     tracing::info!("the store is written again");
                 }

@@ -277,7 +277,7 @@ impl Limit {
         let gone = self.sweep.run(&mut self.pools, steps, |id, kept| {
             let forgettable = kept.pool.is_forgettable(now);
             tally.count(&mut kept.counted, kept.pool.view(now));
-            if kept.pool.wants_record() && !kept.is_queued {
+            if kept.pool.wants_checkpoint() && !kept.is_queued {
                 changed.push(id.clone());
             }
             makes_pools && forgettable && unused.is_new(id.key.as_ref())
@@ -286,7 +286,9 @@ impl Limit {
             self.tally.drop(kept.counted);
         }
         changed.iter().for_each(|id| self.note(id));
-        self.drop_written(gone.iter().filter(|(_, kept)| kept.pool.is_recorded()).map(|(id, _)| id.clone()));
+        self.drop_written(
+            gone.iter().filter(|(_, kept)| kept.pool.has_checkpoint()).map(|(id, _)| id.clone()),
+        );
         let names: BTreeSet<LimitName> = gone.into_iter().filter_map(|(_, kept)| kept.name).collect();
         self.names -= names.iter().filter(|name| !self.has_name(name)).count();
     }
@@ -379,7 +381,7 @@ impl Limit {
         let mut pool = self.past.pool(of_key.unwrap_or(&self.plan), now);
         self.unused.begin(id.key.as_ref(), &mut pool, now);
         if let Some(restored) = self.restored {
-            pool.forget_seats(restored);
+            pool.forget_safe_shares(restored);
         }
         let mut kept = Kept { name: id.name.clone(), pool, counted: PoolView::default(), is_queued: false };
         self.tally.count(&mut kept.counted, kept.pool.view(now));

@@ -97,7 +97,7 @@ impl Shared {
         allocator.begin_writing(0);
         let batch = allocator.write_down(clock.now());
         store.commit(&batch, clock.course())?;
-        allocator.may_lend(&batch);
+        allocator.raise_high_water(&batch);
         let shared = Arc::new(Shared::of(config, fresh, clock, allocator));
         shared.metrics.store().restored(restored);
         let journal = Journal::start(&shared, store, batch.number);

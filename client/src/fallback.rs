@@ -4,7 +4,7 @@
 use crate::events::Event;
 use crate::local_pool::{Condition, LocalPool};
 use crate::shared::Shared;
-use lessor_holder::seat::{Paid, Seat};
+use lessor_holder::safe_allowance::{Paid, SafeAllowance};
 use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Standby {
     /// Permits that were let pass.
     passed: AtomicU64,
     /// What of the reserve this process may go on with.
-    seat: Mutex<Seat>,
+    allowance: Mutex<SafeAllowance>,
 }
 
 impl Standby {
@@ -37,7 +37,7 @@ impl Standby {
     /// The answer to an ask that was first sent at `first_sent` told of a part of the reserve, or of none.
     pub(crate) fn tell_share(&self, share: Option<SafeShare>, first_sent: Moment, terms: Terms) {
         if share.is_some() {
-            self.seat().tell(share, first_sent, terms);
+            self.allowance().tell(share, first_sent, terms);
         }
     }
 
@@ -58,22 +58,22 @@ impl Standby {
 
     /// Takes `permits` of this process's part of the reserve, if it goes by that now and they are due.
     pub(crate) fn take_share(&self, permits: u64, now: Moment) -> Option<Paid> {
-        if self.is(Fallback::SafeShare) { self.seat().try_take(permits, now) } else { None }
+        if self.is(Fallback::SafeShare) { self.allowance().try_take(permits, now) } else { None }
     }
 
     /// Undoes [`Standby::take_share`].
     pub(crate) fn put_back_share(&self, taken: Paid) {
-        self.seat().put_back(taken);
+        self.allowance().put_back(taken);
     }
 
     /// Has that part pay for `permits` that were spent without asking it. False if this process does not go by it now.
     pub(crate) fn owe_share(&self, permits: u64, now: Moment) -> bool {
-        self.is(Fallback::SafeShare) && self.seat().owe(permits, now)
+        self.is(Fallback::SafeShare) && self.allowance().owe(permits, now)
     }
 
     /// How long until that could be.
     pub(crate) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
-        if self.is(Fallback::SafeShare) { self.seat().wait(permits, now) } else { None }
+        if self.is(Fallback::SafeShare) { self.allowance().wait(permits, now) } else { None }
     }
 
     /// Counts permits that were let pass because no allocator answers. False if they were let pass for another reason.
@@ -97,13 +97,13 @@ impl Standby {
 
     /// Whether nothing of a part of the reserve is spent that some window still holds.
     pub(crate) fn is_forgettable(&self, now: Moment) -> bool {
-        self.seat().is_forgettable(now)
+        self.allowance().is_forgettable(now)
     }
 
     /// Takes over what `earlier` has spent of its part of the reserve.
     pub(crate) fn inherit(&self, earlier: &Standby) {
-        let earlier = *earlier.seat();
-        self.seat().inherit(&earlier);
+        let earlier = *earlier.allowance();
+        self.allowance().inherit(&earlier);
     }
 
     /// The allocator told of another key of the same limit what is to be done without it.
@@ -126,9 +126,9 @@ impl Standby {
         self.active.load(Ordering::Relaxed) && self.fallback() == fallback
     }
 
-    fn seat(&self) -> MutexGuard<'_, Seat> {
+    fn allowance(&self) -> MutexGuard<'_, SafeAllowance> {
         // Numbers: no panic can have left them half changed.
-        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+        self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,20 +2,20 @@
 //! none comes. It is pure: synchronous, in integers, and the time is an argument; it does no IO, reads no clock and draws no
 //! random number. The client's background task and every simulated node drive it.
 //!
-//! In reading order: [`permits`] (where permits are kept), [`demand`] (how fast callers try to spend), [`flights`] (calls that say
+//! In reading order: [`permits`] (where permits are kept), [`demand`] (how fast callers try to spend), [`calls`] (calls that say
 //! when they end), [`refill`] (one pool: when to ask, what to say, what to install), [`answer`] (what an answer
 //! comes to), [`timing`], [`backoff`] (how long to wait after a failure), [`rotation`] (which allocator is asked, as which session),
-//! [`connection`] (the exchanges that all pools share), [`round`] (which pools an exchange is for) and [`seat`] (the safe share of an outage). [`hand`] keeps permits in plain cells.
+//! [`connection`] (the exchanges that all pools share), [`round`] (which pools an exchange is for) and [`safe_allowance`] (the safe share of an outage). [`hand`] keeps permits in plain cells.
 
 pub mod answer;
 pub mod backoff;
+pub mod calls;
 pub mod connection;
 pub mod demand;
-pub mod flights;
 pub mod hand;
 pub mod permits;
 pub mod refill;
 pub mod rotation;
 pub mod round;
-pub mod seat;
+pub mod safe_allowance;
 pub mod timing;

@@ -16,8 +16,8 @@ mod rest;
 mod stuck;
 mod unrecognised;
 
+use crate::calls::SessionCalls;
 use crate::demand::Demand;
-use crate::flights::Flights;
 use crate::permits::{Pacer, Permits};
 use goodbye::Known;
 use lessor_protocol::sizing::{PERMIT, mean};
@@ -72,7 +72,7 @@ pub struct Refill<P> {
     /// Attempts when the last ask was written.
     attempted: u64,
     /// What is in flight, where the allocator counts that.
-    flights: Flights,
+    calls: SessionCalls,
     /// What callers have reserved.
     reserved: Reserved,
     /// When an attempt was last seen.
@@ -162,7 +162,7 @@ impl<P: Pacer> Refill<P> {
             shadow: Shadow::default(),
             demand: Demand::new(now),
             attempted: 0,
-            flights: Flights::default(),
+            calls: SessionCalls::default(),
             reserved: Reserved::default(),
             tried: now,
             moved: (0, now),
@@ -197,14 +197,14 @@ impl<P: Pacer> Refill<P> {
 
     /// Permits spent since the beginning. Those that are in use and will be spent again are not, nor what is reserved.
     pub fn spent(&self, slot: &impl Permits) -> u64 {
-        let unspent = slot.balance().total() + self.flights.busy() + self.reserved.permits();
+        let unspent = slot.balance().total() + self.calls.busy() + self.reserved.permits();
         self.installed - self.removed - unspent
     }
 
     /// Permits that calls ever got: those that are spent, and each time one that is spent again was in use. Those that are
     /// reserved count once they are spent.
     pub fn admitted(&self, slot: &impl Permits) -> u64 {
-        self.spent(slot) + self.flights.used()
+        self.spent(slot) + self.calls.used()
     }
 
     /// When to ask next: now or earlier if it is time, [`Moment::NEVER`] if there is nothing to say.
@@ -227,7 +227,7 @@ impl<P: Pacer> Refill<P> {
         let once = rtt + GUARD;
         let next = (self.asked_at() + margin).min(slot.deadline().before(once)).max(self.asked_at() + once);
         let mut renew = slot.deadline().before(margin).max(next);
-        if self.flights.have_ended() {
+        if self.calls.have_ended() {
             renew = renew.min(self.asked_at() + self.term / HAND_BACKS_PER_TERM);
         }
         let soonest = self.not_before.max(now);
@@ -237,13 +237,13 @@ impl<P: Pacer> Refill<P> {
             // Asking again is handing over: not before the turn is over, or nothing is left to spend.
             return if balance.total() == 0 && seen.waiting > 0 { soonest } else { renew.min(ends) };
         }
-        let lacks_room = self.flights.hold().is_some_and(|_| self.target(rtt) > self.flights.busy());
+        let lacks_room = self.calls.hold().is_some_and(|_| self.target(rtt) > self.calls.busy());
         if seen.waiting > balance.free
             || (balance.free == 0 && (self.attempts(slot, seen) > self.attempted || lacks_room))
         {
             return if holds { soonest.min(renew) } else { soonest };
         }
-        if self.flights.hold().is_some() {
+        if self.calls.hold().is_some() {
             // What is in hand does not become less by being used.
             return renew;
         }
@@ -267,7 +267,7 @@ impl<P: Pacer> Refill<P> {
         }
         self.let_go_of_reserved(slot, now);
         let tried = self.has_tried(slot, seen);
-        if tried || self.flights.busy() > 0 {
+        if tried || self.calls.busy() > 0 {
             self.tried = now;
         }
         self.observe(slot, seen, now);
@@ -281,15 +281,15 @@ impl<P: Pacer> Refill<P> {
             false => (self.target(rtt).saturating_add(seen.waiting), spare),
         };
         let hands_over = self.rate.turn_ends().is_some();
-        let busy = self.flights.busy();
-        let share = self.flights.hold().unwrap_or(u64::MAX).saturating_sub(self.reserved.permits());
+        let busy = self.calls.busy();
+        let share = self.calls.hold().unwrap_or(u64::MAX).saturating_sub(self.reserved.permits());
         let most = target.max(spare).min(share);
         let keep = if now >= slot.deadline() || hands_over { 0 } else { most.saturating_sub(busy) };
         let returned = slot.shed(keep);
         self.removed += returned;
         let spent = self.spent(slot);
-        self.flights.look(spent);
-        self.flights.told();
+        self.calls.look(spent);
+        self.calls.told();
         // Read first, and what has been spent since is held in it: said to be held, or spent and said to be running.
         let balance = slot.balance();
         let at_least = match self.phase {
@@ -309,8 +309,8 @@ impl<P: Pacer> Refill<P> {
             largest: seen.largest.min(PERMITS_MAX),
             rate: self.rate.claim(),
             shadow_refused: (seen.shadow_refused - self.shadow.forgotten).min(PERMITS_MAX),
-            running: self.flights.running(),
-            unguarded: self.flights.unguarded(),
+            running: self.calls.running(),
+            unguarded: self.calls.unguarded(),
             busy,
         };
         self.acts(now);
@@ -353,12 +353,12 @@ impl<P: Pacer> Refill<P> {
         self.rate.install(&grant.rate, terms, now, grant.horizon);
         let deadline = terms.holder_end(first_sent, grant.term);
         let lost = ask.held - grant.kept;
-        self.flights.hear(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
+        self.calls.hear(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
         // One that is over by now may end before the one that made way for it: of its permits none is spent. What is not
         // claimed is given back.
         let permits = if made_way && now >= deadline { 0 } else { grant.permits };
         let dropped = self.install(slot, permits, lost, deadline);
-        self.flights.spend(lost - dropped, now);
+        self.calls.spend(lost - dropped, now);
         self.removed += dropped;
         self.installed += permits;
         self.shadow.told = ask.shadow_refused + self.shadow.forgotten;
@@ -372,7 +372,7 @@ impl<P: Pacer> Refill<P> {
         self.not_before = now + jittered(grant.ask_after.max(pause), dice);
         self.is_known = true;
         let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
-        let is_over = self.flights.is_empty() && ask.running.unwrap_or(0) == 0 && ask.busy == 0;
+        let is_over = self.calls.is_empty() && ask.running.unwrap_or(0) == 0 && ask.busy == 0;
         let is_told = told_all && is_over && ask.want == 0 && ask.waiting == 0;
         let holds_nothing = slot.balance().total() + self.reserved.permits() == 0 && !self.rate.is_held();
         self.phase = if holds_nothing && is_told { Phase::Idle } else { Phase::Active };
@@ -398,7 +398,7 @@ impl<P: Pacer> Refill<P> {
     }
 
     fn attempts(&self, slot: &impl Permits, seen: Seen) -> u64 {
-        self.spent(slot) + self.reserved.tried() + self.flights.taken() + seen.refused
+        self.spent(slot) + self.reserved.tried() + self.calls.taken() + seen.refused
     }
 
     fn has_tried(&self, slot: &impl Permits, seen: Seen) -> bool {

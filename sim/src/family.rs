@@ -4,7 +4,7 @@
 
 use lessor_ledger::Carry;
 use lessor_ledger::pool::{
-    Above, AskError, Block, Goodbye, Heard, Holder, Past, Plan, Pool, PoolView, Record, SessionId,
+    Above, AskError, Checkpoint, Goodbye, Heard, HighWater, Holder, Past, Plan, Pool, PoolView, SessionId,
 };
 use lessor_ledger::rule::Gap;
 use lessor_ledger::share::{Share, Sharing};
@@ -20,7 +20,7 @@ pub struct Family {
 }
 
 /// What is written down of pools, by their place, and what may be lent by that.
-pub type Rows = Vec<(usize, Option<(Record, Block)>)>;
+pub type Rows = Vec<(usize, Option<(Checkpoint, HighWater)>)>;
 
 #[derive(Debug)]
 struct Member {
@@ -28,7 +28,7 @@ struct Member {
     past: Past,
     /// When it began with what was written down.
     restored: Option<Moment>,
-    /// Whether a record of a pool before this one may be written down, which is of no use any more.
+    /// Whether a checkpoint of a pool before this one may be written down, which is of no use any more.
     is_outdated: bool,
     pool: Pool,
 }
@@ -44,11 +44,11 @@ impl Member {
         let is_forgettable = self.pool.is_forgettable(now);
         if is_forgettable {
             let restored = self.restored;
-            let is_outdated = self.is_outdated || self.pool.is_recorded();
+            let is_outdated = self.is_outdated || self.pool.has_checkpoint();
             let new = Member::new(self.plan.clone(), self.past, Moment::ORIGIN, now);
             *self = Member { restored, is_outdated, ..new };
             if let Some(restored) = restored {
-                self.pool.forget_seats(restored);
+                self.pool.forget_safe_shares(restored);
             }
         }
         is_forgettable
@@ -193,14 +193,14 @@ impl Family {
         asked.all(|member| member.pool.may_be_known())
     }
 
-    /// What is to be written down of those that want it, by their place, and of all that have a record in the `is_first` step
-    /// of a life; `None` of one whose record is of no use any more. See [`Pool::write_down`].
+    /// What is to be written down of those that want it, by their place, and of all that have a checkpoint in the `is_first` step
+    /// of a life; `None` of one whose checkpoint is of no use any more. See [`Pool::checkpoint`].
     pub fn write_down(&mut self, now: Moment, span: Duration, is_first: bool) -> Rows {
         let members = self.lowest.iter_mut().chain(&mut self.above).enumerate();
         let written = members.filter_map(|(place, member)| {
             let is_outdated = std::mem::take(&mut member.is_outdated);
-            match member.pool.wants_record() || (is_first && member.pool.is_recorded()) {
-                true => member.pool.write_down(now, span).map(|written| (place, Some(written))),
+            match member.pool.wants_checkpoint() || (is_first && member.pool.has_checkpoint()) {
+                true => member.pool.checkpoint(now, span).map(|written| (place, Some(written))),
                 false => is_outdated.then_some((place, None)),
             }
         });
@@ -208,27 +208,27 @@ impl Family {
     }
 
     /// Whether there is something to write down of any of them.
-    pub fn wants_record(&self) -> bool {
+    pub fn wants_checkpoint(&self) -> bool {
         let mut members = self.lowest.iter().chain(&self.above);
-        members.any(|member| member.is_outdated || member.pool.wants_record())
+        members.any(|member| member.is_outdated || member.pool.wants_checkpoint())
     }
 
-    /// See [`Pool::may_lend`]: the record of the pool at `place` is durable.
-    pub fn may_lend(&mut self, place: usize, block: Block) {
+    /// See [`Pool::raise_high_water`]: the checkpoint of the pool at `place` is durable.
+    pub fn raise_high_water(&mut self, place: usize, mark: HighWater) {
         let member = self.lowest.iter_mut().chain(&mut self.above).nth(place);
-        member.expect("it was there when it was written down").pool.may_lend(block);
+        member.expect("it was there when it was written down").pool.raise_high_water(mark);
     }
 
     /// They go on with what was written down of them, by place, where something was; `false` if one of them cannot.
-    pub fn restore(&mut self, records: &[Option<Record>], gap: Gap, now: Moment) -> bool {
-        let mut each = self.lowest.iter_mut().chain(&mut self.above).zip(records);
-        each.all(|(member, record)| {
+    pub fn restore(&mut self, checkpoints: &[Option<Checkpoint>], gap: Gap, now: Moment) -> bool {
+        let mut each = self.lowest.iter_mut().chain(&mut self.above).zip(checkpoints);
+        each.all(|(member, checkpoint)| {
             member.restored = Some(now);
-            let Some(record) = record else {
-                member.pool.forget_seats(now);
+            let Some(checkpoint) = checkpoint else {
+                member.pool.forget_safe_shares(now);
                 return true;
             };
-            let restored = Pool::restored(member.plan.clone(), record, gap, now);
+            let restored = Pool::from_checkpoint(member.plan.clone(), checkpoint, gap, now);
             restored.map(|pool| member.pool = pool).is_some()
         })
     }

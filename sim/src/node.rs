@@ -8,7 +8,7 @@ use lessor::pace::Refill;
 use lessor::slot::{LATE_STEPS, Quick, Slot, Time, Watch};
 use lessor_holder::connection::Connection;
 use lessor_holder::refill::Seen;
-use lessor_holder::seat::Seat;
+use lessor_holder::safe_allowance::SafeAllowance;
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_protocol::{Moment, Tick};
 use std::collections::{BTreeMap, VecDeque};
@@ -46,7 +46,7 @@ pub struct Node {
     /// When the first in line is called because the next permit of a steady flow is due, in real time.
     pub due: u64,
     /// What the node may go on with while no allocator answers, and whether it does.
-    pub seat: Seat,
+    pub allowance: SafeAllowance,
     /// See `seat`.
     pub is_fallen: bool,
     /// Whether an operator has paused the limit, or blocked this node.
@@ -121,7 +121,7 @@ impl Node {
             refused: 0,
             largest: 0,
             due: u64::MAX,
-            seat: Seat::default(),
+            allowance: SafeAllowance::default(),
             is_fallen: false,
             is_stopped: false,
             is_shut_out: false,
@@ -150,14 +150,14 @@ impl Node {
             && is_quiet
             && self.refill.is_known()
             && self.refill.is_forgettable(self.now(real))
-            && self.seat.is_forgettable(self.now(real))
+            && self.allowance.is_forgettable(self.now(real))
     }
 
     /// Forgets it: the next call finds a new one.
     pub fn forget(&mut self, real: u64) {
         self.slot.renew();
         self.refill = Refill::new(self.now(real), false);
-        self.seat = Seat::default();
+        self.allowance = SafeAllowance::default();
         (self.refused, self.largest, self.low_water) = (0, 0, 0);
     }
 
@@ -235,7 +235,7 @@ impl Node {
     pub fn next_due(&self, real: u64) -> Option<u64> {
         if let Some(first) = self.line.front().filter(|_| self.is_fallen) {
             let now = self.now(real);
-            return self.seat.wait(first.permits, now).map(|wait| self.clock.when(now + wait));
+            return self.allowance.wait(first.permits, now).map(|wait| self.clock.when(now + wait));
         }
         let first = self.line.front().filter(|_| self.refill.is_paced())?;
         let now = self.now(real);

@@ -86,7 +86,7 @@ pub fn run(seed: u64) -> Result<[u64; 3], String> {
                 node.refill.hand_back(&node.slot, over, now);
             }
             if let Some((_, sent, grant)) = node.answer.take_if(|(arrives, ..)| *arrives <= time) {
-                ended += u64::from(node.refill.flights().busy() > 0 && node.slot.deadline() <= now);
+                ended += u64::from(node.refill.calls().busy() > 0 && node.slot.deadline() <= now);
                 node.refill.believe(&node.slot, &grant, terms, sent, now, rng.u64(..));
             }
             let seen = Seen { waiting: u64::from(!is_calm), ..Seen::default() };

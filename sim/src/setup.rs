@@ -45,7 +45,7 @@ pub struct Setup {
     pub reserves: u64,
     /// Of a hundred calls, how many need another limit too while there is trouble, and find too little of that one.
     pub in_vain: u64,
-    /// How long it takes until a record is durable, in nanoseconds; 0 where the allocator writes nothing down.
+    /// How long it takes until a checkpoint is durable, in nanoseconds; 0 where the allocator writes nothing down.
     pub store: u64,
     /// How long a caller waits in line, in nanoseconds; 0 is one that only tries.
     pub patience: u64,

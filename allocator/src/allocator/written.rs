@@ -63,7 +63,7 @@ impl Allocator {
             }
             let past = row.past.read(gap, config.terms, now);
             let mut made = Limit::new(limit.clone(), config.terms, past, now);
-            if !made.is_kept() {
+            if !made.has_checkpoints() {
                 continue;
             }
             made.resume(now);
@@ -138,8 +138,8 @@ impl Allocator {
             rows.extend(limit.row(journaled.versions).map(|row| (name.clone(), row)));
             for (id, row) in limit.pool_rows(now) {
                 let place = PoolPlace { limit: name.clone(), id };
-                if let Some((_, block)) = &row {
-                    batch.blocks.push((place.clone(), *block));
+                if let Some((_, mark)) = &row {
+                    batch.marks.push((place.clone(), *mark));
                 }
                 batch.pools.insert(place, row.map(|(row, _)| row));
             }
@@ -161,10 +161,10 @@ impl Allocator {
     }
 
     /// What may be lent, now that the batch is durable that it came with.
-    pub fn may_lend(&mut self, batch: &Batch) {
-        for (place, block) in &batch.blocks {
+    pub fn raise_high_water(&mut self, batch: &Batch) {
+        for (place, mark) in &batch.marks {
             if let Some(limit) = self.limits.get_mut(&place.limit) {
-                limit.may_lend(&place.id, *block);
+                limit.raise_high_water(&place.id, *mark);
             }
         }
     }
@@ -191,7 +191,7 @@ impl Allocator {
             return;
         }
         for (each, limit) in &mut self.limits {
-            // Who is above a limit, or below, is what its records are of.
+            // Who is above a limit, or below, is what its checkpoints are of.
             limit.write_row_soon();
             if each == name {
                 limit.begin_writing();
@@ -216,7 +216,7 @@ fn heir(limits: &BTreeMap<String, Limit>, name: &str) -> Option<String> {
     named_for(limits, &name.replace('*', "\u{0}"))
 }
 
-/// All that makes the records of the pools of `limit`, one of `all`, what they are.
+/// All that makes the checkpoints of the pools of `limit`, one of `all`, what they are.
 fn terms_of(all: &[&LimitConfig], limit: &LimitConfig, terms: Terms) -> String {
     let mut below: BTreeMap<&str, Value> = BTreeMap::new();
     add_below(all, limit, terms, &mut below);

@@ -294,7 +294,7 @@ fn a_pattern_has_so_many_names_and_each_is_forgotten_once() {
     audit(&mut limit, millis(60_000));
 }
 
-/// What was lent by a record that cannot be read is out for as long as after a loss, whatever the limit becomes meanwhile.
+/// What was lent by a checkpoint that cannot be read is out for as long as after a loss, whatever the limit becomes meanwhile.
 #[test]
 fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
     let with = |limit: u64| {

@@ -5,7 +5,7 @@ use super::{Kept, Limit, PoolId};
 use crate::config::{Keyed, LimitConfig};
 use crate::store::{LimitRow, PoolRow};
 use lessor_ledger::Rule;
-use lessor_ledger::pool::{BLOCK, Block, Past, Pool, PoolView};
+use lessor_ledger::pool::{CHECKPOINT_LASTS, HighWater, Past, Pool, PoolView};
 use lessor_ledger::rule::Gap;
 use lessor_protocol::{Moment, Terms};
 use serde_json::json;
@@ -25,7 +25,7 @@ pub(super) struct Unwritten {
 }
 
 impl LimitConfig {
-    /// All that makes the records of its pools what they are, but for those above and below it: rules, and what is counted
+    /// All that makes the checkpoints of its pools what they are, but for those above and below it: rules, and what is counted
     /// apart.
     pub(crate) fn terms_of_records(&self, terms: Terms) -> serde_json::Value {
         json!({
@@ -64,8 +64,8 @@ impl Limit {
     }
 
     /// Whether all of its pools can go on as they were written down.
-    pub(crate) fn is_kept(&self) -> bool {
-        std::iter::once(&self.plan).chain(self.overrides.values()).all(|plan| plan.is_kept())
+    pub(crate) fn has_checkpoints(&self) -> bool {
+        std::iter::once(&self.plan).chain(self.overrides.values()).all(|plan| plan.has_checkpoints())
     }
 
     /// A pool was used: whether that is known, and what has to be written.
@@ -76,7 +76,7 @@ impl Limit {
         }
         let Some(kept) = self.pools.get(id) else { return };
         self.unwritten.is_uncovered |= !kept.pool.may_be_known();
-        if kept.pool.wants_record() {
+        if kept.pool.wants_checkpoint() {
             self.queue(id);
         }
     }
@@ -123,14 +123,14 @@ impl Limit {
     }
 
     /// The rows of pools that are to be written, at `now`, with what may be lent once they are; `None` of one that is gone.
-    pub(crate) fn pool_rows(&mut self, now: Moment) -> Vec<(PoolId, Option<(PoolRow, Block)>)> {
+    pub(crate) fn pool_rows(&mut self, now: Moment) -> Vec<(PoolId, Option<(PoolRow, HighWater)>)> {
         let version = self.unwritten.version.unwrap_or(0);
         let ids = std::mem::take(&mut self.unwritten.pools).into_iter();
         let rows = ids.filter_map(|id| {
             let Some(kept) = self.pools.get_mut(&id) else { return Some((id, None)) };
             kept.is_queued = false;
-            let (record, block) = kept.pool.write_down(now, BLOCK)?;
-            Some((id, Some((PoolRow { version, record }, block))))
+            let (checkpoint, mark) = kept.pool.checkpoint(now, CHECKPOINT_LASTS)?;
+            Some((id, Some((PoolRow { version, checkpoint }, mark))))
         });
         rows.collect()
     }
@@ -144,24 +144,24 @@ impl Limit {
         }
     }
 
-    /// What came with `block` is durable.
-    pub(crate) fn may_lend(&mut self, id: &PoolId, block: Block) {
+    /// What came with `mark` is durable.
+    pub(crate) fn raise_high_water(&mut self, id: &PoolId, mark: HighWater) {
         if let Some(kept) = self.pools.get_mut(id) {
-            kept.pool.may_lend(block);
+            kept.pool.raise_high_water(mark);
         }
     }
 
     /// It goes on where an earlier life was until `now`, with pools that are still to be restored.
     pub(crate) fn resume(&mut self, now: Moment) {
         self.restored = Some(now);
-        self.pools.values_mut().for_each(|kept| kept.pool.forget_seats(now));
+        self.pools.values_mut().for_each(|kept| kept.pool.forget_safe_shares(now));
     }
 
     /// Goes on with a pool as it was written down in `row`, of this `version` of its limit. One that is of no use begins
     /// as after a loss.
     pub(crate) fn restore(&mut self, id: PoolId, row: &PoolRow, version: u64, gap: Gap, now: Moment) {
         let plan = id.key.as_ref().and_then(|key| self.overrides.get(key)).unwrap_or(&self.plan).clone();
-        let restored = || Pool::restored(plan.clone(), &row.record, gap, now);
+        let restored = || Pool::from_checkpoint(plan.clone(), &row.checkpoint, gap, now);
         let pool = (row.version == version).then(restored).flatten().unwrap_or_else(|| {
             // If its rules are changed before that is over, it still is not.
             self.past = Past::Lost(now);

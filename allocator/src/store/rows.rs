@@ -1,9 +1,9 @@
 //! What is written down: of each limit by which rules its pools are and what operators have decided about it, of each pool a
-//! record. One batch holds what changed.
+//! checkpoint. One batch holds what changed.
 
 use crate::limits::PoolId;
 use lessor_ledger::gate::SavedGate;
-use lessor_ledger::pool::{Block, Record, SavedPast};
+use lessor_ledger::pool::{Checkpoint, HighWater, SavedPast};
 use lessor_protocol::{Key, LimitName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,9 +49,9 @@ impl PoolPlace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitRow {
-    /// Counts what its pools went by: a record of another version is of other rules.
+    /// Counts what its pools went by: a checkpoint of another version is of other rules.
     pub version: u64,
-    /// All that makes its records what they are. Records of other terms are of no use.
+    /// All that makes its checkpoints what they are. Records of other terms are of no use.
     pub terms: String,
     /// What pools that are made anew have to wait for.
     pub past: SavedPast,
@@ -64,7 +64,8 @@ pub struct PoolRow {
     /// See [`LimitRow::version`].
     pub version: u64,
     /// The pool.
-    pub record: Record,
+    #[serde(rename = "record")]
+    pub checkpoint: Checkpoint,
 }
 
 /// What operators have decided about a limit beside what the file says.
@@ -107,7 +108,7 @@ pub struct Batch {
     /// What was decided, by the limit; with `None` nothing.
     pub decisions: BTreeMap<String, Option<DecisionRow>>,
     /// What may be lent as soon as it is.
-    pub blocks: Vec<(PoolPlace, Block)>,
+    pub marks: Vec<(PoolPlace, HighWater)>,
 }
 
 impl Batch {

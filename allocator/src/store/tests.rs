@@ -39,8 +39,8 @@ fn pool_row(permits: u64) -> PoolRow {
     let holder = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::from_millis(1) };
     let ask = Ask { want: permits, waiting: permits, ..Ask::default() };
     pool.renew(now, holder, 1, ask).expect("a good ask");
-    let (record, _) = pool.write_down(now, Duration::from_millis(250)).expect("it is kept");
-    PoolRow { version: 1, record }
+    let (checkpoint, _) = pool.checkpoint(now, Duration::from_millis(250)).expect("it is kept");
+    PoolRow { version: 1, checkpoint }
 }
 
 fn batch(number: u64) -> Batch {

@@ -7,7 +7,7 @@ use crate::guard::Guard;
 use crate::local_pool::CLOCK;
 use crate::pace::Taken;
 use crate::reservation::Reservation;
-use lessor_holder::seat::Paid;
+use lessor_holder::safe_allowance::Paid;
 use lessor_protocol::Moment;
 
 /// What one part pays, and what was set aside for it.

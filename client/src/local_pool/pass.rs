@@ -5,7 +5,7 @@ use super::{CLOCK, Condition, LocalPool};
 use crate::fallback::Standby;
 use crate::slot::{SLOT_MAX, Short};
 use crate::stripe_hint::stripe_hint;
-use lessor_holder::seat::Paid;
+use lessor_holder::safe_allowance::Paid;
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -42,9 +42,9 @@ impl<P: Pacer> Refill<P> {
         self.removed += slot.shed(0);
         self.reserved.spend_all();
         // What is set aside may be spent yet, and no report will say so.
-        let busy = self.flights.busy();
+        let busy = self.calls.busy();
         let spent = self.installed - self.removed - busy;
-        self.flights.close(spent);
+        self.calls.close(spent);
         spent + busy - self.forgotten
     }
 

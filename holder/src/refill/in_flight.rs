@@ -2,7 +2,7 @@
 //! so that a report sees each call once; as the rest of a refill, it reads no clock.
 
 use super::{Refill, Seen};
-use crate::flights::Flights;
+use crate::calls::SessionCalls;
 use crate::permits::{Pacer, Permits, Short};
 use lessor_protocol::sizing::need;
 use lessor_protocol::{Moment, PERMITS_MAX};
@@ -17,8 +17,8 @@ const IN_USE_PARTS: u64 = 1_000;
 
 impl<P: Pacer> Refill<P> {
     /// What is in flight.
-    pub fn flights(&self) -> &Flights {
-        &self.flights
+    pub fn calls(&self) -> &SessionCalls {
+        &self.calls
     }
 
     /// Spends `permits` on a call that says when it ends, with [`Refill::hand_back`]. Returns how many are still free.
@@ -27,21 +27,21 @@ impl<P: Pacer> Refill<P> {
     /// As [`Permits::take`].
     pub fn enter(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> Result<u64, Short> {
         let left = slot.take(permits, now)?;
-        self.flights.take(permits, now);
+        self.calls.take(permits, now);
         Ok(left)
     }
 
     /// The same for what was set aside, see `Slot::hold` of the client.
     pub fn enter_held(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> u64 {
         let left = slot.spend_held(permits);
-        self.flights.take(permits, now);
+        self.calls.take(permits, now);
         left
     }
 
     /// Calls with `permits` that were entered have ended. Returns how many can be spent again.
     pub fn hand_back(&mut self, slot: &impl Permits, permits: u64, now: Moment) -> u64 {
         let in_hand = slot.balance().total() + self.reserved.permits();
-        let ended = self.flights.hand_back(permits, in_hand, self.reserved.is_stopped(), now);
+        let ended = self.calls.hand_back(permits, in_hand, self.reserved.is_stopped(), now);
         // Where their lease is over they can be spent only once an answer extends it.
         slot.install(ended.reused, 0, Moment::ORIGIN);
         self.removed += ended.removed;
@@ -50,25 +50,25 @@ impl<P: Pacer> Refill<P> {
 
     /// No caller will report when calls with `permits` that were entered end. The permits count for as long as a call may take.
     pub fn lapse(&mut self, permits: u64, now: Moment) {
-        self.flights.lapse(permits, now);
+        self.calls.lapse(permits, now);
     }
 
     /// After [`Refill::close`]: the permits whose calls are in flight, where the allocator counts that.
     pub fn left_running(&self) -> Option<u64> {
-        self.flights.left_running()
+        self.calls.left_running()
     }
 
     /// Permits to have in hand and in use: what is in use on average with a safety stock, and a little more than just now.
     pub(super) fn target_in_use(&self) -> u64 {
-        let busy = self.flights.busy();
+        let busy = self.calls.busy();
         need(self.demand.milli(), IN_USE).max(busy + busy.isqrt())
     }
 
     /// Learns how fast permits are wanted or, where they are spent again, how many are in use at once.
     pub(super) fn observe(&mut self, slot: &impl Permits, seen: Seen, now: Moment) {
         let attempts = self.attempts(slot, seen);
-        if self.flights.hold().is_some() {
-            let total = self.flights.usage(seen.refused, self.horizon, now);
+        if self.calls.hold().is_some() {
+            let total = self.calls.usage(seen.refused, self.horizon, now);
             self.demand.observe(total, now, self.horizon);
             self.attempted = attempts;
         } else {
@@ -79,7 +79,7 @@ impl<P: Pacer> Refill<P> {
 
     /// Permits per 1,000 s or, where they are spent again, thousandths of a permit in use.
     pub(super) fn told_demand(&self) -> u64 {
-        let parts = if self.flights.hold().is_some() { IN_USE_PARTS } else { 1 };
+        let parts = if self.calls.hold().is_some() { IN_USE_PARTS } else { 1 };
         (self.demand.milli() / parts).min(PERMITS_MAX)
     }
 }

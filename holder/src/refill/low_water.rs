@@ -21,7 +21,7 @@ impl<P: Pacer> Refill<P> {
 
     /// Permits that it would hold for those who only try; in use or in hand, where they are spent again.
     pub(super) fn target(&self, rtt: Duration) -> u64 {
-        if self.flights.hold().is_some() {
+        if self.calls.hold().is_some() {
             return self.target_in_use();
         }
         need(self.demand.milli(), self.horizon.max(low_water_span(rtt)))

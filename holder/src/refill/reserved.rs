@@ -141,7 +141,7 @@ impl<P: Pacer> Refill<P> {
         self.let_go_of_reserved(slot, now);
         let permits = self.reserved.open.get(&number)?.permits;
         self.reserved.spend(number);
-        self.flights.take(permits, now);
+        self.calls.take(permits, now);
         Some(permits)
     }
 

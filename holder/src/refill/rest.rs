@@ -32,7 +32,7 @@ impl<P: Pacer> Refill<P> {
     /// something. A node that forgets that, and counts from zero before it is over, would not be believed. And a call that goes
     /// on, though the allocator has forgotten it, would be taken for a later one when it ends.
     pub fn is_forgettable(&self, now: Moment) -> bool {
-        let goes_on = self.flights.are_forgotten();
+        let goes_on = self.calls.are_forgotten();
         self.is_idle() && !goes_on && self.awaited.is_none_or(|asked| now.since(asked) >= GRANTED_UNHEARD)
     }
 
@@ -44,7 +44,7 @@ impl<P: Pacer> Refill<P> {
         let holds = slot.balance().total() + self.reserved.permits() > 0 || self.rate.is_held();
         let told = self.asked.map_or(0, |(_, ask)| ask.spent_total) + self.forgotten;
         let has_told = !self.is_known || self.spent(slot) <= told;
-        if !holds && has_told && self.flights.is_empty() {
+        if !holds && has_told && self.calls.is_empty() {
             self.phase = Phase::Idle;
         }
     }
@@ -55,7 +55,7 @@ impl<P: Pacer> Refill<P> {
         tried <= RARE_TRIES
             && self.demand.milli() < RARE_MILLI
             && !self.is_paced()
-            && !self.flights.count()
+            && !self.calls.count()
             && self.unrecognised.is_none()
     }
 

@@ -15,7 +15,7 @@ impl<P: Pacer> Refill<P> {
     /// once: two nodes that each hold half of what both need would otherwise hold and wait for ever.
     pub(super) fn is_stuck(&mut self, slot: &impl Permits, seen: Seen, now: Moment) -> bool {
         let (before, at) = self.moved;
-        let spent = self.spent(slot) + self.reserved.tried() + self.flights.taken();
+        let spent = self.spent(slot) + self.reserved.tried() + self.calls.taken();
         let stuck = seen.waiting > 0 && slot.balance().free > 0 && spent == before;
         let for_long = stuck && now.since(at) >= self.term.max(self.rate.fills_in()) * self.patience;
         if !stuck || for_long {

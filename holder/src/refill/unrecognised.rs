@@ -20,7 +20,7 @@ impl<P: Pacer> Refill<P> {
     /// it as out until it ends. The session uses it up first, and then counts from zero, see [`Refill::forget`]. It counts from
     /// zero at once where permits do not become fewer by being used: the allocator has to hear of those.
     pub fn disown(&mut self, slot: &impl Permits, now: Moment) {
-        if self.is_used_up(slot, now) || self.flights.hold().is_some() || self.rate.is_held() {
+        if self.is_used_up(slot, now) || self.calls.hold().is_some() || self.rate.is_held() {
             return self.forget(slot);
         }
         self.rate.forget();
@@ -56,9 +56,9 @@ impl<P: Pacer> Refill<P> {
         self.rate.forget();
         self.removed += slot.end();
         self.reserved.spend_all();
-        self.flights.forget();
+        self.calls.forget();
         self.forgotten = self.spent(slot);
-        self.flights.note(self.forgotten);
+        self.calls.note(self.forgotten);
         self.shadow.forgotten = self.shadow.told;
         self.is_known = false;
     }
@@ -116,7 +116,7 @@ impl<P: Pacer> Refill<P> {
             largest: seen.largest.min(PERMITS_MAX),
             rate: RateClaim::None,
             shadow_refused: (seen.shadow_refused - self.shadow.told).min(PERMITS_MAX),
-            running: self.flights.running().map(|_| 0),
+            running: self.calls.running().map(|_| 0),
             unguarded: 0,
             busy: 0,
         };

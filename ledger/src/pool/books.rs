@@ -47,7 +47,7 @@ impl Pool {
         let out = || self.sessions.values().map(|session| (session.end, session.outstanding));
         self.ledgers.audit(self.books.outstanding, out);
         if self.longest.is_some() {
-            let in_flight = self.sessions.values().map(|session| session.flights.charged()).sum();
+            let in_flight = self.sessions.values().map(|session| session.calls.charged()).sum();
             debug_assert_eq!(self.ledgers.in_flight(), Some(in_flight), "{:?}", self.ledgers);
         }
         debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);

@@ -137,7 +137,7 @@ impl Pool {
             (false, true) => borrower.asked_at() + borrower.term,
             (false, false) => Moment::NEVER,
         };
-        let renews = match loan.has_landed() {
+        let renews = match loan.has_finished() {
             true => renews.min(borrower.asked_at() + (borrower.term / LANDINGS_PER_TERM).max(once)),
             false => renews,
         };
@@ -242,7 +242,7 @@ impl Pool {
         let longest = self.ledgers.longest();
         if longest.is_none() && self.longest.is_some() {
             let sessions: Vec<_> = self.sessions.iter().map(|(place, _)| place).collect();
-            sessions.into_iter().for_each(|id| self.change_flights(id, |flights, _| flights.forget()));
+            sessions.into_iter().for_each(|id| self.update_calls(id, |calls, _| calls.forget()));
         }
         self.longest = longest;
     }

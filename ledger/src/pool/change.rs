@@ -51,9 +51,9 @@ impl Pool {
         let span = self.ledgers.span(plan.ceiling());
         self.guarantees = Guarantees::new(&plan.sharing.guaranteed, span, self.now);
         self.plan = plan;
-        self.records.forget();
+        self.checkpoints.forget();
         let span = self.safe_span();
-        self.seats.count(span);
+        self.safe_shares.count(span);
         self.pacer = Pacer::Free;
         self.foresee_nothing();
         self.audit();

@@ -84,7 +84,7 @@ impl Pool {
     pub(super) fn begin_anew(&mut self, place: Place) {
         if self.sessions.contains(place) {
             let now = self.now;
-            self.change_flights(place, |flights, longest| flights.begin_anew(now, longest));
+            self.update_calls(place, |calls, longest| calls.begin_anew(now, longest));
         }
     }
 
@@ -95,7 +95,7 @@ impl Pool {
                 session.has_left = true;
             });
             // It will say no more of what is in flight: that was spent by now.
-            self.end_flights(place, 0, self.now);
+            self.orphan_calls(place, 0, self.now);
         }
         self.foresee_silence();
     }

@@ -23,8 +23,8 @@ impl Pool {
         self.advance(now);
         self.forget_idle(self.memory());
         // A session gets its last grant again for its last ask, and waits for what an earlier life told: of a new pool not.
-        let is_quiet = self.now >= self.opens.max(self.records.earlier()) && self.sessions.is_empty();
-        is_quiet && self.seats.are_free() && self.is_fresh()
+        let is_quiet = self.now >= self.opens.max(self.checkpoints.earlier()) && self.sessions.is_empty();
+        is_quiet && self.safe_shares.are_free() && self.is_fresh()
     }
 
     /// How long a session is worth remembering: until no rule counts its burned permits any more.
@@ -39,7 +39,7 @@ impl Pool {
         self.sessions.retain(|place, session| {
             place.is_mirror()
                 || session.is_live()
-                || session.flights.lands().is_some()
+                || session.calls.next_expiry().is_some()
                 || session.end.max(session.answered) + memory > now
         });
     }
@@ -85,7 +85,7 @@ impl Pool {
             Some((blank, _)) if mirror.is_blank() => mirror.end.max(mirror.answered + blank),
             Some((_, memory)) => silent + memory,
         };
-        let forgotten = mirror.flights.lands().map_or(forgotten, |lands| lands.max(forgotten));
+        let forgotten = mirror.calls.next_expiry().map_or(forgotten, |expires| expires.max(forgotten));
         if forgotten <= self.now && !mirror.is_live() {
             self.sessions.remove(place);
         } else {

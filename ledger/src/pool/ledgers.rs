@@ -124,11 +124,11 @@ impl Ledgers {
     }
 
     /// What is in flight became `after`, where it was `before`.
-    pub(super) fn fly(&mut self, before: u64, after: u64) {
+    pub(super) fn begin(&mut self, before: u64, after: u64) {
         let loan = self.loan.iter_mut().map(|loan| loan as &mut dyn Calls);
         for calls in self.rules.iter_mut().filter_map(Ledger::calls_mut).chain(loan) {
-            calls.fly(after.saturating_sub(before));
-            calls.land(before.saturating_sub(after));
+            calls.begin(after.saturating_sub(before));
+            calls.finish(before.saturating_sub(after));
         }
     }
 

@@ -221,7 +221,7 @@ impl Pool {
             (session.outstanding, session.end)
         });
         if !term.is_zero() {
-            self.records.tell(end);
+            self.checkpoints.tell(end);
         }
         self.ledgers.charge_ahead(outstanding, end);
     }

@@ -111,11 +111,11 @@ impl Loan {
 
     /// Whether there is something that was spent, or has ended, and not told.
     pub(super) fn is_untold(&self) -> bool {
-        self.spent > self.told || self.has_landed()
+        self.spent > self.told || self.has_finished()
     }
 
     /// Whether calls have ended that count as in flight above.
-    pub(super) fn has_landed(&self) -> bool {
+    pub(super) fn has_finished(&self) -> bool {
         self.cap.is_some() && self.known_in_flight() < self.counted
     }
 
@@ -339,11 +339,11 @@ impl Account for Loan {
 }
 
 impl Calls for Loan {
-    fn fly(&mut self, permits: u64) {
+    fn begin(&mut self, permits: u64) {
         self.in_flight += permits;
     }
 
-    fn land(&mut self, permits: u64) {
+    fn finish(&mut self, permits: u64) {
         self.in_flight -= permits;
         self.unknown = self.unknown.saturating_sub(permits);
     }

@@ -7,56 +7,56 @@
 mod anew;
 mod books;
 mod borrow;
+mod calls;
 mod change;
+mod checkpoint;
 mod claims;
 mod family;
 mod feedback;
 mod fixtures;
-mod flights;
 mod forecast;
 mod forget;
-mod frozen;
 mod ledgers;
 mod lend;
-mod lingering;
 mod loan;
+mod orphaned_calls;
 mod past;
 mod plan;
 mod rates;
-mod record;
 mod renew;
-mod seats;
+mod safe_shares;
 mod session;
 mod sessions;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
 pub use books::Books;
 pub use borrow::HeardAbove;
+pub use checkpoint::{CHECKPOINT_LASTS, Checkpoint, HighWater};
 pub use family::Above;
 pub use feedback::Heard;
 pub use fixtures::Fixtures;
 pub use forecast::Forecast;
-pub use frozen::Frozen;
 pub use past::{Past, SavedPast};
 pub use plan::{AskError, Holder, Plan, PoolView};
-pub use record::{BLOCK, Block, Record};
-pub use seats::safe_span;
+pub use safe_shares::safe_span;
 pub use session::{Goodbye, Holding, SessionId};
+pub use snapshot::Snapshot;
 
 use crate::Rule;
 use crate::pacing::Pacer;
 use crate::rule::{self, Flow};
 use crate::share::Guarantees;
 use borrow::Borrower;
+use calls::SessionCalls;
+use checkpoint::Checkpoints;
 use family::Place;
 use feedback::Feedback;
-use flights::Flights;
 use ledgers::Ledgers;
 use lessor_protocol::Moment;
 use loan::Loan;
-use record::Records;
-use seats::Seats;
+use safe_shares::SafeShares;
 use session::Session;
 use sessions::Sessions;
 use std::sync::Arc;
@@ -92,8 +92,8 @@ pub struct Pool {
     forecast: Forecast,
     guarantees: Guarantees,
     feedback: Feedback,
-    seats: Seats,
-    records: Records,
+    safe_shares: SafeShares,
+    checkpoints: Checkpoints,
     now: Moment,
     /// Nothing is granted before this.
     opens: Moment,
@@ -122,8 +122,8 @@ impl Pool {
             pacer: Pacer::Free,
             forecast: Forecast::default(),
             feedback: Feedback::default(),
-            seats: Seats::new(now),
-            records: Records::default(),
+            safe_shares: SafeShares::new(now),
+            checkpoints: Checkpoints::default(),
             now,
             opens: now,
             outlived: now,
@@ -141,7 +141,7 @@ impl Pool {
         let quarantined = lost + plan.terms.quarantine();
         let mut pool = Pool::new(plan, now);
         let span = pool.safe_span().unwrap_or_default();
-        pool.seats.forget(lost, span, pool.plan.terms);
+        pool.safe_shares.forget(lost, span, pool.plan.terms);
         pool.opens = pool.ledgers.forget(quarantined, since);
         if let Some(flow) = &mut pool.flow {
             flow.forget(quarantined.max(since));
@@ -179,6 +179,32 @@ impl Pool {
         self.ceiling().min(self.plan.sharing.lease_max)
     }
 
+    /// What must hold.
+    pub fn rules(&self) -> &[Rule] {
+        &self.plan.rules
+    }
+
+    /// Whether no allocator is sure on which side of a boundary the time is.
+    fn is_clock_uncertain(&self) -> bool {
+        self.plan.is_root
+    }
+
+    /// The instant that no lease may outlive, unless what it holds is charged ahead.
+    pub(super) fn lease_end(&self) -> Option<Moment> {
+        if self.is_clock_uncertain() { self.ledgers.lease_end_in_doubt() } else { self.ledgers.lease_end() }
+    }
+
+    /// The instant that no lease may outlive at all. Where no allocator is sure on which side of a boundary the time is, that is
+    /// the next boundary.
+    pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
+        if self.is_clock_uncertain() { self.lease_end() } else { self.ledgers.lease_end_ahead() }
+    }
+
+    /// The allocator that tells it something does not know the time well: the true time is at most `latest`.
+    pub fn doubt(&mut self, latest: Moment) {
+        self.ledgers.doubt(latest);
+    }
+
     /// Permits that can be lent now.
     fn left(&self) -> u64 {
         let kept_back = self.reserve().saturating_add(self.withheld());
@@ -204,17 +230,17 @@ impl Pool {
         self.now = self.now.max(now);
         let mut ended = 0;
         while let Some((end, place)) = self.sessions.expired(self.now) {
-            self.land_until(end);
+            self.expire_calls(end);
             self.expire(place, end);
             ended += 1;
         }
-        self.land_until(self.now);
+        self.expire_calls(self.now);
         self.ledgers.advance(self.now);
         if let Some(flow) = &mut self.flow {
             flow.advance(self.now);
         }
         self.guarantees.advance(self.now);
-        self.seats.advance(self.now, safe_span(&self.plan.rules));
+        self.safe_shares.advance(self.now, safe_span(&self.plan.rules));
         if self.now < self.outlived {
             self.recount_ahead();
         }
@@ -229,7 +255,7 @@ impl Pool {
         self.books.outstanding -= burned;
         self.books.burned += burned;
         self.end_rate(place, end);
-        self.end_flights(place, burned, end);
+        self.orphan_calls(place, burned, end);
         debug_assert!(!self.sessions[place].is_live(), "{:?}", self.sessions[place]);
     }
 
@@ -238,27 +264,27 @@ impl Pool {
         self.ledgers.recount_ahead(|| sessions.values().map(|session| (session.end, session.outstanding)));
     }
 
-    /// What lingered in flight until `now` has landed.
-    fn land_until(&mut self, now: Moment) {
-        while let Some(place) = self.sessions.landed(now) {
-            self.change_flights(place, |flights, _| flights.land(now));
+    /// Forgets orphaned calls that expire by `now`.
+    fn expire_calls(&mut self, now: Moment) {
+        while let Some(place) = self.sessions.with_expired_calls(now) {
+            self.update_calls(place, |calls, _| calls.expire(now));
         }
     }
 
     /// What `place` has in flight was spent at `end` at the latest, and with it `burned` permits perhaps.
-    fn end_flights(&mut self, place: Place, burned: u64, end: Moment) {
-        self.change_flights(place, |flights, longest| flights.end(burned, end, longest));
+    fn orphan_calls(&mut self, place: Place, burned: u64, end: Moment) {
+        self.update_calls(place, |calls, longest| calls.end(burned, end, longest));
     }
 
     /// Changes what `place` has in flight, where that counts, and what the ledgers are charged for it.
-    fn change_flights(&mut self, place: Place, change: impl FnOnce(&mut Flights, Duration)) {
+    fn update_calls(&mut self, place: Place, change: impl FnOnce(&mut SessionCalls, Duration)) {
         let Some(longest) = self.longest else { return };
         let (before, after) = self.sessions.update(place, |session| {
-            let before = session.flights.charged();
-            change(&mut session.flights, longest);
-            (before, session.flights.charged())
+            let before = session.calls.charged();
+            change(&mut session.calls, longest);
+            (before, session.calls.charged())
         });
-        self.ledgers.fly(before, after);
+        self.ledgers.begin(before, after);
     }
 
     /// How long after its last ask a session counts among those who share.

@@ -219,13 +219,13 @@ impl Pool {
         let longest = term * 3 / 4;
         // No more at a time than can each let a few calls through: parts of permits in many buckets serve no caller.
         let flows = nanos(longest) / nanos(TURN_CALLS * flow.interval(SHARES)?).max(1);
-        let seats = (burst / need).min(flows).max(1);
-        let share = (SHARES / seats).min(free.share);
+        let at_once = (burst / need).min(flows).max(1);
+        let share = (SHARES / at_once).min(free.share);
         if own.cap == 0 {
             let ahead =
                 others.iter().filter(|other| self.is_ahead(other, me)).map(|other| other.turn.largest);
             let wanted = ahead.fold(need, u64::saturating_add);
-            if wanted > free.cap || share.saturating_mul(WORTH_PART) < SHARES / seats {
+            if wanted > free.cap || share.saturating_mul(WORTH_PART) < SHARES / at_once {
                 return None;
             }
         }
@@ -236,7 +236,7 @@ impl Pool {
         let least = flow.interval(share).unwrap_or_default().max(me.rtt).saturating_mul(TURN_MIN);
         let least = least.max(TURN_CALLS * calls_apart(ask));
         let turn = heavier(TERMS_PER_ROUND * term).clamp(least.min(longest), longest);
-        let cap = need.max(burst / seats).min(free.cap);
+        let cap = need.max(burst / at_once).min(free.cap);
         Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
     }
 
@@ -273,9 +273,9 @@ impl Pool {
         let me = &self.sessions[id];
         let holders = || self.sessions.values().filter(|other| other.turn.lent.charged().cap > 0);
         let soonest = holders().map(|other| other.turn.hands_over + other.rtt).min().unwrap_or(self.now);
-        let seats = holders().count().max(1);
+        let at_once = holders().count().max(1);
         let ahead = self.others_in_flow(id).filter(|other| self.is_ahead(other, me)).count();
-        let rounds = u32::try_from(ahead / seats).unwrap_or(u32::MAX);
+        let rounds = u32::try_from(ahead / at_once).unwrap_or(u32::MAX);
         let wait = soonest.since(self.now).max(POLL_MIN);
         let ask_after = match rounds {
             0 => wait * ASK_AGAIN_PERCENT / 100,

@@ -51,7 +51,7 @@ impl Pool {
         if newcomer {
             self.admit(holder, &ask)?;
             // It may go by a deadline that an earlier life told it, as any of them knows: all take it to go by the latest.
-            let earlier = above.iter().map(|above| above.pool.records.earlier()).max();
+            let earlier = above.iter().map(|above| above.pool.checkpoints.earlier()).max();
             self.sessions
                 .update(place, |session| session.end = session.end.max(earlier.unwrap_or(session.end)));
         }
@@ -168,7 +168,7 @@ impl Pool {
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, RateClaim::None);
         self.fall_silent(place, seq);
-        self.leave_seat(id);
+        self.leave_safe_share(id);
         for Above { pool, .. } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
             pool.mirror(mirror, &self.sessions[place], &ask, &settlement);
             pool.settle_rate(mirror, RateClaim::None);
@@ -255,7 +255,7 @@ impl Pool {
         let session = &self.sessions[id];
         let group = session.share.group;
         // All that the session could have in flight, and holds no more.
-        let room = session.outstanding - settlement.kept + session.flights.charged();
+        let room = session.outstanding - settlement.kept + session.calls.charged();
         self.ledgers.release_ahead(session.outstanding, session.end);
         self.sessions.update(id, |session| session.settle(settlement));
         let session = &self.sessions[id];
@@ -271,7 +271,7 @@ impl Pool {
         self.books.spent += settlement.spent + settlement.spent_late;
         self.books.returned += settlement.returned + settlement.credited;
         let now = self.now;
-        self.change_flights(id, |flights, longest| flights.report(ask, settlement, room, now, longest));
+        self.update_calls(id, |calls, longest| calls.report(ask, settlement, room, now, longest));
     }
 
     /// Believes who it is and how far away.

@@ -4,7 +4,7 @@ mod holdings;
 
 pub use holdings::Holding;
 
-use super::flights::Flights;
+use super::calls::SessionCalls;
 use super::rates::Turn;
 use crate::share::Share;
 use lessor_protocol::{Answer, Ask, Moment};
@@ -68,7 +68,7 @@ pub(super) struct Session {
     /// It has said goodbye. Its number is not believed any more: what it asks for begins with another session.
     pub has_left: bool,
     /// What it may have in flight, where that counts.
-    pub flights: Flights,
+    pub calls: SessionCalls,
     /// How far away it is, as it says.
     pub rtt: Duration,
     /// Its part of a steady flow, if the limit has one.
@@ -123,7 +123,7 @@ impl Session {
             wanted: 0,
             held: 0,
             has_left: false,
-            flights: Flights::default(),
+            calls: SessionCalls::default(),
             rtt: Duration::ZERO,
             turn: Turn::default(),
             reviewed: now,
@@ -132,13 +132,13 @@ impl Session {
 
     /// Whether the end of its lease will make a difference.
     pub(super) fn is_live(&self) -> bool {
-        self.outstanding > 0 || self.flights.are_live() || self.turn.lent.charged().cap > 0
+        self.outstanding > 0 || self.calls.are_live() || self.turn.lent.charged().cap > 0
     }
 
     /// Whether it says nothing that a newcomer with the same end would not say, once it is silent: nothing is out, burned, in
     /// flight or counted as a total.
     pub(super) fn is_blank(&self) -> bool {
-        !self.is_live() && self.burned == 0 && self.flights.are_blank()
+        !self.is_live() && self.burned == 0 && self.calls.are_blank()
     }
 
     /// The lease ended without a report: all of it is presumed spent. Returns how much that is.
@@ -160,7 +160,7 @@ impl Session {
     }
 
     /// It had `burned` so much in all before it was put away, and of that `burns` could still be freed.
-    pub(super) fn thaw_burned(&mut self, burned: u64, burns: impl Iterator<Item = Burn>) {
+    pub(super) fn restore_burned(&mut self, burned: u64, burns: impl Iterator<Item = Burn>) {
         (self.burned, self.burns) = (burned, burns.collect());
     }
 

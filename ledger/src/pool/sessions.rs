@@ -1,5 +1,5 @@
 //! The sessions of one pool, and what is known of all of them in the order of time: when the next lease expires, when the next
-//! calls have landed, when the next mirror is reviewed. A session is changed by [`Sessions::update`] only, which keeps that true.
+//! orphaned calls expire, when the next mirror is reviewed. A session is changed by [`Sessions::update`] only, which keeps that true.
 
 use super::family::Place;
 use super::session::Session;
@@ -14,8 +14,8 @@ pub(super) struct Sessions {
     by_place: BTreeMap<Place, Session>,
     /// The end of each live lease.
     expiries: BTreeSet<(Moment, Place)>,
-    /// When the next of the calls have landed whose end is never reported, for each session that has any.
-    landings: BTreeSet<(Moment, Place)>,
+    /// When the next orphaned calls expire, for each session that has any.
+    call_expiries: BTreeSet<(Moment, Place)>,
     /// When to look whether a mirror can be forgotten, for each mirror.
     reviews: BTreeSet<(Moment, Place)>,
     /// Permits in flight, for people.
@@ -26,7 +26,7 @@ pub(super) struct Sessions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Entry {
     expires: Option<Moment>,
-    lands: Option<Moment>,
+    calls_expire: Option<Moment>,
     reviewed: Option<Moment>,
     in_flight: u64,
 }
@@ -35,9 +35,9 @@ impl Entry {
     fn of(place: Place, session: &Session) -> Self {
         Entry {
             expires: session.is_live().then_some(session.end),
-            lands: session.flights.lands(),
+            calls_expire: session.calls.next_expiry(),
             reviewed: place.is_mirror().then_some(session.reviewed),
-            in_flight: session.flights.in_flight(),
+            in_flight: session.calls.in_flight(),
         }
     }
 }
@@ -103,9 +103,9 @@ impl Sessions {
         self.expiries.first().copied().filter(|(end, _)| *end <= now)
     }
 
-    /// The first session that has calls which have landed by `now`.
-    pub(super) fn landed(&self, now: Moment) -> Option<Place> {
-        self.landings.first().filter(|(lands, _)| *lands <= now).map(|&(_, place)| place)
+    /// The first session that has orphaned calls which expire by `now`.
+    pub(super) fn with_expired_calls(&self, now: Moment) -> Option<Place> {
+        self.call_expiries.first().filter(|(expires, _)| *expires <= now).map(|&(_, place)| place)
     }
 
     /// The mirror whose review comes first, and when that is.
@@ -165,7 +165,7 @@ impl Sessions {
             }
         };
         moved(&mut self.expiries, before.expires, after.expires);
-        moved(&mut self.landings, before.lands, after.lands);
+        moved(&mut self.call_expiries, before.calls_expire, after.calls_expire);
         moved(&mut self.reviews, before.reviewed, after.reviewed);
         self.in_flight = self.in_flight - before.in_flight + after.in_flight;
     }
@@ -177,9 +177,9 @@ impl Sessions {
             each.collect::<BTreeSet<_>>()
         };
         debug_assert_eq!(self.expiries, order(|entry| entry.expires));
-        debug_assert_eq!(self.landings, order(|entry| entry.lands));
+        debug_assert_eq!(self.call_expiries, order(|entry| entry.calls_expire));
         debug_assert_eq!(self.reviews, order(|entry| entry.reviewed));
-        debug_assert_eq!(self.in_flight, self.values().map(|it| it.flights.in_flight()).sum::<u64>());
+        debug_assert_eq!(self.in_flight, self.values().map(|it| it.calls.in_flight()).sum::<u64>());
     }
 }
 

@@ -12,12 +12,12 @@ mod earlier;
 mod family;
 mod flow;
 mod forecast;
-mod frozen;
 mod goodbye;
 mod in_flight;
 mod kept;
 mod rows;
-mod seats;
+mod safe_shares;
+mod snapshot;
 
 const SECOND: Duration = Duration::from_secs(1);
 

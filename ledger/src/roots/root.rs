@@ -6,7 +6,7 @@ use super::head::Age;
 use super::{Head, Kin, Recipe, Version};
 use crate::cells::VALUE_MAX;
 use crate::pool::Fixtures;
-use crate::pool::{AskError, Frozen, Holder, Pool};
+use crate::pool::{AskError, Holder, Pool, Snapshot};
 use crate::rule::{At, Gap, RefillStyle, Since};
 use crate::{Carry, Rule};
 use lessor_protocol::{Answer, Ask, Moment, Refusal, RefusalReason};
@@ -46,7 +46,7 @@ struct Root<'a> {
     version: Version,
     #[serde(borrow)]
     rules: &'a RawValue,
-    pool: Frozen,
+    pool: Snapshot,
     /// Until then calls may go on that were let begin by other rules, of how long they take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     calls_end: Option<At>,
@@ -165,7 +165,7 @@ impl Root<'_> {
     fn thaw(&self, origin: &Origin, gap: Gap, now: Moment) -> Result<Read, RootError> {
         let own = origin.recipe.plan();
         let theirs = origin.recipe.by(self.rules).ok_or(RootError::Format)?;
-        let mut pool = Pool::thawed(theirs.clone(), &self.pool, gap, now)
+        let mut pool = Pool::from_snapshot(theirs.clone(), &self.pool, gap, now)
             .unwrap_or_else(|| Pool::after_loss(theirs.clone(), now, now));
         let since = Since { gap, written: self.pool.written_at(), now, terms: own.terms };
         let mut calls_end = self.calls_end.map_or(Moment::ORIGIN, |at| since.moment(at));
@@ -222,7 +222,7 @@ pub(super) fn write(recipe: &Recipe, head: &Head, read: &mut Read) -> Option<Vec
         (false, false) => FORMAT_DECIDED,
     };
     let (era, version, rules) = (head.era(), *version, recipe.written(pool.rules()));
-    let root = Root { format, era, version, rules: &rules, pool: pool.freeze(*now)?, calls_end };
+    let root = Root { format, era, version, rules: &rules, pool: pool.snapshot(*now)?, calls_end };
     Some(serde_json::to_vec(&root).expect("numbers and text"))
 }
 

@@ -110,10 +110,10 @@ pub trait RuleAccount: Account {
 pub trait Calls {
     /// `permits` of those that were settled are in flight, as far as is known. Such a permit was never out of sight: it is
     /// settled and in flight, or landed, in one step.
-    fn fly(&mut self, permits: u64);
+    fn begin(&mut self, permits: u64);
 
     /// `permits` that were in flight are not any more.
-    fn land(&mut self, permits: u64);
+    fn finish(&mut self, permits: u64);
 
     /// Permits that are.
     fn in_flight(&self) -> u64;

@@ -1,6 +1,6 @@
 //! `concurrency`: At most N in flight. A permit is charged while it is lent, and then for as long as its call is in flight: until its
 //! session says that it has ended or, if it says nothing more, until the end of its lease and the longest call after
-//! that. Pools count what each session has in flight (`pool/flights.rs`); here is only the sum.
+//! that. Pools count what each session has in flight (`pool/calls.rs`); here is only the sum.
 //!
 //! Why it holds: between two reports a session can only turn what it holds into calls, and calls into nothing, or into
 //! what it holds again. So what was held and in flight at one report bounds what is in flight until the next.
@@ -45,7 +45,7 @@ impl Concurrency {
 
 /// The books of a cap on what is in flight.
 #[derive(Clone, Debug)]
-pub struct FlightLedger {
+pub struct ConcurrencyLedger {
     limit: u64,
     /// The longest call, stretched by the drift.
     longest: Duration,
@@ -54,15 +54,15 @@ pub struct FlightLedger {
     in_flight: u64,
 }
 
-impl FlightLedger {
+impl ConcurrencyLedger {
     /// Nothing in flight at `now`.
     pub fn new(rule: &Concurrency, terms: Terms, now: Moment) -> Self {
         let longest = terms.stretched(rule.longest());
-        FlightLedger { limit: rule.limit(), longest, now, outstanding: 0, in_flight: 0 }
+        ConcurrencyLedger { limit: rule.limit(), longest, now, outstanding: 0, in_flight: 0 }
     }
 }
 
-impl Account for FlightLedger {
+impl Account for ConcurrencyLedger {
     fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
     }
@@ -144,7 +144,7 @@ impl Account for FlightLedger {
     }
 }
 
-impl RuleAccount for FlightLedger {
+impl RuleAccount for ConcurrencyLedger {
     /// What is in flight is in flight, however a balance is carried over.
     fn change(&mut self, rule: &Rule, terms: Terms, _carry: Carry) -> bool {
         let Rule::Concurrency(rule) = rule else { return false };
@@ -174,12 +174,12 @@ impl RuleAccount for FlightLedger {
     }
 }
 
-impl Calls for FlightLedger {
-    fn fly(&mut self, permits: u64) {
+impl Calls for ConcurrencyLedger {
+    fn begin(&mut self, permits: u64) {
         self.in_flight += permits;
     }
 
-    fn land(&mut self, permits: u64) {
+    fn finish(&mut self, permits: u64) {
         self.in_flight -= permits;
     }
 
@@ -200,16 +200,16 @@ mod tests {
     fn a_permit_is_charged_while_it_is_lent_and_while_its_call_is_in_flight() {
         let minute = Duration::from_secs(60);
         let rule = Concurrency::try_new(10, minute).expect("valid");
-        let mut ledger = FlightLedger::new(&rule, Terms::default(), Moment::ORIGIN);
+        let mut ledger = ConcurrencyLedger::new(&rule, Terms::default(), Moment::ORIGIN);
         ledger.charge(6);
         assert_eq!(ledger.available(), 4);
         ledger.settle(5, Moment::ORIGIN);
-        ledger.fly(5);
+        ledger.begin(5);
         assert_eq!(ledger.available(), 4, "spent, and in flight");
-        ledger.land(3);
+        ledger.finish(3);
         ledger.release(1);
         assert_eq!((ledger.available(), ledger.is_fresh()), (8, false));
-        ledger.land(2);
+        ledger.finish(2);
         assert!(ledger.is_fresh() && ledger.is_sound());
         assert_eq!(ledger.memory(), Terms::default().stretched(minute));
     }
@@ -217,15 +217,15 @@ mod tests {
     #[test]
     fn what_is_in_flight_stays_so_when_the_cap_is_lowered() {
         let rule = |limit| Concurrency::try_new(limit, Duration::from_secs(60)).expect("valid");
-        let mut ledger = FlightLedger::new(&rule(10), Terms::default(), Moment::ORIGIN);
+        let mut ledger = ConcurrencyLedger::new(&rule(10), Terms::default(), Moment::ORIGIN);
         ledger.charge(8);
         ledger.settle(5, Moment::ORIGIN);
-        ledger.fly(5);
+        ledger.begin(5);
         for carry in Carry::ALL {
             assert!(ledger.change(&Rule::Concurrency(rule(6)), Terms::default(), carry));
             assert_eq!((ledger.available(), ledger.excess()), (0, 2), "{carry:?}");
         }
-        ledger.land(4);
+        ledger.finish(4);
         assert_eq!((ledger.available(), ledger.excess()), (2, 0));
         let longer = Concurrency::try_new(6, Duration::from_secs(61)).expect("valid");
         assert!(!ledger.change(&Rule::Concurrency(longer), Terms::default(), Carry::AsIs));
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn lost_books_stay_shut_until_the_longest_call_has_ended() {
         let rule = Concurrency::try_new(10, Duration::from_secs(60)).expect("valid");
-        let mut ledger = FlightLedger::new(&rule, Terms::try_new(0).expect("no drift"), Moment::ORIGIN);
+        let mut ledger = ConcurrencyLedger::new(&rule, Terms::try_new(0).expect("no drift"), Moment::ORIGIN);
         let seconds = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
         assert_eq!(ledger.forget(seconds(2)), seconds(62));
     }

@@ -2,7 +2,8 @@
 
 use super::Windows;
 use super::{
-    BucketLedger, Calls, FirstUseLedger, FixedLedger, FlightLedger, FlowLedger, RuleAccount, SlidingLedger,
+    BucketLedger, Calls, ConcurrencyLedger, FirstUseLedger, FixedLedger, FlowLedger, RuleAccount,
+    SlidingLedger,
 };
 use crate::Rule;
 use lessor_protocol::{Moment, Terms};
@@ -21,7 +22,7 @@ pub enum Ledger {
     /// Of the permits of a steady flow.
     Flow(FlowLedger),
     /// Of a cap on calls in flight.
-    Flights(FlightLedger),
+    Concurrency(ConcurrencyLedger),
 }
 
 impl Ledger {
@@ -36,7 +37,7 @@ impl Ledger {
             },
             Rule::TokenBucket(rule) => Ledger::Bucket(BucketLedger::new(rule, terms, now)),
             Rule::LeakyBucket(_) => Ledger::Flow(FlowLedger::default()),
-            Rule::Concurrency(rule) => Ledger::Flights(FlightLedger::new(rule, terms, now)),
+            Rule::Concurrency(rule) => Ledger::Concurrency(ConcurrencyLedger::new(rule, terms, now)),
         }
     }
 
@@ -48,7 +49,7 @@ impl Ledger {
             Ledger::FirstUse(ledger) => ledger,
             Ledger::Bucket(ledger) => ledger,
             Ledger::Flow(ledger) => ledger,
-            Ledger::Flights(ledger) => ledger,
+            Ledger::Concurrency(ledger) => ledger,
         }
     }
 
@@ -60,7 +61,7 @@ impl Ledger {
             Ledger::FirstUse(ledger) => ledger,
             Ledger::Bucket(ledger) => ledger,
             Ledger::Flow(ledger) => ledger,
-            Ledger::Flights(ledger) => ledger,
+            Ledger::Concurrency(ledger) => ledger,
         }
     }
 
@@ -76,12 +77,12 @@ impl Ledger {
 
     /// The books that count calls in flight, if these do.
     pub fn calls(&self) -> Option<&dyn Calls> {
-        if let Ledger::Flights(ledger) = self { Some(ledger) } else { None }
+        if let Ledger::Concurrency(ledger) = self { Some(ledger) } else { None }
     }
 
     /// The same, to be changed.
     pub fn calls_mut(&mut self) -> Option<&mut dyn Calls> {
-        if let Ledger::Flights(ledger) = self { Some(ledger) } else { None }
+        if let Ledger::Concurrency(ledger) = self { Some(ledger) } else { None }
     }
 
     /// The books that refill, if these do.

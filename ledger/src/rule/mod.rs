@@ -19,7 +19,7 @@ mod zone;
 pub(crate) use account::scaled_up;
 pub use account::{Account, Calls, Ends, Pace, RuleAccount};
 pub use calendar::{Calendar, Unit};
-pub use concurrency::{Concurrency, FlightLedger};
+pub use concurrency::{Concurrency, ConcurrencyLedger};
 pub use draw::Draw;
 pub(crate) use draw::THOUSAND_SECONDS;
 pub use first_use::FirstUseLedger;

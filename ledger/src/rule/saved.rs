@@ -65,6 +65,20 @@ pub enum Saved {
     Flow {},
 }
 
+impl Saved {
+    /// What was in flight by it, if it counts that.
+    pub(crate) fn in_flight(&self) -> Option<u64> {
+        match self {
+            Saved::InFlight { in_flight } => Some(*in_flight),
+            Saved::Sliding { .. }
+            | Saved::Fixed { .. }
+            | Saved::FirstUse { .. }
+            | Saved::Bucket { .. }
+            | Saved::Flow {} => None,
+        }
+    }
+}
+
 /// How far a bucket was with its next permit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

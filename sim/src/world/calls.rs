@@ -167,7 +167,7 @@ impl World {
     fn pass(&mut self, node: usize, permits: u64) -> Result<bool, crate::oracle::AskRejection> {
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
-        if !at.is_fallen || !at.seat.take(permits, now) {
+        if !at.is_fallen || !at.allowance.take(permits, now) {
             return Ok(false);
         }
         self.admissions += 1;

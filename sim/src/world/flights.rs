@@ -27,7 +27,7 @@ impl World {
         if let Some(needs) = self.needs(permits) {
             return Manner::Reserving { needs };
         }
-        if self.rival.is_some() || !self.nodes[node].refill.flights().count() {
+        if self.rival.is_some() || !self.nodes[node].refill.calls().count() {
             return Manner::Plain;
         }
         match self.rng.u32(..12) {
@@ -91,10 +91,10 @@ impl World {
         if at.life != life || !at.up {
             return Ok(());
         }
-        let (now, busy, session) = (at.now(self.real), at.refill.flights().busy(), at.session());
+        let (now, busy, session) = (at.now(self.real), at.refill.calls().busy(), at.session());
         let reused = at.refill.hand_back(&at.slot, permits, now);
         // What is spent again was not used up.
-        let unspent = busy - at.refill.flights().busy();
+        let unspent = busy - at.refill.calls().busy();
         let is_due = at.refill.due(&at.slot, at.seen(), now, at.connection.rtt()) <= now;
         self.oracles.of(self.setup.limit(node)).handed_back(session, unspent);
         self.log.note(self.real, "node # hands back #, # to be spent again", &[node as u64, permits, reused]);

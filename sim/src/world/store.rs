@@ -7,7 +7,7 @@ use crate::MILLI;
 use crate::family::Rows;
 use lessor_ledger::Rule;
 use lessor_ledger::gate::SavedGate;
-use lessor_ledger::pool::{BLOCK, Block, Record};
+use lessor_ledger::pool::{CHECKPOINT_LASTS, Checkpoint, HighWater};
 use lessor_ledger::rule::Gap;
 use lessor_protocol::Moment;
 use std::time::Duration;
@@ -33,8 +33,8 @@ struct Writing {
 pub(super) struct Store {
     /// The boot in which that was written.
     boot: u64,
-    /// The newest durable record of each pool that has one.
-    durable: Vec<Option<Record>>,
+    /// The newest durable checkpoint of each pool that has one.
+    durable: Vec<Option<Checkpoint>>,
     /// The rules by which they are.
     rules: Vec<Rule>,
     closed: Closed,
@@ -55,7 +55,7 @@ impl Store {
     }
 
     /// What was being written is durable, all of it.
-    fn keep(&mut self) -> Vec<(usize, Block)> {
+    fn keep(&mut self) -> Vec<(usize, HighWater)> {
         let Some(Writing { boot, rules, rows, closed }) = self.writing.take() else { return vec![] };
         (self.boot, self.closed) = (boot, closed);
         if self.rules != rules {
@@ -63,13 +63,13 @@ impl Store {
             self.durable.fill(None);
             self.rules = rules;
         }
-        let mut blocks = vec![];
+        let mut marks = vec![];
         for (place, row) in rows {
-            let (record, block) = row.unzip();
-            self.durable[place] = record;
-            blocks.extend(block.map(|block| (place, block)));
+            let (checkpoint, mark) = row.unzip();
+            self.durable[place] = checkpoint;
+            marks.extend(mark.map(|mark| (place, mark)));
         }
-        blocks
+        marks
     }
 }
 
@@ -102,14 +102,14 @@ impl World {
             return;
         }
         let is_first = std::mem::take(&mut store.is_first);
-        if store.late.is_empty() && !store.is_decided && !is_first && !self.centre.pool.wants_record() {
+        if store.late.is_empty() && !store.is_decided && !is_first && !self.centre.pool.wants_checkpoint() {
             return;
         }
         store.is_decided = false;
         let now = self.centre.clock.show(self.real);
         let pause = self.centre.gate.pause(now).map(|until| (until, until.since(now)));
         let closed = Closed { gate: self.centre.gate.save(now), pause };
-        let rows = self.centre.pool.write_down(now, BLOCK, is_first);
+        let rows = self.centre.pool.write_down(now, CHECKPOINT_LASTS, is_first);
         let (boot, rules) = (self.centre.boot, self.centre.plan.rules.clone());
         store.writing = Some(Writing { boot, rules, rows, closed });
         store.waiting = std::mem::take(&mut store.late);
@@ -124,8 +124,8 @@ impl World {
         if self.centre.life != life {
             return;
         }
-        for (place, block) in self.centre.store.keep() {
-            self.centre.pool.may_lend(place, block);
+        for (place, mark) in self.centre.store.keep() {
+            self.centre.pool.raise_high_water(place, mark);
         }
         for reply in std::mem::take(&mut self.centre.store.waiting) {
             self.send_back(reply);
@@ -160,7 +160,7 @@ impl World {
         let is_same_boot = self.centre.store.boot == self.centre.boot;
         let gap = if is_same_boot { Gap::Counted } else { Gap::Unknown };
         self.close_again(gap);
-        if !self.centre.plan.is_kept() {
+        if !self.centre.plan.has_checkpoints() {
             return false;
         }
         if self.centre.store.rules != self.centre.plan.rules {
@@ -196,8 +196,8 @@ impl World {
     /// was written down.
     fn refills_after_gap(&self, now: Moment) -> Vec<Vec<Option<Moment>>> {
         let terms = self.setup.plan.terms;
-        let of_record = |record: &Option<Record>| -> Vec<Option<Moment>> {
-            let written = serde_json::to_value(record).expect("plain data");
+        let of_checkpoint = |checkpoint: &Option<Checkpoint>| -> Vec<Option<Moment>> {
+            let written = serde_json::to_value(checkpoint).expect("plain data");
             let next = |rule: &serde_json::Value| {
                 let next = rule["bucket"]["refill"]["interval"]["next"].as_u64()?;
                 let left = Duration::from_nanos(next - written["written"].as_u64()?);
@@ -205,7 +205,7 @@ impl World {
             };
             written["rules"].as_array().map_or(vec![], |rules| rules.iter().map(next).collect())
         };
-        let each: Vec<_> = self.centre.store.durable.iter().map(of_record).collect();
+        let each: Vec<_> = self.centre.store.durable.iter().map(of_checkpoint).collect();
         match self.setup.limits() {
             1 => vec![each.concat()],
             limits => each[..limits].iter().cloned().chain([each[limits..].concat()]).collect(),

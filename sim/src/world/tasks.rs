@@ -143,7 +143,7 @@ impl World {
             return Ok(());
         };
         at.is_fallen = false;
-        at.seat.tell(reply.share, exchange.first_sent, self.setup.plan.terms);
+        at.allowance.tell(reply.share, exchange.first_sent, self.setup.plan.terms);
         self.nodes[node].connection.on_success();
         self.installs(node, answer, exchange.first_sent, reply.longest)?;
         self.look(node);

@@ -7,7 +7,7 @@ use lessor_holder::permits::Permits;
 use lessor_holder::refill::{Refill, Seen};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::Rule;
-use lessor_ledger::pool::{AskError, BLOCK, Holder, Plan, Pool, Record, SessionId};
+use lessor_ledger::pool::{AskError, CHECKPOINT_LASTS, Checkpoint, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::rule::Gap;
 use lessor_ledger::share::{Share, Sharing};
@@ -92,7 +92,7 @@ pub(super) struct World {
     pub(super) real: u64,
     pool: Pool,
     /// What the allocator wrote down last.
-    record: Option<Record>,
+    checkpoint: Option<Checkpoint>,
     /// Whether the allocator ever began again, and whether it ever did so without its books.
     has_restarted: bool,
     has_lost: bool,
@@ -126,7 +126,7 @@ impl World {
             plan,
             real: START,
             pool,
-            record: None,
+            checkpoint: None,
             has_restarted: false,
             has_lost: false,
             nodes,
@@ -219,11 +219,11 @@ impl World {
     fn restart(&mut self, has_books: bool) {
         let (plan, now) = (self.plan.clone(), self.allocator_now());
         self.has_restarted = true;
-        self.pool = match &self.record {
+        self.pool = match &self.checkpoint {
             // What was never written down was never lent from.
             None if has_books => Pool::new(plan, now),
-            Some(record) if has_books => {
-                Pool::restored(plan, record, Gap::Counted, now).expect("it was written down")
+            Some(checkpoint) if has_books => {
+                Pool::from_checkpoint(plan, checkpoint, Gap::Counted, now).expect("it was written down")
             }
             Some(_) | None => {
                 self.has_lost = true;
@@ -233,12 +233,12 @@ impl World {
         self.write_down();
     }
 
-    /// The newest record becomes durable, and what it allows may be lent.
+    /// The newest checkpoint becomes durable, and what it allows may be lent.
     fn write_down(&mut self) {
         let now = self.allocator_now();
-        if let Some((record, block)) = self.pool.write_down(now, BLOCK) {
-            self.record = Some(record);
-            self.pool.may_lend(block);
+        if let Some((checkpoint, block)) = self.pool.checkpoint(now, CHECKPOINT_LASTS) {
+            self.checkpoint = Some(checkpoint);
+            self.pool.raise_high_water(block);
         }
     }
 
@@ -335,7 +335,7 @@ pub(super) fn digest(world: &World) -> [u64; 2] {
         plan: _,
         real,
         pool,
-        record,
+        checkpoint,
         has_restarted,
         has_lost,
         nodes,
@@ -349,7 +349,7 @@ pub(super) fn digest(world: &World) -> [u64; 2] {
     let number = number.rsplit(' ').next().expect("a number");
     let pool = pool.replace(&format!("pool: {number},"), "");
     let all = format!(
-        "{real} {pool} {record:?} {has_restarted} {has_lost} {nodes:?} {network:?} {sessions} {spends:?} {fault:?}"
+        "{real} {pool} {checkpoint:?} {has_restarted} {has_lost} {nodes:?} {network:?} {sessions} {spends:?} {fault:?}"
     );
     [0_u8, 1].map(|salt| BuildHasherDefault::<DefaultHasher>::default().hash_one((salt, &all)))
 }

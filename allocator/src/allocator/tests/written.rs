@@ -56,7 +56,7 @@ fn begun() -> (Allocator, Written) {
     allocator.begin_writing(0);
     let (batch, mut written) = (allocator.write_down(millis(0)), Written::default());
     apply(&mut written, &batch);
-    allocator.may_lend(&batch);
+    allocator.raise_high_water(&batch);
     (allocator, written)
 }
 
@@ -80,7 +80,7 @@ fn what_was_lent_is_known_to_the_next_process_and_nothing_else_waits() {
     let batch = allocator.write_down(millis(30));
     assert_eq!((batch.number, batch.pools.len()), (2, 5), "the pool, that above it, and three keys");
     apply(&mut written, &batch);
-    allocator.may_lend(&batch);
+    allocator.raise_high_water(&batch);
     for gap in [Gap::Counted, Gap::Unknown] {
         let mut after = Allocator::restored(&config(FAMILY), &written, gap, millis(40), 8);
         assert_eq!(after.quarantined(millis(40)).len(), 0);
@@ -130,7 +130,7 @@ fn an_answer_within_its_block_waits_for_nothing() {
             waited += u64::from(allocator.take_uncovered().is_some());
             if allocator.is_unwritten() {
                 let batch = allocator.write_down(millis(10 * seq));
-                allocator.may_lend(&batch);
+                allocator.raise_high_water(&batch);
             }
         }
         waited

@@ -95,7 +95,7 @@ impl Local {
     /// Spends as a handle does, on a call in flight where calls in flight are counted. Returns what is left then.
     fn left_after(&mut self, permits: u64, now: Moment) -> Option<u64> {
         let left = self.held_after(permits, now)?;
-        if !self.refill.flights().count() {
+        if !self.refill.calls().count() {
             return Some(self.slot.spend_held(permits));
         }
         self.refill.enter_held(&self.slot, permits, now);

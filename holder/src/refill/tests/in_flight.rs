@@ -75,7 +75,7 @@ fn what_was_reserved_of_a_lease_that_has_ended_is_spent_and_not_in_use() {
     let (number, _) = refill.reserve(&slot, 4, millis(10)).expect("ten are there");
     let ended = slot.deadline();
     assert_eq!(refill.enter_reserved(&slot, number, ended), None);
-    assert_eq!((refill.reserved(), refill.flights().busy(), refill.flights().running()), (0, 0, Some(0)));
+    assert_eq!((refill.reserved(), refill.calls().busy(), refill.calls().running()), (0, 0, Some(0)));
     assert_eq!(refill.enter_reserved(&slot, number, ended), None, "it is over");
 }
 
@@ -239,7 +239,7 @@ fn it_wants_what_is_in_use_and_a_little_more() {
             0,
         );
     }
-    let in_hand = slot.balance().free + refill.flights().busy();
+    let in_hand = slot.balance().free + refill.calls().busy();
     assert!((24..=36).contains(&in_hand), "{in_hand} for 20 in use: three deviations are 14");
 }
 

@@ -11,8 +11,8 @@ fn it_is_not_forgotten_before_all_that_an_earlier_life_told_is_over() {
     let mut pool = Pool::new(plan.clone(), millis(0));
     let told = grant(pool.renew(millis(0), A, 1, ask(0, 0, 0)));
     assert_eq!(told.permits, 0);
-    let (record, _) = pool.write_down(millis(1), Duration::ZERO).expect("it is kept");
-    let mut after = Pool::restored(plan, &record, Gap::Counted, millis(2)).expect("it is of use");
+    let (checkpoint, _) = pool.checkpoint(millis(1), Duration::ZERO).expect("it is kept");
+    let mut after = Pool::from_checkpoint(plan, &checkpoint, Gap::Counted, millis(2)).expect("it is of use");
     assert_eq!(after.view(millis(2)).books.outstanding, 0);
     assert!(!after.is_forgettable(millis(2)), "a new one would not wait for that node");
     let over = Terms::default().grantor_end(millis(0) + told.term, told.term);
@@ -27,8 +27,8 @@ fn a_newcomer_is_taken_to_go_by_the_same_deadline_in_a_whole_family() {
     let [mut below, mut above] = plans.clone().map(|plan| Pool::new(plan, millis(0)));
     grant(above.renew(millis(0), B, 1, ask(0, 0, 1)));
     let [mut below, mut above] = [(&mut below, &plans[0]), (&mut above, &plans[1])].map(|(pool, plan)| {
-        let (record, _) = pool.write_down(millis(1), Duration::ZERO).expect("it is kept");
-        Pool::restored(plan.clone(), &record, Gap::Counted, millis(2)).expect("it is of use")
+        let (checkpoint, _) = pool.checkpoint(millis(1), Duration::ZERO).expect("it is kept");
+        Pool::from_checkpoint(plan.clone(), &checkpoint, Gap::Counted, millis(2)).expect("it is of use")
     });
     let lent = |below: &mut Pool, above: &mut Pool, at, seq, said| {
         let mut above = [Above { pool: above, share: Share::EVEN }];

@@ -115,8 +115,8 @@ fn a_late_message_to_a_family_that_was_restored_is_safe() {
     passes(&mut parent, 0, 7);
     assert_eq!(grant(renew(&mut below, &mut parent, 10, 1, (0, 0, 50))).permits, 50);
     let restored = |pool: &mut Pool, rule| {
-        let (record, _) = pool.write_down(millis(20), Duration::ZERO).expect("it is kept");
-        Pool::restored(plan(vec![rule]), &record, Gap::Counted, millis(30)).expect("it is sound")
+        let (checkpoint, _) = pool.checkpoint(millis(20), Duration::ZERO).expect("it is kept");
+        Pool::from_checkpoint(plan(vec![rule]), &checkpoint, Gap::Counted, millis(30)).expect("it is sound")
     };
     let mut parent = restored(&mut parent, sliding(LIMIT, HOUR));
     let mut below = restored(&mut below, sliding(1_000, 30 * SECOND));

@@ -33,8 +33,8 @@ fn wants(claim: RateClaim) -> Ask {
 
 /// The `pool` that `plan` made, as it was written down at `written` with nothing ahead, and read at `read`.
 fn restored(plan: &Arc<Plan>, pool: &mut Pool, written: Moment, gap: Gap, read: Moment) -> Pool {
-    let (record, _) = pool.write_down(written, Duration::ZERO).expect("it is kept");
-    Pool::restored(plan.clone(), &record, gap, read).expect("there was such a pool")
+    let (checkpoint, _) = pool.checkpoint(written, Duration::ZERO).expect("it is kept");
+    Pool::from_checkpoint(plan.clone(), &checkpoint, gap, read).expect("there was such a pool")
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn what_an_earlier_life_left_in_flight_lands_when_it_would_have_in_that() {
 fn a_record_that_counts_two_things_in_flight_was_never_written() {
     let plan = plan(vec![in_flight(25), in_flight(30)]);
     let mut pool = Pool::new(plan.clone(), millis(0));
-    let (record, _) = pool.write_down(millis(1), SECOND).expect("it is kept");
-    let written = serde_json::to_value(&record).expect("plain data");
+    let (checkpoint, _) = pool.checkpoint(millis(1), SECOND).expect("it is kept");
+    let written = serde_json::to_value(&checkpoint).expect("plain data");
     let of = |first: u64| {
         let mut written = written.clone();
         written["rules"][0]["in_flight"]["in_flight"] = first.into();
-        let record: Record = serde_json::from_value(written).expect("numbers");
-        Pool::restored(plan.clone(), &record, Gap::Counted, millis(2)).is_some()
+        let checkpoint: Checkpoint = serde_json::from_value(written).expect("numbers");
+        Pool::from_checkpoint(plan.clone(), &checkpoint, Gap::Counted, millis(2)).is_some()
     };
     assert_eq!((of(0), of(3)), (true, false));
 }
@@ -152,8 +152,8 @@ fn a_lease_that_holds_a_rate_alone_is_known_before_it_is_answered() {
     let first = grant(pool.renew(millis(0), A, 1, wants(RateClaim::None)));
     let Rate::Lent { lease, .. } = first.rate else { panic!("no other is there: {first:?}") };
     assert!(!pool.is_covered());
-    let (_, block) = pool.write_down(millis(1), Duration::ZERO).expect("it is kept");
-    pool.may_lend(block);
+    let (_, block) = pool.checkpoint(millis(1), Duration::ZERO).expect("it is kept");
+    pool.raise_high_water(block);
     assert!(pool.is_covered());
     let goes_on = Ask { rate: RateClaim::Holds(lease), demand_milli: 100_000, largest: 1, ..ask(5, 0, 0) };
     let second = grant(pool.renew(millis(100), A, 2, goes_on));

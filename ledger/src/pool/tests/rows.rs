@@ -46,8 +46,8 @@ fn rows_of_today_are_written_and_read() {
     let mut written = serde_json::Map::new();
     for (name, plan) in plans() {
         let mut pool = used(&plan);
-        let snapshot = pool.freeze(millis(WRITTEN)).expect("it can be");
-        let (checkpoint, _) = pool.write_down(millis(WRITTEN), SECOND / 4).expect("it is kept");
+        let snapshot = pool.snapshot(millis(WRITTEN)).expect("it can be");
+        let (checkpoint, _) = pool.checkpoint(millis(WRITTEN), SECOND / 4).expect("it is kept");
         written
             .insert(name.to_owned(), serde_json::json!({ "snapshot": snapshot, "checkpoint": checkpoint }));
     }
@@ -55,12 +55,14 @@ fn rows_of_today_are_written_and_read() {
     for (name, plan) in plans() {
         let row = |kind: &str| rows[name][kind].clone();
         let (before, later) = (used(&plan).view(millis(WRITTEN)), millis(WRITTEN + 5));
-        let snapshot: Frozen = serde_json::from_value(row("snapshot")).expect("a row");
-        let mut after = Pool::thawed(plan.clone(), &snapshot, Gap::Counted, millis(WRITTEN)).expect("a pool");
+        let snapshot: Snapshot = serde_json::from_value(row("snapshot")).expect("a row");
+        let mut after =
+            Pool::from_snapshot(plan.clone(), &snapshot, Gap::Counted, millis(WRITTEN)).expect("a pool");
         assert_eq!(after.view(millis(WRITTEN)).books, before.books, "{name}");
         assert_eq!(after.view(millis(WRITTEN)).available, before.available, "{name}");
-        let checkpoint: Record = serde_json::from_value(row("checkpoint")).expect("a row");
-        let mut after = Pool::restored(plan.clone(), &checkpoint, Gap::Counted, later).expect("a pool");
+        let checkpoint: Checkpoint = serde_json::from_value(row("checkpoint")).expect("a row");
+        let mut after =
+            Pool::from_checkpoint(plan.clone(), &checkpoint, Gap::Counted, later).expect("a pool");
         assert!(after.view(later).books.outstanding >= before.books.outstanding, "{name}");
         assert_eq!(after.view(later).in_flight, before.in_flight, "{name}");
     }

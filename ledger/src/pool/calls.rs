@@ -1,7 +1,7 @@
-//! What one session may have in flight, as far as its pool knows: what it last reported, and what lingers of leases that
+//! What one session may have in flight, as far as its pool knows: what it last reported, and orphaned calls of leases that
 //! ended without a report. Sessions keep one of these; it knows neither rules nor other sessions.
 
-use super::lingering::Lingering;
+use super::orphaned_calls::OrphanedCalls;
 use super::session::Settlement;
 use crate::rule::{At, Since};
 use lessor_protocol::{Ask, Moment, PERMITS_MAX};
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 /// Permits of one session that count as in flight.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Flights {
+pub(super) struct SessionCalls {
     /// Spent or in use without a lease, and in flight by its last report: for as long as it goes on to say so, and then as part of the lease that
     /// it was made under.
     running: u64,
     /// Of leases that ended without a word, or spent without a word of what has ended.
-    lingering: Lingering,
-    /// Whether some of those that linger were spent by a session that did not say what is in flight.
+    orphaned: OrphanedCalls,
+    /// Whether some orphaned calls were begun by a session that did not say what is in flight.
     unsaid: bool,
     /// Of all that it spent, on calls whose end it will never report.
     unguarded: u64,
@@ -24,23 +24,24 @@ pub(super) struct Flights {
     pub(super) busy: u64,
 }
 
-/// Flights that were put away.
+/// What is written of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SavedFlights {
+pub(super) struct SavedCalls {
     running: u64,
-    lingering: Vec<(u64, At, At)>,
+    #[serde(rename = "lingering")]
+    orphaned: Vec<(u64, At, At)>,
     unsaid: bool,
     unguarded: u64,
     busy: u64,
 }
 
-impl Flights {
-    /// They, to be put away; `None` if there is nothing to keep.
-    pub(super) fn save(&self) -> Option<SavedFlights> {
-        let saved = SavedFlights {
+impl SessionCalls {
+    /// What is written of them; `None` if there is nothing to keep.
+    pub(super) fn save(&self) -> Option<SavedCalls> {
+        let saved = SavedCalls {
             running: self.running,
-            lingering: self.lingering.save(),
+            orphaned: self.orphaned.save(),
             unsaid: self.unsaid,
             unguarded: self.unguarded,
             busy: self.busy,
@@ -49,28 +50,28 @@ impl Flights {
         (!is_nothing).then_some(saved)
     }
 
-    /// What was put away; `None` if nothing can have been so.
-    pub(super) fn thawed(saved: &SavedFlights, since: Since) -> Option<Self> {
-        let SavedFlights { running, unsaid, unguarded, busy, .. } = *saved;
-        let lingering = Lingering::thawed(&saved.lingering, since)?;
+    /// Reads what was written; `None` if nothing can have been so.
+    pub(super) fn restore(saved: &SavedCalls, since: Since) -> Option<Self> {
+        let SavedCalls { running, unsaid, unguarded, busy, .. } = *saved;
+        let orphaned = OrphanedCalls::restore(&saved.orphaned, since)?;
         let is_sane =
-            [running, unguarded, busy, lingering.permits()].iter().all(|total| *total <= PERMITS_MAX);
-        is_sane.then_some(Flights { running, lingering, unsaid, unguarded, busy })
+            [running, unguarded, busy, orphaned.permits()].iter().all(|total| *total <= PERMITS_MAX);
+        is_sane.then_some(SessionCalls { running, orphaned, unsaid, unguarded, busy })
     }
 
-    /// The flights of a session that will never report: `running` as long as its lease lasts, and some that linger.
-    pub(super) fn silent(running: u64, lingering: Lingering) -> Self {
-        Flights { running, lingering, ..Flights::default() }
+    /// The calls of a session that will never report: `running` as long as its lease lasts, and some that are orphaned.
+    pub(super) fn silent(running: u64, orphaned: OrphanedCalls) -> Self {
+        SessionCalls { running, orphaned, ..SessionCalls::default() }
     }
 
     /// Of leases that ended.
-    pub(super) fn lingering(&self) -> &Lingering {
-        &self.lingering
+    pub(super) fn orphaned(&self) -> &OrphanedCalls {
+        &self.orphaned
     }
 
     /// Permits that are charged beside those that are outstanding.
     pub(super) fn charged(&self) -> u64 {
-        self.running + self.lingering.permits()
+        self.running + self.orphaned.permits()
     }
 
     /// Permits in flight, for people.
@@ -88,39 +89,39 @@ impl Flights {
         self.charged() == 0 && self.unguarded == 0 && self.busy == 0
     }
 
-    /// When the first of those that linger land, if there are any.
-    pub(super) fn lands(&self) -> Option<Moment> {
-        self.lingering.lands()
+    /// When the first orphaned calls expire, if there are any.
+    pub(super) fn next_expiry(&self) -> Option<Moment> {
+        self.orphaned.next_expiry()
     }
 
     /// The lease ended at `end` without a report, and with it the right to spend `burned` permits: all of that, and what
     /// was running, may be in flight for the `longest` time that a call takes.
     pub(super) fn end(&mut self, burned: u64, end: Moment, longest: Duration) {
-        self.lingering.add(burned + self.running, end, longest);
+        self.orphaned.add(burned + self.running, end, longest);
         (self.running, self.busy) = (0, 0);
     }
 
     /// The session begins anew at `now`, and will not say what is in flight of what it had.
     pub(super) fn begin_anew(&mut self, now: Moment, longest: Duration) {
-        self.lingering.add(self.running, now, longest);
-        (self.running, self.unguarded, self.unsaid) = (0, 0, self.lingering.permits() > 0);
+        self.orphaned.add(self.running, now, longest);
+        (self.running, self.unguarded, self.unsaid) = (0, 0, self.orphaned.permits() > 0);
     }
 
     /// Nothing counts them any more.
     pub(super) fn forget(&mut self) {
-        *self = Flights::default();
+        *self = SessionCalls::default();
     }
 
-    /// Those have ended that linger until `now`.
-    pub(super) fn land(&mut self, now: Moment) {
-        self.lingering.land(now);
+    /// Forgets orphaned calls that expire by `now`.
+    pub(super) fn expire(&mut self, now: Moment) {
+        self.orphaned.expire(now);
     }
 
     /// `ask` was settled as `settlement` at `now`. Of the permits that were charged to the session, no more than `room` can
     /// be in flight. What is spent and not said to have ended, ends within `longest`.
     ///
     /// What was in use when the ask was written and is not kept runs for as long as its session says so. What was in hand then
-    /// may have been spent before its lease ended, so it goes on to linger. Nothing else of what lingered can: whatever the
+    /// may have been spent before its lease ended, so it stays orphaned. Nothing else that was orphaned can: whatever the
     /// session spent, it says whether that is running.
     pub(super) fn report(
         &mut self,
@@ -137,21 +138,21 @@ impl Flights {
             Some(running) => {
                 // What it could not say then is not in what it says now.
                 if !self.unsaid {
-                    self.lingering.cut_to(unkept - lapsed);
+                    self.orphaned.cut_to(unkept - lapsed);
                 }
                 let unguarded = ask.unguarded.saturating_sub(self.unguarded);
                 self.unguarded = self.unguarded.max(ask.unguarded);
                 self.unsaid |= unguarded > 0;
-                self.lingering.add(unguarded.min(room), now, longest);
-                self.lingering.cut_to(room);
-                self.unsaid &= self.lingering.permits() > 0;
-                self.running = running.saturating_add(lapsed).min(room - self.lingering.permits());
+                self.orphaned.add(unguarded.min(room), now, longest);
+                self.orphaned.cut_to(room);
+                self.unsaid &= self.orphaned.permits() > 0;
+                self.running = running.saturating_add(lapsed).min(room - self.orphaned.permits());
             }
             None => {
                 let spent = settlement.spent + settlement.spent_late;
                 if spent + self.running > 0 {
-                    self.lingering.add(self.running + spent, now, longest);
-                    self.lingering.cut_to(room);
+                    self.orphaned.add(self.running + spent, now, longest);
+                    self.orphaned.cut_to(room);
                     (self.running, self.unsaid) = (0, true);
                 }
             }

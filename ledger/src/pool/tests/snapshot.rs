@@ -65,12 +65,12 @@ fn at_intervals(capacity: u64, refill: u64, per: Duration) -> Rule {
 }
 
 /// As a store has it: text, which another allocator reads.
-fn put_away(pool: &mut Pool, plan: &Arc<Plan>, now: Moment) -> Pool {
-    let frozen = pool.freeze(now).expect("it can be");
-    let text = serde_json::to_vec(&frozen).expect("it is data");
-    let read: Frozen = serde_json::from_slice(&text).expect("it was written so");
-    assert_eq!(read, frozen);
-    Pool::thawed(plan.clone(), &read, Gap::Counted, now).expect("there was such a pool")
+fn written_and_read(pool: &mut Pool, plan: &Arc<Plan>, now: Moment) -> Pool {
+    let snapshot = pool.snapshot(now).expect("it can be");
+    let text = serde_json::to_vec(&snapshot).expect("it is data");
+    let read: Snapshot = serde_json::from_slice(&text).expect("it was written so");
+    assert_eq!(read, snapshot);
+    Pool::from_snapshot(plan.clone(), &read, Gap::Counted, now).expect("there was such a pool")
 }
 
 proptest! {
@@ -83,7 +83,7 @@ proptest! {
             // In quarantine, which may be longer than it takes a bucket to refill.
             false => Pool::after_loss(plan.clone(), now, now),
         };
-        let (mut kept, mut thawed) = (first(), first());
+        let (mut kept, mut resumed) = (first(), first());
         let mut nodes = [Node::default(); 4];
         let (mut sessions, mut seq) = (0, 0);
         for step in steps {
@@ -103,7 +103,7 @@ proptest! {
             let ask = Ask { running: node.says.then_some(node.running), ..ask };
             let holder = Holder { id: SessionId(node.session), share: Share::EVEN, rtt: Duration::from_millis(3) };
             let answer = kept.renew(now, holder, seq, ask);
-            prop_assert_eq!(thawed.renew(now, holder, seq, ask), answer);
+            prop_assert_eq!(resumed.renew(now, holder, seq, ask), answer);
             match answer {
                 Ok(Answer::Grant(grant)) => {
                     node.held = grant.kept + grant.permits;
@@ -114,12 +114,12 @@ proptest! {
                 // Forgotten long ago: it begins anew.
                 Err(_) => *node = Node::default(),
             }
-            thawed = put_away(&mut thawed, &plan, now);
+            resumed = written_and_read(&mut resumed, &plan, now);
             // What its last ask found is told by the pool that was asked.
             let told = kept.view(now);
             let known = PoolView { forecast: Forecast::default(), time_to_empty: None, ..told };
-            prop_assert_eq!(thawed.view(now), known);
-            prop_assert_eq!(thawed.is_forgettable(now), kept.is_forgettable(now));
+            prop_assert_eq!(resumed.view(now), known);
+            prop_assert_eq!(resumed.is_forgettable(now), kept.is_forgettable(now));
         }
     }
 }
@@ -132,10 +132,11 @@ fn a_bucket_that_is_put_away_in_quarantine_is_empty_at_its_end() {
     let mut pool = Pool::after_loss(plan.clone(), millis(0), millis(0));
     let end = millis(0) + pool.view(millis(0)).quarantine;
     let then = millis(100);
-    let (record, _) = pool.write_down(then, SECOND).expect("it is kept");
-    let thawed = put_away(&mut pool, &plan, then);
-    let restored = Pool::restored(plan.clone(), &record, Gap::Counted, then).expect("there was such a pool");
-    for mut again in [thawed, restored] {
+    let (checkpoint, _) = pool.checkpoint(then, SECOND).expect("it is kept");
+    let resumed = written_and_read(&mut pool, &plan, then);
+    let restored =
+        Pool::from_checkpoint(plan.clone(), &checkpoint, Gap::Counted, then).expect("there was such a pool");
+    for mut again in [resumed, restored] {
         assert_eq!(again.view(end).available, 0);
         assert!((990..=1_000).contains(&again.view(end + SECOND).available));
     }
@@ -147,9 +148,9 @@ fn after_a_gap_it_lends_nothing_sooner() {
     let plan = plan(vec![sliding(10, SECOND)]);
     let mut pool = Pool::new(plan.clone(), millis(0));
     let lent = grant(pool.renew(millis(0), A, 1, ask(0, 0, 10))).permits;
-    let frozen = pool.freeze(millis(1)).expect("it can be");
+    let snapshot = pool.snapshot(millis(1)).expect("it can be");
     let later = millis(1_000_000);
-    let mut after = Pool::thawed(plan, &frozen, Gap::Unknown, later).expect("it is of use");
+    let mut after = Pool::from_snapshot(plan, &snapshot, Gap::Unknown, later).expect("it is of use");
     assert_eq!(after.view(later).books.outstanding, lent);
     assert_eq!(after.view(later + SECOND).available, 10 - lent, "burned by now, and in the window");
     assert_eq!(after.view(later + 2 * SECOND + SECOND / 10).available, 10);
@@ -160,16 +161,18 @@ fn what_no_pool_can_have_been_is_not_gone_on_with() {
     let plan = plan(vec![sliding(10, SECOND)]);
     let mut pool = Pool::new(plan.clone(), millis(0));
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 10)));
-    let frozen = serde_json::to_value(pool.freeze(millis(1)).expect("it can be")).expect("data");
-    let thaws = |frozen: &serde_json::Value, plan: &Arc<Plan>| {
-        let read: Result<Frozen, _> = serde_json::from_value(frozen.clone());
-        read.ok().and_then(|frozen| Pool::thawed(plan.clone(), &frozen, Gap::Counted, millis(2))).is_some()
+    let snapshot = serde_json::to_value(pool.snapshot(millis(1)).expect("it can be")).expect("data");
+    let resumes = |snapshot: &serde_json::Value, plan: &Arc<Plan>| {
+        let read: Result<Snapshot, _> = serde_json::from_value(snapshot.clone());
+        read.ok()
+            .and_then(|snapshot| Pool::from_snapshot(plan.clone(), &snapshot, Gap::Counted, millis(2)))
+            .is_some()
     };
-    assert!(thaws(&frozen, &plan));
+    assert!(resumes(&snapshot, &plan));
     let other = |path: &str, value: serde_json::Value| {
-        let mut other = frozen.clone();
+        let mut other = snapshot.clone();
         *other.pointer_mut(path).expect("it is there") = value;
-        assert!(!thaws(&other, &plan), "{path}");
+        assert!(!resumes(&other, &plan), "{path}");
     };
     other("/books/0", 1.into());
     other("/lessees/0/out", 3.into());
@@ -177,7 +180,7 @@ fn what_no_pool_can_have_been_is_not_gone_on_with() {
     other("/lessees/0/burned", 1.into());
     other("/written", millis(3).as_nanos().into());
     other("/rules", serde_json::json!([]));
-    let twice = frozen["lessees"][0].clone();
+    let twice = snapshot["lessees"][0].clone();
     other("/lessees", serde_json::json!([twice, twice]));
-    assert!(!thaws(&frozen, &super::plan(vec![bucket(10, 1, SECOND)])));
+    assert!(!resumes(&snapshot, &super::plan(vec![bucket(10, 1, SECOND)])));
 }

@@ -1,8 +1,8 @@
 //! Which sessions may go on with a part of the reserve while no allocator answers, and what of the reserve that takes. A pool has
-//! so many seats, all alike. A session keeps its own for as long as it asks, and never reports what was spent on it.
+//! so many safe shares, all alike. A session keeps its own for as long as it asks, and never reports what was spent on it.
 //!
-//! A seat is free again once its holder may not spend on it any more and what it spent has left every window. So what all seats
-//! together allow in any window is at most what is kept back, whichever session dies, is cut off or begins anew.
+//! A safe share is free again once its holder may not spend on it any more and what it spent has left every window. So what all of
+//! them together allow in any window is at most what is kept back, whichever session dies, is cut off or begins anew.
 
 use super::{Pool, SessionId};
 use crate::Rule;
@@ -12,11 +12,11 @@ use lessor_protocol::{Moment, SafeShare, Terms};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The seats of one pool.
+/// The safe shares of one pool.
 #[derive(Clone, Debug)]
-pub(super) struct Seats {
-    taken: BTreeMap<SessionId, Seat>,
-    /// No session is told of a seat before this: an earlier life may have told others.
+pub(super) struct SafeShares {
+    taken: BTreeMap<SessionId, Taken>,
+    /// No session is told of one before this: an earlier life may have told others.
     opens: Moment,
     /// When the first of them is free, or before.
     soonest: Moment,
@@ -25,13 +25,13 @@ pub(super) struct Seats {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct Taken {
     permits: u64,
     span: Duration,
     free_from: Moment,
 }
 
-impl Seat {
+impl Taken {
     /// What it allows in any interval of length `span`.
     fn within(&self, span: Duration) -> u64 {
         if span <= self.span {
@@ -43,10 +43,10 @@ impl Seat {
     }
 }
 
-impl Seats {
+impl SafeShares {
     /// None is taken.
     pub(super) fn new(now: Moment) -> Self {
-        Seats { taken: BTreeMap::new(), opens: now, soonest: Moment::NEVER, permits: 0 }
+        SafeShares { taken: BTreeMap::new(), opens: now, soonest: Moment::NEVER, permits: 0 }
     }
 
     /// An earlier life of the allocator may have told of some until `lost`, in windows of up to `span`.
@@ -67,27 +67,27 @@ impl Seats {
     /// Lets time pass. `span` is that of the rules.
     pub(super) fn advance(&mut self, now: Moment, span: Option<Duration>) {
         if self.soonest <= now {
-            self.taken.retain(|_, seat| seat.free_from > now);
+            self.taken.retain(|_, taken| taken.free_from > now);
             self.count(span);
         }
     }
 
     /// The windows that count are `span` long now.
     pub(super) fn count(&mut self, span: Option<Duration>) {
-        let within = |seat: &Seat| span.map_or(seat.permits, |span| seat.within(span));
+        let within = |taken: &Taken| span.map_or(taken.permits, |span| taken.within(span));
         self.permits = self.taken.values().map(within).fold(0, u64::saturating_add);
-        self.soonest = self.taken.values().map(|seat| seat.free_from).min().unwrap_or(Moment::NEVER);
+        self.soonest = self.taken.values().map(|taken| taken.free_from).min().unwrap_or(Moment::NEVER);
     }
 
     /// The session goes without having spent after `now`.
     fn leave(&mut self, id: SessionId, now: Moment, terms: Terms, span: Option<Duration>) {
-        if let Some(seat) = self.taken.get_mut(&id) {
-            seat.free_from = seat.free_from.min(now + terms.stretched(seat.span));
+        if let Some(taken) = self.taken.get_mut(&id) {
+            taken.free_from = taken.free_from.min(now + terms.stretched(taken.span));
             self.count(span);
         }
     }
 
-    /// Whether `id` has a seat of `share` from now on, of which there are as many as `reserve` pays for, and no more than
+    /// Whether `id` has a safe share like `share` from now on, of which there are as many as `reserve` pays for, and no more than
     /// `most`. One that has another, from before a change, keeps that until it ends.
     fn take(
         &mut self,
@@ -97,16 +97,16 @@ impl Seats {
         now: Moment,
         terms: Terms,
     ) -> bool {
-        let is_same = |seat: &Seat| (seat.permits, seat.span) == (share.permits, share.span);
+        let is_same = |taken: &Taken| (taken.permits, taken.span) == (share.permits, share.span);
         let has_room = self.taken.len() < most && share.permits <= reserve.saturating_sub(self.permits);
         let is_told = match self.taken.get(&id) {
-            Some(seat) => is_same(seat),
+            Some(taken) => is_same(taken),
             None => has_room && now >= self.opens,
         };
         if is_told {
             let ends = terms.grantor_end(now, share.lasts);
             let free_from = ends + terms.stretched(share.span);
-            self.taken.insert(id, Seat { permits: share.permits, span: share.span, free_from });
+            self.taken.insert(id, Taken { permits: share.permits, span: share.span, free_from });
             self.count(Some(share.span));
         }
         is_told
@@ -114,7 +114,7 @@ impl Seats {
 }
 
 impl Pool {
-    /// What the session `id` may go on with while no allocator answers it, if there is a seat for it.
+    /// What the session `id` may go on with while no allocator answers it, if there is a safe share for it.
     pub fn safe_share(&mut self, now: Moment, id: SessionId) -> Option<SafeShare> {
         self.advance(now);
         let Safe { nodes, lasts } = self.plan.sharing.safe?;
@@ -122,19 +122,19 @@ impl Pool {
         let share = SafeShare { permits: reserve / nodes.max(1), span, lasts };
         let most = usize::try_from(nodes).unwrap_or(usize::MAX);
         let is_told =
-            share.is_sane() && self.seats.take(id, share, (reserve, most), self.now, self.plan.terms);
+            share.is_sane() && self.safe_shares.take(id, share, (reserve, most), self.now, self.plan.terms);
         is_told.then_some(share)
     }
 
-    /// Permits that are never lent: what was configured, or what earlier seats still allow if that is more.
+    /// Permits that are never lent: what was configured, or what earlier safe shares still allow if that is more.
     pub(super) fn reserve(&self) -> u64 {
-        self.plan.sharing.reserve.max(self.seats.permits())
+        self.plan.sharing.reserve.max(self.safe_shares.permits())
     }
 
     /// The session has gone.
-    pub(super) fn leave_seat(&mut self, id: SessionId) {
+    pub(super) fn leave_safe_share(&mut self, id: SessionId) {
         let span = self.safe_span();
-        self.seats.leave(id, self.now, self.plan.terms, span);
+        self.safe_shares.leave(id, self.now, self.plan.terms, span);
     }
 
     /// The longest window of its rules, with the way to the vendor. `None` if one of them has no windows.

@@ -1,14 +1,13 @@
-//! A pool as a value that is put away after each exchange and goes on at the next, in whatever process that is: the *root* of
-//! a limit that several allocators lease from a store. Unlike a [`super::Record`] it knows each session.
+//! A pool as a value that is written after each exchange and goes on at the next, in any process: the *root* of a limit that
+//! several allocators lease from a store. Unlike a [`super::Checkpoint`] it knows each session. Both go on by `Pool::resume`.
 //!
-//! It keeps all that decides what is lent. What an ask was answered is left out: who leases from a store asks each time anew.
+//! A snapshot keeps all that decides what is lent. It leaves out what an ask was answered: an allocator asks a store each time anew.
 
+use super::calls::{SavedCalls, SessionCalls};
 use super::family::Place;
 use super::feedback::SavedFeedback;
-use super::flights::{Flights, SavedFlights};
 use super::session::{Burn, Session};
 use super::{Books, Plan, Pool, SessionId};
-use crate::Rule;
 use crate::pacing::Pacer;
 use crate::rule::{At, Gap, Saved, Since};
 use crate::share::Share;
@@ -17,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A pool that was put away.
+/// A pool as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Frozen {
+pub struct Snapshot {
     /// When.
     written: At,
     /// Nothing is granted before this.
@@ -37,13 +36,13 @@ pub struct Frozen {
     /// What it may lend while it eases off, and since when that is so.
     pacer: Option<(u64, At)>,
     #[serde(rename = "lessees")]
-    sessions: Vec<FrozenLessee>,
+    sessions: Vec<SavedSession>,
 }
 
 /// One session's part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FrozenLessee {
+struct SavedSession {
     id: u64,
     seq: u64,
     answered: At,
@@ -60,21 +59,21 @@ struct FrozenLessee {
     term: Duration,
     rtt: Duration,
     /// What it may have in flight, where that counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    flights: Option<SavedFlights>,
+    #[serde(default, rename = "flights", skip_serializing_if = "Option::is_none")]
+    calls: Option<SavedCalls>,
 }
 
 impl Plan {
-    /// Whether a pool of this can be put away: no other allocator lends to it, it has no steady flow, and it is shared evenly.
-    pub fn is_freezable(&self) -> bool {
+    /// Whether a pool of this can be a snapshot: no other allocator lends to it, it has no steady flow, and it is shared evenly.
+    pub fn has_snapshots(&self) -> bool {
         let is_even = self.sharing.guaranteed.is_empty() && self.sharing.safe.is_none();
         let has_flow = self.rules.iter().any(|rule| rule.flow().is_some());
         is_even && !has_flow && !self.is_borrowed
     }
 }
 
-impl Frozen {
-    /// When it was put away, on the clock that it went by.
+impl Snapshot {
+    /// When it was written, on the clock that it went by.
     pub fn written(&self) -> Moment {
         self.written.as_calendar()
     }
@@ -86,35 +85,9 @@ impl Frozen {
 }
 
 impl Pool {
-    /// What must hold.
-    pub fn rules(&self) -> &[Rule] {
-        &self.plan.rules
-    }
-
-    /// Whether no allocator is sure on which side of a boundary the time is.
-    fn is_blurred(&self) -> bool {
-        self.plan.is_root
-    }
-
-    /// The instant that no lease may outlive, unless what it holds is charged ahead.
-    pub(super) fn lease_end(&self) -> Option<Moment> {
-        if self.is_blurred() { self.ledgers.lease_end_in_doubt() } else { self.ledgers.lease_end() }
-    }
-
-    /// The instant that no lease may outlive at all. Where no allocator is sure on which side of a boundary the time is, that is
-    /// the next boundary.
-    pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
-        if self.is_blurred() { self.lease_end() } else { self.ledgers.lease_end_ahead() }
-    }
-
-    /// The allocator that tells it something does not know the time well: the true time is at most `latest`.
-    pub fn doubt(&mut self, latest: Moment) {
-        self.ledgers.doubt(latest);
-    }
-
-    /// It, to be put away at `now`. `None` of one that cannot be, see [`Plan::is_freezable`].
-    pub fn freeze(&mut self, now: Moment) -> Option<Frozen> {
-        if !self.plan.is_freezable() {
+    /// Returns the pool as it stands at `now`; `None` if it has no snapshots, see [`Plan::has_snapshots`].
+    pub fn snapshot(&mut self, now: Moment) -> Option<Snapshot> {
+        if !self.plan.has_snapshots() {
             return None;
         }
         self.advance(now);
@@ -125,12 +98,12 @@ impl Pool {
             Pacer::Easing { credit, at } => Some((u64::try_from(credit).unwrap_or(u64::MAX), at.into())),
         };
         let sessions =
-            self.sessions.iter().map(|(place, session)| FrozenLessee::of(place.session(), session));
-        Some(Frozen {
+            self.sessions.iter().map(|(place, session)| SavedSession::of(place.session(), session));
+        Some(Snapshot {
             written: self.now.into(),
             opens: self.opens.into(),
             outlived: self.outlived.into(),
-            earlier: self.records.earlier().into(),
+            earlier: self.checkpoints.earlier().into(),
             books: [granted, spent, returned, burned],
             rules: self.ledgers.save()?,
             vendor: self.feedback.save(),
@@ -139,56 +112,73 @@ impl Pool {
         })
     }
 
-    /// The pool that was `frozen`, as it stands at `now`. `None` if no pool by this plan can have been so.
-    pub fn thawed(plan: Arc<Plan>, frozen: &Frozen, gap: Gap, now: Moment) -> Option<Pool> {
-        let since = Since { gap, written: frozen.written, now, terms: plan.terms };
-        let then = since.moment(frozen.written);
-        if !plan.is_freezable() || then > now || frozen.sessions.len() > plan.lessees_max {
+    /// Returns the pool of `snapshot`, as it stands at `now`; `None` if no pool by this plan can have been so.
+    pub fn from_snapshot(plan: Arc<Plan>, snapshot: &Snapshot, gap: Gap, now: Moment) -> Option<Pool> {
+        let since = Since { gap, written: snapshot.written, now, terms: plan.terms };
+        if !plan.has_snapshots() || snapshot.sessions.len() > plan.lessees_max {
             return None;
         }
-        let mut pool = Pool::new(plan, then);
-        for session in &frozen.sessions {
-            let (place, thawed) = session.thawed(since)?;
-            if !pool.sessions.insert(place, thawed) {
-                return None;
-            }
-        }
-        let out = pool.sessions.values().map(|session| session.outstanding).sum::<u64>();
-        let until = pool.sessions.last_expiry().unwrap_or(then);
-        pool.books = books(frozen.books, out)?;
-        // Sessions that were forgotten are in the books still.
-        let sum = |part: fn(&Session) -> u64| pool.sessions.values().map(part).sum::<u64>();
-        if sum(|session| session.burned) > pool.books.burned
-            || sum(|session| session.spent) > pool.books.spent
-        {
-            return None;
-        }
-        let counts = pool.longest.is_some();
-        let charged = sum(|session| session.flights.charged());
-        let are_books_true = pool.ledgers.restore(&frozen.rules, since, (out, until))
-            && pool.ledgers.in_flight() == Some(charged)
-            && (counts || pool.sessions.in_flight() == 0);
-        if !are_books_true {
-            return None;
-        }
-        pool.feedback.restore(&frozen.vendor, since);
-        pool.opens = since.moment(frozen.opens);
-        pool.outlived = since.moment(frozen.outlived).max(if gap == Gap::Unknown { until } else { then });
-        pool.records.goes_on(since.moment(frozen.earlier));
-        pool.pacer = match frozen.pacer {
+        let sessions = snapshot.sessions.iter().map(|session| session.restore(since));
+        let mut pool = Pool::resume(
+            plan,
+            since,
+            Resumed {
+                books: snapshot.books,
+                sessions: sessions.collect::<Option<Vec<_>>>()?,
+                rules: &snapshot.rules,
+                vendor: &snapshot.vendor,
+                opens: since.moment(snapshot.opens),
+                outlived: since.moment(snapshot.outlived),
+                earlier: since.moment(snapshot.earlier),
+            },
+        )?;
+        pool.pacer = match snapshot.pacer {
             Some((credit, at)) => Pacer::Easing { credit: credit.into(), at: since.moment(at).min(now) },
             None => Pacer::Free,
         };
-        pool.recount_ahead();
         pool.advance(now);
         pool.audit();
         Some(pool)
     }
+
+    /// Goes on by `plan` with a pool that was written down, as it stood then; `None` if no pool can have been so.
+    pub(super) fn resume(plan: Arc<Plan>, since: Since, resumed: Resumed<'_>) -> Option<Pool> {
+        let then = since.moment(since.written);
+        if then > since.now {
+            return None;
+        }
+        let mut pool = Pool::new(plan, then);
+        for (place, session) in resumed.sessions {
+            if !pool.sessions.insert(place, session) {
+                return None;
+            }
+        }
+        let sum = |part: fn(&Session) -> u64| pool.sessions.values().map(part).sum::<u64>();
+        let (out, burned, spent) = (sum(|it| it.outstanding), sum(|it| it.burned), sum(|it| it.spent));
+        let charged = sum(|it| it.calls.charged());
+        pool.books = books(resumed.books, out)?;
+        let until = pool.sessions.last_expiry().unwrap_or(then);
+        // Sessions that were forgotten are in the books still.
+        let are_books_true = burned <= pool.books.burned
+            && spent <= pool.books.spent
+            && pool.ledgers.restore(resumed.rules, since, (out, until))
+            && pool.ledgers.in_flight() == Some(charged)
+            && (pool.longest.is_some() || pool.sessions.in_flight() == 0);
+        if !are_books_true {
+            return None;
+        }
+        pool.feedback.restore(resumed.vendor, since);
+        pool.opens = resumed.opens;
+        pool.outlived = resumed.outlived.max(if since.gap == Gap::Unknown { until } else { then });
+        pool.checkpoints.goes_on(resumed.earlier);
+        pool.recount_ahead();
+        Some(pool)
+    }
 }
 
-impl FrozenLessee {
+impl SavedSession {
     fn of(id: SessionId, session: &Session) -> Self {
-        FrozenLessee {
+        SavedSession {
             id: id.0,
             seq: session.seq,
             answered: session.answered.into(),
@@ -203,11 +193,11 @@ impl FrozenLessee {
             wanted: session.wanted,
             term: session.term,
             rtt: session.rtt,
-            flights: session.flights.save(),
+            calls: session.calls.save(),
         }
     }
 
-    fn thawed(&self, since: Since) -> Option<(Place, Session)> {
+    fn restore(&self, since: Since) -> Option<(Place, Session)> {
         let totals = [self.spent, self.out, self.burned, self.demand, self.waiting, self.wanted, self.seq];
         let burns = self.burns.iter().try_fold(0_u64, |sum, (_, permits)| sum.checked_add(*permits))?;
         let is_sane = totals.iter().all(|total| *total <= PERMITS_MAX)
@@ -223,13 +213,27 @@ impl FrozenLessee {
         (session.demand_milli, session.waiting, session.wanted) = (self.demand, self.waiting, self.wanted);
         (session.term, session.rtt) = (self.term, self.rtt);
         let burns = self.burns.iter().map(|&(at, permits)| Burn { at: since.moment(at), permits });
-        session.thaw_burned(self.burned, burns);
-        session.flights = match &self.flights {
-            Some(flights) => Flights::thawed(flights, since)?,
-            None => Flights::default(),
+        session.restore_burned(self.burned, burns);
+        session.calls = match &self.calls {
+            Some(calls) => SessionCalls::restore(calls, since)?,
+            None => SessionCalls::default(),
         };
         Some((Place::own(SessionId(self.id)), session))
     }
+}
+
+/// What is known of a pool that was written down, in moments of the clock that it goes on by.
+pub(super) struct Resumed<'a> {
+    /// The total that was ever granted; and of that, what was spent, what came back, and what burned.
+    pub(super) books: [u64; 4],
+    pub(super) sessions: Vec<(Place, Session)>,
+    pub(super) rules: &'a [Saved],
+    pub(super) vendor: &'a SavedFeedback,
+    /// See the fields of [`Pool`].
+    pub(super) opens: Moment,
+    pub(super) outlived: Moment,
+    /// Until then a session may go by what an earlier life told it.
+    pub(super) earlier: Moment,
 }
 
 /// The books that say so, with `outstanding` permits; `None` if those are none.

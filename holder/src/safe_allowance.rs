@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A part of the reserve of one limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seat {
+pub struct SafeAllowance {
     held: Option<Held>,
     /// When what was taken last is paid for.
     paid: Moment,
@@ -17,7 +17,7 @@ pub struct Seat {
     clear: Moment,
 }
 
-/// What [`Seat::try_take`] took.
+/// What [`SafeAllowance::try_take`] took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paid {
     before: Moment,
@@ -32,7 +32,7 @@ struct Held {
     ends: Moment,
 }
 
-impl Seat {
+impl SafeAllowance {
     /// An allocator told of `share` in its answer to an ask that was first sent at `first_sent`. What it told before holds
     /// until its end where it says nothing now.
     pub fn tell(&mut self, share: Option<SafeShare>, first_sent: Moment, terms: Terms) {
@@ -43,7 +43,7 @@ impl Seat {
     }
 
     /// Goes on as a share of which as much is spent as of `earlier`, or of this one, if that is more.
-    pub fn inherit(&mut self, earlier: &Seat) {
+    pub fn inherit(&mut self, earlier: &SafeAllowance) {
         self.paid = self.paid.max(earlier.paid);
         self.clear = self.clear.max(earlier.clear);
         self.note();
@@ -66,7 +66,7 @@ impl Seat {
         self.try_take(permits, now).is_some()
     }
 
-    /// The same, with what [`Seat::put_back`] undoes.
+    /// The same, with what [`SafeAllowance::put_back`] undoes.
     pub fn try_take(&mut self, permits: u64, now: Moment) -> Option<Paid> {
         let (Some(held), Some(Duration::ZERO)) = (self.held, self.wait(permits, now)) else { return None };
         let before = std::mem::replace(&mut self.paid, now + times(held.interval, permits));
@@ -116,58 +116,60 @@ mod tests {
         SafeShare { permits, span: Duration::from_secs(1), lasts: Duration::from_secs(60) }
     }
 
-    fn seat(permits: u64) -> Seat {
-        let mut seat = Seat::default();
-        seat.tell(Some(share(permits)), at(10_000), Terms::try_new(0).expect("no drift"));
-        seat
+    fn allowance(permits: u64) -> SafeAllowance {
+        let mut allowance = SafeAllowance::default();
+        allowance.tell(Some(share(permits)), at(10_000), Terms::try_new(0).expect("no drift"));
+        allowance
     }
 
     #[test]
     fn permits_come_one_after_the_other_until_the_share_ends() {
-        let mut seat = seat(10);
-        assert!(seat.take(1, at(20_000)) && !seat.take(1, at(20_099)) && seat.take(1, at(20_100)));
-        assert_eq!(seat.wait(1, at(20_150)), Some(Duration::from_millis(50)));
+        let mut allowance = allowance(10);
+        assert!(
+            allowance.take(1, at(20_000)) && !allowance.take(1, at(20_099)) && allowance.take(1, at(20_100))
+        );
+        assert_eq!(allowance.wait(1, at(20_150)), Some(Duration::from_millis(50)));
         // Three need the time of two before them, and of three after.
-        assert_eq!(seat.wait(3, at(20_150)), Some(Duration::from_millis(250)));
-        assert!(seat.take(3, at(20_400)));
-        assert_eq!(seat.wait(1, at(20_400)), Some(Duration::from_millis(300)));
-        assert_eq!((seat.wait(11, at(30_000)), seat.wait(1, at(70_000))), (None, None));
-        assert!(seat.take(10, at(69_999)));
+        assert_eq!(allowance.wait(3, at(20_150)), Some(Duration::from_millis(250)));
+        assert!(allowance.take(3, at(20_400)));
+        assert_eq!(allowance.wait(1, at(20_400)), Some(Duration::from_millis(300)));
+        assert_eq!((allowance.wait(11, at(30_000)), allowance.wait(1, at(70_000))), (None, None));
+        assert!(allowance.take(10, at(69_999)));
     }
 
     #[test]
     fn what_was_spent_beyond_a_reservation_is_paid_before_the_next_call() {
-        let mut seat = seat(10);
-        assert!(!Seat::default().owe(1, at(20_000)), "there is no share");
-        assert!(seat.owe(3, at(20_000)));
-        assert_eq!(seat.wait(1, at(20_000)), Some(Duration::from_millis(300)));
-        assert!(seat.take(1, at(20_300)) && !seat.take(1, at(20_399)));
+        let mut allowance = allowance(10);
+        assert!(!SafeAllowance::default().owe(1, at(20_000)), "there is no share");
+        assert!(allowance.owe(3, at(20_000)));
+        assert_eq!(allowance.wait(1, at(20_000)), Some(Duration::from_millis(300)));
+        assert!(allowance.take(1, at(20_300)) && !allowance.take(1, at(20_399)));
     }
 
     #[test]
     fn what_was_not_spent_goes_back_unless_another_call_came_after_it() {
-        let mut seat = seat(10);
-        let taken = seat.try_take(2, at(20_000)).expect("it is due");
-        assert!(!seat.take(1, at(20_001)));
-        seat.put_back(taken);
-        let first = seat.try_take(1, at(20_001)).expect("it is due again");
-        assert!(seat.take(1, at(20_200)));
-        seat.put_back(first);
-        assert!(!seat.take(1, at(20_201)), "the later one was spent");
+        let mut allowance = allowance(10);
+        let taken = allowance.try_take(2, at(20_000)).expect("it is due");
+        assert!(!allowance.take(1, at(20_001)));
+        allowance.put_back(taken);
+        let first = allowance.try_take(1, at(20_001)).expect("it is due again");
+        assert!(allowance.take(1, at(20_200)));
+        allowance.put_back(first);
+        assert!(!allowance.take(1, at(20_201)), "the later one was spent");
     }
 
     #[test]
     fn a_node_that_was_told_of_nothing_takes_nothing_and_what_was_told_holds_until_its_end() {
-        let mut seat = Seat::default();
-        assert!(!seat.take(1, at(20_000)));
-        seat.tell(Some(share(0)), at(20_000), Terms::default());
-        assert!(!seat.take(1, at(20_000)));
-        seat.tell(Some(share(1)), at(20_000), Terms::default());
-        seat.tell(None, at(30_000), Terms::default());
-        assert!(seat.take(1, at(30_000)));
+        let mut allowance = SafeAllowance::default();
+        assert!(!allowance.take(1, at(20_000)));
+        allowance.tell(Some(share(0)), at(20_000), Terms::default());
+        assert!(!allowance.take(1, at(20_000)));
+        allowance.tell(Some(share(1)), at(20_000), Terms::default());
+        allowance.tell(None, at(30_000), Terms::default());
+        assert!(allowance.take(1, at(30_000)));
         // Another one does not forgive what was taken from this one.
-        seat.tell(Some(share(2)), at(30_500), Terms::default());
-        assert!(!seat.take(1, at(30_900)) && seat.take(1, at(31_002)));
+        allowance.tell(Some(share(2)), at(30_500), Terms::default());
+        assert!(!allowance.take(1, at(30_900)) && allowance.take(1, at(31_002)));
     }
 
     proptest! {
@@ -181,13 +183,13 @@ mod tests {
         ) {
             let terms = Terms::default();
             let rate = 1.0 + rate * f64::from(Terms::DRIFT_PPM) / 1e6;
-            let mut seat = Seat::default();
-            seat.tell(Some(share(permits)), at(0), terms);
+            let mut allowance = SafeAllowance::default();
+            allowance.tell(Some(share(permits)), at(0), terms);
             let (mut real, mut spent) = (0u64, vec![]);
             for (pause, n) in calls {
                 real += pause * MILLI;
                 let now = Moment::from_nanos((real as f64 * rate) as u64);
-                if seat.take(n, now) {
+                if allowance.take(n, now) {
                     spent.push((real, n));
                 }
             }

@@ -14,7 +14,7 @@ const MEAN_OVER: u64 = 256;
 
 /// What is in flight of one pool.
 #[derive(Clone, Debug, Default)]
-pub struct Flights {
+pub struct SessionCalls {
     cap: Option<Cap>,
     /// Spent, and handed back when their calls end.
     running: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Ended {
     pub(crate) removed: u64,
 }
 
-impl Flights {
+impl SessionCalls {
     /// Whether the allocator counts what is in flight.
     pub fn count(&self) -> bool {
         self.cap.is_some()
