@@ -26,7 +26,9 @@ use lessor_protocol::lease::millis_up;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::push::Event;
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SafeShareBody, SpentBody};
-use lessor_protocol::{Answer, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, SafeShare, Terms};
+use lessor_protocol::{
+    Answer, ClockBounds, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, SafeShare,
+};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 use written::Journaled;
@@ -63,7 +65,7 @@ pub struct Allocator {
     limits: BTreeMap<String, Limit>,
     /// Limits that went, and may still be lent from or counted.
     retired: BTreeMap<String, Limit>,
-    terms: Terms,
+    clocks: ClockBounds,
     /// What an earlier life may have left, for limits that are new.
     past: Past,
     sessions: Sessions,
@@ -87,15 +89,15 @@ impl Allocator {
     /// until what an earlier life may have lent matters no more.
     pub fn new(config: &Config, past: Past, now: Moment, epoch: u64) -> Self {
         let limit = |limit: &LimitConfig| {
-            let made = Limit::new(limit.clone(), config.terms, past, now);
+            let made = Limit::new(limit.clone(), config.clocks, past, now);
             (limit.name.to_string(), made)
         };
         let limits: BTreeMap<String, Limit> = config.limits.iter().map(limit).collect();
         Allocator {
-            sessions: Sessions::new(keep(config.terms, &limits)),
+            sessions: Sessions::new(keep(config.clocks, &limits)),
             limits,
             retired: BTreeMap::new(),
-            terms: config.terms,
+            clocks: config.clocks,
             past,
             epoch,
             session_above: epoch.clamp(1, PERMITS_MAX),
@@ -348,9 +350,9 @@ const STOPPING: Answer =
     Answer::Refusal(Refusal { reason: RefusalReason::Stopping, retry_after: STOPPING_RETRY });
 
 /// How long idle sessions are remembered, for the rules of all `limits`.
-fn keep(terms: Terms, limits: &BTreeMap<String, Limit>) -> Keep {
+fn keep(clocks: ClockBounds, limits: &BTreeMap<String, Limit>) -> Keep {
     let longest = limits.values().map(Limit::memory).max().unwrap_or_default();
-    Keep { roomy: longest + terms.quarantine(), full: terms.quarantine() }
+    Keep { roomy: longest + clocks.quarantine(), full: clocks.quarantine() }
 }
 
 fn find<'a>(

@@ -4,7 +4,7 @@
 
 use lessor_ledger::steering::{Course, Steering};
 use lessor_protocol::clock::{Instants, wall};
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use std::sync::{Mutex, PoisonError};
 
 /// Where a clock begins that begins now.
@@ -17,9 +17,9 @@ pub(crate) fn begin() -> Course {
 pub(crate) struct EpochClock(Mutex<Steering>);
 
 impl EpochClock {
-    /// A clock that goes on from `course`. `terms` say how far its rate may be from real time.
-    pub(crate) fn new(course: Course, terms: Terms) -> Self {
-        EpochClock(Mutex::new(Steering::new(course, terms)))
+    /// A clock that goes on from `course`. `clocks` say how far its rate may be from real time.
+    pub(crate) fn new(course: Course, clocks: ClockBounds) -> Self {
+        EpochClock(Mutex::new(Steering::new(course, clocks)))
     }
 
     /// This instant.

@@ -26,7 +26,7 @@ use lessor_ledger::gate::Gate;
 use lessor_ledger::pool::{AskError, Goodbye, Heard, Holder, Holding, Past, Plan, Pool, PoolView, SessionId};
 use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_ledger::share::Sharing;
-use lessor_protocol::{Answer, Ask, Key, LimitName, Moment, Observed, SafeShare, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
 use live::TopUps;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -88,8 +88,8 @@ pub(crate) struct Kept {
 
 impl Limit {
     /// The limit, with its pool if it is not keyed.
-    pub fn new(config: LimitConfig, terms: Terms, past: Past, now: Moment) -> Self {
-        let (plan, overrides) = plans(&config, terms);
+    pub fn new(config: LimitConfig, clocks: ClockBounds, past: Past, now: Moment) -> Self {
+        let (plan, overrides) = plans(&config, clocks);
         let mut probe = past.pool(&plan, now);
         let memories = overrides.values().map(|plan| past.pool(plan, now).memory());
         let mut limit = Limit {
@@ -97,7 +97,7 @@ impl Limit {
             ceiling: leased::ceiling(&config, probe.call_max()),
             memory: memories.max().unwrap_or_default().max(probe.memory()),
             overrides,
-            recipes: Recipes::of(&config, terms),
+            recipes: Recipes::of(&config, clocks),
             past,
             plan,
             pools: BTreeMap::new(),
@@ -410,7 +410,7 @@ impl Limit {
 }
 
 /// What the pools of `config` are made of, and those of keys that have rules of their own.
-fn plans(config: &LimitConfig, terms: Terms) -> (Arc<Plan>, BTreeMap<Key, Arc<Plan>>) {
+fn plans(config: &LimitConfig, clocks: ClockBounds) -> (Arc<Plan>, BTreeMap<Key, Arc<Plan>>) {
     let is_borrowed = config.upstream.is_some();
     let plan = |rules: &Vec<Rule>| {
         // What is kept back of a limit that is leased, is kept back where it is leased from.
@@ -420,7 +420,7 @@ fn plans(config: &LimitConfig, terms: Terms) -> (Arc<Plan>, BTreeMap<Key, Arc<Pl
             rules,
             is_borrowed,
             is_root: false,
-            terms,
+            clocks,
             ease_off: config.ease_off && !is_borrowed,
             lessees_max: config.lessees_max,
             sharing: Sharing { reserve, ..config.sharing.clone() },

@@ -54,7 +54,7 @@ impl Reloads {
         let store = last.server.store.as_of(&config.server.store);
         let server = ServerConfig { store, ..last.server.clone() };
         let done = Reloaded {
-            needs_restart: (&server, last.terms) != (&config.server, config.terms),
+            needs_restart: (&server, last.clocks) != (&config.server, config.clocks),
             put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
             removed: changes.gone,
         };

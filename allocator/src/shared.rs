@@ -52,7 +52,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// A new life of the allocator. Unless it is `fresh`, an earlier one may have lent until now.
     pub(crate) fn new(config: Config, fresh: bool) -> Self {
-        let clock = EpochClock::new(begin(), config.terms);
+        let clock = EpochClock::new(begin(), config.clocks);
         let now = clock.now();
         let past = if fresh { Past::None } else { Past::Lost(now) };
         let allocator = Allocator::new(&config, past, now, epoch(now));
@@ -67,7 +67,7 @@ impl Shared {
     pub(crate) fn open(config: Config, fresh: bool, path: &Path) -> Result<Arc<Self>, StoreError> {
         let (mut store, found) = Embedded::open(path)?;
         let path = path.display();
-        let clock = EpochClock::new(store.course(), config.terms);
+        let clock = EpochClock::new(store.course(), config.clocks);
         let now = clock.now();
         let (mut allocator, restored) = match found {
             Ok(Found { written, gap }) => {

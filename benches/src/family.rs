@@ -5,7 +5,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::{Above, AskError, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::SlidingWindow;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Ask, Clock, Moment, Terms};
+use lessor_protocol::{Ask, Clock, ClockBounds, Moment};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn plan(limit: u64, per: Duration) -> Result<Arc<Plan>, Box<dyn Error>> {
         rules: vec![Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO)?)],
         is_borrowed: false,
         is_root: false,
-        terms: Terms::default(),
+        clocks: ClockBounds::default(),
         ease_off: true,
         lessees_max: 10_000,
         sharing: Sharing::default(),

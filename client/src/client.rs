@@ -9,7 +9,7 @@ use crate::shared::Shared;
 use crate::ticks::{HotClock, Ticks};
 use crate::transport::{ExchangeError, Transport, shown};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
-use lessor_protocol::{NodeName, Terms};
+use lessor_protocol::{ClockBounds, NodeName};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +48,7 @@ pub(crate) struct Task {
 pub struct Builder {
     urls: Vec<String>,
     node: Option<String>,
-    terms: Terms,
+    clocks: ClockBounds,
     timeout: Duration,
     seed: Option<u64>,
     clock: HotClock,
@@ -83,7 +83,7 @@ impl Client {
         Builder {
             urls: vec![url.to_owned()],
             node: None,
-            terms: Terms::default(),
+            clocks: ClockBounds::default(),
             timeout: EXCHANGE_TIMEOUT,
             seed: None,
             clock: HotClock::default(),
@@ -174,8 +174,8 @@ impl Builder {
 
     /// The bound on clock drift, the same as the allocator's.
     #[must_use]
-    pub fn terms(mut self, terms: Terms) -> Self {
-        self.terms = terms;
+    pub fn clocks(mut self, clocks: ClockBounds) -> Self {
+        self.clocks = clocks;
         self
     }
 
@@ -249,7 +249,7 @@ impl Builder {
             ways.clone(),
             self.timeout,
             node.clone(),
-            self.terms,
+            self.clocks,
             (dice, numbers),
         );
         let listener = Listener::new(shared.clone(), ways, refiller.heard_at(), node, heard);

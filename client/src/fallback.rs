@@ -5,7 +5,7 @@ use crate::events::Event;
 use crate::local_pool::{Condition, LocalPool};
 use crate::shared::Shared;
 use lessor_holder::safe_allowance::{Paid, SafeAllowance};
-use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
+use lessor_protocol::{ClockBounds, Fallback, Moment, SafeShare};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,9 +35,9 @@ impl Standby {
     }
 
     /// The answer to an ask that was first sent at `first_sent` told of a part of the reserve, or of none.
-    pub(crate) fn tell_share(&self, share: Option<SafeShare>, first_sent: Moment, terms: Terms) {
+    pub(crate) fn tell_share(&self, share: Option<SafeShare>, first_sent: Moment, clocks: ClockBounds) {
         if share.is_some() {
-            self.allowance().tell(share, first_sent, terms);
+            self.allowance().tell(share, first_sent, clocks);
         }
     }
 

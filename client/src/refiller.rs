@@ -18,7 +18,7 @@ use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::refill::Seen;
 use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, ObservedBody, SafeShareBody, code};
-use lessor_protocol::{Answer, Grant, Moment, Rate, Refusal, RefusalReason, Terms};
+use lessor_protocol::{Answer, ClockBounds, Grant, Moment, Rate, Refusal, RefusalReason};
 use sending::matching;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) struct Refiller {
     /// Where the listener listens: at the place of the one that answered last.
     heard_at: watch::Sender<usize>,
     node: String,
-    terms: Terms,
+    clocks: ClockBounds,
     /// The pools to look at, and when pools that are not needed are forgotten next.
     known: Vec<Arc<LocalPool>>,
     forgets: Moment,
@@ -71,7 +71,7 @@ impl Refiller {
         ways: Vec<Transport>,
         timeout: Duration,
         node: String,
-        terms: Terms,
+        clocks: ClockBounds,
         (mut dice, mut numbers): (fastrand::Rng, SessionNumbers),
     ) -> Self {
         let connection = Connection::new(ways.len(), timeout, dice.u64(..), numbers.draw());
@@ -83,7 +83,7 @@ impl Refiller {
             left: None,
             heard_at,
             node,
-            terms,
+            clocks,
             known: vec![],
             forgets: Moment::ORIGIN,
             sweep: Sweep::default(),
@@ -204,7 +204,7 @@ impl Refiller {
     /// Notes what `body` says beside its answer.
     fn informed(&self, pool: &LocalPool, body: &GrantBody, first_sent: Moment) {
         let share = body.safe.map(SafeShareBody::share);
-        pool.standby().tell_share(share, first_sent, self.terms);
+        pool.standby().tell_share(share, first_sent, self.clocks);
         pool.answered(body.left, body.window_ms);
         if pool.name().key.is_some() {
             self.shared.pool(&pool.name().limit, None).standby().told_of_limit(body.fallback);
@@ -231,7 +231,7 @@ impl Refiller {
             refill.make_way(pool.slot(), grant);
         }
         let (now, deadline) = (CLOCK.now(), pool.slot().deadline());
-        let heard = Heard { first_sent, now, terms: self.terms };
+        let heard = Heard { first_sent, now, clocks: self.clocks };
         let word = answer.as_ref().map_err(|error| error.code.as_str());
         let outcome =
             refill.on_answer(pool.slot(), word, heard, pool.name().key.is_some(), self.dice.u64(..));

@@ -5,7 +5,7 @@ use crate::permits::{Pacer, Permits};
 use crate::refill::{Belief, Refill};
 use crate::timing::LOOK_AGAIN;
 use lessor_protocol::wire::code;
-use lessor_protocol::{Answer, Moment, Refusal, RefusalReason, Terms};
+use lessor_protocol::{Answer, ClockBounds, Moment, Refusal, RefusalReason};
 use std::time::Duration;
 
 /// How long to leave a pool alone whose answer was no use: the allocator says what cannot be, or does not know a lease
@@ -44,7 +44,7 @@ pub struct Heard {
     /// When it came: read after [`Refill::make_way`].
     pub now: Moment,
     /// The bounds of the clock that both are of.
-    pub terms: Terms,
+    pub clocks: ClockBounds,
 }
 
 /// What an answer came to.
@@ -74,12 +74,12 @@ impl<P: Pacer> Refill<P> {
         &mut self,
         slot: &impl Permits,
         answer: Result<&Answer, &str>,
-        Heard { first_sent, now, terms }: Heard,
+        Heard { first_sent, now, clocks }: Heard,
         is_key: bool,
         dice: u64,
     ) -> Outcome {
         match answer {
-            Ok(Answer::Grant(grant)) => match self.believe(slot, grant, terms, first_sent, now, dice) {
+            Ok(Answer::Grant(grant)) => match self.believe(slot, grant, clocks, first_sent, now, dice) {
                 Belief::Installed => Outcome::Installed,
                 Belief::Invalid => {
                     self.refused(now, DISPUTE_PAUSE, dice);

@@ -21,7 +21,7 @@ use crate::demand::Demand;
 use crate::permits::{Pacer, Permits};
 use goodbye::Known;
 use lessor_protocol::sizing::{PERMIT, mean};
-use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{Ask, ClockBounds, Grant, Moment, PERMITS_MAX, TERM_MAX};
 use low_water::{GUARD, low_water_span};
 use rate::RateHeld;
 use reserved::Reserved;
@@ -49,7 +49,7 @@ const SILENT_CALLS: u128 = 7;
 const SPARE_FOR: Duration = Duration::from_secs(1);
 
 /// What was granted in an answer that never came is over by then: the ask may have been on its way as long as the lease lasts.
-const GRANTED_UNHEARD: Duration = Terms::TERM_MAX.saturating_mul(3);
+const GRANTED_UNHEARD: Duration = TERM_MAX.saturating_mul(3);
 
 /// What has ended and is not spent again here is told so many times a term: others may wait for it. More would find it
 /// sooner, fewer would cost less.
@@ -331,7 +331,7 @@ impl<P: Pacer> Refill<P> {
         &mut self,
         slot: &impl Permits,
         grant: &Grant,
-        terms: Terms,
+        clocks: ClockBounds,
         first_sent: Moment,
         now: Moment,
         dice: u64,
@@ -350,8 +350,8 @@ impl<P: Pacer> Refill<P> {
         self.known.answered(&ask, grant);
         self.let_go_of_reserved(slot, now);
         self.reserved.goes_on();
-        self.rate.install(&grant.rate, terms, now, grant.horizon);
-        let deadline = terms.holder_end(first_sent, grant.term);
+        self.rate.install(&grant.rate, clocks, now, grant.horizon);
+        let deadline = clocks.holder_end(first_sent, grant.term);
         let lost = ask.held - grant.kept;
         self.calls.hear(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
         // One that is over by now may end before the one that made way for it: of its permits none is spent. What is not
@@ -383,7 +383,7 @@ impl<P: Pacer> Refill<P> {
     fn can_be(&self, grant: &Grant) -> bool {
         // No node has to wait for longer than a term to ask again: a longer wait would keep it silent as long as the grant says.
         let longest = grant.term.max(grant.ask_after);
-        let is_sane = longest <= Terms::TERM_MAX && RateHeld::<P>::is_sane(&grant.rate);
+        let is_sane = longest <= TERM_MAX && RateHeld::<P>::is_sane(&grant.rate);
         is_sane && self.asked.is_some_and(|(_, ask)| grant.permits <= ask.want && grant.kept <= ask.held)
     }
 

@@ -4,7 +4,7 @@
 //! A call of n permits needs the time of n − 1 before it and of n after it. So any interval in which k intervals fit holds
 //! at most k + 1 permits, however large the calls are, and one of length `span` holds no more than the share.
 
-use lessor_protocol::{Moment, SafeShare, Terms};
+use lessor_protocol::{ClockBounds, Moment, SafeShare};
 use std::time::Duration;
 
 /// A part of the reserve of one limit.
@@ -35,10 +35,10 @@ struct Held {
 impl SafeAllowance {
     /// An allocator told of `share` in its answer to an ask that was first sent at `first_sent`. What it told before holds
     /// until its end where it says nothing now.
-    pub fn tell(&mut self, share: Option<SafeShare>, first_sent: Moment, terms: Terms) {
+    pub fn tell(&mut self, share: Option<SafeShare>, first_sent: Moment, clocks: ClockBounds) {
         let Some(share) = share.filter(SafeShare::is_sane) else { return };
-        let ends = terms.holder_end(first_sent, share.lasts);
-        self.held = Some(Held { permits: share.permits, interval: share.interval(terms), ends });
+        let ends = clocks.holder_end(first_sent, share.lasts);
+        self.held = Some(Held { permits: share.permits, interval: share.interval(clocks), ends });
         self.note();
     }
 
@@ -118,7 +118,7 @@ mod tests {
 
     fn allowance(permits: u64) -> SafeAllowance {
         let mut allowance = SafeAllowance::default();
-        allowance.tell(Some(share(permits)), at(10_000), Terms::try_new(0).expect("no drift"));
+        allowance.tell(Some(share(permits)), at(10_000), ClockBounds::try_new(0).expect("no drift"));
         allowance
     }
 
@@ -162,13 +162,13 @@ mod tests {
     fn a_node_that_was_told_of_nothing_takes_nothing_and_what_was_told_holds_until_its_end() {
         let mut allowance = SafeAllowance::default();
         assert!(!allowance.take(1, at(20_000)));
-        allowance.tell(Some(share(0)), at(20_000), Terms::default());
+        allowance.tell(Some(share(0)), at(20_000), ClockBounds::default());
         assert!(!allowance.take(1, at(20_000)));
-        allowance.tell(Some(share(1)), at(20_000), Terms::default());
-        allowance.tell(None, at(30_000), Terms::default());
+        allowance.tell(Some(share(1)), at(20_000), ClockBounds::default());
+        allowance.tell(None, at(30_000), ClockBounds::default());
         assert!(allowance.take(1, at(30_000)));
         // Another one does not forgive what was taken from this one.
-        allowance.tell(Some(share(2)), at(30_500), Terms::default());
+        allowance.tell(Some(share(2)), at(30_500), ClockBounds::default());
         assert!(!allowance.take(1, at(30_900)) && allowance.take(1, at(31_002)));
     }
 
@@ -181,10 +181,10 @@ mod tests {
             rate in -1.0f64..1.0,
             calls in proptest::collection::vec((0u64..400, 1u64..12), 1..60),
         ) {
-            let terms = Terms::default();
-            let rate = 1.0 + rate * f64::from(Terms::DRIFT_PPM) / 1e6;
+            let clocks = ClockBounds::default();
+            let rate = 1.0 + rate * f64::from(ClockBounds::DRIFT_PPM) / 1e6;
             let mut allowance = SafeAllowance::default();
-            allowance.tell(Some(share(permits)), at(0), terms);
+            allowance.tell(Some(share(permits)), at(0), clocks);
             let (mut real, mut spent) = (0u64, vec![]);
             for (pause, n) in calls {
                 real += pause * MILLI;

@@ -3,7 +3,7 @@
 
 use crate::roots::Closed;
 use crate::rule::{At, Gap, Since};
-use lessor_protocol::{Moment, NodeName, Refusal, RefusalReason, Terms};
+use lessor_protocol::{ClockBounds, Moment, NodeName, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -44,10 +44,10 @@ impl SavedGate {
 
     /// The gate that it is `now`. After a gap that was not counted a pause lasts as long from now on as it had to when it was
     /// written down.
-    pub fn read(&self, gap: Gap, now: Moment, terms: Terms) -> Gate {
+    pub fn read(&self, gap: Gap, now: Moment, clocks: ClockBounds) -> Gate {
         let until = |(written, until): (At, At)| match until == Moment::NEVER.into() {
             true => Moment::NEVER,
-            false => Since { gap, written, now, terms }.moment(until),
+            false => Since { gap, written, now, clocks }.moment(until),
         };
         let blocked = self.blocked.iter().filter_map(|node| NodeName::try_new(node).ok());
         Gate { paused_until: self.pause.map(until), blocked: blocked.collect(), followed: Closed::default() }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written_and_no_node_is_let_in_sooner() {
-        let terms = Terms::try_new(1_000).expect("valid");
+        let clocks = ClockBounds::try_new(1_000).expect("valid");
         let [decided, written, until] = [0, 4_000_000, 10_000_000].map(Moment::from_nanos);
         let now = Moment::from_nanos(1_000_000_000);
         let node = NodeName::try_new("a").expect("valid");
@@ -179,17 +179,17 @@ mod tests {
         assert!(!saved.is_open());
         let text = serde_json::to_string(&saved).expect("plain data");
         assert_eq!(serde_json::from_str::<SavedGate>(&text).expect("as written"), saved);
-        assert_eq!(saved.read(Gap::Counted, Moment::from_nanos(5_000_000), terms), gate);
-        let after = saved.read(Gap::Unknown, now, terms);
+        assert_eq!(saved.read(Gap::Counted, Moment::from_nanos(5_000_000), clocks), gate);
+        let after = saved.read(Gap::Unknown, now, clocks);
         assert_eq!(
             after.pause(now),
-            Some(now + terms.stretched(until.since(written))),
+            Some(now + clocks.stretched(until.since(written))),
             "what was left of it"
         );
         assert!(after.blocked().contains(&node));
         gate.close(Moment::NEVER);
         assert_eq!(
-            gate.save(written).read(Gap::Unknown, now, terms).pause(now),
+            gate.save(written).read(Gap::Unknown, now, clocks).pause(now),
             Some(Moment::NEVER),
             "until an operator resumes it"
         );

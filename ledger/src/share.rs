@@ -6,7 +6,7 @@ mod trust;
 use crate::sizing::{Claim, Supply};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{Moment, TERM_MAX, TERM_MIN};
 use std::time::Duration;
 
 pub use trust::{Believe, Trust};
@@ -22,7 +22,7 @@ pub struct Sharing {
     pub reserve: u64,
     /// The most that one lease may hold, from 1 to [`LEASE_MAX`].
     pub lease_max: u64,
-    /// The shortest and the longest term, within [`Terms::TERM_MIN`] and [`Terms::TERM_MAX`].
+    /// The shortest and the longest term, within [`lessor_protocol::TERM_MIN`] and [`lessor_protocol::TERM_MAX`].
     pub term_min: Duration,
     /// See `term_min`.
     pub term_max: Duration,
@@ -48,8 +48,8 @@ impl Default for Sharing {
         Sharing {
             reserve: 0,
             lease_max: LEASE_MAX,
-            term_min: Terms::TERM_MIN,
-            term_max: Terms::TERM_MAX,
+            term_min: TERM_MIN,
+            term_max: TERM_MAX,
             guaranteed: vec![],
             vendor: Trust::default(),
             safe: None,

@@ -8,7 +8,7 @@
 
 use lessor_protocol::clock::Instants;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 
 const MILLION: u64 = 1_000_000;
 
@@ -53,8 +53,8 @@ pub struct Steering {
 
 impl Steering {
     /// A clock that goes on from `course`.
-    pub fn new(course: Course, terms: Terms) -> Self {
-        let limit_ppm = (u64::from(terms.drift_ppm()) * STEER_PERCENT / 100).min(STEER_PPM_MAX);
+    pub fn new(course: Course, clocks: ClockBounds) -> Self {
+        let limit_ppm = (u64::from(clocks.drift_ppm()) * STEER_PERCENT / 100).min(STEER_PPM_MAX);
         Steering { limit_ppm, course, left: 0 }
     }
 

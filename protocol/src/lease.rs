@@ -11,19 +11,26 @@ use std::time::Duration;
 /// One part per million, the unit that drift is given in.
 const MILLION: u128 = 1_000_000;
 
+/// No lease lasts longer, in any configuration, past or future: so an allocator that may have forgotten what was lent knows
+/// how long to wait. It bounds what a crash can burn and how long an idle surplus can sit.
+pub const TERM_MAX: Duration = Duration::from_secs(2);
+
+/// Shorter leases would end before a slow answer arrives.
+pub const TERM_MIN: Duration = Duration::from_millis(20);
+
 /// The assumption about clocks, and the arithmetic that follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct ClockBounds {
     drift_ppm: u32,
 }
 
-impl Default for Terms {
+impl Default for ClockBounds {
     fn default() -> Self {
-        Terms { drift_ppm: Self::DRIFT_PPM }
+        ClockBounds { drift_ppm: Self::DRIFT_PPM }
     }
 }
 
-impl Terms {
+impl ClockBounds {
     /// Half of surveyed machines are within 78 ppm and nearly all within 500 ppm. The other half is what an allocator may
     /// steer its clock by. It costs 2 ms of a one-second lease; less would trust hardware we have not seen. How fast a daemon
     /// slews does not matter: no term is counted on a clock that is slewed ([`crate::steady`]).
@@ -35,16 +42,9 @@ impl Terms {
     /// Granularity of clocks and rounding, added to every end on the allocator's side.
     pub const SLACK: Duration = Duration::from_millis(1);
 
-    /// No lease lasts longer, in any configuration, past or future: so an allocator that may have forgotten what was lent knows
-    /// how long to wait. It bounds what a crash can burn and how long an idle surplus can sit.
-    pub const TERM_MAX: Duration = Duration::from_secs(2);
-
-    /// Shorter leases would end before a slow answer arrives.
-    pub const TERM_MIN: Duration = Duration::from_millis(20);
-
-    /// Terms for clocks whose rates are within `drift_ppm` of real time; `None` above [`Terms::DRIFT_PPM_MAX`].
+    /// Bounds for clocks whose rates are within `drift_ppm` of real time; `None` above [`ClockBounds::DRIFT_PPM_MAX`].
     pub const fn try_new(drift_ppm: u32) -> Option<Self> {
-        if drift_ppm > Self::DRIFT_PPM_MAX { None } else { Some(Terms { drift_ppm }) }
+        if drift_ppm > Self::DRIFT_PPM_MAX { None } else { Some(ClockBounds { drift_ppm }) }
     }
 
     /// The bound on how far a clock's rate may be from real time, in parts per million.
@@ -65,7 +65,7 @@ impl Terms {
         decided + scale_up(term, MILLION + drift, MILLION - drift) + Self::SLACK
     }
 
-    /// The longest term, in whole milliseconds as the wire carries it, whose [`Terms::grantor_end`] is not after
+    /// The longest term, in whole milliseconds as the wire carries it, whose [`ClockBounds::grantor_end`] is not after
     /// `end`. Zero if there is none.
     pub fn term_until(self, decided: Moment, end: Moment) -> Duration {
         let drift = self.drift();
@@ -85,7 +85,7 @@ impl Terms {
 
     /// How long an allocator that may have forgotten what it lent must wait until no node can be spending it.
     pub fn quarantine(self) -> Duration {
-        self.grantor_end(Moment::ORIGIN, Self::TERM_MAX).since(Moment::ORIGIN)
+        self.grantor_end(Moment::ORIGIN, TERM_MAX).since(Moment::ORIGIN)
     }
 
     /// What both sides of a lease allow for.
@@ -134,24 +134,24 @@ mod tests {
             term_ms in 1u64..=2_000,
             delay_ns in 0u64..10_000_000_000,
         ) {
-            let terms = Terms::try_new(drift).expect("below the maximum");
+            let clocks = ClockBounds::try_new(drift).expect("below the maximum");
             let term = Duration::from_millis(term_ms);
             let rate = |share: f64| 1.0 + share * f64::from(drift) / 1e6;
-            let holder_real = terms.holder_end(Moment::ORIGIN, term).as_nanos() as f64 / rate(holder);
-            let span = terms.grantor_end(Moment::ORIGIN, term).as_nanos();
+            let holder_real = clocks.holder_end(Moment::ORIGIN, term).as_nanos() as f64 / rate(holder);
+            let span = clocks.grantor_end(Moment::ORIGIN, term).as_nanos();
             let grantor_real = delay_ns as f64 + span as f64 / rate(grantor);
             prop_assert!(holder_real < grantor_real);
         }
 
         #[test]
         fn a_clipped_term_ends_in_time(drift in 0u32..100_000, decided in 0u64..1 << 40, span in 0u64..1 << 40) {
-            let terms = Terms::try_new(drift).expect("below the maximum");
+            let clocks = ClockBounds::try_new(drift).expect("below the maximum");
             let (decided, end) = (Moment::from_nanos(decided), Moment::from_nanos(decided + span));
-            let term = terms.term_until(decided, end);
+            let term = clocks.term_until(decided, end);
             prop_assert_eq!(term, whole_millis(term));
-            prop_assert!(term.is_zero() || terms.grantor_end(decided, term) <= end);
+            prop_assert!(term.is_zero() || clocks.grantor_end(decided, term) <= end);
             let longer = term + Duration::from_millis(2);
-            prop_assert!(terms.grantor_end(decided, longer) > end, "a longer term would still fit");
+            prop_assert!(clocks.grantor_end(decided, longer) > end, "a longer term would still fit");
         }
     }
 

@@ -1,23 +1,23 @@
 //! What a Lessor allocator and its nodes must agree on.
 //!
 //! A *lease* is a number of permits lent to one node until a deadline. Both sides count that deadline on
-//! their own clock, from different instants, and never compare the two: [`Terms`] holds the arithmetic that
+//! their own clock, from different instants, and never compare the two: [`ClockBounds`] holds the arithmetic that
 //! makes the node stop before the allocator takes the permits back, whatever the network did meanwhile.
 //!
 //! ```
-//! use lessor_protocol::{Moment, Terms};
+//! use lessor_protocol::{ClockBounds, Moment};
 //! use std::time::Duration;
 //!
-//! let terms = Terms::default();
+//! let clocks = ClockBounds::default();
 //! let told = Duration::from_secs(1);
 //! let (first_sent, decided) = (Moment::ORIGIN, Moment::ORIGIN);
 //! // On perfect clocks the node stops a little before a second is over, the allocator waits a little longer.
-//! assert!(terms.holder_end(first_sent, told) < first_sent + told);
-//! assert!(terms.grantor_end(decided, told) > decided + told);
+//! assert!(clocks.holder_end(first_sent, told) < first_sent + told);
+//! assert!(clocks.grantor_end(decided, told) > decided + told);
 //! ```
 //!
 //! In reading order: [`moment`] (an instant of one machine), [`clock`] (where instants come from), [`steady`] (what the kernel's
-//! clocks say together), [`tick`] (that time has gone on), [`lease`] (terms), [`exchange`] (ask, grant, refusal), [`observed`]
+//! clocks say together), [`tick`] (that time has gone on), [`lease`] (how long a lease lasts), [`exchange`] (ask, grant, refusal), [`observed`]
 //! (what the vendor says of its own count), [`fallback`] and [`safe_share`] (without an allocator), [`sizing`] (how much a
 //! demand needs), [`wire`] (all of it as JSON), [`push`] (what an allocator says by itself), [`trace`] (spans),
 //! [`entropy`] (numbers of sessions). The rules of a contract are the lender's alone: a node never sees one.
@@ -41,7 +41,7 @@ pub mod wire;
 pub use clock::Clock;
 pub use exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
 pub use fallback::Fallback;
-pub use lease::Terms;
+pub use lease::{ClockBounds, TERM_MAX, TERM_MIN};
 pub use moment::Moment;
 pub use names::{Key, LimitName, NameError, NodeName};
 pub use observed::{Announced, Left, Observed};

@@ -1,7 +1,7 @@
 //! What one session may go on with while no allocator answers. Allocators pay for it from what they keep back, nodes spend
 //! it evenly; neither tells the other what was spent.
 
-use crate::lease::Terms;
+use crate::lease::ClockBounds;
 use crate::moment::nanos;
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ impl SafeShare {
     }
 
     /// The time from one permit to the next, in nanoseconds of a clock that may run fast.
-    pub fn interval(&self, terms: Terms) -> u64 {
-        nanos(terms.stretched(self.span)).div_ceil(self.permits.max(1))
+    pub fn interval(&self, clocks: ClockBounds) -> u64 {
+        nanos(clocks.stretched(self.span)).div_ceil(self.permits.max(1))
     }
 }
 
@@ -42,9 +42,9 @@ mod tests {
     #[test]
     fn permits_are_never_closer_than_the_span_allows() {
         let share = SafeShare { permits: 3, span: Duration::from_secs(1), lasts: Duration::from_secs(60) };
-        let exact = Terms::try_new(0).expect("no drift");
+        let exact = ClockBounds::try_new(0).expect("no drift");
         assert_eq!(share.interval(exact), 333_333_334);
-        assert_eq!(share.interval(Terms::default()), 333_666_667);
+        assert_eq!(share.interval(ClockBounds::default()), 333_666_667);
         assert!(share.is_sane());
         assert!(!SafeShare { permits: 0, ..share }.is_sane());
         assert!(!SafeShare { span: Duration::ZERO, ..share }.is_sane());

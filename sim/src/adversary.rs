@@ -8,7 +8,7 @@ use crate::clock::HostClock;
 use lessor::slot::Slot;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{
-    Announced, Ask, Grant, Left, Moment, Observed, PERMITS_MAX, Rate, RateClaim, RateLease, Terms,
+    Announced, Ask, ClockBounds, Grant, Left, Moment, Observed, PERMITS_MAX, Rate, RateClaim, RateLease,
 };
 use std::time::Duration;
 
@@ -228,8 +228,8 @@ impl Adversary {
     }
 
     /// The answer to its newest ask. Returns how many permits it spends now, if any.
-    pub fn believe(&mut self, real: u64, grant: &Grant, terms: Terms) -> u64 {
-        let deadline = terms.holder_end(self.exchange.1, grant.term);
+    pub fn believe(&mut self, real: u64, grant: &Grant, clocks: ClockBounds) -> u64 {
+        let deadline = clocks.holder_end(self.exchange.1, grant.term);
         self.granted += grant.permits;
         self.ask_after = grant.ask_after;
         self.slot.install(grant.permits, self.said.held.saturating_sub(grant.kept), deadline);
@@ -319,7 +319,7 @@ mod tests {
                 let before = adversary.in_hand(real) + adversary.spent;
                 adversary.exchange = (step, adversary.clock.show(real));
                 let real = real + if step % 3 == 0 { 150 * MILLI } else { 0 };
-                adversary.believe(real, &grant, Terms::default());
+                adversary.believe(real, &grant, ClockBounds::default());
                 assert!(
                     adversary.in_hand(real) + adversary.spent <= before + 7,
                     "{lie:?}: what had ended is back"

@@ -4,7 +4,7 @@
 use lessor_ledger::steering::{Course, Steering};
 use lessor_protocol::clock::Instants;
 use lessor_protocol::steady::Readings;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 
 const MILLION: u128 = 1_000_000;
 
@@ -44,10 +44,10 @@ impl HostClock {
         }
     }
 
-    /// The same for an allocator, which steers its clock towards the disciplined one as far as `terms` allow.
-    pub fn steered(self, terms: Terms) -> Self {
+    /// The same for an allocator, which steers its clock towards the disciplined one as far as `clocks` allow.
+    pub fn steered(self, clocks: ClockBounds) -> Self {
         let now = self.instants(self.real);
-        let steering = Steering::new(Course::at(now.steady, now), terms);
+        let steering = Steering::new(Course::at(now.steady, now), clocks);
         HostClock { steering: Some(steering), ..self }
     }
 
@@ -176,7 +176,7 @@ mod tests {
             clock.set_rate(1_000, -ppm);
             first(&clock);
             for slew in [-900_000, 490, 900_000] {
-                let mut clock = clock.steered(Terms::default());
+                let mut clock = clock.steered(ClockBounds::default());
                 clock.slew(1_100, slew);
                 first(&clock);
             }
@@ -189,7 +189,7 @@ mod tests {
         const SECOND: u64 = 1_000_000_000;
         for slew in [-833_333, 833_333] {
             let mut node = HostClock::new(SECOND, 0);
-            let mut allocator = node.steered(Terms::default());
+            let mut allocator = node.steered(ClockBounds::default());
             for clock in [&mut node, &mut allocator] {
                 clock.slew(0, slew);
                 clock.jump(SECOND, 5 * SECOND);

@@ -17,7 +17,7 @@ use lessor_ledger::rule::{
 };
 use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
 use lessor_ledger::{Carry, Rule};
-use lessor_protocol::Terms;
+use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub fn draw(seed: u64) -> Setup {
     // Not the stream of dice that the run throws.
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed_0f5e_ed5e_ed00);
     let rng = &mut rng;
-    let drift_ppm = if rng.bool() { Terms::DRIFT_PPM } else { 50_000 };
+    let drift_ppm = if rng.bool() { ClockBounds::DRIFT_PPM } else { 50_000 };
     let rules = draw_rules(rng);
     let nodes = if rng.u32(..10) == 0 { rng.usize(20..=60) } else { rng.usize(1..=10) };
     let (ceiling, sustained) = (ceiling(&rules), sustained(&rules));
@@ -53,7 +53,7 @@ pub fn draw(seed: u64) -> Setup {
             rules,
             is_borrowed: false,
             is_root: false,
-            terms: Terms::try_new(drift_ppm).expect("below the maximum"),
+            clocks: ClockBounds::try_new(drift_ppm).expect("below the maximum"),
             ease_off: rng.bool(),
             lessees_max: if rng.u32(..10) == 0 { nodes + 1 } else { 10_000 },
             sharing: Sharing::default(),

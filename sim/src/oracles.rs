@@ -29,7 +29,7 @@ impl Oracles {
     /// Those of `setup`.
     pub fn new(setup: &Setup) -> Self {
         let less = u64::from(setup.sabotage == Sabotage::StricterOracle);
-        let (drift, remembered) = (setup.plan.terms.drift_ppm(), setup.remembered());
+        let (drift, remembered) = (setup.plan.clocks.drift_ppm(), setup.remembered());
         let oracle = |rules: &[Rule]| Oracle::new(rules, drift, less, remembered);
         let (own, above) = setup.rules_apart();
         Oracles { own: vec![oracle(own); setup.limits()], above: above.map(oracle) }

@@ -8,7 +8,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::{Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::Concurrency;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Answer, Grant, Moment, Terms};
+use lessor_protocol::{Answer, ClockBounds, Grant, Moment};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,9 +68,9 @@ pub fn run(seed: u64) -> Result<[u64; 3], String> {
     let rules = vec![Rule::Concurrency(
         Concurrency::try_new(CAP, Duration::from_nanos(LONGEST)).expect("numbers in range"),
     )];
-    let (terms, sharing) = (Terms::default(), Sharing::default());
+    let (clocks, sharing) = (ClockBounds::default(), Sharing::default());
     let plan =
-        Plan { rules, is_borrowed: false, is_root: false, terms, ease_off: true, lessees_max: 10, sharing };
+        Plan { rules, is_borrowed: false, is_root: false, clocks, ease_off: true, lessees_max: 10, sharing };
     let mut pool = Pool::new(Arc::new(plan), Moment::ORIGIN);
     let mut nodes = [Node::new(), Node::new()];
     let [mut began, mut overlong, mut ended] = [0; 3];
@@ -87,7 +87,7 @@ pub fn run(seed: u64) -> Result<[u64; 3], String> {
             }
             if let Some((_, sent, grant)) = node.answer.take_if(|(arrives, ..)| *arrives <= time) {
                 ended += u64::from(node.refill.calls().busy() > 0 && node.slot.deadline() <= now);
-                node.refill.believe(&node.slot, &grant, terms, sent, now, rng.u64(..));
+                node.refill.believe(&node.slot, &grant, clocks, sent, now, rng.u64(..));
             }
             let seen = Seen { waiting: u64::from(!is_calm), ..Seen::default() };
             if node.answer.is_none() && node.refill.due(&node.slot, seen, now, RTT) <= now {

@@ -19,7 +19,7 @@ use lessor_ledger::rule::{
 };
 use lessor_ledger::share::{Share, Sharing};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Answer, Ask, Grant, Moment, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Moment};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

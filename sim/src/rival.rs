@@ -86,12 +86,12 @@ impl Rival {
     /// `policy` for the limit of `plan`; `now` is the centre's, `firsts` when each node's clock first ticks.
     pub fn new(policy: Policy, plan: &Plan, now: Moment, firsts: &[Moment]) -> Self {
         let split = if policy == Policy::StaticSplit { firsts.len() } else { 0 };
-        let share = |node| Ledgers::new(&share::share(&plan.rules, node, split), plan.terms, now);
+        let share = |node| Ledgers::new(&share::share(&plan.rules, node, split), plan.clocks, now);
         let desk = |&next_tick: &Moment| Desk { next_tick, low_water: 1, ..Desk::default() };
         Rival {
             policy,
             rules: plan.rules.clone(),
-            centre: Ledgers::new(&plan.rules, plan.terms, now),
+            centre: Ledgers::new(&plan.rules, plan.clocks, now),
             desks: firsts.iter().map(desk).collect(),
             shares: (0..split).map(share).collect(),
             again: term(&plan.rules).min(TICK),

@@ -14,7 +14,7 @@ use lessor_ledger::rule::{
     TokenBucket, Unit, WarmUp, Windows, Zone, term,
 };
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::Terms;
+use lessor_protocol::ClockBounds;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -294,7 +294,7 @@ pub fn plan(rules: Vec<Rule>, ease_off: bool) -> Plan {
         rules,
         is_borrowed: false,
         is_root: false,
-        terms: Terms::default(),
+        clocks: ClockBounds::default(),
         ease_off,
         lessees_max: 10_000,
         sharing: Sharing::default(),

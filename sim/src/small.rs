@@ -270,7 +270,7 @@ impl World {
         let node = &mut self.nodes[reply.node];
         let Some((exchange, _)) = node.connection.on_answer(reply.session.0, reply.seq, now) else { return };
         node.connection.on_success();
-        let heard = Heard { first_sent: exchange.first_sent, now, terms: self.plan.terms };
+        let heard = Heard { first_sent: exchange.first_sent, now, clocks: self.plan.clocks };
         let word = reply.answer.as_ref().map_err(|error| AskRejection::from(*error).reason.code());
         match node.refill.on_answer(&node.slot, word, heard, false, reply.seq) {
             Outcome::Impossible => panic!("the pool says what cannot be: {:?}", reply.answer),

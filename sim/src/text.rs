@@ -15,7 +15,7 @@ use crate::traffic::{WORKLOADS, Workload};
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{RefillStyle, TokenBucket, Windows};
 use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
-use lessor_protocol::Terms;
+use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -56,7 +56,7 @@ pub fn write(setup: &Setup) -> String {
     let mut say = |name: &str, value: &dyn Display| words.push(format!("{name}={value}"));
     say("seed", &setup.seed);
     say("rules", &rules_text(&setup.plan.rules));
-    say("drift", &setup.plan.terms.drift_ppm());
+    say("drift", &setup.plan.clocks.drift_ppm());
     say("ease_off", &setup.plan.ease_off);
     say("lessees_max", &setup.plan.lessees_max);
     let sharing = &setup.plan.sharing;
@@ -149,8 +149,8 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "seed" => setup.seed = number(value)?,
         "rules" => setup.plan.rules = parse_rules(&value.replace(',', " "))?,
         "drift" => {
-            setup.plan.terms =
-                Terms::try_new(number(value)?).ok_or(format!("a drift of {value} is too large"))?
+            setup.plan.clocks =
+                ClockBounds::try_new(number(value)?).ok_or(format!("a drift of {value} is too large"))?
         }
         "ease_off" => setup.plan.ease_off = number(value)?,
         "lessees_max" => setup.plan.lessees_max = number(value)?,

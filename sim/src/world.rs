@@ -178,13 +178,13 @@ impl World {
         let mut rng = fastrand::Rng::with_seed(setup.seed);
         let traffic = Traffic::new(setup.workload, setup.demand, setup.nodes, rng.fork());
         let plan = Arc::new(setup.plan.clone());
-        let drift = i64::from(if setup.drifting { plan.terms.drift_ppm() } else { 0 });
+        let drift = i64::from(if setup.drifting { plan.clocks.drift_ppm() } else { 0 });
         // Half of all clocks run at the very edge: that is where a missing factor shows.
         let clock = |rng: &mut fastrand::Rng, shown: u64| {
             let ppm = if rng.bool() { rng.i64(-drift..=drift) } else { [-drift, drift][rng.usize(..2)] };
             HostClock::new(shown, ppm)
         };
-        let mut centre_clock = clock(&mut rng, setup.start).steered(plan.terms);
+        let mut centre_clock = clock(&mut rng, setup.start).steered(plan.clocks);
         if setup.slews() {
             // Steering may have the other half. A daemon has found that its hardware is off by as much as it can follow.
             let ppm = centre_clock.ppm();

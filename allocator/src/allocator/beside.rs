@@ -207,10 +207,10 @@ impl Allocator {
     /// What an earlier life was told holds still, beside a file that says `limits`.
     pub fn take_decisions(&mut self, limits: &[LimitConfig], written: &Written, gap: Gap, now: Moment) {
         self.file_says(limits);
-        let terms = self.terms;
+        let clocks = self.clocks;
         for (name, row) in &written.decisions {
             if let Some(limit) = self.limits.get_mut(name) {
-                *limit.gate() = row.gate.read(gap, now, terms);
+                *limit.gate() = row.gate.read(gap, now, clocks);
                 limit.was_topped_up(&row.topped_up);
             }
         }

@@ -63,11 +63,11 @@ impl Allocator {
         } else {
             self.check_room()?;
             let past = self.past_of(now, name, if fresh { Past::None } else { self.past });
-            let limit = Limit::new(config.clone(), self.terms, past, now);
+            let limit = Limit::new(config.clone(), self.clocks, past, now);
             self.limits.insert(name.to_owned(), limit);
             Put::Created
         };
-        self.sessions.keep(keep(self.terms, &self.limits));
+        self.sessions.keep(keep(self.clocks, &self.limits));
         self.note_put(name);
         Ok(put)
     }

@@ -7,7 +7,7 @@ use crate::limits::Limit;
 use crate::store::{Batch, LimitRow, PoolPlace, Written};
 use lessor_ledger::pool::Past;
 use lessor_ledger::rule::Gap;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,11 +58,11 @@ impl Allocator {
         for limit in &config.limits {
             let name = limit.name.to_string();
             let Some(row) = written.limits.get(&name) else { continue };
-            if row.terms != terms_of(&all, limit, config.terms) || heirs.contains(&name) {
+            if row.basis != basis_of(&all, limit, config.clocks) || heirs.contains(&name) {
                 continue;
             }
-            let past = row.past.read(gap, config.terms, now);
-            let mut made = Limit::new(limit.clone(), config.terms, past, now);
+            let past = row.past.read(gap, config.clocks, now);
+            let mut made = Limit::new(limit.clone(), config.clocks, past, now);
             if !made.has_checkpoints() {
                 continue;
             }
@@ -146,8 +146,8 @@ impl Allocator {
         }
         let all: Vec<&LimitConfig> = self.limits.values().map(Limit::config).collect();
         for (name, row) in rows {
-            let terms = terms_of(&all, self.limits[&name].config(), self.terms);
-            batch.limits.insert(name, Some(LimitRow { terms, ..row }));
+            let basis = basis_of(&all, self.limits[&name].config(), self.clocks);
+            batch.limits.insert(name, Some(LimitRow { basis, ..row }));
         }
         batch
     }
@@ -217,25 +217,25 @@ fn heir(limits: &BTreeMap<String, Limit>, name: &str) -> Option<String> {
 }
 
 /// All that makes the checkpoints of the pools of `limit`, one of `all`, what they are.
-fn terms_of(all: &[&LimitConfig], limit: &LimitConfig, terms: Terms) -> String {
+fn basis_of(all: &[&LimitConfig], limit: &LimitConfig, clocks: ClockBounds) -> String {
     let mut below: BTreeMap<&str, Value> = BTreeMap::new();
-    add_below(all, limit, terms, &mut below);
-    let mut terms = json!({ "limit": limit.terms_of_records(terms), "below": below });
+    add_below(all, limit, clocks, &mut below);
+    let mut basis = json!({ "limit": limit.basis(clocks), "below": below });
     if limit.counts_calls() {
         // Stores of before its pools were written down have a row of it, and not one pool, whatever was lent.
-        terms["counts_calls"] = Value::Bool(true);
+        basis["counts_calls"] = Value::Bool(true);
     }
-    terms.to_string()
+    basis.to_string()
 }
 
 fn add_below<'a>(
     all: &[&'a LimitConfig],
     limit: &LimitConfig,
-    terms: Terms,
+    clocks: ClockBounds,
     below: &mut BTreeMap<&'a str, Value>,
 ) {
     for child in all.iter().filter(|child| child.parent.as_deref() == Some(limit.name.as_str())) {
-        below.insert(child.name.as_str(), child.terms_of_records(terms));
-        add_below(all, child, terms, below);
+        below.insert(child.name.as_str(), child.basis(clocks));
+        add_below(all, child, clocks, below);
     }
 }

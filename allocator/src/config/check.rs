@@ -12,7 +12,7 @@ use super::{
 };
 use lessor_ledger::Rule;
 use lessor_ledger::rule_text::{Count, RawRule, rule};
-use lessor_protocol::{Fallback, Key, NodeName, Terms};
+use lessor_protocol::{ClockBounds, Fallback, Key, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -38,18 +38,18 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     if limits.is_empty() {
         return Err(ConfigError::at(text, 0, "there is no [[limit]]: say at least one"));
     }
-    Ok(Config { terms: terms(raw.clock_drift_ppm).map_err(wrong)?, server, limits })
+    Ok(Config { clocks: clocks(raw.clock_drift_ppm).map_err(wrong)?, server, limits })
 }
 
-fn terms(raw: Option<Count>) -> Result<Terms, String> {
+fn clocks(raw: Option<Count>) -> Result<ClockBounds, String> {
     let Some(Count(ppm)) = raw else {
-        return Ok(Terms::default());
+        return Ok(ClockBounds::default());
     };
-    let terms = u32::try_from(ppm).ok().and_then(Terms::try_new);
-    terms.ok_or_else(|| {
+    let clocks = u32::try_from(ppm).ok().and_then(ClockBounds::try_new);
+    clocks.ok_or_else(|| {
         format!(
             "clock_drift_ppm is {ppm}: a clock that is off by more than a tenth is broken, use at most {}",
-            Terms::DRIFT_PPM_MAX
+            ClockBounds::DRIFT_PPM_MAX
         )
     })
 }

@@ -29,7 +29,7 @@ use crate::cells::CellsConfig;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::SlidingWindow;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Fallback, Key, NodeName, Terms};
+use lessor_protocol::{ClockBounds, Fallback, Key, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ pub const LISTEN: &str = "127.0.0.1:7400";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The assumption about clocks.
-    pub terms: Terms,
+    pub clocks: ClockBounds,
     /// How the service is reached.
     pub server: ServerConfig,
     /// The limits, at least one, no two of the same name.

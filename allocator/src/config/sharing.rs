@@ -8,7 +8,7 @@ use super::vendor;
 use lessor_ledger::Rule;
 use lessor_ledger::rule_text::{Count, Timespan, timespan};
 use lessor_ledger::share::{LEASE_MAX, Sharing};
-use lessor_protocol::Terms;
+use lessor_protocol::{TERM_MAX, TERM_MIN};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(super) fn sharing<'a>(
 }
 
 fn term(raw: Option<&RawTerm>) -> Result<(Duration, Duration), String> {
-    let (least, most) = (Terms::TERM_MIN, Terms::TERM_MAX);
+    let (least, most) = (TERM_MIN, TERM_MAX);
     let Some(raw) = raw else { return Ok((least, most)) };
     let said = |given: Option<Timespan>, default| given.map_or(default, |Timespan(given)| given);
     let (min, max) = (said(raw.min, least), said(raw.max, most));

@@ -11,7 +11,7 @@ use std::fmt;
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        line(f, "clock_drift_ppm", &self.terms.drift_ppm())?;
+        line(f, "clock_drift_ppm", &self.clocks.drift_ppm())?;
         writeln!(f, "\n[server]")?;
         line(f, "listen", &self.server.listen.to_string())?;
         line(f, "connections_max", &self.server.connections_max)?;

@@ -18,7 +18,7 @@ const EXAMPLE: &str = include_str!("../../../lessor.toml");
 #[test]
 fn the_shipped_example_is_understood() {
     let config = Config::parse(EXAMPLE).expect("we ship it");
-    assert_eq!(config.terms, Terms::default());
+    assert_eq!(config.clocks, ClockBounds::default());
     assert_eq!(config.server.listen.to_string(), LISTEN);
     let [rest, messages, slow, export, paced, reports, monthly, api, routes] = &config.limits[..] else {
         panic!("{} limits", config.limits.len());

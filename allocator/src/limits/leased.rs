@@ -7,7 +7,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::{HeardAbove, Plan, Pool};
 use lessor_ledger::roots::{CLOCK_UNCERTAINTY, Kin, Origin, Recipe, Version, stricter};
 use lessor_ledger::share::Sharing;
-use lessor_protocol::{Answer, Ask, Grant, Key, Moment, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(super) struct Recipes {
 
 impl Recipes {
     /// Those by `config`.
-    pub(super) fn of(config: &LimitConfig, terms: Terms) -> Self {
+    pub(super) fn of(config: &LimitConfig, clocks: ClockBounds) -> Self {
         if config.upstream != Some(Upstream::Store) {
             return Recipes { of_limit: None, of_keys: BTreeMap::new() };
         }
@@ -67,7 +67,7 @@ impl Recipes {
                 rules: rules.iter().filter_map(|rule| stricter(rule).ok()).collect(),
                 is_borrowed: false,
                 is_root: true,
-                terms,
+                clocks,
                 ease_off: config.ease_off,
                 lessees_max: ALLOCATORS_MAX,
                 sharing: sharing.clone(),

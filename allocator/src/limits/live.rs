@@ -9,7 +9,7 @@ use lessor_ledger::Carry;
 use lessor_ledger::gate::Gate;
 use lessor_ledger::pool::{Fixtures, Holder, Past, PoolView};
 use lessor_ledger::rejection::{AskRejection, Reason};
-use lessor_protocol::{Answer, Ask, Key, Moment, PERMITS_MAX, Refusal, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds, Key, Moment, PERMITS_MAX, Refusal};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Limit {
             self.begin_anew(config, now);
             return self.outdate_records();
         }
-        let plans = Plans::of(&config, self.plan.terms);
+        let plans = Plans::of(&config, self.plan.clocks);
         let past = self.past;
         for (id, kept) in &mut self.pools {
             change(kept, &mut self.tally, plans.of_pool(id), past, carry, now);
@@ -83,7 +83,7 @@ impl Limit {
         let page = self.pools.range((from, Bound::Unbounded)).take(count);
         let begins_anew = self.begins_anew(config);
         let past = if begins_anew { self.past_of_others(now) } else { self.past };
-        let plans = Plans::of(config, self.plan.terms);
+        let plans = Plans::of(config, self.plan.clocks);
         let effects = page.map(|(id, kept)| {
             let plan = plans.of_pool(id);
             let (mut tally, mut copy) = (
@@ -199,7 +199,7 @@ impl Limit {
     /// What pools have to wait for that are made at `now`, by other rules, of what these let begin.
     pub(crate) fn past_of_others(&self, now: Moment) -> Past {
         let plans = std::iter::once(&self.plan).chain(self.overrides.values());
-        self.past.after(plans.map(Arc::as_ref), self.plan.terms, now)
+        self.past.after(plans.map(Arc::as_ref), self.plan.clocks, now)
     }
 
     fn begin_anew(&mut self, config: LimitConfig, now: Moment) {
@@ -211,7 +211,7 @@ impl Limit {
             self.tally.drop(kept.counted);
         }
         (self.past, self.names, self.unused) = (self.past_of_others(now), 0, Unused::new(now));
-        let plans = Plans::of(&config, self.plan.terms);
+        let plans = Plans::of(&config, self.plan.clocks);
         self.adjust(config, plans, now);
         if !self.makes_pools() {
             self.make(now, PoolId::default());
@@ -225,7 +225,7 @@ impl Limit {
         // What was lent by the rules before may be reported as late as they say.
         let memories = plans.overrides.values().map(|plan| self.past.pool(plan, now).memory());
         self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
-        self.recipes = Recipes::of(&config, self.plan.terms);
+        self.recipes = Recipes::of(&config, self.plan.clocks);
         (self.config, self.plan, self.overrides) = (config, plans.plan, plans.overrides);
     }
 }
@@ -255,8 +255,8 @@ struct Plans {
 }
 
 impl Plans {
-    fn of(config: &LimitConfig, terms: Terms) -> Self {
-        let (plan, overrides) = plans(config, terms);
+    fn of(config: &LimitConfig, clocks: ClockBounds) -> Self {
+        let (plan, overrides) = plans(config, clocks);
         Plans { plan, overrides }
     }
 

@@ -35,7 +35,7 @@ fn limit(options: &str) -> Limit {
     let rule = "{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\" }";
     let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\n{options}");
     let config = Config::parse(&text).expect("valid");
-    Limit::new(config.limits[0].clone(), config.terms, Past::None, millis(0))
+    Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0))
 }
 
 fn millis(millis: u64) -> Moment {
@@ -179,11 +179,11 @@ fn what_burned_is_a_count_that_never_falls() {
 #[test]
 fn after_a_loss_pools_of_new_keys_wait_too() {
     let config = Config::parse("[[limit]]\nname = \"a\"\nkeyed = true\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"5s\", margin = \"0s\" }]").expect("valid");
-    let mut limit = Limit::new(config.limits[0].clone(), config.terms, Past::Lost(millis(0)), millis(0));
+    let mut limit = Limit::new(config.limits[0].clone(), config.clocks, Past::Lost(millis(0)), millis(0));
     let wait = limit.quarantine(millis(0));
-    let window = Ledger::new(&config.limits[0].rules[0], config.terms, millis(0)).account().memory();
+    let window = Ledger::new(&config.limits[0].rules[0], config.clocks, millis(0)).account().memory();
     assert!(
-        wait > std::time::Duration::from_secs(7) && wait < window + config.terms.quarantine() + wait / 100
+        wait > std::time::Duration::from_secs(7) && wait < window + config.clocks.quarantine() + wait / 100
     );
     let early = Ask { want: 1, waiting: 1, ..Ask::default() };
     let answer = limit.renew(millis(1_000), key("x"), A, 1, early).expect("a refusal is an answer");
@@ -203,9 +203,9 @@ fn what_refills_by_rules_of_now_does_so_from_now_on() {
         let text = format!("[[limit]]\nname = \"a\"\nrules = [{window}, {bucket}]");
         Config::parse(&text).expect("valid").limits.remove(0)
     };
-    let terms = Terms::try_new(0).expect("no drift");
+    let clocks = ClockBounds::try_new(0).expect("no drift");
     let slow = with("capacity = 10, refill = 1");
-    let mut limit = Limit::new(slow, terms, Past::Lost(millis(0)), millis(0));
+    let mut limit = Limit::new(slow, clocks, Past::Lost(millis(0)), millis(0));
     limit.change(with("capacity = 1000, refill = 100"), Carry::AsIs, millis(10_000));
     assert!(!limit.quarantine(millis(10_000)).is_zero());
     let view = limit.view(millis(13_000), &PoolId::default()).expect("it is there");
@@ -222,8 +222,8 @@ fn a_cap_that_comes_waits_for_calls_that_another_one_let_begin() {
     };
     let cap = |longest| with(&format!(", {{ kind = \"concurrency\", limit = 5, longest = \"{longest}\" }}"));
     let none = with("");
-    let terms = Terms::try_new(0).expect("no drift");
-    let mut limit = Limit::new(cap("1m"), terms, Past::None, millis(0));
+    let clocks = ClockBounds::try_new(0).expect("no drift");
+    let mut limit = Limit::new(cap("1m"), clocks, Past::None, millis(0));
     // A lease of 2 s and a bit, and then the call.
     let opens = |limit: &mut Limit, at: u64, config: &LimitConfig| {
         let preview = limit.preview(config, Carry::AsIs, millis(at), Bound::Unbounded, 1);
@@ -274,7 +274,7 @@ fn a_pattern_has_so_many_names_and_each_is_forgotten_once() {
     let rule = "{ kind = \"token_bucket\", capacity = 10, refill = 10, per = \"1s\" }";
     let text = format!("[[limit]]\nname = \"a/*\"\nkeyed = true\nnames_max = 2\nrules = [{rule}]");
     let config = Config::parse(&text).expect("valid");
-    let mut limit = Limit::new(config.limits[0].clone(), config.terms, Past::None, millis(0));
+    let mut limit = Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0));
     let mut ask = |at: u64, name: &str, key: &str| {
         let id = limit.pool_id(name, Some(key))?;
         let ask = Ask { want: 1, waiting: 1, ..Ask::default() };
@@ -302,8 +302,8 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
             format!("{{ kind = \"sliding_window\", limit = {limit}, per = \"10s\", margin = \"0s\" }}");
         Config::parse(&format!("[[limit]]\nname = \"a\"\nrules = [{rule}]")).expect("valid").limits.remove(0)
     };
-    let terms = Terms::try_new(0).expect("no drift");
-    let mut first = Limit::new(with(10), terms, Past::None, millis(0));
+    let clocks = ClockBounds::try_new(0).expect("no drift");
+    let mut first = Limit::new(with(10), clocks, Past::None, millis(0));
     first.begin_writing();
     let lent =
         first.renew(millis(0), PoolId::default(), A, 1, Ask { want: 10, waiting: 10, ..Ask::default() });
@@ -313,7 +313,7 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
     let (row, _) = row.expect("it is there");
     // Of another version nothing is known, not even what is out.
     for (version, lends) in [(version, true), (version + 1, false)] {
-        let mut after = Limit::new(with(10), terms, Past::None, millis(100));
+        let mut after = Limit::new(with(10), clocks, Past::None, millis(100));
         after.resume(millis(100));
         after.restore(id.clone(), &row, version, Gap::Counted, millis(100));
         after.change(with(20), Carry::AsIs, millis(200));
@@ -327,7 +327,7 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
 #[test]
 fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
     let config = |text: &str| Config::parse(text).expect("valid");
-    let of = |config: Config| Limit::new(config.limits[0].clone(), config.terms, Past::None, millis(0));
+    let of = |config: Config| Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0));
     let mut leased = of(config("[[limit]]\nname = \"a\"\nupstream = \"http://centre:7400\""));
     assert_eq!(leased.figures(millis(0)).ceiling, 0, "it is not known yet");
     let grant = lessor_protocol::Grant {
@@ -360,7 +360,7 @@ fn a_new_key_has_no_more_after_a_change_than_one_that_was_there() {
         let text = format!("[[limit]]\nname = \"a\"\nkeyed = true\nrules = [{rule}]\n{options}");
         Config::parse(&text).expect("valid").limits.remove(0)
     };
-    let terms = Terms::try_new(0).expect("no drift");
+    let clocks = ClockBounds::try_new(0).expect("no drift");
     let slow = with("capacity = 10, refill = 1", "");
     let own = "override = [{ key = \"own\", rules = [{ kind = \"token_bucket\", per = \"1s\", capacity = 50, refill = 1 }] }]";
     let fast = with("capacity = 1000, refill = 100", own);
@@ -369,7 +369,7 @@ fn a_new_key_has_no_more_after_a_change_than_one_that_was_there() {
         limit.view(millis(at), &key(text)).expect("it is there").available
     };
     for (past, level) in [(Past::None, 10), (Past::Lost(millis(0)), 3)] {
-        let mut limit = Limit::new(slow.clone(), terms, past, millis(0));
+        let mut limit = Limit::new(slow.clone(), clocks, past, millis(0));
         let opens = limit.quarantine(millis(0)).as_millis() as u64;
         assert_eq!(has(&mut limit, opens + 3_000, "there"), level);
         limit.change(fast.clone(), Carry::AsIs, millis(opens + 3_000));

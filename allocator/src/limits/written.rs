@@ -7,7 +7,7 @@ use crate::store::{LimitRow, PoolRow};
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{CHECKPOINT_LASTS, HighWater, Past, Pool, PoolView};
 use lessor_ledger::rule::Gap;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use serde_json::json;
 
 /// What a limit knows of what is written down of it. Without a store it is off, and everything counts as known.
@@ -27,9 +27,9 @@ pub(super) struct Unwritten {
 impl LimitConfig {
     /// All that makes the checkpoints of its pools what they are, but for those above and below it: rules, and what is counted
     /// apart.
-    pub(crate) fn terms_of_records(&self, terms: Terms) -> serde_json::Value {
+    pub(crate) fn basis(&self, clocks: ClockBounds) -> serde_json::Value {
         json!({
-            "drift_ppm": terms.drift_ppm(),
+            "drift_ppm": clocks.drift_ppm(),
             "keyed": self.keyed != Keyed::No,
             "parent": self.parent,
             "rules": self.raw().promises(),
@@ -115,10 +115,10 @@ impl Limit {
         self.unwritten.has_row || !self.unwritten.pools.is_empty()
     }
 
-    /// Its own row but for its terms, if that is to be written. `next` is a version that there never was.
+    /// Its own row but for its basis, if that is to be written. `next` is a version that there never was.
     pub(crate) fn row(&mut self, next: u64) -> Option<LimitRow> {
         let version = *self.unwritten.version.get_or_insert(next);
-        let row = || LimitRow { version, terms: String::new(), past: self.past.save() };
+        let row = || LimitRow { version, basis: String::new(), past: self.past.save() };
         std::mem::take(&mut self.unwritten.has_row).then(row)
     }
 

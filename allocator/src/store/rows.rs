@@ -51,8 +51,9 @@ impl PoolPlace {
 pub struct LimitRow {
     /// Counts what its pools went by: a checkpoint of another version is of other rules.
     pub version: u64,
-    /// All that makes its checkpoints what they are. Records of other terms are of no use.
-    pub terms: String,
+    /// All that makes its checkpoints what they are. Checkpoints of another basis are of no use.
+    #[serde(rename = "terms")]
+    pub basis: String,
     /// What pools that are made anew have to wait for.
     pub past: SavedPast,
 }

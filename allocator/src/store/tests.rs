@@ -7,7 +7,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::{Holder, Plan, Pool, SavedPast, SessionId};
 use lessor_ledger::rule::{Gap, SlidingWindow};
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Ask, Key, Moment, Terms};
+use lessor_protocol::{Ask, ClockBounds, Key, Moment};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn place(limit: &str, key: &str) -> PoolPlace {
 }
 
 fn limit_row(version: u64) -> LimitRow {
-    LimitRow { version, terms: "{}".to_owned(), past: SavedPast::None }
+    LimitRow { version, basis: "{}".to_owned(), past: SavedPast::None }
 }
 
 /// A pool that has lent `permits`.
@@ -29,7 +29,7 @@ fn pool_row(permits: u64) -> PoolRow {
         rules: vec![Rule::SlidingWindow(rule)],
         is_borrowed: false,
         is_root: false,
-        terms: Terms::default(),
+        clocks: ClockBounds::default(),
         ease_off: false,
         lessees_max: 10,
         sharing: Sharing::default(),

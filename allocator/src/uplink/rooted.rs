@@ -41,7 +41,7 @@ impl Rooted {
             return Err(TransportError::Unreachable("there is no store that is shared".to_owned()));
         };
         let cells = Cells::new(&store.cells).map_err(|error| broken(&error.into()))?;
-        let member = Member::new(node.to_owned(), shared.config().terms.drift_ppm());
+        let member = Member::new(node.to_owned(), shared.config().clocks.drift_ppm());
         Ok(Rooted { cells, member, contested: Contested::default() })
     }
 

@@ -26,7 +26,7 @@ use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
 use judge::{Judge, Seen};
-use lessor_protocol::{Clock, Terms};
+use lessor_protocol::{Clock, TERM_MAX};
 use report::{LimitReport, Report};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -166,7 +166,7 @@ async fn run_on(
     };
     let done = fleet.stop().await;
     let mut stranded = outstanding(books, &names).await?;
-    let within_a_term = clock.now() + Terms::TERM_MAX;
+    let within_a_term = clock.now() + TERM_MAX;
     while asked.len() > 1 && stranded > 0 && clock.now() < within_a_term {
         // What nodes gave back to those in between is back here with their next exchange.
         tokio::time::sleep(LOOK_EVERY).await;

@@ -25,7 +25,7 @@ use lessor_ledger::exact::Admission;
 use lessor_ledger::pool::Past;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::wire::{AskBody, GrantBody};
-use lessor_protocol::{Key, Moment, NodeName, Terms};
+use lessor_protocol::{ClockBounds, Key, Moment, NodeName};
 use local::{Local, Served, Waiter};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -40,7 +40,7 @@ const RUN_OUT: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(crate) struct Fleet {
     allocator: Allocator,
-    terms: Terms,
+    clocks: ClockBounds,
     /// By name or pattern.
     limits: BTreeMap<String, LimitConfig>,
     lineage: Lineage,
@@ -92,7 +92,7 @@ impl Fleet {
         };
         Fleet {
             allocator: Allocator::new(config, Past::None, Moment::ORIGIN, 1),
-            terms: config.terms,
+            clocks: config.clocks,
             limits: config.limits.iter().map(|limit| (limit.name.to_string(), limit.clone())).collect(),
             lineage: Lineage::new(config),
             nodes: (0..shape.nodes).map(node).collect(),
@@ -332,14 +332,14 @@ impl Fleet {
 
     /// The answer is there: what was granted is installed, and serves those that wait.
     fn hear(&mut self, node: usize, first_sent: Moment, grants: &[GrantBody]) {
-        let (now, terms) = (self.now, self.terms);
+        let (now, clocks) = (self.now, self.clocks);
         self.nodes[node].is_asking = false;
         for body in grants {
             let key = body.key.as_deref().map(|key| Key::try_new(key).expect("it was ours"));
             let id = (body.limit.clone(), key);
             let local = self.nodes[node].pools.get_mut(&id).expect("it was asked for");
             let dice = self.dice.u64(..);
-            let outcome = local.on_answer(body.answer(), Heard { first_sent, now, terms }, dice);
+            let outcome = local.on_answer(body.answer(), Heard { first_sent, now, clocks }, dice);
             assert_ne!(outcome, Outcome::Impossible, "our own allocator lends what was asked for");
             if outcome == Outcome::Installed {
                 local.is_shadow = body.shadow;

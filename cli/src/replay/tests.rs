@@ -97,7 +97,7 @@ fn answer(text: &str) -> String {
 
 /// A sum such as `2s+5ms-1`, in nanoseconds.
 fn span(text: &str) -> u64 {
-    let terms = text.replace('-', "+-");
+    let clocks = text.replace('-', "+-");
     let nanos = |term: &str| {
         let (sign, term) = term.strip_prefix('-').map_or((1, term), |term| (-1, term));
         let units =
@@ -106,5 +106,5 @@ fn span(text: &str) -> u64 {
         let (number, unit) = unit.unwrap_or((term, 1));
         sign * unit * number.parse::<i64>().expect("a number")
     };
-    u64::try_from(terms.split('+').map(nanos).sum::<i64>()).expect("not negative")
+    u64::try_from(clocks.split('+').map(nanos).sum::<i64>()).expect("not negative")
 }

@@ -35,7 +35,7 @@ pub(super) fn from_file(path: &Path, name: Option<&str>, ease_off: Option<bool>)
             rules: limit.rules.clone(),
             is_borrowed: false,
             is_root: false,
-            terms: config.terms,
+            clocks: config.clocks,
             ease_off: ease_off.unwrap_or(limit.ease_off),
             lessees_max: limit.lessees_max,
             sharing: limit.sharing.clone(),

@@ -6,7 +6,7 @@ use crate::fallback;
 use crate::local_pool::{CLOCK, Condition, Standing};
 use crate::priority::Priority;
 use crate::shared::Shared;
-use lessor_protocol::{Fallback, Moment, SafeShare, Terms};
+use lessor_protocol::{ClockBounds, Fallback, Moment, SafeShare};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::sync::{Arc, mpsc};
 
@@ -242,7 +242,7 @@ fn a_call_that_turns_to_another_line_is_not_admitted_by_that() {
 fn apart(shared: &Arc<Shared>) -> (Limit, Limit) {
     let (a, b) = (limit(shared, "a"), limit(shared, "b"));
     let share = SafeShare { permits: 10, span: Duration::from_secs(1_000), lasts: Duration::from_secs(600) };
-    a.pool().standby().tell_share(Some(share), CLOCK.now(), Terms::default());
+    a.pool().standby().tell_share(Some(share), CLOCK.now(), ClockBounds::default());
     a.pool().standby().told(false, Fallback::SafeShare);
     b.pool().standby().told(false, Fallback::Closed);
     fallback::enter(shared, &shared.pools(), CLOCK.now());

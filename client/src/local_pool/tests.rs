@@ -5,7 +5,7 @@ use crate::by_hand::{self, Caller, LEASED};
 use crate::pace::Gait;
 use crate::slot::{Short, Time};
 use crate::ticks::HotClock;
-use lessor_protocol::{Fallback, Grant, InFlight, Rate, SafeShare, Terms};
+use lessor_protocol::{ClockBounds, Fallback, Grant, InFlight, Rate, SafeShare, TERM_MAX};
 
 fn pool() -> Arc<LocalPool> {
     pool_by(HotClock::Coarse, &Arc::default())
@@ -167,7 +167,7 @@ fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     // One permit a millisecond.
     let share = SafeShare { permits: 1_000, span: Duration::from_secs(1), lasts: Duration::from_secs(60) };
     pool.standby().told(false, Fallback::SafeShare);
-    pool.standby().tell_share(Some(share), CLOCK.now(), Terms::default());
+    pool.standby().tell_share(Some(share), CLOCK.now(), ClockBounds::default());
     assert_eq!(pool.overdraw(5), (0, 5), "there is nothing, and no outage yet");
     assert!(pool.slow_path().has_line());
     pool.standby().begin_outage();
@@ -218,7 +218,7 @@ fn lend_of_calls(pool: &LocalPool, permits: u64, now: Moment, term: Duration) {
         in_flight,
     };
     pool.refill().write(pool.slot(), seen, now, Duration::from_millis(1));
-    pool.refill().believe(pool.slot(), &grant, Terms::default(), now, now, 0);
+    pool.refill().believe(pool.slot(), &grant, ClockBounds::default(), now, now, 0);
 }
 
 /// Asks the slot of a pool for so many permits, for a caller that is the first in line or not.
@@ -245,7 +245,7 @@ fn a_call_that_finds_too_few_on_all_stripes_wakes_the_first_in_line() {
         pool.slot().stripe(2, 1);
         let mut first = Caller::new(limit.acquire(2));
         assert_eq!(first.run(), None, "no permit is free");
-        lend_of_calls(pool, 4, CLOCK.now(), Terms::TERM_MAX);
+        lend_of_calls(pool, 4, CLOCK.now(), TERM_MAX);
         assert_eq!(slow_path(pool, 5, true), Err(Short::Empty));
         assert!(!first.is_woken(), "the first in line would wake itself for ever");
         assert_eq!(slow_path(pool, 5, false), Err(Short::Empty));

@@ -4,7 +4,7 @@ use super::at;
 use lessor::pace::Refill;
 use lessor::slot::Slot;
 use lessor_holder::refill::Seen;
-use lessor_protocol::{Ask, Grant, InFlight, Rate, Terms};
+use lessor_protocol::{Ask, ClockBounds, Grant, InFlight, Rate};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn counted(permits: u64, hold: Option<u64>) -> Arc<(Slot, Mutex<Refill>)> {
 fn lent(permits: u64, in_flight: Option<InFlight>) -> Arc<(Slot, Mutex<Refill>)> {
     let (slot, mut refill) = (Slot::new(), Refill::new(at(0), false));
     refill.write(&slot, Seen { waiting: permits, ..Seen::default() }, at(0), Duration::ZERO);
-    refill.believe(&slot, &grant(permits, in_flight), Terms::default(), at(0), at(0), 0);
+    refill.believe(&slot, &grant(permits, in_flight), ClockBounds::default(), at(0), at(0), 0);
     Arc::new((slot, Mutex::new(refill)))
 }
 
@@ -147,7 +147,7 @@ fn what_is_put_back_beside_the_end_of_its_lease_is_not_spent_in_the_next() {
         // That was over for long when the next one came: of one permit.
         let now = at(0) + Duration::from_secs(2);
         let mut refill = pool.1.lock().expect("no panic");
-        refill.believe(&pool.0, &grant(1, None), Terms::default(), now, now, 0);
+        refill.believe(&pool.0, &grant(1, None), ClockBounds::default(), now, now, 0);
         puts_back.join().expect("no panic");
         let spent = [1, 1].map(|permits| u64::from(pool.0.take(permits, now).is_ok()));
         assert!(spent.iter().sum::<u64>() <= 1, "one was lent: {spent:?}");

@@ -3,7 +3,7 @@
 
 use crate::permits::{Gait, Pacer};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, PERMITS_MAX, Rate, RateClaim, RateLease, Terms};
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::time::Duration;
 
 /// The longest credit that is told: no number on the wire is larger.
@@ -83,7 +83,7 @@ impl<P: Pacer> RateHeld<P> {
 
     /// Goes by `rate`, the answer to an ask. A renewal goes on with the bucket as it is. A new lease mints from now on: until it
     /// was lent, another session may have minted in its place.
-    pub(super) fn install(&mut self, rate: &Rate, terms: Terms, now: Moment, turn: Duration) {
+    pub(super) fn install(&mut self, rate: &Rate, clocks: ClockBounds, now: Moment, turn: Duration) {
         self.is_paced = !matches!(rate, Rate::Free);
         let Rate::Lent { lease, credit, turn: is_turn } = rate else {
             match self.claim {
@@ -93,7 +93,7 @@ impl<P: Pacer> RateHeld<P> {
             return;
         };
         self.turn_ends = is_turn.then(|| now + turn);
-        let gait = gait(lease, terms);
+        let gait = gait(lease, clocks);
         let goes_on = matches!(self.claim, RateClaim::Holds(old) if old.number == lease.number);
         if goes_on && gait == self.gait && credit.is_zero() {
             return;
@@ -112,8 +112,8 @@ impl<P: Pacer> RateHeld<P> {
 }
 
 /// What `lease` comes to on a clock that may run fast: it must not mint faster for that.
-fn gait(lease: &RateLease, terms: Terms) -> Gait {
-    let interval = nanos(terms.stretched(lease.interval));
+fn gait(lease: &RateLease, clocks: ClockBounds) -> Gait {
+    let interval = nanos(clocks.stretched(lease.interval));
     Gait { interval, depth: interval.saturating_mul(lease.cap) }
 }
 

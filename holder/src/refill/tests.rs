@@ -32,8 +32,8 @@ fn grant(kept: u64, permits: u64) -> Grant {
     }
 }
 
-fn exact() -> Terms {
-    Terms::try_new(0).expect("no drift")
+fn exact() -> ClockBounds {
+    ClockBounds::try_new(0).expect("no drift")
 }
 
 /// A refill that holds `permits` since 0 ms.
@@ -260,7 +260,7 @@ fn who_is_told_to_stop_gives_everything_back() {
     let mut refill = Refill::new(now, true);
     refill.write(&slot, Seen::default(), now, rtt);
     let grant = grant(0, 5);
-    assert_eq!(refill.believe(&slot, &grant, Terms::default(), now, now, 0), Belief::Installed);
+    assert_eq!(refill.believe(&slot, &grant, ClockBounds::default(), now, now, 0), Belief::Installed);
     slot.take(2, now).expect("five are there");
     refill.stop(&slot);
     assert_eq!((slot.take(1, now).is_ok(), refill.spent(&slot)), (false, 2));

@@ -7,7 +7,7 @@ use crate::rule::token_bucket::refill::Refill;
 use crate::rule::{LeakyBucket, RefillStyle, TokenBucket};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
 
 /// What is in a bucket.
@@ -134,8 +134,8 @@ impl Bucket {
     }
 }
 
-fn no_drift() -> Terms {
-    Terms::try_new(0).expect("no drift is a drift that clocks can have")
+fn no_drift() -> ClockBounds {
+    ClockBounds::try_new(0).expect("no drift is a drift that clocks can have")
 }
 
 impl Exact for Bucket {

@@ -8,7 +8,7 @@ use super::Pool;
 use super::loan::{Came, Loan};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::sizing::need;
-use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, Terms};
+use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, TERM_MAX, TERM_MIN};
 use std::time::Duration;
 
 /// Round trips that what is in hand must outlast before more is asked for, and time for tasks that are late.
@@ -80,7 +80,7 @@ impl Borrower {
 
     /// How long a lease from here should last, at most `longest`.
     pub(super) fn lends_for(&self, longest: Duration) -> Duration {
-        whole_millis(self.term * RENEW_PERCENT / 100).max(Terms::TERM_MIN).min(longest)
+        whole_millis(self.term * RENEW_PERCENT / 100).max(TERM_MIN).min(longest)
     }
 
     /// For how long those below should hold permits in advance, at most: what they hold is held of the one above.
@@ -201,7 +201,7 @@ impl Pool {
     /// The one above answered the ask that was written last, and first sent at `first_sent`, with `grant`.
     pub fn hear_above(&mut self, now: Moment, first_sent: Moment, grant: &Grant) -> HeardAbove {
         self.advance(now);
-        let (now, terms, longest) = (self.now, self.plan.terms, self.plan.term());
+        let (now, clocks, longest) = (self.now, self.plan.clocks, self.plan.term());
         let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &mut self.borrower) else {
             return HeardAbove::Unfit;
         };
@@ -209,7 +209,7 @@ impl Pool {
         borrower.is_open = false;
         let is_sane = grant.permits <= ask.want
             && grant.kept <= ask.held
-            && grant.term <= Terms::TERM_MAX
+            && grant.term <= TERM_MAX
             && grant.in_flight.is_none_or(|cap| cap.longest <= CALL_MAX);
         if !is_sane || grant.rate != Rate::Free {
             borrower.not_before = now + REFUSAL_MAX;
@@ -221,7 +221,7 @@ impl Pool {
         loan.came(Came {
             permits: grant.permits,
             unkept: ask.held - grant.kept,
-            end: terms.holder_end(first_sent, grant.term),
+            end: clocks.holder_end(first_sent, grant.term),
             ceiling: grant.ceiling,
             chance,
             is_ample: grant.permits == ask.want,

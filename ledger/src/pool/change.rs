@@ -35,7 +35,7 @@ impl Pool {
     pub fn change(&mut self, plan: Arc<Plan>, carry: Carry, now: Moment) {
         self.advance(now);
         let until = self.sessions.last_expiry().unwrap_or(self.now);
-        self.ledgers.change(&plan.rules, (plan.terms, self.now), carry, (self.books.outstanding, until));
+        self.ledgers.change(&plan.rules, (plan.clocks, self.now), carry, (self.books.outstanding, until));
         debug_assert!(
             plan.rules.iter().filter(|rule| rule.flow().is_some()).eq(self
                 .plan

@@ -154,7 +154,8 @@ impl Pool {
         let ahead = self.to_be_lent(span);
         let told = self.checkpoints.told.max(self.now);
         let is_in_use = told > self.now && !self.plan.opens_windows();
-        let more = if is_in_use { self.plan.terms.grantor_end(self.now + span, self.term) } else { self.now };
+        let more =
+            if is_in_use { self.plan.clocks.grantor_end(self.now + span, self.term) } else { self.now };
         let until = told.max(more);
         let mut ledgers = self.ledgers.clone();
         ledgers.charge(ahead);
@@ -223,7 +224,7 @@ impl Pool {
     /// Returns the pool of `checkpoint`, as it stands at `now`; `None` if no pool by this plan can have been so. What was out, or may
     /// have been lent up to the high-water mark, is taken for spent when the last of that can have been.
     pub fn from_checkpoint(plan: Arc<Plan>, checkpoint: &Checkpoint, gap: Gap, now: Moment) -> Option<Pool> {
-        let since = Since { gap, written: checkpoint.written, now, terms: plan.terms };
+        let since = Since { gap, written: checkpoint.written, now, clocks: plan.clocks };
         let (out, until) = (checkpoint.out, since.moment(checkpoint.until));
         if checkpoint.written > checkpoint.until || out > PERMITS_MAX || !plan.has_checkpoints() {
             return None;
@@ -248,7 +249,7 @@ impl Pool {
                 earlier: until,
             },
         )?;
-        if let Some(flow) = &mut pool.flow {
+        if let Some(flow) = pool.flow.as_mut() {
             // What had been lent of a steady flow, and what was left, is unknown.
             let part = flow.whole();
             flow.recharge(Part::default(), part);
@@ -276,7 +277,7 @@ impl Pool {
     /// An earlier life may have told sessions until `lost` that they may go on by themselves: that is not written down.
     pub fn forget_safe_shares(&mut self, lost: Moment) {
         let span = self.safe_span().unwrap_or_default();
-        self.safe_shares.forget(lost, span, self.plan.terms);
+        self.safe_shares.forget(lost, span, self.plan.clocks);
     }
 
     /// A session that is not known here, and may go by a deadline that an earlier life told it.

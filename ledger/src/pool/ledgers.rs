@@ -5,7 +5,7 @@ use super::Plan;
 use super::loan::Loan;
 use crate::rule::{Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since};
 use crate::{Carry, Rule};
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use std::time::Duration;
 
 /// The ledgers of a pool, one for each rule.
@@ -18,14 +18,14 @@ pub(super) struct Ledgers {
 
 impl Ledgers {
     /// Full buckets and empty windows at `now`.
-    pub(super) fn new(rules: &[Rule], terms: Terms, now: Moment) -> Self {
-        Ledgers { rules: rules.iter().map(|rule| Ledger::new(rule, terms, now)).collect(), loan: None }
+    pub(super) fn new(rules: &[Rule], clocks: ClockBounds, now: Moment) -> Self {
+        Ledgers { rules: rules.iter().map(|rule| Ledger::new(rule, clocks, now)).collect(), loan: None }
     }
 
     /// The same of `plan`, with nothing lent from above if it leases from there.
     pub(super) fn of(plan: &Plan, now: Moment) -> Self {
         let loan = plan.is_borrowed.then(|| Loan::new(now));
-        Ledgers { loan, ..Ledgers::new(&plan.rules, plan.terms, now) }
+        Ledgers { loan, ..Ledgers::new(&plan.rules, plan.clocks, now) }
     }
 
     /// What the pool was itself lent.
@@ -248,7 +248,7 @@ impl Ledgers {
     pub(super) fn change(
         &mut self,
         rules: &[Rule],
-        (terms, now): (Terms, Moment),
+        (clocks, now): (ClockBounds, Moment),
         carry: Carry,
         (out, until): (u64, Moment),
     ) {
@@ -257,16 +257,16 @@ impl Ledgers {
             let place = match carry {
                 // What is in flight cannot be forgotten.
                 Carry::Reset => before.iter_mut().position(|ledger| {
-                    ledger.calls().is_some() && ledger.account_mut().change(rule, terms, carry)
+                    ledger.calls().is_some() && ledger.account_mut().change(rule, clocks, carry)
                 }),
                 Carry::AsIs | Carry::Proportional | Carry::Additive => {
-                    before.iter_mut().position(|ledger| ledger.account_mut().change(rule, terms, carry))
+                    before.iter_mut().position(|ledger| ledger.account_mut().change(rule, clocks, carry))
                 }
             };
             self.rules.push(match place {
                 Some(place) => before.remove(place),
                 None => {
-                    let mut ledger = Ledger::new(rule, terms, now);
+                    let mut ledger = Ledger::new(rule, clocks, now);
                     ledger.account_mut().adopt(out, until);
                     ledger
                 }

@@ -13,7 +13,7 @@ use crate::sizing::{self, Asker, Claim, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
-use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, Terms};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, TERM_MAX};
 use std::time::Duration;
 
 /// When permits are scarce, nodes ask this many times a term. More polls find permits sooner, fewer cost less;
@@ -207,7 +207,7 @@ impl Pool {
         self.guarantees.lent(session.share.group, permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
-        let (now, end) = (self.now, self.plan.terms.grantor_end(self.now, term));
+        let (now, end) = (self.now, self.plan.clocks.grantor_end(self.now, term));
         let (outstanding, end) = self.sessions.update(id, |session| {
             session.outstanding += permits;
             if permits > 0 {
@@ -233,7 +233,7 @@ impl Pool {
     }
 
     fn clipped(&self, term: Duration, end: Option<Moment>) -> Duration {
-        term.min(end.map_or(Duration::MAX, |end| self.plan.terms.term_until(self.now, end)))
+        term.min(end.map_or(Duration::MAX, |end| self.plan.clocks.term_until(self.now, end)))
     }
 
     /// The most that `id` may hold: all there is if its lease ends with the window, and what the next window has room for
@@ -259,7 +259,7 @@ impl Pool {
     /// What is kept back in one window is kept back in the next, for whatever is out was lent beside it.
     fn room(&self, id: Place, term: Duration) -> u64 {
         let session = &self.sessions[id];
-        let end = self.plan.terms.grantor_end(self.now, term).max(session.end);
+        let end = self.plan.clocks.grantor_end(self.now, term).max(session.end);
         self.ledgers.room_ahead(end, (session.outstanding, session.end))
     }
 
@@ -318,7 +318,7 @@ impl Pool {
         let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
         // Others may give back sooner: no session waits longer than a term to look. No allocator swaps a root just before there
         // is something.
-        let soon = (term.max(poll) + poll * u32::from(self.plan.is_root)).min(Terms::TERM_MAX);
+        let soon = (term.max(poll) + poll * u32::from(self.plan.is_root)).min(TERM_MAX);
         let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(term.max(poll));
         (self.in_time(id, ready, ask_after), retry_after)
     }
@@ -331,7 +331,7 @@ impl Pool {
         // There may be something before, or at least the time to come again.
         let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
         // No session is told to wait for longer than any lease lasts.
-        let just_then = left.saturating_sub(rtt).clamp(AT_ONCE, Terms::TERM_MAX);
+        let just_then = left.saturating_sub(rtt).clamp(AT_ONCE, TERM_MAX);
         if is_sooner || ready > begins { wait } else { just_then }
     }
 

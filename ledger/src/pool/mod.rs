@@ -114,7 +114,7 @@ impl Pool {
             guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(plan.ceiling()), now),
             longest: ledgers.longest(),
             ledgers,
-            flow: plan.rules.iter().find_map(|rule| rule::flow(rule, plan.terms, now)),
+            flow: plan.rules.iter().find_map(|rule| rule::flow(rule, plan.clocks, now)),
             plan,
             sessions: Sessions::default(),
             books: Books::default(),
@@ -138,10 +138,10 @@ impl Pool {
 
     /// The same where the limit goes by `plan` only `since` a moment: what refills by it does so from then on.
     pub fn after_loss_by(plan: Arc<Plan>, lost: Moment, since: Moment, now: Moment) -> Self {
-        let quarantined = lost + plan.terms.quarantine();
+        let quarantined = lost + plan.clocks.quarantine();
         let mut pool = Pool::new(plan, now);
         let span = pool.safe_span().unwrap_or_default();
-        pool.safe_shares.forget(lost, span, pool.plan.terms);
+        pool.safe_shares.forget(lost, span, pool.plan.clocks);
         pool.opens = pool.ledgers.forget(quarantined, since);
         if let Some(flow) = &mut pool.flow {
             flow.forget(quarantined.max(since));

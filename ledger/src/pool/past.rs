@@ -3,7 +3,7 @@
 
 use super::{Plan, Pool};
 use crate::rule::{At, Gap, Since};
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ pub enum Past {
 
 impl Past {
     /// What comes after the limit went by `plans` until `now`, and by other rules before those.
-    pub fn after<'a>(self, plans: impl Iterator<Item = &'a Plan>, terms: Terms, now: Moment) -> Past {
+    pub fn after<'a>(self, plans: impl Iterator<Item = &'a Plan>, clocks: ClockBounds, now: Moment) -> Past {
         let longest = plans.filter_map(Plan::longest).max();
         // What is out now may be spent on a call until its lease ends.
-        let own = longest.map_or(now, |longest| now + terms.quarantine() + terms.stretched(longest));
+        let own = longest.map_or(now, |longest| now + clocks.quarantine() + clocks.stretched(longest));
         Past::Other { until: now, calls_end: own.max(self.calls_end()) }
     }
 
@@ -90,9 +90,9 @@ impl Past {
 
 impl SavedPast {
     /// Reads what was written down. Where the gap since then is unknown, it counts as written now.
-    pub fn read(self, gap: Gap, terms: Terms, now: Moment) -> Past {
+    pub fn read(self, gap: Gap, clocks: ClockBounds, now: Moment) -> Past {
         let (SavedPast::Lost(at) | SavedPast::Other { until: at, .. }) = self else { return Past::None };
-        let since = Since { gap, written: at, now, terms };
+        let since = Since { gap, written: at, now, clocks };
         match self {
             SavedPast::Other { until, calls_end } => {
                 Past::Other { until: since.moment(until), calls_end: since.moment(calls_end) }

@@ -4,7 +4,7 @@ use super::{Books, Forecast, SessionId};
 use crate::Rule;
 use crate::rule::term;
 use crate::share::{Share, Sharing};
-use lessor_protocol::{PERMITS_MAX, Terms};
+use lessor_protocol::{ClockBounds, PERMITS_MAX};
 use std::time::Duration;
 
 /// What a pool is made of.
@@ -18,7 +18,7 @@ pub struct Plan {
     /// side of a boundary of windows it is then, and no lease reaches beyond one.
     pub is_root: bool,
     /// The assumption about clocks.
-    pub terms: Terms,
+    pub clocks: ClockBounds,
     /// Whether it eases off below its low-water mark.
     pub ease_off: bool,
     /// Most sessions it remembers.

@@ -8,7 +8,7 @@ use super::{Pool, SessionId};
 use crate::Rule;
 use crate::share::Safe;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, SafeShare, Terms};
+use lessor_protocol::{ClockBounds, Moment, SafeShare};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ impl SafeShares {
     }
 
     /// An earlier life of the allocator may have told of some until `lost`, in windows of up to `span`.
-    pub(super) fn forget(&mut self, lost: Moment, span: Duration, terms: Terms) {
-        self.opens = terms.grantor_end(lost, SafeShare::LASTS_MAX) + terms.stretched(span);
+    pub(super) fn forget(&mut self, lost: Moment, span: Duration, clocks: ClockBounds) {
+        self.opens = clocks.grantor_end(lost, SafeShare::LASTS_MAX) + clocks.stretched(span);
     }
 
     /// Whether none is taken.
@@ -80,9 +80,9 @@ impl SafeShares {
     }
 
     /// The session goes without having spent after `now`.
-    fn leave(&mut self, id: SessionId, now: Moment, terms: Terms, span: Option<Duration>) {
+    fn leave(&mut self, id: SessionId, now: Moment, clocks: ClockBounds, span: Option<Duration>) {
         if let Some(taken) = self.taken.get_mut(&id) {
-            taken.free_from = taken.free_from.min(now + terms.stretched(taken.span));
+            taken.free_from = taken.free_from.min(now + clocks.stretched(taken.span));
             self.count(span);
         }
     }
@@ -95,7 +95,7 @@ impl SafeShares {
         share: SafeShare,
         (reserve, most): (u64, usize),
         now: Moment,
-        terms: Terms,
+        clocks: ClockBounds,
     ) -> bool {
         let is_same = |taken: &Taken| (taken.permits, taken.span) == (share.permits, share.span);
         let has_room = self.taken.len() < most && share.permits <= reserve.saturating_sub(self.permits);
@@ -104,8 +104,8 @@ impl SafeShares {
             None => has_room && now >= self.opens,
         };
         if is_told {
-            let ends = terms.grantor_end(now, share.lasts);
-            let free_from = ends + terms.stretched(share.span);
+            let ends = clocks.grantor_end(now, share.lasts);
+            let free_from = ends + clocks.stretched(share.span);
             self.taken.insert(id, Taken { permits: share.permits, span: share.span, free_from });
             self.count(Some(share.span));
         }
@@ -122,7 +122,7 @@ impl Pool {
         let share = SafeShare { permits: reserve / nodes.max(1), span, lasts };
         let most = usize::try_from(nodes).unwrap_or(usize::MAX);
         let is_told =
-            share.is_sane() && self.safe_shares.take(id, share, (reserve, most), self.now, self.plan.terms);
+            share.is_sane() && self.safe_shares.take(id, share, (reserve, most), self.now, self.plan.clocks);
         is_told.then_some(share)
     }
 
@@ -134,7 +134,7 @@ impl Pool {
     /// The session has gone.
     pub(super) fn leave_safe_share(&mut self, id: SessionId) {
         let span = self.safe_span();
-        self.safe_shares.leave(id, self.now, self.plan.terms, span);
+        self.safe_shares.leave(id, self.now, self.plan.clocks, span);
     }
 
     /// The longest window of its rules, with the way to the vendor. `None` if one of them has no windows.

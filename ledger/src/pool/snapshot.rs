@@ -11,7 +11,7 @@ use super::{Books, Plan, Pool, SessionId};
 use crate::pacing::Pacer;
 use crate::rule::{At, Gap, Saved, Since};
 use crate::share::Share;
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{Moment, PERMITS_MAX, TERM_MAX};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Pool {
 
     /// Returns the pool of `snapshot`, as it stands at `now`; `None` if no pool by this plan can have been so.
     pub fn from_snapshot(plan: Arc<Plan>, snapshot: &Snapshot, gap: Gap, now: Moment) -> Option<Pool> {
-        let since = Since { gap, written: snapshot.written, now, terms: plan.terms };
+        let since = Since { gap, written: snapshot.written, now, clocks: plan.clocks };
         if !plan.has_snapshots() || snapshot.sessions.len() > plan.lessees_max {
             return None;
         }
@@ -203,7 +203,7 @@ impl SavedSession {
         let is_sane = totals.iter().all(|total| *total <= PERMITS_MAX)
             && burns <= self.burned
             && self.burns.is_sorted_by_key(|(at, _)| *at)
-            && self.term <= Terms::TERM_MAX;
+            && self.term <= TERM_MAX;
         if !is_sane {
             return None;
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
 use crate::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Grant, PERMITS_MAX, RefusalReason, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, PERMITS_MAX, RefusalReason};
 
 mod ahead;
 mod anew;
@@ -26,7 +26,7 @@ fn plan(rules: Vec<Rule>) -> Arc<Plan> {
         rules,
         is_borrowed: false,
         is_root: false,
-        terms: Terms::default(),
+        clocks: ClockBounds::default(),
         ease_off: false,
         lessees_max: 100,
         sharing: Sharing::default(),
@@ -124,7 +124,7 @@ fn claims_that_cannot_be_true_change_nothing() {
 fn a_lease_without_a_report_burns_and_a_late_report_gives_back() {
     let mut pool = pool(vec![sliding(1_000, 30 * SECOND)]);
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 100)));
-    let end = Terms::default().grantor_end(millis(0), SECOND);
+    let end = ClockBounds::default().grantor_end(millis(0), SECOND);
     let just_before = Moment::from_nanos(end.as_nanos() - 1);
     assert_eq!(pool.view(just_before).books.outstanding, 100);
     assert_eq!(pool.view(end).books.burned, 100);

@@ -68,7 +68,7 @@ mod tests {
     use crate::pool::Plan;
     use crate::roots::{Kin, Recipe, Version};
     use crate::share::Sharing;
-    use lessor_protocol::{Ask, Terms};
+    use lessor_protocol::{Ask, ClockBounds};
 
     #[test]
     fn a_root_is_due_once_it_was_not_asked_for_long_enough() {
@@ -76,7 +76,7 @@ mod tests {
             rules: vec![],
             is_borrowed: false,
             is_root: true,
-            terms: Terms::default(),
+            clocks: ClockBounds::default(),
             ease_off: false,
             lessees_max: 1,
             sharing: Sharing::default(),

@@ -167,14 +167,14 @@ impl Root<'_> {
         let theirs = origin.recipe.by(self.rules).ok_or(RootError::Format)?;
         let mut pool = Pool::from_snapshot(theirs.clone(), &self.pool, gap, now)
             .unwrap_or_else(|| Pool::after_loss(theirs.clone(), now, now));
-        let since = Since { gap, written: self.pool.written_at(), now, terms: own.terms };
+        let since = Since { gap, written: self.pool.written_at(), now, clocks: own.clocks };
         let mut calls_end = self.calls_end.map_or(Moment::ORIGIN, |at| since.moment(at));
         let differs = theirs.rules != own.rules;
         if self.version < origin.version && differs {
             let goes_on = Fixtures::of(&theirs.rules).go_on_as(&Fixtures::of(&own.rules));
             let waits = pool.view(now).quarantine;
             if !goes_on && let Some(longest) = theirs.longest() {
-                let lasts = own.terms.quarantine() + own.terms.stretched(longest);
+                let lasts = own.clocks.quarantine() + own.clocks.stretched(longest);
                 calls_end = calls_end.max(now + if waits.is_zero() { lasts } else { waits });
             }
             match goes_on && waits.is_zero() {

@@ -6,7 +6,7 @@ use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
 use crate::pool::{Holder, Plan, SessionId};
 use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
-use lessor_protocol::{Ask, Grant, Moment, Terms};
+use lessor_protocol::{Ask, ClockBounds, Grant, Moment};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn crowded(limit: u64, version: u64, lessees_max: usize) -> Origin {
         rules: vec![stricter(&Rule::SlidingWindow(rule)).expect("it can be kept")],
         is_borrowed: false,
         is_root: true,
-        terms: Terms::default(),
+        clocks: ClockBounds::default(),
         ease_off: false,
         lessees_max,
         sharing: Sharing::default(),
@@ -163,8 +163,8 @@ fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
 fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     let rule = TokenBucket::try_new(1, 1, SECOND, 1).expect("valid");
     let rules = vec![stricter(&Rule::TokenBucket(rule)).expect("it can be kept")];
-    let terms = Terms::try_new(0).expect("no drift");
-    let plan = Plan { rules, terms, ..(**origin(1, 1).recipe.plan()).clone() };
+    let clocks = ClockBounds::try_new(0).expect("no drift");
+    let plan = Plan { rules, clocks, ..(**origin(1, 1).recipe.plan()).clone() };
     let origin = Origin { recipe: Recipe::new(plan), version: Version::of_file(1), kin: Kin::default() };
     let mut world = World::new(true);
     assert_eq!(world.lent(1, 1, 0, &origin, wants(1)).permits, 1);

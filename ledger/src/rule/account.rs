@@ -6,7 +6,7 @@
 
 use super::{Draw, Rule, Saved, Since};
 use crate::Carry;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub trait Account: Debug {
 pub trait RuleAccount: Account {
     /// Goes on by `rule`, which was changed just now, if it is of the same kind and period; `false` if it is not, and
     /// nothing changes then. With [`Carry::Reset`] only a cap on calls in flight goes on.
-    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool;
+    fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry: Carry) -> bool;
 
     /// Lets `permits` more be lent, once, beyond what the rule says.
     fn top_up(&mut self, permits: u64);

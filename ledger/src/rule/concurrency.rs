@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
 
 /// At most `limit` permits in flight at any instant, each for at most `longest`.
@@ -56,8 +56,8 @@ pub struct ConcurrencyLedger {
 
 impl ConcurrencyLedger {
     /// Nothing in flight at `now`.
-    pub fn new(rule: &Concurrency, terms: Terms, now: Moment) -> Self {
-        let longest = terms.stretched(rule.longest());
+    pub fn new(rule: &Concurrency, clocks: ClockBounds, now: Moment) -> Self {
+        let longest = clocks.stretched(rule.longest());
         ConcurrencyLedger { limit: rule.limit(), longest, now, outstanding: 0, in_flight: 0 }
     }
 }
@@ -146,9 +146,9 @@ impl Account for ConcurrencyLedger {
 
 impl RuleAccount for ConcurrencyLedger {
     /// What is in flight is in flight, however a balance is carried over.
-    fn change(&mut self, rule: &Rule, terms: Terms, _carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, clocks: ClockBounds, _carry: Carry) -> bool {
         let Rule::Concurrency(rule) = rule else { return false };
-        let is_same = terms.stretched(rule.longest()) == self.longest;
+        let is_same = clocks.stretched(rule.longest()) == self.longest;
         if is_same {
             self.limit = rule.limit();
         }
@@ -200,7 +200,7 @@ mod tests {
     fn a_permit_is_charged_while_it_is_lent_and_while_its_call_is_in_flight() {
         let minute = Duration::from_secs(60);
         let rule = Concurrency::try_new(10, minute).expect("valid");
-        let mut ledger = ConcurrencyLedger::new(&rule, Terms::default(), Moment::ORIGIN);
+        let mut ledger = ConcurrencyLedger::new(&rule, ClockBounds::default(), Moment::ORIGIN);
         ledger.charge(6);
         assert_eq!(ledger.available(), 4);
         ledger.settle(5, Moment::ORIGIN);
@@ -211,30 +211,31 @@ mod tests {
         assert_eq!((ledger.available(), ledger.is_fresh()), (8, false));
         ledger.finish(2);
         assert!(ledger.is_fresh() && ledger.is_sound());
-        assert_eq!(ledger.memory(), Terms::default().stretched(minute));
+        assert_eq!(ledger.memory(), ClockBounds::default().stretched(minute));
     }
 
     #[test]
     fn what_is_in_flight_stays_so_when_the_cap_is_lowered() {
         let rule = |limit| Concurrency::try_new(limit, Duration::from_secs(60)).expect("valid");
-        let mut ledger = ConcurrencyLedger::new(&rule(10), Terms::default(), Moment::ORIGIN);
+        let mut ledger = ConcurrencyLedger::new(&rule(10), ClockBounds::default(), Moment::ORIGIN);
         ledger.charge(8);
         ledger.settle(5, Moment::ORIGIN);
         ledger.begin(5);
         for carry in Carry::ALL {
-            assert!(ledger.change(&Rule::Concurrency(rule(6)), Terms::default(), carry));
+            assert!(ledger.change(&Rule::Concurrency(rule(6)), ClockBounds::default(), carry));
             assert_eq!((ledger.available(), ledger.excess()), (0, 2), "{carry:?}");
         }
         ledger.finish(4);
         assert_eq!((ledger.available(), ledger.excess()), (2, 0));
         let longer = Concurrency::try_new(6, Duration::from_secs(61)).expect("valid");
-        assert!(!ledger.change(&Rule::Concurrency(longer), Terms::default(), Carry::AsIs));
+        assert!(!ledger.change(&Rule::Concurrency(longer), ClockBounds::default(), Carry::AsIs));
     }
 
     #[test]
     fn lost_books_stay_shut_until_the_longest_call_has_ended() {
         let rule = Concurrency::try_new(10, Duration::from_secs(60)).expect("valid");
-        let mut ledger = ConcurrencyLedger::new(&rule, Terms::try_new(0).expect("no drift"), Moment::ORIGIN);
+        let mut ledger =
+            ConcurrencyLedger::new(&rule, ClockBounds::try_new(0).expect("no drift"), Moment::ORIGIN);
         let seconds = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
         assert_eq!(ledger.forget(seconds(2)), seconds(62));
     }

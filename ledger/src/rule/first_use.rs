@@ -9,7 +9,7 @@ use super::{Account, Draw, Ends, Gap, Pace, RuleAccount, Saved, Since, scaled_up
 use super::{FixedWindow, Windows};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
 
 /// The books of a fixed window that its first use opens.
@@ -174,7 +174,7 @@ impl Account for FirstUseLedger {
 }
 
 impl RuleAccount for FirstUseLedger {
-    fn change(&mut self, rule: &Rule, _terms: Terms, carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, _terms: ClockBounds, carry: Carry) -> bool {
         let Rule::FixedWindow(rule) = rule else { return false };
         if rule.windows() != (Windows::FirstUse { per: self.per }) {
             return false;
@@ -287,8 +287,8 @@ mod tests {
         first.charge(2);
         first.advance(millis(40));
         let restored = |saved: &Saved, gap, (written, now): (u64, u64), (out, until): (u64, u64)| {
-            let terms = Terms::try_new(0).expect("no drift");
-            let since = Since { gap, written: millis(written).into(), now: millis(now), terms };
+            let clocks = ClockBounds::try_new(0).expect("no drift");
+            let since = Since { gap, written: millis(written).into(), now: millis(now), clocks };
             let mut again = ledger(3, now);
             assert!(again.restore(saved, since, (out, millis(until))));
             again.advance(millis(now));
@@ -343,9 +343,9 @@ mod tests {
             let per = Duration::from_millis(per);
             Rule::FixedWindow(FixedWindow::of(limit, Windows::FirstUse { per }).expect("valid"))
         };
-        let terms = Terms::try_new(0).expect("no drift");
-        assert!(!ledger.change(&of(5, 200), terms, Carry::AsIs), "another period");
-        assert!(ledger.change(&of(4, 100), terms, Carry::AsIs));
+        let clocks = ClockBounds::try_new(0).expect("no drift");
+        assert!(!ledger.change(&of(5, 200), clocks, Carry::AsIs), "another period");
+        assert!(ledger.change(&of(4, 100), clocks, Carry::AsIs));
         assert_eq!((ledger.available(), ledger.excess()), (0, 2));
         ledger.top_up(3);
         assert_eq!((ledger.available(), ledger.lease_end()), (1, Some(millis(100))));

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
 
 /// At most `limit` permits in each window. Windows do not overlap, and two neighbours may give twice the limit across
@@ -291,7 +291,7 @@ impl Account for FixedLedger {
 }
 
 impl RuleAccount for FixedLedger {
-    fn change(&mut self, rule: &Rule, _terms: Terms, carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, _terms: ClockBounds, carry: Carry) -> bool {
         let Rule::FixedWindow(rule) = rule else { return false };
         if rule.windows() != self.windows {
             return false;

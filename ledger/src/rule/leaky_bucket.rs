@@ -13,7 +13,7 @@ mod tests;
 use super::{Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits};
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
 
 /// At most `burst + refill·T/per` permits in any interval T, over the whole fleet: with a burst of 1 no two calls are
@@ -109,13 +109,13 @@ pub struct Flow {
 
 impl Flow {
     /// A full bucket at `now`.
-    pub fn new(rule: &LeakyBucket, terms: Terms, now: Moment) -> Self {
+    pub fn new(rule: &LeakyBucket, clocks: ClockBounds, now: Moment) -> Self {
         let burst = if rule.refill() == 0 { 0 } else { rule.burst() };
         let mut flow = Flow {
             burst,
             refill: rule.refill(),
             per: nanos(rule.per()),
-            stretched: nanos(terms.stretched(rule.per())),
+            stretched: nanos(clocks.stretched(rule.per())),
             now,
             level: 0,
             lent: Part::default(),
@@ -342,7 +342,7 @@ impl Account for FlowLedger {
 
 impl RuleAccount for FlowLedger {
     /// What keeps the flow goes on as it is: a limit whose flow is another begins anew.
-    fn change(&mut self, rule: &Rule, _terms: Terms, _carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, _terms: ClockBounds, _carry: Carry) -> bool {
         matches!(rule, Rule::LeakyBucket(_))
     }
 

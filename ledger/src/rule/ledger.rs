@@ -6,7 +6,7 @@ use super::{
     SlidingLedger,
 };
 use crate::Rule;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 
 /// The books of one rule. Copying one costs what it remembers.
 #[derive(Clone, Debug)]
@@ -27,17 +27,17 @@ pub enum Ledger {
 
 impl Ledger {
     /// The books of `rule`, new at `now`.
-    pub fn new(rule: &Rule, terms: Terms, now: Moment) -> Self {
+    pub fn new(rule: &Rule, clocks: ClockBounds, now: Moment) -> Self {
         match rule {
-            Rule::SlidingWindow(rule) => Ledger::Sliding(SlidingLedger::new(rule, terms, now)),
-            Rule::SlidingLog(rule) => Ledger::Sliding(SlidingLedger::log(rule, terms, now)),
+            Rule::SlidingWindow(rule) => Ledger::Sliding(SlidingLedger::new(rule, clocks, now)),
+            Rule::SlidingLog(rule) => Ledger::Sliding(SlidingLedger::log(rule, clocks, now)),
             Rule::FixedWindow(rule) => match rule.windows() {
                 Windows::Epoch { .. } | Windows::Calendar(_) => Ledger::Fixed(FixedLedger::new(rule, now)),
                 Windows::FirstUse { .. } => Ledger::FirstUse(FirstUseLedger::new(rule, now)),
             },
-            Rule::TokenBucket(rule) => Ledger::Bucket(BucketLedger::new(rule, terms, now)),
+            Rule::TokenBucket(rule) => Ledger::Bucket(BucketLedger::new(rule, clocks, now)),
             Rule::LeakyBucket(_) => Ledger::Flow(FlowLedger::default()),
-            Rule::Concurrency(rule) => Ledger::Concurrency(ConcurrencyLedger::new(rule, terms, now)),
+            Rule::Concurrency(rule) => Ledger::Concurrency(ConcurrencyLedger::new(rule, clocks, now)),
         }
     }
 

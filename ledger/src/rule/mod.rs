@@ -34,7 +34,7 @@ pub use warm_up::WarmUp;
 pub use zone::Zone;
 
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX, TERM_MAX, TERM_MIN};
 use std::time::Duration;
 
 /// One promise. Several rules on a limit must all hold.
@@ -147,8 +147,8 @@ fn check_span(field: &'static str, span: Duration, needs: &str) -> Result<(), Ru
 }
 
 /// The books of `rule` if it is a steady flow, new at `now`.
-pub fn flow(rule: &Rule, terms: Terms, now: Moment) -> Option<Flow> {
-    rule.flow().map(|rule| Flow::new(rule, terms, now))
+pub fn flow(rule: &Rule, clocks: ClockBounds, now: Moment) -> Option<Flow> {
+    rule.flow().map(|rule| Flow::new(rule, clocks, now))
 }
 
 /// Parts of a window, or of the time in which a bucket refills, that a lease lasts. More parts mean more
@@ -178,7 +178,7 @@ pub fn term(rules: &[Rule]) -> Duration {
     let flow = interval.map(|interval| interval.saturating_mul(FLOW_INTERVALS).max(FLOW_MIN));
     // What a bucket holds is lost when its lease ends unheard: one beside a short window must not end as soon as that.
     let term = flow.unwrap_or_else(|| spans.min().unwrap_or(Duration::MAX) / TERM_PARTS);
-    whole_millis(term.clamp(Terms::TERM_MIN, Terms::TERM_MAX))
+    whole_millis(term.clamp(TERM_MIN, TERM_MAX))
 }
 
 /// How long an empty bucket takes to fill up.
@@ -275,6 +275,6 @@ mod tests {
         assert_eq!(term(&[minute]), 2 * second);
         assert_eq!(term(&[minute, half]), second);
         assert_eq!(term(&[minute, half, fast]), Duration::from_millis(66));
-        assert_eq!(term(&[never]), Terms::TERM_MAX);
+        assert_eq!(term(&[never]), TERM_MAX);
     }
 }

@@ -1,7 +1,7 @@
 //! What a ledger is written down as, and how the moments in it are read again, perhaps by a clock that stood still meanwhile.
 //! Each ledger saves and restores its own; nothing here knows what the numbers mean.
 
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ pub struct Since {
     /// When it is read.
     pub now: Moment,
     /// The assumption about clocks: after a gap it is another one, and may run faster.
-    pub terms: Terms,
+    pub clocks: ClockBounds,
 }
 
 impl Since {
@@ -143,7 +143,7 @@ impl Since {
     pub fn moment(self, at: At) -> Moment {
         match (self.gap, at.0.checked_sub(self.written.0)) {
             (Gap::Counted, _) => Moment::from_nanos(at.0),
-            (Gap::Unknown, Some(left)) => self.now + self.terms.stretched(Duration::from_nanos(left)),
+            (Gap::Unknown, Some(left)) => self.now + self.clocks.stretched(Duration::from_nanos(left)),
             (Gap::Unknown, None) => self.now.before(Duration::from_nanos(self.written.0 - at.0)),
         }
     }
@@ -155,9 +155,9 @@ mod tests {
 
     #[test]
     fn what_had_to_last_lasts_as_long_after_a_gap_that_was_not_counted() {
-        let terms = Terms::try_new(1_000).expect("valid");
+        let clocks = ClockBounds::try_new(1_000).expect("valid");
         let now = Moment::from_nanos(50);
-        let since = Since { gap: Gap::Unknown, written: At(1_000_000), now, terms };
+        let since = Since { gap: Gap::Unknown, written: At(1_000_000), now, clocks };
         assert_eq!(since.moment(At(1_000_000)), now);
         assert!(since.moment(At(2_000_000)) >= now + Duration::from_nanos(1_001_000), "and a little longer");
         assert_eq!(since.moment(At(999_990)), Moment::from_nanos(40));

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{Carry, Rule};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -106,22 +106,22 @@ struct Slot {
 
 impl SlidingLedger {
     /// An empty window at `now`.
-    pub fn new(rule: &SlidingWindow, terms: Terms, now: Moment) -> Self {
+    pub fn new(rule: &SlidingWindow, clocks: ClockBounds, now: Moment) -> Self {
         let per = rule.per() + rule.margin();
-        let ledger = Self::in_parts(SUB_WINDOWS, rule.limit(), per, terms, now);
+        let ledger = Self::in_parts(SUB_WINDOWS, rule.limit(), per, clocks, now);
         SlidingLedger { per: nanos(rule.per()), ..ledger }
     }
 
     /// The same for a log: its sub-windows are nanoseconds, so that every settlement is kept apart, but for those of one
     /// instant. Each is of a permit at least: there are never more of them than the limit. They take 16 bytes each, and
     /// an ask looks at those that will end within the next term or thirtieth of the window.
-    pub fn log(rule: &SlidingLog, terms: Terms, now: Moment) -> Self {
-        let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + rule.margin(), terms, now);
+    pub fn log(rule: &SlidingLog, clocks: ClockBounds, now: Moment) -> Self {
+        let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + rule.margin(), clocks, now);
         SlidingLedger { per: nanos(rule.per()), is_log: true, ..ledger }
     }
 
-    fn in_parts(parts: u64, limit: u64, per: Duration, terms: Terms, now: Moment) -> Self {
-        let window = nanos(terms.stretched(per));
+    fn in_parts(parts: u64, limit: u64, per: Duration, clocks: ClockBounds, now: Moment) -> Self {
+        let window = nanos(clocks.stretched(per));
         SlidingLedger {
             limit,
             per: nanos(per),
@@ -270,13 +270,13 @@ impl Account for SlidingLedger {
 }
 
 impl RuleAccount for SlidingLedger {
-    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry: Carry) -> bool {
         match rule {
             Rule::SlidingWindow(rule) if !self.is_log && nanos(rule.per()) == self.per => {
-                self.goes_on_by(SlidingLedger::new(rule, terms, self.now), carry);
+                self.goes_on_by(SlidingLedger::new(rule, clocks, self.now), carry);
             }
             Rule::SlidingLog(rule) if self.is_log && nanos(rule.per()) == self.per => {
-                self.goes_on_by(SlidingLedger::log(rule, terms, self.now), carry);
+                self.goes_on_by(SlidingLedger::log(rule, clocks, self.now), carry);
             }
             Rule::SlidingWindow(_)
             | Rule::SlidingLog(_)
@@ -313,7 +313,7 @@ mod tests {
 
     fn ledger(limit: u64) -> SlidingLedger {
         let rule = SlidingWindow::try_new(limit, Duration::from_nanos(512), Duration::ZERO).expect("valid");
-        SlidingLedger::new(&rule, Terms::try_new(0).expect("no drift"), Moment::from_nanos(SECOND))
+        SlidingLedger::new(&rule, ClockBounds::try_new(0).expect("no drift"), Moment::from_nanos(SECOND))
     }
 
     fn at(nanos: u64) -> Moment {
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn a_log_keeps_each_spend_apart_and_to_the_nanosecond() {
         let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
-        let mut log = SlidingLedger::log(&rule, Terms::try_new(0).expect("no drift"), at(0));
+        let mut log = SlidingLedger::log(&rule, ClockBounds::try_new(0).expect("no drift"), at(0));
         log.charge(5);
         for (nanos, permits) in [(7, 1), (8, 2), (8, 1), (9, 1)] {
             log.advance(at(nanos));
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn what_is_credited_in_full_is_not_remembered() {
         let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
-        let mut log = SlidingLedger::log(&rule, Terms::try_new(0).expect("no drift"), at(0));
+        let mut log = SlidingLedger::log(&rule, ClockBounds::try_new(0).expect("no drift"), at(0));
         for nanos in 1..100 {
             log.charge(5);
             log.advance(at(nanos));

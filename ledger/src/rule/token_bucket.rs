@@ -16,7 +16,7 @@ use super::{
     check_permits,
 };
 use crate::{Carry, Rule};
-use lessor_protocol::{Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use refill::Refill;
 use std::time::Duration;
 pub use style::RefillStyle;
@@ -167,14 +167,14 @@ pub struct BucketLedger {
 
 impl BucketLedger {
     /// A bucket with its initial level at `now`.
-    pub fn new(rule: &TokenBucket, terms: Terms, now: Moment) -> Self {
+    pub fn new(rule: &TokenBucket, clocks: ClockBounds, now: Moment) -> Self {
         BucketLedger {
             capacity: rule.capacity(),
             initial: rule.initial(),
             debt: rule.debt().cast_signed(),
             now,
             level: rule.initial().cast_signed(),
-            refill: Refill::new(rule, terms, now),
+            refill: Refill::new(rule, clocks, now),
             outstanding: 0,
             surplus: 0,
             latest: now,
@@ -358,9 +358,9 @@ impl Account for BucketLedger {
 }
 
 impl RuleAccount for BucketLedger {
-    fn change(&mut self, rule: &Rule, terms: Terms, carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry: Carry) -> bool {
         let Rule::TokenBucket(rule) = rule else { return false };
-        if !self.refill.goes_on_by(Refill::new(rule, terms, self.now)) {
+        if !self.refill.goes_on_by(Refill::new(rule, clocks, self.now)) {
             return false;
         }
         self.lag();

@@ -29,10 +29,10 @@ impl Machine {
     }
 }
 
-fn begin(terms: Terms) -> (Machine, Steering) {
+fn begin(clocks: ClockBounds) -> (Machine, Steering) {
     let machine = Machine { steady: 5_000, disciplined: 9_000 };
     let course = Course::at(Moment::from_nanos(1 << 60), machine.now());
-    (machine, Steering::new(course, terms))
+    (machine, Steering::new(course, clocks))
 }
 
 proptest! {
@@ -41,10 +41,10 @@ proptest! {
     #[test]
     fn no_slew_moves_it_faster_than_it_is_steered(
         steps in prop::collection::vec((0u64..1_000_000_000, -1_000_000i64..1_000_000), 1..100),
-        drift_ppm in 0u32..=Terms::DRIFT_PPM_MAX,
+        drift_ppm in 0u32..=ClockBounds::DRIFT_PPM_MAX,
     ) {
-        let terms = Terms::try_new(drift_ppm).expect("below the maximum");
-        let (mut machine, mut clock) = begin(terms);
+        let clocks = ClockBounds::try_new(drift_ppm).expect("below the maximum");
+        let (mut machine, mut clock) = begin(clocks);
         let mut seen: Vec<(u64, u64)> = vec![];
         for (span, ppm) in steps {
             let now = machine.run(span, ppm);
@@ -66,7 +66,7 @@ proptest! {
 #[test]
 fn it_follows_a_frequency_that_is_set_for_good() {
     for ppm in [-300, 300, 480] {
-        let (mut machine, mut clock) = begin(Terms::default());
+        let (mut machine, mut clock) = begin(ClockBounds::default());
         let apart = 1 << 60;
         for _ in 0..24 * 3_600 {
             let now = machine.run(HOUR / 3_600, ppm);
@@ -78,7 +78,7 @@ fn it_follows_a_frequency_that_is_set_for_good() {
 
 #[test]
 fn readings_a_nanosecond_apart_steer_it_as_those_a_second_apart_do() {
-    let (mut machine, mut clock) = begin(Terms::default());
+    let (mut machine, mut clock) = begin(ClockBounds::default());
     let first = clock.show(machine.now());
     for _ in 0..1_000_000 {
         clock.show(machine.run(7, 1_000_000));
@@ -88,7 +88,7 @@ fn readings_a_nanosecond_apart_steer_it_as_those_a_second_apart_do() {
 
 #[test]
 fn it_comes_back_to_where_it_is_aimed_once_a_slew_is_over() {
-    let (mut machine, mut clock) = begin(Terms::default());
+    let (mut machine, mut clock) = begin(ClockBounds::default());
     // A second, in twelve.
     clock.show(machine.run(12_000_000_000, 83_333));
     let lag = |machine: Machine, shown: Moment| (machine.disciplined + (1 << 60) - 9_000) - shown.as_nanos();
@@ -101,9 +101,9 @@ fn it_comes_back_to_where_it_is_aimed_once_a_slew_is_over() {
 
 #[test]
 fn one_that_goes_on_in_another_process_shows_what_it_would_have_shown() {
-    let (mut machine, mut clock) = begin(Terms::default());
+    let (mut machine, mut clock) = begin(ClockBounds::default());
     clock.show(machine.run(HOUR, 83_333));
     let written = clock.course();
     let later = machine.run(HOUR, 0);
-    assert_eq!(Steering::new(written, Terms::default()).show(later), clock.show(later));
+    assert_eq!(Steering::new(written, ClockBounds::default()).show(later), clock.show(later));
 }

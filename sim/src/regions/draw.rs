@@ -18,7 +18,7 @@ impl World {
         let real = rng.u64(1_000..2_000) * SECOND;
         let (limit, per) = (rng.u64(permits), Duration::from_millis(rng.u64(millis)));
         let rule = rule(limit, per, &mut rng);
-        let terms = Terms::default();
+        let clocks = ClockBounds::default();
         let plan = |rules: Vec<Rule>| {
             let is_borrowed = rules.is_empty();
             let sharing = Sharing::default();
@@ -26,14 +26,14 @@ impl World {
                 rules,
                 is_borrowed,
                 is_root: false,
-                terms,
+                clocks,
                 ease_off: false,
                 lessees_max: 1_000,
                 sharing,
             })
         };
         let (centre, borrowed) = (plan(vec![rule]), plan(vec![]));
-        let drift = i64::from(terms.drift_ppm());
+        let drift = i64::from(clocks.drift_ppm());
         let ppm = |rng: &mut fastrand::Rng| rng.i64(-drift..=drift);
         let centre_ppm = ppm(&mut rng);
         let mut world = World {
@@ -99,7 +99,7 @@ impl World {
     }
 
     pub(super) fn new_region(&mut self, ppm: i64) -> Region {
-        let link = StoreLink::new(self.plan.terms);
+        let link = StoreLink::new(self.plan.clocks);
         let pool = Pool::new(self.borrowed.clone(), shown(self.real, ppm));
         Region {
             ppm,

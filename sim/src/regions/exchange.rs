@@ -175,7 +175,7 @@ impl World {
     ) -> Result<(), String> {
         let (rng, at) = (self.rng.u64(..), &mut self.nodes[node]);
         let now = shown(self.real, at.ppm);
-        let heard = Heard { first_sent, now, terms: self.plan.terms };
+        let heard = Heard { first_sent, now, clocks: self.plan.clocks };
         let word = answer.as_ref().map_err(word);
         match at.refill.on_answer(&at.slot, word, heard, false, rng) {
             Outcome::Impossible => Err(format!("node {node} was answered what cannot be: {answer:?}")),

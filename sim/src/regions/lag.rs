@@ -73,7 +73,7 @@ impl World {
         self.regions[0].lag = match fault {
             Fault::Stalled => Lag::Stalled { from },
             Fault::Slewed(ppm) => {
-                let mut host = HostClock::new(0, self.regions[0].ppm).steered(self.plan.terms);
+                let mut host = HostClock::new(0, self.regions[0].ppm).steered(self.plan.clocks);
                 host.slew(from, ppm);
                 Lag::Slewed { from, host }
             }

@@ -27,8 +27,8 @@ pub(super) struct StoreLink {
 }
 
 impl StoreLink {
-    pub(super) fn new(terms: Terms) -> Self {
-        let member = Member::new(String::new(), terms.drift_ppm());
+    pub(super) fn new(clocks: ClockBounds) -> Self {
+        let member = Member::new(String::new(), clocks.drift_ppm());
         StoreLink { member, waits: None, asks: None, next: None, ways: None }
     }
 }

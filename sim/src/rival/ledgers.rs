@@ -3,20 +3,20 @@
 
 use lessor_ledger::Rule;
 use lessor_ledger::rule::Ledger;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use std::time::Duration;
 
 /// The books of some rules.
 #[derive(Debug)]
 pub(super) struct Ledgers {
-    terms: Terms,
+    clocks: ClockBounds,
     ledgers: Vec<Ledger>,
 }
 
 impl Ledgers {
     /// `rules`, of which nothing is spent.
-    pub(super) fn new(rules: &[Rule], terms: Terms, now: Moment) -> Self {
-        Ledgers { terms, ledgers: rules.iter().map(|rule| Ledger::new(rule, terms, now)).collect() }
+    pub(super) fn new(rules: &[Rule], clocks: ClockBounds, now: Moment) -> Self {
+        Ledgers { clocks, ledgers: rules.iter().map(|rule| Ledger::new(rule, clocks, now)).collect() }
     }
 
     fn advance(&mut self, now: Moment) {
@@ -43,6 +43,6 @@ impl Ledgers {
     pub(super) fn lasts(&mut self, now: Moment) -> Option<Duration> {
         self.advance(now);
         let end = self.ledgers.iter().filter_map(|ledger| ledger.account().lease_end()).min()?;
-        Some(self.terms.term_until(now, end))
+        Some(self.clocks.term_until(now, end))
     }
 }

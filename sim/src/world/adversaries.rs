@@ -62,7 +62,7 @@ impl World {
         // It waits for no other.
         adversary.exchange.0 = 0;
         if let Ok(Answer::Grant(grant)) = answer {
-            let spends = adversary.believe(self.real, &grant, self.setup.plan.terms);
+            let spends = adversary.believe(self.real, &grant, self.setup.plan.clocks);
             let session = adversary.session;
             if spends > 0 {
                 self.log.note(self.real, "foe # spends #", &[index as u64, spends]);

@@ -235,7 +235,7 @@ impl World {
     /// a moment, not before that.
     pub(super) fn books_are_to_begin(&mut self, is_new: &IsNew, since: Moment) {
         let now = self.now();
-        let after = |lost| lost + self.setup.plan.terms.quarantine();
+        let after = |lost| lost + self.setup.plan.clocks.quarantine();
         let begins = match self.centre.past {
             Past::None => now.allocator,
             Past::Lost(lost) | Past::Other { until: lost, .. } => after(lost),

@@ -38,7 +38,7 @@ impl World {
                 self.centre.plan = plan.clone();
                 let view = self.centre.pool.view(0, now);
                 if begins_anew {
-                    self.centre.past = self.centre.past.after([&*before].into_iter(), before.terms, now);
+                    self.centre.past = self.centre.past.after([&*before].into_iter(), before.clocks, now);
                     self.new_pool(Moment::ORIGIN);
                 } else if view.quarantine.is_zero() {
                     self.centre.pool.change(&plan, carry, now);

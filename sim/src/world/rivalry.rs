@@ -112,7 +112,7 @@ impl World {
         if now >= at.slot.deadline() {
             at.slot.shed(0);
         }
-        at.slot.install(grant.permits, 0, self.setup.plan.terms.holder_end(first_sent, grant.term));
+        at.slot.install(grant.permits, 0, self.setup.plan.clocks.holder_end(first_sent, grant.term));
         let free = at.in_hand(self.real);
         let rival = self.rival.as_mut().expect("there is one");
         rival.granted(node, grant.permits, free, now);

@@ -195,13 +195,13 @@ impl World {
     /// When each rule that refills at intervals does so after a gap of unknown length: as long from `now` on as it had to wait when that
     /// was written down.
     fn refills_after_gap(&self, now: Moment) -> Vec<Vec<Option<Moment>>> {
-        let terms = self.setup.plan.terms;
+        let clocks = self.setup.plan.clocks;
         let of_checkpoint = |checkpoint: &Option<Checkpoint>| -> Vec<Option<Moment>> {
             let written = serde_json::to_value(checkpoint).expect("plain data");
             let next = |rule: &serde_json::Value| {
                 let next = rule["bucket"]["refill"]["interval"]["next"].as_u64()?;
                 let left = Duration::from_nanos(next - written["written"].as_u64()?);
-                Some(now + terms.stretched(left))
+                Some(now + clocks.stretched(left))
             };
             written["rules"].as_array().map_or(vec![], |rules| rules.iter().map(next).collect())
         };
@@ -216,7 +216,7 @@ impl World {
     fn close_again(&mut self, gap: Gap) {
         let now = self.centre.clock.show(self.real);
         let Closed { gate, pause } = &self.centre.store.closed;
-        self.centre.gate = gate.read(gap, now, self.setup.plan.terms);
+        self.centre.gate = gate.read(gap, now, self.setup.plan.clocks);
         let until = pause.map(|(until, left)| match gap {
             Gap::Counted => until,
             // A pause that no operator ends has no end.

@@ -143,7 +143,7 @@ impl World {
             return Ok(());
         };
         at.is_fallen = false;
-        at.allowance.tell(reply.share, exchange.first_sent, self.setup.plan.terms);
+        at.allowance.tell(reply.share, exchange.first_sent, self.setup.plan.clocks);
         self.nodes[node].connection.on_success();
         self.installs(node, answer, exchange.first_sent, reply.longest)?;
         self.look(node);
@@ -166,7 +166,7 @@ impl World {
             }
         }
         let (now, rng) = (at.now(self.real), self.rng.u64(..));
-        let heard = Heard { first_sent, now, terms: self.setup.plan.terms };
+        let heard = Heard { first_sent, now, clocks: self.setup.plan.clocks };
         let word = answer.as_ref().map_err(|error| error.code());
         let outcome = at.refill.on_answer(&at.slot, word, heard, false, rng);
         at.low_water = at.refill.nudge_below(at.connection.rtt());

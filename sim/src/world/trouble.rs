@@ -149,7 +149,7 @@ impl World {
     }
 
     fn change_rate(&mut self) {
-        let drift = i64::from(self.setup.plan.terms.drift_ppm());
+        let drift = i64::from(self.setup.plan.clocks.drift_ppm());
         let ppm = [-drift, drift, self.rng.i64(-drift..=drift)][self.rng.usize(..3)];
         match self.rng.usize(0..=self.nodes.len()) {
             // Steering may have the other half.

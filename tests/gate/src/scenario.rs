@@ -14,7 +14,7 @@ use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
 use lessor_ledger::share::Safe;
-use lessor_protocol::Terms;
+use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use lessor_sim::edges::EDGES;
 use lessor_sim::faults::Fault;
@@ -224,7 +224,7 @@ fn full_window(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let rule = SlidingWindow::try_new(dice.u64(100..=1_000), per, Duration::ZERO);
     let mut setup = alone(setup, Rule::SlidingWindow(rule.expect("numbers in range")), 3.0);
     // With clocks as bad as the swarm's, the drift hides what is rounded.
-    setup.plan.terms = Terms::default();
+    setup.plan.clocks = ClockBounds::default();
     setup.latency = Latency { one_way: MILLI / 10, jitter: MILLI / 10 };
     setup.lasts = 3 * per.as_secs() * SECOND;
     setup
@@ -234,7 +234,7 @@ fn tiny_bucket(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let rule = bucket(dice.u64(1..=3), dice.u64(SECOND / 2..=3 * SECOND));
     // As many calls in a term as there are permits: each is spent while its lease lasts, and not at once.
     let mut setup = alone(setup, rule, 30.0);
-    setup.plan.terms = Terms::default();
+    setup.plan.clocks = ClockBounds::default();
     setup.latency = Latency { one_way: MILLI, jitter: MILLI };
     setup.faults.chance.insert(Fault::Loss, 0.3);
     setup.lasts = 1_000 * SECOND;

@@ -2,7 +2,7 @@
 //! shows which of them a client falls for. None lies in a way that no client could see through.
 
 use super::message::Message;
-use lessor_protocol::{PERMITS_MAX, Terms};
+use lessor_protocol::{PERMITS_MAX, TERM_MAX};
 use serde_json::{Value, json};
 
 /// Larger than any answer may be.
@@ -162,7 +162,7 @@ impl Malformed {
             Malformed::FarMoreThanWanted => changed(&|grant, _| grant["permits"] = json!(PERMITS_MAX)),
             Malformed::MoreThanHeld => changed(&|grant, ask| grant["held"] = json!(number(ask, "held") + 1)),
             Malformed::LongTerm => {
-                changed(&|grant, _| grant["term_ms"] = json!(Terms::TERM_MAX.as_millis() as u64 + 1))
+                changed(&|grant, _| grant["term_ms"] = json!(TERM_MAX.as_millis() as u64 + 1))
             }
             Malformed::Silence => {
                 changed(&|grant, _| grant["ask_after_ms"] = json!(1_000_000_000_000_000u64))

@@ -11,7 +11,7 @@ use lessor_ledger::pool::{AskError, CHECKPOINT_LASTS, Checkpoint, Holder, Plan, 
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::rule::Gap;
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Moment, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds, Moment};
 use lessor_sim::reference::{Spend, breach};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl World {
             rules: vec![rule],
             is_borrowed: false,
             is_root: false,
-            terms: Terms::default(),
+            clocks: ClockBounds::default(),
             ease_off: false,
             lessees_max: 10,
             sharing: Sharing::default(),
@@ -260,11 +260,11 @@ impl World {
     }
 
     fn hear(&mut self, at: usize, session: u64, seq: u64, answer: &Result<Answer, AskError>) {
-        let (now, terms) = (self.now(at), self.plan.terms);
+        let (now, clocks) = (self.now(at), self.plan.clocks);
         let Node { connection, hand, refill } = &mut self.nodes[at];
         let Some((exchange, _)) = connection.on_answer(session, seq, now) else { return };
         connection.on_success();
-        let heard = Heard { first_sent: exchange.first_sent, now, terms };
+        let heard = Heard { first_sent: exchange.first_sent, now, clocks };
         let word = answer.as_ref().map_err(|error| AskRejection::from(*error).reason.code());
         match refill.on_answer(hand, word, heard, false, 0) {
             Outcome::Disputed => {

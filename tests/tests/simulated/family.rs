@@ -5,7 +5,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::{Above, AskError, Goodbye, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Moment, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds, Moment};
 use lessor_sim::reference::{Spend, breach};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Play {
             rules: vec![rule],
             is_borrowed: false,
             is_root: false,
-            terms: Terms::default(),
+            clocks: ClockBounds::default(),
             ease_off: false,
             lessees_max,
             sharing: Sharing::default(),
@@ -154,7 +154,7 @@ impl Play {
                 assert_eq!(grant.kept, hand, "what is live is kept");
                 let at = &mut self.sessions[who];
                 at.hand += grant.permits;
-                at.until = at.until.max(Terms::default().holder_end(now, grant.term));
+                at.until = at.until.max(ClockBounds::default().holder_end(now, grant.term));
             }
             Step::Spend { who, permits } => {
                 let at = &mut self.sessions[who];

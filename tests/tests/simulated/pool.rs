@@ -8,7 +8,7 @@ use lessor_ledger::rule::{
     Windows, Zone,
 };
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Moment, PERMITS_MAX};
 use lessor_sim::reference::{Spend, breach};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl Play {
                 self.messages.push(Sent { id, seq, ask, answer: Some((self.now, grant)) });
                 let at = &mut self.sessions[who];
                 at.hand += grant.permits;
-                at.until = at.until.max(Terms::default().holder_end(self.now, grant.term));
+                at.until = at.until.max(ClockBounds::default().holder_end(self.now, grant.term));
             }
             Step::Spend { who, permits } => {
                 let at = &mut self.sessions[who];
@@ -254,9 +254,9 @@ proptest! {
     ) {
         // Two of them say how long a call may take, and each is refused beside the other.
         prop_assume!(rules.iter().filter(|rule| matches!(rule, Rule::Concurrency(_))).count() < 2);
-        let terms = Terms::default();
+        let clocks = ClockBounds::default();
         let mut play = Play::new(Plan { rules: rules.clone(), is_borrowed: false,
-        is_root: false, terms, ease_off, lessees_max: 1_000, sharing: Sharing::default() });
+        is_root: false, clocks, ease_off, lessees_max: 1_000, sharing: Sharing::default() });
         for step in steps {
             play.step(step);
             play.check();

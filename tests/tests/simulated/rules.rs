@@ -9,7 +9,7 @@ use lessor_ledger::rule::{
     Windows,
 };
 use lessor_ledger::share::Sharing;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use lessor_sim::edges::EDGES;
 use lessor_sim::reference::{breach, opened_breach};
 use lessor_sim::small::{Step, World};
@@ -51,12 +51,12 @@ fn newest(step: Step, messages: usize, answers: usize) -> Step {
 }
 
 fn check(rules: Vec<Rule>, ease_off: bool, steps: Vec<Step>, drifts: (i64, [i64; 3]), start: u64) -> World {
-    let terms = Terms::try_new(DRIFT_PPM).expect("below the maximum");
+    let clocks = ClockBounds::try_new(DRIFT_PPM).expect("below the maximum");
     let plan = Plan {
         rules: rules.clone(),
         is_borrowed: false,
         is_root: false,
-        terms,
+        clocks,
         ease_off,
         lessees_max: 100,
         sharing: Sharing::default(),

@@ -177,7 +177,7 @@ fn a_cap_whose_pools_were_not_written_down_begins_anew() {
     assert_eq!(waits(&written), [""; 0]);
     written.pools.retain(|place, _| place.limit != "cap");
     let row = written.limits.get_mut("cap").expect("it is there");
-    row.terms = row.terms.replace("\"counts_calls\":true,", "");
+    row.basis = row.basis.replace("\"counts_calls\":true,", "");
     assert_eq!(waits(&written), ["cap"]);
 }
 

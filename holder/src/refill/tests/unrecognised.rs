@@ -35,7 +35,7 @@ fn counts_from_zero(ask: &Ask) -> bool {
 
 /// The allocator says that it does not know the lease.
 fn disown(refill: &mut Refill, slot: &Hand, now: Moment) {
-    let heard = Heard { first_sent: now, now, terms: exact() };
+    let heard = Heard { first_sent: now, now, clocks: exact() };
     let outcome = refill.on_answer(slot, Err(code::LEASE_UNKNOWN), heard, false, 0);
     assert_eq!(outcome, Outcome::Unrecognised);
 }

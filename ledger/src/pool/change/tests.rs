@@ -5,18 +5,18 @@ use crate::Rule;
 use crate::pool::{Holder, SessionId};
 use crate::rule::{FixedWindow, SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Grant, Refusal, RefusalReason, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Refusal, RefusalReason};
 use std::time::Duration;
 
 mod central;
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
-    let terms = Terms::try_new(0).expect("no drift");
+    let clocks = ClockBounds::try_new(0).expect("no drift");
     Arc::new(Plan {
         rules,
         is_borrowed: false,
         is_root: false,
-        terms,
+        clocks,
         ease_off: false,
         lessees_max: 10,
         sharing: Sharing::default(),

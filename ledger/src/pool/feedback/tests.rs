@@ -4,7 +4,7 @@ use super::*;
 use crate::pool::{Holder, Plan, SessionId};
 use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, Terms};
+use lessor_protocol::{Answer, Ask, ClockBounds};
 use std::sync::Arc;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ fn pool_of(rule: Rule, trust: Trust) -> Pool {
         rules: vec![rule],
         is_borrowed: false,
         is_root: false,
-        terms: Terms::default(),
+        clocks: ClockBounds::default(),
         ease_off: false,
         lessees_max: 100,
         sharing,

@@ -117,6 +117,6 @@ fn no_session_is_told_to_wait_for_longer_than_a_lease_lasts() {
     for before in (2_000..2_400).step_by(50) {
         let holder = Holder { id: SessionId(before), ..far };
         let told = grant(pool.renew(millis(20_000 - before), holder, 1, ask(0, 0, 1)));
-        assert!(told.ask_after <= Terms::TERM_MAX, "{before} ms before: {told:?}");
+        assert!(told.ask_after <= lessor_protocol::TERM_MAX, "{before} ms before: {told:?}");
     }
 }

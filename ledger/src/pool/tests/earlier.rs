@@ -15,7 +15,7 @@ fn it_is_not_forgotten_before_all_that_an_earlier_life_told_is_over() {
     let mut after = Pool::from_checkpoint(plan, &checkpoint, Gap::Counted, millis(2)).expect("it is of use");
     assert_eq!(after.view(millis(2)).books.outstanding, 0);
     assert!(!after.is_forgettable(millis(2)), "a new one would not wait for that node");
-    let over = Terms::default().grantor_end(millis(0) + told.term, told.term);
+    let over = ClockBounds::default().grantor_end(millis(0) + told.term, told.term);
     assert!(after.is_forgettable(over + SECOND));
 }
 

@@ -139,7 +139,7 @@ fn alone_it_lends_to_be_spent_again_and_tells_how_much_to_hold() {
 fn lost_books_wait_for_leases_and_for_calls() {
     let lost = millis(10_000);
     let mut pool = Pool::after_loss(plan(vec![in_flight(12)]), lost, millis(10_500));
-    let wait = Terms::default().quarantine() + Terms::default().stretched(LONGEST);
+    let wait = ClockBounds::default().quarantine() + ClockBounds::default().stretched(LONGEST);
     assert_eq!(pool.view(millis(10_500)).quarantine, wait - SECOND / 2);
     assert_eq!(pool.view(lost + wait).available, 12);
 }

@@ -30,9 +30,9 @@ fn there_are_as_many_seats_as_were_said_and_each_keeps_its_own() {
 #[test]
 fn a_seat_is_free_once_what_was_spent_on_it_has_left_every_window() {
     let mut pool = Pool::new(seated(1, 30), millis(0));
-    let terms = pool.plan.terms;
+    let clocks = pool.plan.clocks;
     assert_eq!(told(&mut pool, 0, 1), Some(30));
-    let free = terms.grantor_end(millis(0), LASTS) + terms.stretched(SECOND);
+    let free = clocks.grantor_end(millis(0), LASTS) + clocks.stretched(SECOND);
     let just = free.since(millis(0)).as_millis() as u64;
     assert_eq!((told(&mut pool, just, 2), told(&mut pool, just + 1, 2)), (None, Some(30)));
     // A session that says goodbye spends nothing more: only its windows are waited for.
@@ -44,8 +44,8 @@ fn a_seat_is_free_once_what_was_spent_on_it_has_left_every_window() {
 #[test]
 fn after_a_loss_of_books_no_session_is_told_until_every_earlier_seat_is_over() {
     let mut pool = Pool::after_loss(seated(3, 30), millis(0), millis(500));
-    let terms = pool.plan.terms;
-    let opens = terms.grantor_end(millis(0), SafeShare::LASTS_MAX) + terms.stretched(SECOND);
+    let clocks = pool.plan.clocks;
+    let opens = clocks.grantor_end(millis(0), SafeShare::LASTS_MAX) + clocks.stretched(SECOND);
     let just = opens.since(millis(0)).as_millis() as u64;
     assert_eq!((told(&mut pool, just, 1), told(&mut pool, just + 1, 1)), (None, Some(10)));
 }

@@ -107,7 +107,7 @@ proptest! {
             match answer {
                 Ok(Answer::Grant(grant)) => {
                     node.held = grant.kept + grant.permits;
-                    node.until = plan.terms.holder_end(now, grant.term);
+                    node.until = plan.clocks.holder_end(now, grant.term);
                     node.says = grant.in_flight.is_some();
                 }
                 Ok(Answer::Refusal(_)) => {}

@@ -6,8 +6,11 @@ use lessor_protocol::InFlight;
 
 fn by(rule: Rule, version: u64) -> Origin {
     let rules = vec![stricter(&rule).expect("it can be kept")];
-    let plan =
-        Plan { rules, terms: Terms::try_new(0).expect("no drift"), ..(**origin(1, 1).recipe.plan()).clone() };
+    let plan = Plan {
+        rules,
+        clocks: ClockBounds::try_new(0).expect("no drift"),
+        ..(**origin(1, 1).recipe.plan()).clone()
+    };
     Origin { recipe: Recipe::new(plan), ..origin(1, version) }
 }
 

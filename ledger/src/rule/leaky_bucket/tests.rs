@@ -11,7 +11,7 @@ fn millis(millis: u64) -> Moment {
 /// `burst`, and `refill` a second, on perfect clocks.
 fn flow(burst: u64, refill: u64) -> Flow {
     let rule = LeakyBucket::try_new(burst, refill, SECOND).expect("valid");
-    Flow::new(&rule, Terms::try_new(0).expect("no drift"), Moment::ORIGIN)
+    Flow::new(&rule, ClockBounds::try_new(0).expect("no drift"), Moment::ORIGIN)
 }
 
 fn part(cap: u64, share: u64) -> Part {
@@ -59,8 +59,8 @@ fn a_share_mints_no_faster_than_its_part_of_the_rate() {
 #[test]
 fn the_largest_numbers_do_not_overflow() {
     let most = LeakyBucket::try_new(PERMITS_MAX, PERMITS_MAX, 366 * 86_400 * SECOND).expect("valid");
-    let terms = Terms::try_new(Terms::DRIFT_PPM_MAX).expect("valid");
-    let mut flow = Flow::new(&most, terms, Moment::ORIGIN);
+    let clocks = ClockBounds::try_new(ClockBounds::DRIFT_PPM_MAX).expect("valid");
+    let mut flow = Flow::new(&most, clocks, Moment::ORIGIN);
     assert_eq!((flow.level(), flow.is_fresh()), (PERMITS_MAX, true));
     flow.advance(Moment::NEVER);
     let interval = flow.interval(1).expect("it flows");

@@ -104,7 +104,7 @@ mod tests {
     use crate::Rule;
     use crate::rule::SlidingWindow;
     use crate::rule::{Account, RuleAccount};
-    use lessor_protocol::Terms;
+    use lessor_protocol::ClockBounds;
     use std::time::Duration;
 
     const SECOND: u64 = 1_000_000_000;
@@ -114,8 +114,8 @@ mod tests {
         Rule::SlidingWindow(SlidingWindow::try_new(limit, Duration::from_nanos(512), margin).expect("valid"))
     }
 
-    fn terms() -> Terms {
-        Terms::try_new(0).expect("no drift")
+    fn clocks() -> ClockBounds {
+        ClockBounds::try_new(0).expect("no drift")
     }
 
     fn at(nanos: u64) -> Moment {
@@ -125,7 +125,7 @@ mod tests {
     /// Ten at a time: 4 settled at 0, 2 at 100, 1 is out; it is 200.
     fn ledger() -> SlidingLedger {
         let Rule::SlidingWindow(rule) = rule(10, 0) else { unreachable!("it is one") };
-        let mut ledger = SlidingLedger::new(&rule, terms(), at(0));
+        let mut ledger = SlidingLedger::new(&rule, clocks(), at(0));
         ledger.charge(7);
         ledger.settle(4, at(0));
         ledger.advance(at(100));
@@ -144,11 +144,11 @@ mod tests {
     fn as_it_is_what_is_charged_stays_charged() {
         for carry in [Carry::AsIs, Carry::Additive] {
             let mut less = ledger();
-            assert!(less.change(&rule(3, 0), terms(), carry));
+            assert!(less.change(&rule(3, 0), clocks(), carry));
             assert!(less.excess() == 4 && less.is_sound());
             assert_eq!([512, 612].map(|nanos| available_at(&less, nanos)), [0, 2], "3 − 3, then 3 − 1");
             let mut more = ledger();
-            assert!(more.change(&rule(30, 0), terms(), carry));
+            assert!(more.change(&rule(30, 0), clocks(), carry));
             assert_eq!(more.available(), 30 - 7);
         }
     }
@@ -157,9 +157,9 @@ mod tests {
     fn in_proportion_the_newest_sums_are_rounded_up() {
         // A third of the newest 2 is 0.67, of the newest 6 it is 2: one is charged for each.
         let mut ledger = ledger();
-        assert!(ledger.change(&rule(3, 0), terms(), Carry::Proportional));
+        assert!(ledger.change(&rule(3, 0), clocks(), Carry::Proportional));
         assert_eq!((ledger.available(), available_at(&ledger, 512)), (3 - 1 - 2, 3 - 1 - 1));
-        assert!(ledger.change(&rule(30, 0), terms(), Carry::Proportional));
+        assert!(ledger.change(&rule(30, 0), clocks(), Carry::Proportional));
         assert_eq!(ledger.available(), 30 - 1 - 20);
     }
 
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn what_was_scaled_is_not_credited() {
         let mut ledger = ledger();
-        assert!(ledger.change(&rule(3, 0), terms(), Carry::Proportional));
+        assert!(ledger.change(&rule(3, 0), clocks(), Carry::Proportional));
         ledger.credit(2, at(100));
         assert_eq!(ledger.available(), 0);
     }
@@ -176,16 +176,16 @@ mod tests {
     #[test]
     fn another_window_is_another_rule() {
         let longer = SlidingWindow::try_new(10, Duration::from_nanos(513), Duration::ZERO).expect("valid");
-        assert!(!ledger().change(&Rule::SlidingWindow(longer), terms(), Carry::AsIs));
+        assert!(!ledger().change(&Rule::SlidingWindow(longer), clocks(), Carry::AsIs));
     }
 
     /// With a longer margin all stay longer; with a shorter one, those that were on a longer way still do.
     #[test]
     fn another_margin_lets_nothing_go_sooner() {
         let mut ledger = ledger();
-        assert!(ledger.change(&rule(10, 512), terms(), Carry::AsIs));
+        assert!(ledger.change(&rule(10, 512), clocks(), Carry::AsIs));
         assert_eq!([1_023, 1_024].map(|nanos| available_at(&ledger, nanos)), [3, 7]);
-        assert!(ledger.change(&rule(10, 0), terms(), Carry::AsIs));
+        assert!(ledger.change(&rule(10, 0), clocks(), Carry::AsIs));
         assert_eq!([1_023, 1_024].map(|nanos| available_at(&ledger, nanos)), [3, 7]);
         ledger.settle(1, at(200));
         assert_eq!([1_023, 1_024, 1_124].map(|nanos| available_at(&ledger, nanos)), [3, 7, 10]);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn what_is_over_is_ready_once_all_of_it_has_gone() {
         let mut ledger = ledger();
-        assert!(ledger.change(&rule(3, 0), terms(), Carry::AsIs));
+        assert!(ledger.change(&rule(3, 0), clocks(), Carry::AsIs));
         let ready = |permits| ledger.ready_at(permits, &mut [(at(300), 1)].into_iter());
         assert_eq!([1, 2, 3, 4].map(ready), [Some(at(612)), Some(at(612)), Some(at(812)), None]);
     }

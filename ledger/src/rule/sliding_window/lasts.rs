@@ -54,16 +54,16 @@ impl SlidingLedger {
 mod tests {
     use super::*;
     use crate::rule::{SlidingLog, SlidingWindow};
-    use lessor_protocol::Terms;
+    use lessor_protocol::ClockBounds;
 
     /// 100 a second for 20 s, of 10,000 in 30 s: 8,000 are left, and from 10 s on 100 a second come back.
     #[test]
     fn a_long_log_lasts_as_long_as_a_window() {
         let (per, step) = (Duration::from_secs(30), Duration::from_millis(10));
-        let (now, terms) = (Moment::from_nanos(1_000_000_000_000), Terms::default());
+        let (now, clocks) = (Moment::from_nanos(1_000_000_000_000), ClockBounds::default());
         let window = SlidingWindow::try_new(10_000, per, Duration::ZERO).expect("valid");
         let log = SlidingLog::try_new(10_000, per, Duration::ZERO).expect("valid");
-        for mut ledger in [SlidingLedger::new(&window, terms, now), SlidingLedger::log(&log, terms, now)] {
+        for mut ledger in [SlidingLedger::new(&window, clocks, now), SlidingLedger::log(&log, clocks, now)] {
             for index in 1..=2_000 {
                 ledger.advance(now + step * index);
                 ledger.charge(1);

@@ -2,7 +2,7 @@
 //! time without use and of permits that were reported spent. It rounds so that a bucket is never taken for too warm.
 
 use crate::rule::{TokenBucket, WarmUp};
-use lessor_protocol::Terms;
+use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
@@ -27,13 +27,13 @@ pub(super) struct Coldness {
 
 impl Coldness {
     /// The coldest.
-    pub(super) fn new(rule: &TokenBucket, warm_up: WarmUp, terms: Terms) -> Self {
+    pub(super) fn new(rule: &TokenBucket, warm_up: WarmUp, clocks: ClockBounds) -> Self {
         let coldest = warm_up.coldest_milli(rule.refill(), rule.per());
         Coldness {
             coldest,
             milli: coldest,
             rest: 0,
-            over: nanos(terms.shrunk(warm_up.over())).max(1),
+            over: nanos(clocks.shrunk(warm_up.over())).max(1),
             slower: warm_up.cold_factor() - 1,
         }
     }

@@ -4,7 +4,7 @@
 use super::coldness::Coldness;
 use crate::rule::{Gap, RefillStyle, SavedRefill, Since, TokenBucket};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use std::time::Duration;
 
 /// What is minted, and when. Nanoseconds in which `refill` permits come are stretched by the drift: a clock of ours that
@@ -17,14 +17,14 @@ pub(crate) enum Refill {
 
 impl Refill {
     /// That of `rule`, which begins at `now`.
-    pub(crate) fn new(rule: &TokenBucket, terms: Terms, now: Moment) -> Self {
-        let (refill, per) = (rule.refill(), nanos(terms.stretched(rule.per())).max(1));
+    pub(crate) fn new(rule: &TokenBucket, clocks: ClockBounds, now: Moment) -> Self {
+        let (refill, per) = (rule.refill(), nanos(clocks.stretched(rule.per())).max(1));
         match rule.refill_style() {
             RefillStyle::Interval => {
                 Refill::Interval(Interval { refill, per, next: now + Duration::from_nanos(per) })
             }
             RefillStyle::Greedy => {
-                let cold = rule.warm_up().map(|warm_up| Coldness::new(rule, warm_up, terms));
+                let cold = rule.warm_up().map(|warm_up| Coldness::new(rule, warm_up, clocks));
                 Refill::Even(Even { refill, per, fraction: 0, cold })
             }
         }

@@ -5,8 +5,8 @@ use crate::rule::{Gap, RefillStyle, RuleError, WarmUp};
 
 fn bucket(capacity: u64, refill: u64, per_ms: u64, initial: u64) -> BucketLedger {
     let rule = TokenBucket::try_new(capacity, refill, Duration::from_millis(per_ms), initial);
-    let terms = Terms::try_new(0).expect("no drift");
-    BucketLedger::new(&rule.expect("valid"), terms, Moment::ORIGIN)
+    let clocks = ClockBounds::try_new(0).expect("no drift");
+    BucketLedger::new(&rule.expect("valid"), clocks, Moment::ORIGIN)
 }
 
 fn millis(millis: u64) -> Moment {
@@ -75,7 +75,7 @@ fn a_bucket_that_never_refills_is_never_ready() {
 
 /// `rule` on clocks without drift, from the origin on.
 fn ledger(rule: Result<TokenBucket, RuleError>) -> BucketLedger {
-    BucketLedger::new(&rule.expect("valid"), Terms::try_new(0).expect("no drift"), Moment::ORIGIN)
+    BucketLedger::new(&rule.expect("valid"), ClockBounds::try_new(0).expect("no drift"), Moment::ORIGIN)
 }
 
 fn rule(capacity: u64, refill: u64) -> TokenBucket {
@@ -197,7 +197,7 @@ fn a_bucket_that_may_have_been_emptied_starts_empty() {
 #[test]
 fn a_bucket_that_is_changed_goes_on_if_it_gains_permits_in_the_same_time() {
     let goes_on = |bucket: &mut BucketLedger, rule: TokenBucket| {
-        bucket.change(&Rule::TokenBucket(rule), Terms::try_new(0).expect("no drift"), Carry::AsIs)
+        bucket.change(&Rule::TokenBucket(rule), ClockBounds::try_new(0).expect("no drift"), Carry::AsIs)
     };
     let at_intervals = |capacity, refill| rule(capacity, refill).with_refill_style(RefillStyle::Interval);
     let mut bucket = ledger(at_intervals(10, 4));
@@ -225,7 +225,7 @@ fn a_bucket_in_the_red_stays_there_when_it_is_changed() {
         let mut bucket = ledger(rule(5, 1).with_debt(3));
         spend(&mut bucket, 8);
         let less = Rule::TokenBucket(rule(4, 1));
-        assert!(bucket.change(&less, Terms::try_new(0).expect("no drift"), carry));
+        assert!(bucket.change(&less, ClockBounds::try_new(0).expect("no drift"), carry));
         assert_eq!((bucket.level, bucket.excess()), (-3, 0), "{carry:?}");
         bucket.advance(millis(3_999));
         assert_eq!(bucket.available(), 0);
@@ -241,7 +241,7 @@ fn a_bucket_that_is_made_smaller_than_what_is_out_waits_for_it() {
     bucket.charge(8);
     assert!(bucket.change(
         &Rule::TokenBucket(rule(5, 10)),
-        Terms::try_new(0).expect("no drift"),
+        ClockBounds::try_new(0).expect("no drift"),
         Carry::AsIs
     ));
     assert_eq!((bucket.available(), bucket.excess()), (0, 3));
@@ -288,8 +288,8 @@ fn one_that_began_late_goes_on_so() {
     first.settle(1, millis(100));
     let saved = first.save();
     for (gap, now, ready) in [(Gap::Counted, 103, 1_108), (Gap::Unknown, 9_000, 10_008)] {
-        let terms = Terms::try_new(0).expect("no drift");
-        let since = Since { gap, written: millis(100).into(), now: millis(now), terms };
+        let clocks = ClockBounds::try_new(0).expect("no drift");
+        let since = Since { gap, written: millis(100).into(), now: millis(now), clocks };
         let mut again = bucket(1, 1, 1_000, 1);
         again.advance(since.moment(millis(100).into()));
         assert!(again.restore(&saved, since, (0, millis(100))));

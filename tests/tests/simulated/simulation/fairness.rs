@@ -4,7 +4,7 @@
 use super::{MILLI, setup};
 use lessor_ledger::Rule;
 use lessor_ledger::rule::term;
-use lessor_protocol::Terms;
+use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use lessor_sim::SECOND;
 use lessor_sim::adversary::{LIES, Lie};
@@ -32,7 +32,7 @@ fn best_use(limit: &str) -> f64 {
     let rules = parse_rules(limit).expect("a limit");
     let Rule::SlidingWindow(rule) = rules[0] else { return 1.0 };
     let per = nanos(rule.per()) as f64;
-    let stretched = nanos(Terms::default().stretched(rule.per())) as f64;
+    let stretched = nanos(ClockBounds::default().stretched(rule.per())) as f64;
     // Asked four times a term, so on average half of that after it was spent; then the way there.
     let report = nanos(term(&rules)) as f64 / 8.0 + 1.5 * MILLI as f64;
     per / (stretched * (1.0 + 1.0 / 512.0) + report)

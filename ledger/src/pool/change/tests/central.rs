@@ -5,7 +5,7 @@ use crate::exact::{Limiter, Verdict};
 use crate::pool::ledgers::Ledgers;
 use crate::rule::{FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Windows};
 use crate::{Carry, Rule};
-use lessor_protocol::{Moment, Terms};
+use lessor_protocol::{ClockBounds, Moment};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ enum Step {
 /// Both do `steps`; what a pool lends is spent at once.
 fn check(rules: &[Rule], steps: Vec<Step>) {
     let mut now = Moment::from_nanos(START);
-    let terms = Terms::try_new(0).expect("no drift");
-    let (mut pool, mut limiter) = (Ledgers::new(rules, terms, now), Limiter::new(rules, now));
+    let clocks = ClockBounds::try_new(0).expect("no drift");
+    let (mut pool, mut limiter) = (Ledgers::new(rules, clocks, now), Limiter::new(rules, now));
     for step in steps {
         let shown = format!("{step:?}");
         match step {
@@ -42,7 +42,7 @@ fn check(rules: &[Rule], steps: Vec<Step>) {
                 limiter.top_up(now, permits);
             }
             Step::Change(way, rules) => {
-                pool.change(&rules, (terms, now), way, (0, now));
+                pool.change(&rules, (clocks, now), way, (0, now));
                 limiter.set(now, &rules, way);
             }
         }
