@@ -181,9 +181,7 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     let level = Level::of(all(), supply.within_term);
     // What comes back now may be less than the average: a session that wants much less than the average is served all the same.
     let average = Level::of(all(), supply.sustained);
-    let frugal =
-        |claim: Claim| Claim { mean: claim.mean.saturating_mul(MODEST_PART.1) / MODEST_PART.0, ..claim };
-    let is_modest = |claim: Claim| level.covers(claim) || average.covers(frugal(claim));
+    let is_modest = |claim: Claim| level.covers(claim) || average.covers_part(MODEST_PART, claim);
     let modest = || others.iter().filter(|claim| is_modest(**claim));
     let owed = modest().map(|claim| claim.gap()).fold(0, u64::saturating_add);
     let free = supply.left.saturating_sub(owed);
@@ -200,10 +198,9 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     if gap <= free {
         return gap;
     }
-    // Not all gaps can be filled: the small ones first, with what is there and what comes until all have asked.
-    let lacking = |claim: Claim| Claim { mean: u128::from(claim.gap()) * PERMIT, ..claim };
-    let gaps = modest().copied().chain([asker.claim]).map(lacking);
-    let part = Level::of(gaps, supply.left.saturating_add(supply.soon)).share(lacking(asker.claim)) / PERMIT;
+    // Not all gaps can be filled: each in the same part, with what is there and what comes until all have asked.
+    let comes = u128::from(supply.left.saturating_add(supply.soon));
+    let part = u128::from(gap) * comes / (u128::from(owed) + u128::from(gap));
     accrued.max(u64::try_from(part).unwrap_or(u64::MAX)).min(supply.left)
 }
 
@@ -244,6 +241,13 @@ impl Level {
     /// Whether `claim` is met in full.
     fn covers(self, claim: Claim) -> bool {
         claim.mean.saturating_mul(self.weights) <= self.parts.saturating_mul(claim.share.weight.into())
+    }
+
+    /// Whether `claim` would be met in full if it were larger by the inverse of `part`.
+    fn covers_part(self, part: (u128, u128), claim: Claim) -> bool {
+        let mean = claim.mean.saturating_mul(part.1);
+        mean.saturating_mul(self.weights)
+            <= self.parts.saturating_mul(part.0).saturating_mul(claim.share.weight.into())
     }
 
     /// What `claim` gets, in parts of a permit.

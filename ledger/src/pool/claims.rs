@@ -75,9 +75,10 @@ impl Pool {
     /// The claim of a session that said its demand a while ago: it has spent since.
     fn likely_claim(&self, session: &Session) -> Claim {
         let silent = self.now.since(session.answered);
+        // It has spent since: about as much as until a session asks again that found too few.
         let holds = match session.outstanding {
             0 => 0,
-            out => out.saturating_sub(need(session.demand_milli, silent)),
+            out => out.saturating_sub(need(session.demand_milli, poll(self.term))),
         };
         let claim = self.claim(session.demand_milli, session.waiting);
         let is_awaited = silent <= KEPT_POLLS * poll(self.term) + session.rtt;

@@ -94,15 +94,16 @@ fn who_wants_much_less_than_the_average_is_served_when_little_comes() {
 }
 
 #[test]
-fn when_not_all_gaps_can_be_filled_the_small_ones_are() {
-    // All are covered by what comes, but what is there now does not fill them.
+fn when_not_all_gaps_can_be_filled_each_gets_the_same_part() {
+    // All are covered by what comes, but what is there now does not fill gaps of 20, 150 and 150.
     let (small, large) = (claim(20), Claim { need: 300, ..claim(150) });
     let now = trickle(10);
     let since = Duration::ZERO;
-    assert_eq!(grant(Asker { since, ..asker(small) }, &[large, large], now).permits, 10);
-    let lent =
-        grant(Asker { since, ..asker(large) }, &[small, large], Supply { left: 60, soon: 60, ..now }).permits;
-    assert_eq!(lent, 50, "the level is 50: 20 of 120 are the small one's");
+    let lent = grant(Asker { since, ..asker(small) }, &[large, large], now).permits;
+    assert_eq!(lent, 6, "110 of 320, of 20");
+    let more = Supply { left: 60, soon: 60, ..now };
+    let lent = grant(Asker { since, ..asker(large) }, &[small, large], more).permits;
+    assert_eq!(lent, 56, "120 of 320, of 150");
 }
 
 #[test]
