@@ -3,7 +3,7 @@
 
 mod trust;
 
-use crate::sizing::{Claim, Supply};
+use crate::sizing::{Before, Supply};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Moment, TERM_MAX, TERM_MIN};
@@ -73,32 +73,22 @@ impl Share {
     pub const EVEN: Share = Share { weight: 1, priority: 0, group: None };
 }
 
-/// What a session of `priority` has to share, and with which claims. What claims above it lack is kept for them, and
-/// claims below it are not seen at all.
-pub fn below(priority: u64, others: Vec<Claim>, supply: Supply) -> (Vec<Claim>, Supply) {
-    let (above, others): (Vec<Claim>, Vec<Claim>) = others
-        .into_iter()
-        .filter(|claim| claim.share.priority >= priority)
-        .partition(|claim| claim.share.priority > priority);
-    if above.is_empty() {
-        return (others, supply);
-    }
-    let lacking = above.iter().map(|claim| claim.need.saturating_sub(claim.holds));
-    let lacking = lacking.fold(0, u64::saturating_add);
+/// What of `supply` is left to share for a session that others come `before`. What those lack is kept for them, and claims of
+/// lower priorities are not seen at all.
+pub fn after(before: Before, supply: Supply) -> Supply {
+    let lacking = u64::try_from(before.lacking).unwrap_or(u64::MAX);
     // What they go on spending is no more there for others than what they lack now.
-    let mean = above.iter().map(|claim| claim.mean).fold(0, u128::saturating_add);
     let spent = |span: Duration| {
-        let permits = mean.saturating_mul(nanos(span).into()) / u128::from(nanos(supply.term).max(1));
+        let permits = before.mean.saturating_mul(nanos(span).into()) / u128::from(nanos(supply.term).max(1));
         u64::try_from(permits.div_ceil(PERMIT)).unwrap_or(u64::MAX)
     };
-    let supply = Supply {
+    Supply {
         left: supply.left.saturating_sub(lacking),
         soon: supply.soon.saturating_sub(spent(supply.poll)),
         within_term: supply.within_term.saturating_sub(lacking),
         sustained: supply.sustained.saturating_sub(spent(supply.term)),
         ..supply
-    };
-    (others, supply)
+    }
 }
 
 /// What is kept for the guaranteed groups of one pool: each has a bucket of what it may still take, which is full

@@ -1,33 +1,15 @@
-//! How big a grant is: arithmetic on needs, shares and what is left. Pools call it once an ask.
-//! It keeps no state, so an answer never depends on who asked first.
+//! How big a grant is: arithmetic on needs, shares and what is left. Pools call it once an ask, with the [`Claims`] of all others.
+//! An answer never depends on the order in which those were made.
 
-use crate::share::Share;
+pub mod claims;
+mod level;
+pub mod ranked;
+
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
 use std::time::Duration;
 
-/// One session that shares in a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// What it spends in a term on average, and what is queueing, in parts of a permit ([`PERMIT`] to one): what its
-    /// share is measured by.
-    pub mean: u128,
-    /// The same with its safety stock, in permits: what it would hold.
-    pub need: u64,
-    /// What it must hold to get by until it has asked a few times, when permits are scarce.
-    pub bare: u64,
-    /// What it counts for, from the limit's configuration.
-    pub share: Share,
-    /// What it still has of that, as far as can be told.
-    pub holds: u64,
-}
-
-impl Claim {
-    /// What it lacks when permits are scarce.
-    fn gap(self) -> u64 {
-        self.bare.saturating_sub(self.holds)
-    }
-}
+pub use claims::{Before, Claim, Claims, Name, Peers};
 
 /// Who asks, and how it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +59,8 @@ const MODEST_PART: (u128, u128) = (5, 7);
 ///   the water level gets its need in full, and what it is owed is kept for it. The others accrue the level over time.
 ///
 /// Each session gets something while something is left that is not owed to another session, unless it asks too soon.
-pub fn grant(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
-    let needs =
-        others.iter().map(|claim| u128::from(claim.need)).sum::<u128>() + u128::from(asker.claim.need);
+pub fn grant<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> Sized {
+    let needs = others.needs() + u128::from(asker.claim.need);
     let half = (supply.left / 2).max(1);
     let (state, share) = match Scarcity::of(needs, supply) {
         Scarcity::Abundant => (State::Abundant, half),
@@ -164,26 +145,26 @@ impl From<State> for Scarcity {
 
 /// How long what is left lasts, halved, and what brings `asker` to that. A session that says that it needs more than there is gets
 /// no more for that.
-fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64) {
-    let believed = |claim: Claim| u128::from(claim.need.min(supply.within_term));
-    let needs = others.iter().map(|claim| believed(*claim)).sum::<u128>() + believed(asker.claim);
+fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (Duration, u64) {
+    let most = supply.within_term;
+    let own = u128::from(asker.claim.need.min(most));
+    let needs = others.needs_at_most(most) + own;
     let left = u128::from(supply.left / DRAIN_PART);
     let lasts = u128::from(nanos(supply.term)) * left / needs;
-    let target = believed(asker.claim) * left / needs;
+    let target = own * left / needs;
     let target = u64::try_from(target).unwrap_or(u64::MAX);
     let lasts = Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)).min(supply.term);
     (lasts, target.saturating_sub(asker.claim.holds).max(1))
 }
 
 /// What `asker` may have of the little that is left, while more trickles in.
-fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
-    let all = || others.iter().copied().chain([asker.claim]);
-    let level = Level::of(all(), supply.within_term);
+fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> u64 {
+    let level = others.level(asker.claim, supply.within_term);
     // What comes back now may be less than the average: a session that wants much less than the average is served all the same.
-    let average = Level::of(all(), supply.sustained);
-    let is_modest = |claim: Claim| level.covers(claim) || average.covers_part(MODEST_PART, claim);
-    let modest = || others.iter().filter(|claim| is_modest(**claim));
-    let owed = modest().map(|claim| claim.gap()).fold(0, u64::saturating_add);
+    let average = others.level(asker.claim, supply.sustained);
+    let is_modest =
+        |mean, weight| level.covers(mean, weight) || average.covers_part(MODEST_PART, mean, weight);
+    let owed = others.gaps(is_modest);
     let free = supply.left.saturating_sub(owed);
     // In permits first, rounded down: a part of a permit is there sooner or later.
     let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
@@ -191,7 +172,7 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     // At least one, but not at each ask of a session that asks all the time.
     let one = u64::from(asker.since >= supply.poll);
     let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(one);
-    if !is_modest(asker.claim) {
+    if !is_modest(asker.claim.mean, asker.claim.share.weight.into()) {
         return accrued.min(free);
     }
     let gap = asker.claim.gap().max(one);
@@ -205,67 +186,15 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
 }
 
 /// Whether `claim` wants more than its share of a supply of `sustained` permits a term.
-pub fn is_greedy(claim: Claim, others: &[Claim], sustained: u64) -> bool {
-    let all = others.iter().copied().chain([claim]);
-    !Level::of(all, sustained).covers(claim)
-}
-
-/// How high a supply stands that is poured over all claims: the level rises for everybody alike, by weight, and a
-/// claim that is full drinks no more. In parts of a permit per weight, as a fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Level {
-    parts: u128,
-    /// Of those that are not full; zero if all are.
-    weights: u128,
-}
-
-impl Level {
-    fn of(claims: impl Iterator<Item = Claim>, supply: u64) -> Self {
-        let mut claims: Vec<Claim> = claims.collect();
-        // The first to be full is the one with the least mean for its weight.
-        claims.sort_unstable_by(|a, b| {
-            (a.mean.saturating_mul(b.share.weight.into())).cmp(&b.mean.saturating_mul(a.share.weight.into()))
-        });
-        let weights = claims.iter().map(|claim| u128::from(claim.share.weight)).sum();
-        let mut level = Level { parts: u128::from(supply) * PERMIT, weights };
-        for claim in &claims {
-            if !level.covers(*claim) {
-                break;
-            }
-            level.parts -= claim.mean;
-            level.weights -= u128::from(claim.share.weight);
-        }
-        level
-    }
-
-    /// Whether `claim` is met in full.
-    fn covers(self, claim: Claim) -> bool {
-        claim.mean.saturating_mul(self.weights) <= self.parts.saturating_mul(claim.share.weight.into())
-    }
-
-    /// Whether `claim` would be met in full if it were larger by the inverse of `part`.
-    fn covers_part(self, part: (u128, u128), claim: Claim) -> bool {
-        let mean = claim.mean.saturating_mul(part.1);
-        mean.saturating_mul(self.weights)
-            <= self.parts.saturating_mul(part.0).saturating_mul(claim.share.weight.into())
-    }
-
-    /// What `claim` gets, in parts of a permit.
-    fn share(self, claim: Claim) -> u128 {
-        if self.covers(claim) {
-            claim.mean
-        } else {
-            self.parts * u128::from(claim.share.weight) / self.weights
-        }
-    }
+pub fn is_greedy<I: Name>(claim: Claim, others: Peers<'_, I>, sustained: u64) -> bool {
+    !others.level(claim, sustained).covers(claim.mean, claim.share.weight.into())
 }
 
 /// What `asker` may have of `supply` by weighted max-min, in whole permits; `None` if everybody may have what they want.
-pub fn even_share(asker: Claim, others: &[Claim], supply: u64) -> Option<u64> {
-    let level = Level::of(others.iter().copied().chain([asker]), supply);
-    let is_enough = level.weights == 0;
+pub fn even_share<I: Name>(asker: Claim, others: Peers<'_, I>, supply: u64) -> Option<u64> {
+    let level = others.level(asker, supply);
     let share = u64::try_from(level.share(asker) / PERMIT).unwrap_or(u64::MAX);
-    (!is_enough).then_some(share)
+    (!level.meets_all()).then_some(share)
 }
 
 /// The most that a session without history is lent, whatever it says it wants: `waiting` callers are real.

@@ -6,6 +6,7 @@
 
 use super::Pool;
 use super::loan::{Came, Loan};
+use super::sessions::Sums;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::sizing::need;
 use lessor_protocol::{Ask, Grant, Moment, PERMITS_MAX, Rate, Refusal, TERM_MAX, TERM_MIN};
@@ -233,6 +234,7 @@ impl Pool {
             self.term = borrower.lends_for(longest);
         }
         self.count_in_flight();
+        self.sessions.go_by(self.term, self.ledgers.are_reusable());
         self.audit();
         HeardAbove::Believed
     }
@@ -298,11 +300,8 @@ impl Pool {
 
     /// What those below would have, as they said.
     fn wishes(&self, rtt: Duration) -> Wishes {
-        let active = self.active();
-        let sessions = || self.sessions.values().filter(|session| self.now.since(session.answered) <= active);
-        let sum = |each: fn(&super::Session) -> u64| sessions().map(each).fold(0, u64::saturating_add);
-        let demand_milli = sum(|session| session.demand_milli).min(PERMITS_MAX);
-        let (wanted, waiting) = (sum(|session| session.wanted), sum(|session| session.waiting));
+        let Sums { demand_milli, wanted, waiting, .. } = self.sessions.sums();
+        let demand_milli = demand_milli.min(PERMITS_MAX);
         let out = self.ledgers.loan().map_or(0, Loan::out);
         // Renewals from below come all the time: for them something has to be here.
         let low = need(demand_milli, low_span(rtt)).max(u64::from(wanted > out));

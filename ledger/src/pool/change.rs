@@ -48,6 +48,7 @@ impl Pool {
         self.outlived = self.outlived.max(until);
         self.recount_ahead();
         self.term = self.borrower.as_ref().map_or(plan.term(), |borrower| borrower.lends_for(plan.term()));
+        self.sessions.go_by(self.term, self.ledgers.are_reusable());
         let span = self.ledgers.span(plan.ceiling());
         self.guarantees = Guarantees::new(&plan.sharing.guaranteed, span, self.now);
         self.plan = plan;

@@ -1,5 +1,5 @@
-//! What sessions claim of a pool when one of them asks: what each needs, holds and counts for, and which of them share. Lending
-//! sizes a grant by these claims, and this changes nothing.
+//! What sessions claim of a pool: what each needs, holds and counts for, and which of them share. [`super::sessions::Sessions`] keeps
+//! the claims of all as sums; lending sizes a grant by them.
 
 use super::Pool;
 use super::family::Place;
@@ -8,9 +8,10 @@ use super::lend::poll;
 use super::session::Session;
 use crate::rule::Draw;
 use crate::share::{self, Share};
-use crate::sizing::{Asker, Claim, Supply};
-use lessor_protocol::Ask;
+use crate::sizing::{Asker, Claim, Peers, Supply};
 use lessor_protocol::sizing::{PERMIT, mean, need};
+use lessor_protocol::{Ask, Moment};
+use std::time::Duration;
 
 /// Permits that a session may want beyond what demand and queue explain: a first lease, and a spare permit.
 const UNEXPLAINED: u64 = 8;
@@ -22,7 +23,112 @@ const BARE_POLLS: u32 = 8;
 /// enough, or is not there any more. Kept for longer, it would leave nothing to be lent to other sessions.
 const KEPT_POLLS: u32 = 6;
 
+/// A session counts among those that share for this many terms after its last ask. A session that holds or wants permits asks at
+/// least once a term.
+const ACTIVE_TERMS: u32 = 3;
+
+/// How long after its last ask a session still claims something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ages {
+    /// How long a lease of the pool lasts where nothing clips it.
+    term: Duration,
+    /// What it is owed is kept for so long, and its way here.
+    kept: Duration,
+    /// It shares for so long.
+    active: Duration,
+}
+
+/// How long ago a session asked, as far as that changes what it claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Age {
+    /// It asks now: it is sized by what it says, and is none of the others.
+    Asking,
+    /// What it is owed is kept.
+    #[default]
+    Fresh,
+    /// It shares, and nothing is kept for it.
+    Silent,
+    /// It does not share any more.
+    Gone,
+}
+
+impl Ages {
+    /// Of a pool whose leases last for `term`.
+    pub(super) fn new(term: Duration) -> Self {
+        Ages { term, kept: KEPT_POLLS * poll(term), active: term * ACTIVE_TERMS }
+    }
+
+    /// How long after its last ask a session counts among those that share.
+    pub(super) fn active(&self) -> Duration {
+        self.active
+    }
+
+    /// The age that `session` has next, and when; `None` if it stays as it is.
+    pub(super) fn next(&self, session: &Session) -> Option<(Moment, Age)> {
+        let after = |span: Duration| session.answered + span + Duration::from_nanos(1);
+        let kept = self.kept + session.rtt;
+        match session.age {
+            Age::Fresh if kept < self.active => Some((after(kept), Age::Silent)),
+            Age::Fresh | Age::Silent => Some((after(self.active), Age::Gone)),
+            Age::Asking | Age::Gone => None,
+        }
+    }
+
+    /// What `session` claims as one of the others, if that is anything.
+    pub(super) fn claim(&self, session: &Session) -> Option<Claim> {
+        if !session.shares() {
+            return None;
+        }
+        let claim = self.claim_to(session.demand_milli, session.waiting);
+        // It has spent since: about as much as until a session asks again that found too few.
+        let holds = match session.outstanding {
+            0 => 0,
+            out => out.saturating_sub(need(session.demand_milli, poll(self.term))),
+        };
+        let bare = if session.age == Age::Fresh { claim.bare } else { 0 };
+        Some(Claim { share: session.share, holds, bare, ..claim }).filter(|claim| claim.need > 0)
+    }
+
+    /// The same where permits are spent again when their calls end: all that it would have in hand and in use.
+    pub(super) fn wanted(&self, session: &Session) -> Option<Claim> {
+        (session.shares() && session.wanted > 0).then(|| of_all(session.share, session.wanted))
+    }
+
+    /// The claim of a session with that demand, and a queue on top, that holds nothing.
+    fn claim_to(&self, demand_milli: u64, queue: u64) -> Claim {
+        Claim {
+            mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),
+            need: need(demand_milli, self.term).saturating_add(queue),
+            bare: need(demand_milli, BARE_POLLS * poll(self.term)).saturating_add(queue),
+            share: Share::EVEN,
+            holds: 0,
+        }
+    }
+}
+
+/// The claim to `wanted` permits in hand and in use.
+pub(super) fn of_all(share: Share, wanted: u64) -> Claim {
+    Claim { mean: u128::from(wanted) * PERMIT, need: wanted, bare: wanted, share, holds: 0 }
+}
+
+impl Session {
+    /// Whether it shares with a session that asks.
+    pub(super) fn shares(&self) -> bool {
+        matches!(self.age, Age::Fresh | Age::Silent)
+    }
+
+    /// What it takes from now on.
+    pub(super) fn draw(&self) -> Draw {
+        if self.shares() { draw(self.demand_milli, self.waiting, self.outstanding) } else { Draw::default() }
+    }
+}
+
 impl Pool {
+    /// How long after its last ask a session counts among those that share.
+    pub(super) fn active(&self) -> Duration {
+        self.sessions.ages().active()
+    }
+
     /// Who asks, and how it stands.
     pub(super) fn asker(&self, id: Place, ask: &Ask) -> Asker {
         let session = &self.sessions[id];
@@ -33,7 +139,8 @@ impl Pool {
         let unexplained = ask.want.saturating_add(kept).saturating_sub(explained);
         // What is in hand is too little for callers that wait in spite of it.
         let holds = if ask.waiting > 0 { 0 } else { kept };
-        let claim = self.claim(ask.demand_milli, ask.waiting.saturating_add(unexplained));
+        let queue = ask.waiting.saturating_add(unexplained);
+        let claim = self.sessions.ages().claim_to(ask.demand_milli, queue);
         Asker {
             want: ask.want.min(self.plan.sharing.lease_max.saturating_sub(kept)),
             claim: Claim { share: session.share, holds, ..claim },
@@ -42,58 +149,14 @@ impl Pool {
     }
 
     /// The claims that a session with `share` shares with, the supply that is shared, and what is owed to the session in any case.
-    pub(super) fn peers(
-        &self,
-        share: Share,
-        others: Vec<Claim>,
-        supply: Supply,
-    ) -> (Vec<Claim>, Supply, u64) {
-        let group = share.group;
+    pub(super) fn peers(&self, share: Share, supply: Supply) -> (Peers<'_, Place>, Supply, u64) {
+        let (group, claims) = (share.group, self.sessions.claims());
         let kept = self.guarantees.kept_from(group);
         let left = supply.left.saturating_sub(kept);
         let supply = Supply { left, within_term: supply.within_term.saturating_sub(kept), ..supply };
-        let members = others.iter().filter(|claim| claim.share.group == group).count() as u64 + 1;
+        let members = group.map_or(0, |group| claims.members(group)) + 1;
         let owed = self.guarantees.owed(group).div_ceil(members).min(left);
-        let (others, supply) = share::below(share.priority, others, supply);
-        (others, supply, owed)
-    }
-
-    /// What all others claim who have asked lately, as far as it is anything, and what they take.
-    pub(super) fn other_claims(&self, id: Place) -> (Vec<Claim>, Draw) {
-        let (active, mut draws) = (self.active(), Draw::default());
-        let others = self
-            .sessions
-            .iter()
-            .filter(|&(other, session)| other != id && self.now.since(session.answered) <= active);
-        let others = others.map(|(_, session)| {
-            draws = draws.and(draw(session.demand_milli, session.waiting, session.outstanding));
-            self.likely_claim(session)
-        });
-        (others.filter(|claim| claim.need > 0).collect(), draws)
-    }
-
-    /// The claim of a session that said its demand a while ago: it has spent since.
-    fn likely_claim(&self, session: &Session) -> Claim {
-        let silent = self.now.since(session.answered);
-        // It has spent since: about as much as until a session asks again that found too few.
-        let holds = match session.outstanding {
-            0 => 0,
-            out => out.saturating_sub(need(session.demand_milli, poll(self.term))),
-        };
-        let claim = self.claim(session.demand_milli, session.waiting);
-        let is_awaited = silent <= KEPT_POLLS * poll(self.term) + session.rtt;
-        let bare = if is_awaited { claim.bare } else { 0 };
-        Claim { share: session.share, holds, bare, ..claim }
-    }
-
-    /// The claim of a session with that demand, and a queue on top, that holds nothing.
-    fn claim(&self, demand_milli: u64, queue: u64) -> Claim {
-        Claim {
-            mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),
-            need: need(demand_milli, self.term).saturating_add(queue),
-            bare: need(demand_milli, BARE_POLLS * poll(self.term)).saturating_add(queue),
-            share: Share::EVEN,
-            holds: 0,
-        }
+        let supply = share::after(claims.before(share.priority), supply);
+        (claims.peers(share.priority), supply, owed)
     }
 }

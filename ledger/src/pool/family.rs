@@ -6,6 +6,7 @@
 //! advanced piecewise over each of these ends, in order, whichever session asks. It shares what it has among all sessions below
 //! it, and its books say what its children lent. A child that burns a lease does so at the instant at which all mirrors did.
 
+use super::claims::Age;
 use super::session::Settlement;
 use super::{Pool, Session, SessionId};
 use crate::share::Share;
@@ -92,7 +93,7 @@ impl Pool {
         if self.sessions.contains(place) {
             self.sessions.update(place, |session| {
                 (session.seq, session.demand_milli, session.waiting, session.wanted) = (seq, 0, 0, 0);
-                session.has_left = true;
+                (session.has_left, session.age) = (true, Age::Gone);
             });
             // It will say no more of what is in flight: that was spent by now.
             self.orphan_calls(place, 0, self.now);

@@ -65,7 +65,7 @@ impl Pool {
 
     /// The same if no session wants anything any more.
     pub(super) fn foresee_silence(&mut self) {
-        if self.sessions.values().all(|session| session.demand_milli == 0 && session.waiting == 0) {
+        if self.sessions.draws().is_none() {
             self.foresee_nothing();
         }
     }

@@ -3,13 +3,13 @@
 
 use super::Pool;
 use super::borrow::Borrower;
+use super::claims::of_all;
 use super::family::{self, Above, Place};
 use super::loan::Loan;
-use super::session::Session;
 use crate::Rule;
 use crate::pacing::{LOW_WATER_PERCENT, Pacer};
 use crate::rule::{Draw, Pace};
-use crate::sizing::{self, Asker, Claim, Scarcity, Sized, State, Supply};
+use crate::sizing::{self, Asker, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;
@@ -101,55 +101,39 @@ impl Pool {
     fn offer(&mut self, id: Place, ask: &Ask, newcomer: bool, is_reusable: bool) -> Offer {
         let (supply, pace) = self.supply();
         let mut asker = self.asker(id, ask);
-        let (others, draws) = self.other_claims(id);
-        let needs = others.iter().map(|claim| u128::from(claim.need)).sum::<u128>();
         // That of the whole pool: who comes first does not see who comes later.
-        let standing = Scarcity::of(needs + u128::from(asker.claim.need), supply);
-        let (others, supply, owed) = self.peers(asker.claim.share, others, supply);
+        let standing = Scarcity::of(self.sessions.claims().needs() + u128::from(asker.claim.need), supply);
+        let (others, supply, owed) = self.peers(asker.claim.share, supply);
         if newcomer {
-            asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.len() as u64, supply));
+            asker.want = asker.want.min(sizing::newcomer_cap(ask.waiting, others.count(), supply));
         }
         let (Sized { permits, state }, hold) = match is_reusable {
             true => self.share_in_flight(id, asker, supply.left),
-            false => (sizing::grant(asker, &others, supply), None),
+            false => (sizing::grant(asker, others, supply), None),
         };
         let is_greedy = !matches!(state, State::Draining { .. })
             && self.ledgers.count_from_spend()
-            && sizing::is_greedy(asker.claim, &others, supply.sustained);
+            && sizing::is_greedy(asker.claim, others, supply.sustained);
         let permits = permits.max(asker.want.min(owed));
         let standing = if is_reusable { state.into() } else { standing };
         // What is on its way from above is here before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
-        Offer { permits, state, pace, is_greedy, hold, standing, is_nothing, others: draws }
+        let others = self.sessions.draws();
+        Offer { permits, state, pace, is_greedy, hold, standing, is_nothing, others }
     }
 
     /// Where a permit is spent again when its call ends, no permit comes back by being spent. The first session would keep all
     /// permits, so each session is told how many to hold: its share of all there are. `left` can be lent to `id` now.
     fn share_in_flight(&self, id: Place, asker: Asker, left: u64) -> (Sized, Option<u64>) {
-        let claim = |share, wanted| Claim {
-            mean: u128::from(wanted) * PERMIT,
-            need: wanted,
-            bare: wanted,
-            share,
-            holds: 0,
-        };
-        let active = |session: &Session| self.now.since(session.answered) <= self.active();
-        let others = self.sessions.iter().filter(|&(other, session)| other != id && active(session));
-        let priority = asker.claim.share.priority;
+        let (share, wanted) = (asker.claim.share, self.sessions.wanted());
         // Those that come first have what they want, those that come later are not seen.
-        let (mut first, mut equals) = (0u64, vec![]);
-        for (_, session) in others.filter(|(_, session)| session.share.priority >= priority) {
-            match session.share.priority > priority {
-                true => first = first.saturating_add(session.wanted),
-                false => equals.push(claim(session.share, session.wanted)),
-            }
-        }
+        let first = u64::try_from(wanted.before(share.priority).needs).unwrap_or(u64::MAX);
         let kept = self.sessions[id].outstanding;
-        let own = claim(asker.claim.share, kept.saturating_add(asker.want));
+        let own = of_all(share, kept.saturating_add(asker.want));
         let most = self.ledgers.loan().map_or(u64::MAX, Loan::hold);
         let all = self.left().saturating_add(self.books.outstanding).min(most).saturating_sub(first);
-        let share = sizing::even_share(own, &equals, all);
+        let share = sizing::even_share(own, wanted.peers(share.priority), all);
         let (state, most) = match share {
             None => (State::Abundant, (left / 2).max(1)),
             // At least one for a session that has none, but not at each ask of a session that asks all the time.

@@ -62,10 +62,6 @@ use sessions::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A session counts among those that share for this many terms after its last ask. A session that holds or wants permits asks at
-/// least once a term.
-const ACTIVE_TERMS: u32 = 3;
-
 /// A lease lasts at least this many round trips of its holder: one is gone when it arrives, and the renewal must be
 /// answered before the end. It bounds what distance can do; more would burn more when a node far away dies.
 const RTTS_PER_TERM: u32 = 4;
@@ -107,16 +103,17 @@ impl Pool {
         let ledgers = Ledgers::of(&plan, now);
         let borrower = plan.is_borrowed.then(Borrower::new);
         let term = plan.term();
+        let term = borrower.as_ref().map_or(term, |borrower| borrower.lends_for(term));
         Pool {
             number: family::number(),
-            term: borrower.as_ref().map_or(term, |borrower| borrower.lends_for(term)),
+            term,
             borrower,
             guarantees: Guarantees::new(&plan.sharing.guaranteed, ledgers.span(plan.ceiling()), now),
             longest: ledgers.longest(),
+            sessions: Sessions::new(term, ledgers.are_reusable()),
             ledgers,
             flow: plan.rules.iter().find_map(|rule| rule::flow(rule, plan.clocks, now)),
             plan,
-            sessions: Sessions::default(),
             books: Books::default(),
             shadow_refused: 0,
             pacer: Pacer::Free,
@@ -235,6 +232,7 @@ impl Pool {
             ended += 1;
         }
         self.expire_calls(self.now);
+        self.sessions.age(self.now);
         self.ledgers.advance(self.now);
         if let Some(flow) = &mut self.flow {
             flow.advance(self.now);
@@ -285,10 +283,5 @@ impl Pool {
             (before, session.calls.charged())
         });
         self.ledgers.begin(before, after);
-    }
-
-    /// How long after its last ask a session counts among those who share.
-    fn active(&self) -> Duration {
-        self.term * ACTIVE_TERMS
     }
 }

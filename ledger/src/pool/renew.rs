@@ -1,6 +1,7 @@
 //! One exchange, from its ask to its answer: time passes, the ask is checked, what it reports is settled here and above, a grant is
 //! sized and charged, and the answer is remembered. An exchange that only reports, and a goodbye, are parts of the same.
 
+use super::claims::Age;
 use super::family::{Above, Place};
 use super::session::Settlement;
 use super::{AskError, Goodbye, Holder, Pool, RTTS_PER_TERM, SessionId};
@@ -252,6 +253,7 @@ impl Pool {
 
     /// Moves the parts of `settlement`, which is what `ask` reports, to where they belong.
     pub(super) fn settle_by(&mut self, id: Place, ask: &Ask, settlement: &Settlement) {
+        self.sessions.update(id, |session| session.age = Age::Asking);
         let session = &self.sessions[id];
         let group = session.share.group;
         // All that the session could have in flight, and holds no more.
@@ -287,7 +289,7 @@ impl Pool {
         self.sessions.update(id, |session| {
             session.seq = seq;
             session.answer = answer;
-            session.answered = now;
+            (session.answered, session.age) = (now, Age::Fresh);
             session.demand_milli = ask.demand_milli;
             session.waiting = ask.waiting;
             session.held = ask.held;

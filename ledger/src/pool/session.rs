@@ -5,6 +5,7 @@ mod holdings;
 pub use holdings::Holding;
 
 use super::calls::SessionCalls;
+use super::claims::Age;
 use super::rates::Turn;
 use crate::share::Share;
 use lessor_protocol::{Answer, Ask, Moment};
@@ -39,6 +40,8 @@ pub(super) struct Session {
     pub seq: u64,
     pub answer: Answer,
     pub answered: Moment,
+    /// How long ago that was, as far as it changes what the session claims.
+    pub age: Age,
     /// How long its leases last where nothing clips them.
     pub term: Duration,
     /// When it last got something.
@@ -110,6 +113,7 @@ impl Session {
             seq: 0,
             answer: NOTHING,
             answered: now,
+            age: Age::Fresh,
             spent: 0,
             outstanding: 0,
             end: now,

@@ -1,14 +1,19 @@
-//! The sessions of one pool, and what is known of all of them in the order of time: when the next lease expires, when the next
-//! orphaned calls expire, when the next mirror is reviewed. A session is changed by [`Sessions::update`] only, which keeps that true.
+//! The sessions of one pool, and what is known of all of them together. In the order of time: when the next lease expires, when the
+//! next orphaned calls do, when a session ages, when a mirror is reviewed. As sums: what they claim, and what they take. A session
+//! is changed by [`Sessions::update`] only, which keeps all of that true, so nothing else walks the sessions to lend.
 
+use super::claims::{Age, Ages};
 use super::family::Place;
 use super::session::Session;
+use crate::rule::Draw;
+use crate::sizing::{Claim, Claims};
 use lessor_protocol::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Index;
+use std::time::Duration;
 
 /// The sessions of one pool.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Sessions {
     /// Ordered, so that the same asks give the same answers.
     by_place: BTreeMap<Place, Session>,
@@ -18,8 +23,33 @@ pub(super) struct Sessions {
     call_expiries: BTreeSet<(Moment, Place)>,
     /// When to look whether a mirror can be forgotten, for each mirror.
     reviews: BTreeSet<(Moment, Place)>,
+    /// When the next session claims less because it has not asked for long.
+    ages: BTreeSet<(Moment, Place)>,
+    reading: Reading,
+    /// What those claim that share, and the same where permits are spent again.
+    claims: Claims<Place>,
+    wanted: Claims<Place>,
+    sums: Totals,
+}
+
+/// What sessions add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
     /// Permits in flight, for people.
     in_flight: u64,
+    /// What those that share take, want and wait for.
+    at_once: u128,
+    demand_milli: u128,
+    wanted: u128,
+    waiting: u128,
+}
+
+/// What those that share take, want and wait for, as far as that can be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) demand_milli: u64,
+    pub(super) wanted: u64,
+    pub(super) waiting: u64,
 }
 
 /// Where a session stands in the order of time, and what it adds to the sums.
@@ -28,21 +58,109 @@ struct Entry {
     expires: Option<Moment>,
     calls_expire: Option<Moment>,
     reviewed: Option<Moment>,
-    in_flight: u64,
+    ages: Option<Moment>,
+    claim: Option<Claim>,
+    wanted: Option<Claim>,
+    adds: Totals,
 }
 
-impl Entry {
-    fn of(place: Place, session: &Session) -> Self {
+/// How sessions are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reading {
+    ages: Ages,
+    /// Whether permits are spent again when their calls end.
+    are_reusable: bool,
+}
+
+impl Reading {
+    fn entry(&self, place: Place, session: &Session) -> Entry {
+        let shares = |number: u64| if session.shares() { u128::from(number) } else { 0 };
+        let draw = session.draw();
+        let adds = Totals {
+            in_flight: session.calls.in_flight(),
+            at_once: draw.at_once.into(),
+            demand_milli: draw.demand_milli.into(),
+            wanted: shares(session.wanted),
+            waiting: shares(session.waiting),
+        };
+        // One that takes and wants nothing is the same at any age.
+        let is_nothing = Totals { in_flight: 0, ..adds } == Totals::default();
+        let next = self.ages.next(session).filter(|_| !is_nothing);
         Entry {
             expires: session.is_live().then_some(session.end),
             calls_expire: session.calls.next_expiry(),
             reviewed: place.is_mirror().then_some(session.reviewed),
-            in_flight: session.calls.in_flight(),
+            ages: next.map(|(at, _)| at),
+            claim: self.ages.claim(session),
+            wanted: self.ages.wanted(session).filter(|_| self.are_reusable),
+            adds,
         }
     }
 }
 
 impl Sessions {
+    /// None, of a pool whose leases last for `term` where nothing clips them. Whether its permits are spent again when their calls
+    /// end, `are_reusable` says.
+    pub(super) fn new(term: Duration, are_reusable: bool) -> Self {
+        Sessions {
+            by_place: BTreeMap::new(),
+            expiries: BTreeSet::new(),
+            call_expiries: BTreeSet::new(),
+            reviews: BTreeSet::new(),
+            ages: BTreeSet::new(),
+            reading: Reading { ages: Ages::new(term), are_reusable },
+            claims: Claims::default(),
+            wanted: Claims::default(),
+            sums: Totals::default(),
+        }
+    }
+
+    /// They are those of such a pool from now on: what each session claims changes with it.
+    pub(super) fn go_by(&mut self, term: Duration, are_reusable: bool) {
+        if self.reading == (Reading { ages: Ages::new(term), are_reusable }) {
+            return;
+        }
+        let before = std::mem::replace(self, Sessions::new(term, are_reusable));
+        for (place, session) in before.by_place {
+            self.insert(place, session);
+        }
+    }
+
+    /// How long a session that does not ask claims what.
+    pub(super) fn ages(&self) -> &Ages {
+        &self.reading.ages
+    }
+
+    /// What those claim that share, but for a session that asks.
+    pub(super) fn claims(&self) -> &Claims<Place> {
+        &self.claims
+    }
+
+    /// The same where permits are spent again when their calls end.
+    pub(super) fn wanted(&self) -> &Claims<Place> {
+        &self.wanted
+    }
+
+    /// What they take.
+    pub(super) fn draws(&self) -> Draw {
+        let Totals { at_once, demand_milli, .. } = self.sums;
+        Draw { at_once: saturated(at_once), demand_milli: saturated(demand_milli) }
+    }
+
+    /// What they take, want and wait for.
+    pub(super) fn sums(&self) -> Sums {
+        let Totals { demand_milli, wanted, waiting, .. } = self.sums;
+        Sums { demand_milli: saturated(demand_milli), wanted: saturated(wanted), waiting: saturated(waiting) }
+    }
+
+    /// Lets those claim less that have not asked for long when it is `now`.
+    pub(super) fn age(&mut self, now: Moment) {
+        while let Some(&(_, place)) = self.ages.first().filter(|(at, _)| *at <= now) {
+            let ages = self.reading.ages;
+            self.update(place, |session| session.age = ages.next(session).map_or(Age::Gone, |(_, age)| age));
+        }
+    }
+
     /// The session at `place`.
     pub(super) fn get(&self, place: Place) -> Option<&Session> {
         self.by_place.get(&place)
@@ -85,7 +203,7 @@ impl Sessions {
 
     /// Permits in flight.
     pub(super) fn in_flight(&self) -> u64 {
-        self.in_flight
+        self.sums.in_flight
     }
 
     /// The permits that are out on each live lease, with its end, soonest first.
@@ -115,9 +233,10 @@ impl Sessions {
 
     /// Adds `session`, in the place of one that is there. Returns whether none was.
     pub(super) fn insert(&mut self, place: Place, session: Session) -> bool {
-        let after = Entry::of(place, &session);
+        let after = self.reading.entry(place, &session);
         let before = self.by_place.insert(place, session);
-        self.index(place, before.as_ref().map_or(Entry::default(), |it| Entry::of(place, it)), after);
+        let entry = before.as_ref().map(|it| self.reading.entry(place, it));
+        self.index(place, entry.unwrap_or_default(), after);
         before.is_none()
     }
 
@@ -127,9 +246,9 @@ impl Sessions {
     /// If there is none: the caller has admitted it.
     pub(super) fn update<R>(&mut self, place: Place, change: impl FnOnce(&mut Session) -> R) -> R {
         let session = self.by_place.get_mut(&place).expect("it was admitted");
-        let before = Entry::of(place, session);
+        let before = self.reading.entry(place, session);
         let result = change(session);
-        let after = Entry::of(place, session);
+        let after = self.reading.entry(place, session);
         self.index(place, before, after);
         result
     }
@@ -137,7 +256,7 @@ impl Sessions {
     /// Forgets the session at `place`.
     pub(super) fn remove(&mut self, place: Place) {
         if let Some(session) = self.by_place.remove(&place) {
-            self.index(place, Entry::of(place, &session), Entry::default());
+            self.index(place, self.reading.entry(place, &session), Entry::default());
         }
     }
 
@@ -147,7 +266,7 @@ impl Sessions {
         self.by_place.retain(|&place, session| {
             let is_kept = kept(place, session);
             if !is_kept {
-                gone.push((place, Entry::of(place, session)));
+                gone.push((place, self.reading.entry(place, session)));
             }
             is_kept
         });
@@ -167,20 +286,61 @@ impl Sessions {
         moved(&mut self.expiries, before.expires, after.expires);
         moved(&mut self.call_expiries, before.calls_expire, after.calls_expire);
         moved(&mut self.reviews, before.reviewed, after.reviewed);
-        self.in_flight = self.in_flight - before.in_flight + after.in_flight;
+        moved(&mut self.ages, before.ages, after.ages);
+        let claimed = |claims: &mut Claims<Place>, before: Option<Claim>, after| {
+            if before != after {
+                before.into_iter().for_each(|claim| claims.remove(place, claim));
+                after.into_iter().for_each(|claim| claims.insert(place, claim));
+            }
+        };
+        claimed(&mut self.claims, before.claim, after.claim);
+        claimed(&mut self.wanted, before.wanted, after.wanted);
+        self.sums = self.sums.less(before.adds).plus(after.adds);
     }
 
     /// What is known in the order of time is true of each session, or there is a bug here.
     pub(super) fn audit(&self) {
+        let entries = || self.iter().map(|(place, it)| (place, self.reading.entry(place, it)));
         let order = |at: fn(Entry) -> Option<Moment>| {
-            let each = self.iter().filter_map(move |(place, it)| Some((at(Entry::of(place, it))?, place)));
-            each.collect::<BTreeSet<_>>()
+            entries().filter_map(|(place, entry)| Some((at(entry)?, place))).collect::<BTreeSet<_>>()
         };
         debug_assert_eq!(self.expiries, order(|entry| entry.expires));
         debug_assert_eq!(self.call_expiries, order(|entry| entry.calls_expire));
         debug_assert_eq!(self.reviews, order(|entry| entry.reviewed));
-        debug_assert_eq!(self.in_flight, self.values().map(|it| it.calls.in_flight()).sum::<u64>());
+        debug_assert_eq!(self.ages, order(|entry| entry.ages));
+        debug_assert_eq!(
+            self.sums,
+            entries().fold(Totals::default(), |sums, (_, entry)| sums.plus(entry.adds))
+        );
+        self.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));
+        self.wanted.audit(entries().filter_map(|(place, entry)| Some((place, entry.wanted?))));
     }
+}
+
+impl Totals {
+    fn plus(self, more: Totals) -> Totals {
+        Totals {
+            in_flight: self.in_flight + more.in_flight,
+            at_once: self.at_once + more.at_once,
+            demand_milli: self.demand_milli + more.demand_milli,
+            wanted: self.wanted + more.wanted,
+            waiting: self.waiting + more.waiting,
+        }
+    }
+
+    fn less(self, fewer: Totals) -> Totals {
+        Totals {
+            in_flight: self.in_flight - fewer.in_flight,
+            at_once: self.at_once - fewer.at_once,
+            demand_milli: self.demand_milli - fewer.demand_milli,
+            wanted: self.wanted - fewer.wanted,
+            waiting: self.waiting - fewer.waiting,
+        }
+    }
+}
+
+fn saturated(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
 }
 
 impl Index<Place> for Sessions {

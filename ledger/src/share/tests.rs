@@ -1,7 +1,7 @@
 //! What is kept for whom, worked out by hand.
 
 use super::*;
-use crate::sizing::{Asker, grant};
+use crate::sizing::{Asker, Claim, Claims, grant};
 
 const TERM: Duration = Duration::from_secs(1);
 
@@ -16,9 +16,11 @@ fn supply(left: u64) -> Supply {
 
 /// What a session that needs 50 gets of 100 beside `others`.
 fn granted(priority: u64, others: Vec<Claim>) -> u64 {
-    let (others, supply) = below(priority, others, supply(100));
+    let mut claims = Claims::default();
+    others.into_iter().enumerate().for_each(|(id, claim)| claims.insert(id, claim));
+    let supply = after(claims.before(priority), supply(100));
     let asker = Asker { want: 50, claim: claim(50, priority), since: TERM };
-    grant(asker, &others, supply).permits
+    grant(asker, claims.peers(priority), supply).permits
 }
 
 #[test]

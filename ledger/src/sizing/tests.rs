@@ -1,8 +1,11 @@
 //! Shares worked out by hand, and laws that hold for all.
 
+use super::level::Level;
 use super::*;
 use crate::share::Share;
 use proptest::prelude::*;
+
+mod walk;
 
 const TERM: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(250);
@@ -15,6 +18,20 @@ fn claim(need: u64) -> Claim {
 /// A session that wants all that `claim` lacks, and got nothing for a term.
 fn asker(claim: Claim) -> Asker {
     Asker { want: claim.need - claim.holds, claim, since: TERM }
+}
+
+/// The claims of sessions that are called 0, 1, and so on.
+fn all_of(claims: &[Claim]) -> Claims<usize> {
+    let mut all = Claims::default();
+    claims.iter().enumerate().for_each(|(id, claim)| all.insert(id, *claim));
+    all
+}
+
+/// What `asker` is granted beside `others`: the same as by the reference.
+fn granted(asker: Asker, others: &[Claim], supply: Supply) -> Sized {
+    let given = grant(asker, all_of(others).peers(asker.claim.share.priority), supply);
+    assert_eq!(given, walk::grant(asker, others, supply));
+    given
 }
 
 /// A pool that does not refill.
@@ -30,9 +47,9 @@ fn trickle(left: u64) -> Supply {
 #[test]
 fn a_rich_pool_gives_what_is_wanted_up_to_half() {
     let others = [claim(300), claim(80)];
-    let given = grant(asker(claim(120)), &others, supply(9_000));
+    let given = granted(asker(claim(120)), &others, supply(9_000));
     assert_eq!(given, Sized { permits: 120, state: State::Abundant });
-    assert_eq!(grant(asker(claim(900)), &[], supply(1_000)).permits, 500);
+    assert_eq!(granted(asker(claim(900)), &[], supply(1_000)).permits, 500);
 }
 
 #[test]
@@ -40,7 +57,7 @@ fn a_draining_pool_gives_halves_down_to_single_permits() {
     let mut left = 100;
     let mut grants = vec![];
     while left > 0 {
-        let lent = grant(asker(claim(1_000)), &[], supply(left)).permits;
+        let lent = granted(asker(claim(1_000)), &[], supply(left)).permits;
         grants.push(lent);
         left -= lent;
     }
@@ -51,16 +68,16 @@ fn a_draining_pool_gives_halves_down_to_single_permits() {
 fn a_draining_pool_gives_everybody_the_same_time() {
     // 600 a term are needed of 500: half of that lasts for five twelfths of a term.
     let (large, small) = (claim(450), claim(150));
-    let given = grant(asker(large), &[small], supply(500));
+    let given = granted(asker(large), &[small], supply(500));
     let lasts = TERM * 5 / 12;
     assert_eq!(given, Sized { permits: 187, state: State::Draining { lasts } });
-    assert_eq!(grant(asker(small), &[large], supply(500)).permits, 62);
+    assert_eq!(granted(asker(small), &[large], supply(500)).permits, 62);
     // What it holds already counts.
     let holder = Claim { holds: 180, ..large };
-    assert_eq!(grant(asker(holder), &[small], supply(500)).permits, 7);
+    assert_eq!(granted(asker(holder), &[small], supply(500)).permits, 7);
     // Who says that it needs a thousand times what there is gets as much as if it said all that there is.
     let (absurd, greedy) = (claim(500_000), claim(500));
-    assert_eq!(grant(asker(absurd), &[large], supply(500)), grant(asker(greedy), &[large], supply(500)));
+    assert_eq!(granted(asker(absurd), &[large], supply(500)), granted(asker(greedy), &[large], supply(500)));
 }
 
 #[test]
@@ -68,20 +85,20 @@ fn a_trickle_is_shared_by_time() {
     // Four that want far more than 100 a term each: 25 for a poll.
     let large = claim(1_000);
     let poll = Asker { since: POLL, ..asker(large) };
-    let given = grant(poll, &[large; 3], trickle(40));
+    let given = granted(poll, &[large; 3], trickle(40));
     assert_eq!(given, Sized { permits: 27, state: State::Scarce });
-    assert_eq!(grant(poll, &[large; 3], trickle(20)).permits, 20);
-    assert_eq!(grant(Asker { since: POLL / 5, ..poll }, &[large; 3], trickle(40)).permits, 5);
+    assert_eq!(granted(poll, &[large; 3], trickle(20)).permits, 20);
+    assert_eq!(granted(Asker { since: POLL / 5, ..poll }, &[large; 3], trickle(40)).permits, 5);
 }
 
 #[test]
 fn what_the_modest_are_owed_is_kept_for_them() {
     let (modest, large) = (claim(10), claim(1_000));
     let poor = trickle(15);
-    assert_eq!(grant(asker(modest), &[large, large], poor).permits, 10);
-    assert_eq!(grant(asker(large), &[modest, large], poor).permits, 5);
+    assert_eq!(granted(asker(modest), &[large, large], poor).permits, 10);
+    assert_eq!(granted(asker(large), &[modest, large], poor).permits, 5);
     let served = Claim { holds: 10, ..modest };
-    assert_eq!(grant(asker(large), &[served, large], poor).permits, 15);
+    assert_eq!(granted(asker(large), &[served, large], poor).permits, 15);
 }
 
 #[test]
@@ -89,8 +106,8 @@ fn who_wants_much_less_than_the_average_is_served_when_little_comes() {
     // Two come back in this term, 400 on average: 10 are far below 133, 100 are not.
     let little = Supply { within_term: 12, ..trickle(10) };
     let (modest, large) = (claim(10), claim(1_000));
-    assert_eq!(grant(asker(modest), &[large, large], little).permits, 10);
-    assert_eq!(grant(asker(claim(120)), &[large, large], little).permits, 4);
+    assert_eq!(granted(asker(modest), &[large, large], little).permits, 10);
+    assert_eq!(granted(asker(claim(120)), &[large, large], little).permits, 4);
 }
 
 #[test]
@@ -99,10 +116,10 @@ fn when_not_all_gaps_can_be_filled_each_gets_the_same_part() {
     let (small, large) = (claim(20), Claim { need: 300, ..claim(150) });
     let now = trickle(10);
     let since = Duration::ZERO;
-    let lent = grant(Asker { since, ..asker(small) }, &[large, large], now).permits;
+    let lent = granted(Asker { since, ..asker(small) }, &[large, large], now).permits;
     assert_eq!(lent, 6, "110 of 320, of 20");
     let more = Supply { left: 60, soon: 60, ..now };
-    let lent = grant(Asker { since, ..asker(large) }, &[small, large], more).permits;
+    let lent = granted(Asker { since, ..asker(large) }, &[small, large], more).permits;
     assert_eq!(lent, 56, "120 of 320, of 150");
 }
 
@@ -110,14 +127,14 @@ fn when_not_all_gaps_can_be_filled_each_gets_the_same_part() {
 fn who_asks_all_the_time_gets_no_more() {
     let large = claim(1_000);
     let hasty = Asker { since: POLL / 1_000, ..asker(large) };
-    assert_eq!(grant(hasty, &[large; 9], trickle(40)).permits, 0);
-    assert_eq!(grant(Asker { since: POLL, ..hasty }, &[claim(1_000_000); 900], trickle(40)).permits, 1);
+    assert_eq!(granted(hasty, &[large; 9], trickle(40)).permits, 0);
+    assert_eq!(granted(Asker { since: POLL, ..hasty }, &[claim(1_000_000); 900], trickle(40)).permits, 1);
 }
 
 #[test]
 fn weights_tilt_the_shares() {
     let (heavy, light) = (Claim { share: Share { weight: 3, ..Share::EVEN }, ..claim(1_000) }, claim(1_000));
-    let level = Level::of([heavy, light].into_iter(), 400);
+    let level = all_of(&[light]).peers(0).level(heavy, 400);
     assert_eq!((level.share(heavy), level.share(light)), (300 * PERMIT, 100 * PERMIT));
 }
 
@@ -141,7 +158,7 @@ proptest! {
     ) {
         let asker = Asker { want, claim: claims[0], since: TERM };
         let supply = Supply { left, soon, within_term: left + more, sustained: more, term: TERM, poll: POLL };
-        let Sized { permits, state } = grant(asker, &claims[1..], supply);
+        let Sized { permits, state } = granted(asker, &claims[1..], supply);
         prop_assert!(permits <= want && permits <= left);
         if state != State::Scarce {
             prop_assert!(permits <= (left / 2).max(1));
@@ -155,15 +172,15 @@ proptest! {
         let (modest, greedy) = (claim(modest), claim(100_000));
         let mut left = left;
         for _ in 0..asks {
-            left -= grant(asker(greedy), &[modest, greedy], Supply { soon: 1_000, ..trickle(left) }).permits;
+            left -= granted(asker(greedy), &[modest, greedy], Supply { soon: 1_000, ..trickle(left) }).permits;
         }
-        let lent = grant(asker(modest), &[greedy, greedy], Supply { soon: 1_000, ..trickle(left) }).permits;
+        let lent = granted(asker(modest), &[greedy, greedy], Supply { soon: 1_000, ..trickle(left) }).permits;
         prop_assert_eq!(lent, modest.need.min(left));
     }
 
     #[test]
     fn water_filling_is_max_min(supply in 0u64..30_000, claims in claims()) {
-        let level = Level::of(claims.iter().copied(), supply);
+        let level = all_of(&claims[1..]).peers(0).level(claims[0], supply);
         let fills: Vec<u128> = claims.iter().map(|claim| level.share(*claim)).collect();
         let (total, needs) = (fills.iter().sum::<u128>(), claims.iter().map(|claim| claim.mean).sum::<u128>());
         let all = (u128::from(supply) * PERMIT).min(needs);
@@ -178,4 +195,52 @@ proptest! {
             }
         }
     }
+
+    /// Sessions come, change and go in any order: what is sized by sums is what the reference finds by looking at each.
+    #[test]
+    fn what_is_sized_by_sums_is_what_a_walk_finds(
+        steps in prop::collection::vec((0usize..40, any_claim()), 1..200), own in any_claim(),
+        supplies in prop::collection::vec((0u64..3_000, 0u64..500, 0u64..2_000, 0u64..3_000, 0u64..1_200), 1..10),
+    ) {
+        let mut known = std::collections::BTreeMap::new();
+        let mut all = Claims::default();
+        for (id, claim) in steps {
+            known.remove(&id).into_iter().for_each(|before| all.remove(id, before));
+            if claim.need > 0 {
+                all.insert(id, claim);
+                known.insert(id, claim);
+            }
+        }
+        let claims: Vec<Claim> = known.values().copied().collect();
+        let priority = own.share.priority;
+        let needs = claims.iter().map(|claim| u128::from(claim.need)).sum::<u128>();
+        prop_assert_eq!((all.needs(), all.before(priority)), (needs, walk::before(&claims, priority)));
+        for group in 0..2 {
+            let members = claims.iter().filter(|claim| claim.share.group == Some(group)).count();
+            prop_assert_eq!(all.members(group), members as u64);
+        }
+        let peers: Vec<Claim> = claims.into_iter().filter(|claim| claim.share.priority == priority).collect();
+        prop_assert_eq!(all.peers(priority).count(), peers.len() as u64);
+        for (left, soon, more, sustained, since) in supplies {
+            let supply = Supply { left, soon, within_term: left + soon + more, sustained, term: TERM, poll: POLL };
+            let asker = Asker { since: Duration::from_millis(since), ..asker(Claim { holds: own.holds.min(own.need), ..own }) };
+            prop_assert_eq!(grant(asker, all.peers(priority), supply), walk::grant(asker, &peers, supply));
+            let every = || peers.iter().copied().chain([own]);
+            prop_assert_eq!(all.peers(priority).level(own, left), walk::level(every(), left));
+        }
+    }
+}
+
+/// Any claim: small and large, of a few weights, priorities and groups, also of the same size as another one.
+fn any_claim() -> impl Strategy<Value = Claim> {
+    let sizes = prop_oneof![Just(0), 1u64..20, 1u64..2_000, Just(100)];
+    let share = (1u64..4, 0u64..3, prop::option::of(0usize..2));
+    let parts = (sizes, 0u64..1_000, 0u64..2_000, share, 0u64..PERMIT as u64);
+    parts.prop_map(|(need, bare, holds, (weight, priority, group), more)| Claim {
+        mean: u128::from(need) * PERMIT + u128::from(more),
+        bare,
+        holds,
+        share: Share { weight, priority, group },
+        ..claim(need)
+    })
 }

@@ -1,0 +1,277 @@
+//! Entries in order, with a sum over each beginning of that order: adding, removing and finding how far a sum reaches each take
+//! time that grows with the logarithm of how many there are. It knows nothing of what entries mean.
+//!
+//! It is a treap: a search tree by rank, a heap by a number that is drawn for each entry, and each node has the sum of all below.
+
+use std::cmp::Ordering;
+use std::fmt::Debug;
+
+/// What has a place in an order, and adds up.
+pub trait Entry: Copy + Debug {
+    /// What entries add up to.
+    type Sum: Copy + Debug + Default;
+
+    /// Which of two comes first. No two entries that are kept are equal.
+    fn rank(&self, other: &Self) -> Ordering;
+
+    /// What it adds.
+    fn sum(&self) -> Self::Sum;
+
+    /// Both.
+    fn join(one: Self::Sum, other: Self::Sum) -> Self::Sum;
+}
+
+/// Entries in their order.
+#[derive(Clone, Debug)]
+pub struct Ranked<E: Entry> {
+    nodes: Vec<Node<E>>,
+    root: Link,
+    /// The first of the nodes that are not used: each has the next one to its left.
+    free: Link,
+    drawn: u64,
+}
+
+/// The place of a node; [`NONE`] for no node.
+type Link = u32;
+
+const NONE: Link = Link::MAX;
+
+#[derive(Clone, Debug)]
+struct Node<E: Entry> {
+    entry: E,
+    /// Of the entry, and of all below.
+    sum: E::Sum,
+    /// None below has a larger one.
+    weight: u32,
+    left: Link,
+    right: Link,
+}
+
+impl<E: Entry> Default for Ranked<E> {
+    fn default() -> Self {
+        Ranked { nodes: vec![], root: NONE, free: NONE, drawn: 0 }
+    }
+}
+
+impl<E: Entry> Ranked<E> {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.root == NONE
+    }
+
+    /// The sum of all.
+    pub fn sum(&self) -> E::Sum {
+        self.sum_of(self.root)
+    }
+
+    /// Adds `entry`.
+    pub fn insert(&mut self, entry: E) {
+        let node = self.make(entry);
+        self.root = self.put(self.root, node);
+    }
+
+    /// Removes `entry`, if it is there.
+    pub fn remove(&mut self, entry: &E) {
+        self.root = self.take(self.root, entry);
+    }
+
+    /// The sum of the longest beginning that holds: `holds` is asked of an entry and the sum of all before it. It holds of none
+    /// after one of which it does not.
+    pub fn beginning(&self, holds: impl Fn(&E, E::Sum) -> bool) -> E::Sum {
+        let (mut at, mut before) = (self.root, E::Sum::default());
+        while let Some(node) = self.node(at) {
+            let up_to = E::join(before, self.sum_of(node.left));
+            if holds(&node.entry, up_to) {
+                before = E::join(up_to, node.entry.sum());
+                at = node.right;
+            } else {
+                at = node.left;
+            }
+        }
+        before
+    }
+
+    fn node(&self, at: Link) -> Option<&Node<E>> {
+        self.nodes.get(at as usize)
+    }
+
+    fn sum_of(&self, at: Link) -> E::Sum {
+        self.node(at).map_or_else(E::Sum::default, |node| node.sum)
+    }
+
+    /// A node for `entry` that is in no tree.
+    fn make(&mut self, entry: E) -> Link {
+        self.drawn += 1;
+        let node = Node { entry, sum: entry.sum(), weight: scattered(self.drawn), left: NONE, right: NONE };
+        let at = self.free;
+        match self.nodes.get_mut(at as usize) {
+            Some(unused) => {
+                self.free = unused.left;
+                *unused = node;
+                at
+            }
+            None => {
+                self.nodes.push(node);
+                Link::try_from(self.nodes.len() - 1).expect("no pool has four billion sessions")
+            }
+        }
+    }
+
+    /// The sum at `at` is that of what is below by now.
+    fn sum_up(&mut self, at: Link) {
+        let Node { entry, left, right, .. } = &self.nodes[at as usize];
+        let below = E::join(self.sum_of(*left), self.sum_of(*right));
+        self.nodes[at as usize].sum = E::join(entry.sum(), below);
+    }
+
+    /// Puts `node` into the tree at `at`. Returns the root of that.
+    fn put(&mut self, at: Link, node: Link) -> Link {
+        let own = &self.nodes[node as usize];
+        let (entry, weight) = (own.entry, own.weight);
+        let Some(Node { entry: here, weight: heavy, left, right, .. }) = self.node(at) else { return node };
+        let (comes_first, left, right) = (entry.rank(here).is_lt(), *left, *right);
+        if weight > *heavy {
+            let (left, right) = self.split(at, &entry);
+            (self.nodes[node as usize].left, self.nodes[node as usize].right) = (left, right);
+            self.sum_up(node);
+            return node;
+        }
+        match comes_first {
+            true => self.nodes[at as usize].left = self.put(left, node),
+            false => self.nodes[at as usize].right = self.put(right, node),
+        }
+        self.sum_up(at);
+        at
+    }
+
+    /// Takes `entry` out of the tree at `at`. Returns the root of that.
+    fn take(&mut self, at: Link, entry: &E) -> Link {
+        let Some(&Node { entry: here, left, right, .. }) = self.node(at) else { return NONE };
+        match entry.rank(&here) {
+            Ordering::Less => self.nodes[at as usize].left = self.take(left, entry),
+            Ordering::Greater => self.nodes[at as usize].right = self.take(right, entry),
+            Ordering::Equal => {
+                self.nodes[at as usize].left = std::mem::replace(&mut self.free, at);
+                return self.merge(left, right);
+            }
+        }
+        self.sum_up(at);
+        at
+    }
+
+    /// The tree at `at` as two: what comes before `entry`, and the rest.
+    fn split(&mut self, at: Link, entry: &E) -> (Link, Link) {
+        let Some(&Node { entry: here, left, right, .. }) = self.node(at) else { return (NONE, NONE) };
+        let halves = match here.rank(entry).is_lt() {
+            true => {
+                let (before, after) = self.split(right, entry);
+                self.nodes[at as usize].right = before;
+                (at, after)
+            }
+            false => {
+                let (before, after) = self.split(left, entry);
+                self.nodes[at as usize].left = after;
+                (before, at)
+            }
+        };
+        self.sum_up(at);
+        halves
+    }
+
+    /// The trees at `left` and `right` as one: all of the first comes before all of the second.
+    fn merge(&mut self, left: Link, right: Link) -> Link {
+        let (Some(one), Some(other)) = (self.node(left), self.node(right)) else {
+            return if left == NONE { right } else { left };
+        };
+        if one.weight > other.weight {
+            let inner = one.right;
+            self.nodes[left as usize].right = self.merge(inner, right);
+            self.sum_up(left);
+            left
+        } else {
+            let inner = other.left;
+            self.nodes[right as usize].left = self.merge(left, inner);
+            self.sum_up(right);
+            right
+        }
+    }
+}
+
+/// `number` with its bits scattered: a tree stays shallow whatever the order in which entries come.
+fn scattered(number: u64) -> u32 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// A number that counts for itself.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Number(u16);
+
+    impl Entry for Number {
+        type Sum = (u64, u64);
+
+        fn rank(&self, other: &Self) -> Ordering {
+            self.0.cmp(&other.0)
+        }
+
+        fn sum(&self) -> (u64, u64) {
+            (1, self.0.into())
+        }
+
+        fn join(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+            (one.0 + other.0, one.1 + other.1)
+        }
+    }
+
+    fn depth(ranked: &Ranked<Number>, at: Link) -> usize {
+        ranked.node(at).map_or(0, |node| 1 + depth(ranked, node.left).max(depth(ranked, node.right)))
+    }
+
+    proptest! {
+        #[test]
+        fn it_sums_what_a_sorted_set_does(steps in prop::collection::vec((any::<bool>(), 0..200_u16), 0..400), most in 0..9_000_u64) {
+            let (mut ranked, mut set) = (Ranked::default(), BTreeSet::new());
+            for (adds, number) in steps {
+                match adds {
+                    true if set.insert(number) => ranked.insert(Number(number)),
+                    true => {}
+                    false => {
+                        set.remove(&number);
+                        ranked.remove(&Number(number));
+                    }
+                }
+                let all = set.iter().map(|number| Number(*number).sum()).fold((0, 0), Number::join);
+                prop_assert_eq!((ranked.sum(), ranked.is_empty()), (all, set.is_empty()));
+            }
+            let mut sum = (0, 0);
+            for number in set {
+                if sum.1 + u64::from(number) > most {
+                    break;
+                }
+                sum = Number::join(sum, Number(number).sum());
+            }
+            prop_assert_eq!(ranked.beginning(|number, before| before.1 + u64::from(number.0) <= most), sum);
+        }
+    }
+
+    #[test]
+    fn it_stays_shallow_and_uses_its_nodes_again() {
+        let mut ranked = Ranked::default();
+        for number in 0..10_000 {
+            ranked.insert(Number(number));
+        }
+        assert!(depth(&ranked, ranked.root) < 60, "{}", depth(&ranked, ranked.root));
+        for number in 0..10_000 {
+            ranked.remove(&Number(number));
+            ranked.insert(Number(10_000 + number));
+        }
+        assert_eq!((ranked.nodes.len(), ranked.sum().0), (10_000, 10_000));
+    }
+}
