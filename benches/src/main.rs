@@ -8,11 +8,13 @@
 //! cargo run --release -p benches -- memory             # bytes a key takes
 //! cargo run --release -p benches -- store              # what a hot limit costs each store
 //! cargo run --release -p benches -- family             # what an ask costs below a parent
+//! cargo run --release -p benches -- sessions           # what an ask costs where many sessions share
 //! ```
 //!
 //! In reading order: `sample` (how a figure is taken), `quiet` (when it is taken again), `rows` (what is measured),
 //! `table` (how it is shown), `instructions` (what no noise can reach), `memory` (what a key takes),
-//! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it).
+//! `store` (what it costs to write down what is lent), `family` (what keys below a parent cost it), `sessions` (what sessions cost
+//! each other).
 
 mod family;
 mod instructions;
@@ -20,6 +22,7 @@ mod memory;
 mod quiet;
 mod rows;
 mod sample;
+mod sessions;
 mod store;
 mod table;
 
@@ -64,6 +67,8 @@ enum Command {
     },
     /// Shows what an ask costs below a parent once many keys have come and gone.
     Family,
+    /// Shows what an ask costs a pool that many sessions share.
+    Sessions,
     /// Calls one row so many times: what `ir` runs under valgrind.
     #[command(hide = true)]
     Calls { row: String, calls: u64 },
@@ -79,6 +84,7 @@ fn main() -> ExitCode {
         }
         Command::Store { seconds } => store::print(seconds),
         Command::Family => family::print(),
+        Command::Sessions => sessions::print(),
         Command::Calls { row, calls } => instructions::make_calls(&row, calls),
     };
     match done {
