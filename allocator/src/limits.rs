@@ -22,7 +22,7 @@ use crate::sweep::Sweep;
 use figures::Tally;
 use leased::Recipes;
 use lessor_ledger::Rule;
-use lessor_ledger::gate::Gate;
+use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::{AskError, Goodbye, Heard, Holder, Holding, Past, Plan, Pool, PoolView, SessionId};
 use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_ledger::share::Sharing;
@@ -61,7 +61,7 @@ pub struct Limit {
     sweep: Sweep<PoolId>,
     tally: Tally,
     /// To whom nothing is lent, whatever is left.
-    gate: Gate,
+    suspension: Suspension,
     /// What it was topped up with.
     top_ups: TopUps,
     /// Where it was changed.
@@ -104,7 +104,7 @@ impl Limit {
             names: 0,
             sweep: Sweep::default(),
             tally: Tally::default(),
-            gate: Gate::default(),
+            suspension: Suspension::default(),
             top_ups: TopUps::default(),
             unused: Unused::new(now),
             leasing: BTreeSet::new(),
@@ -298,7 +298,7 @@ impl Limit {
     pub fn figures(&mut self, now: Moment) -> Figures {
         self.with_pool(now, &PoolId::default(), |_| ());
         let mut forecast = self.tally.forecast(now);
-        if self.gate.pause(now).is_some() {
+        if self.suspension.paused_until(now).is_some() {
             // A paused limit lends nothing, so it does not become less.
             forecast.time_to_empty = None;
         }
@@ -307,13 +307,13 @@ impl Limit {
             pools: self.pools.len() as u64,
             names: self.names as u64,
             quarantine: self.quarantine(now),
-            paused: self.gate.pause(now).is_some(),
+            paused: self.suspension.paused_until(now).is_some(),
             pause_lasts: self
-                .gate
-                .pause(now)
+                .suspension
+                .paused_until(now)
                 .filter(|until| *until != Moment::NEVER)
                 .map(|until| until.since(now)),
-            blocked: self.gate.blocked().len() as u64,
+            blocked: self.suspension.blocked().len() as u64,
             topped_up: self.top_ups.permits,
             forecast,
             sums: self.tally.sums,

@@ -2,7 +2,7 @@
 //! removed since at any of them. `shared` asks it what to change; it knows no pool.
 
 use crate::config::{Config, LimitConfig, StoreConfig};
-use lessor_ledger::roots::{Decided, Entry, Version};
+use lessor_ledger::overrides::{LimitOverride, LimitOverrides, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The file, and what was decided beside it.
@@ -12,17 +12,17 @@ pub(crate) struct Overlay {
     /// The version of the file, and its limits.
     file: u64,
     limits: BTreeMap<String, LimitConfig>,
-    decided: Decided,
+    decided: LimitOverrides,
     /// What of that holds here.
     holds: BTreeMap<String, Held>,
     /// What would, if this allocator could make anything of it: such a limit stays what it was.
-    unusable: BTreeMap<String, Entry>,
+    unusable: BTreeMap<String, LimitOverride>,
 }
 
 /// What was decided about one limit.
 #[derive(Clone, Debug)]
 struct Held {
-    entry: Entry,
+    entry: LimitOverride,
     /// What the limit is; `None` if there is none.
     limit: Option<LimitConfig>,
 }
@@ -52,7 +52,7 @@ impl Overlay {
             store: config.server.store.clone(),
             file: config.server.store.version(),
             limits: by_name(&config.limits),
-            decided: Decided::default(),
+            decided: LimitOverrides::default(),
             holds: BTreeMap::new(),
             unusable: BTreeMap::new(),
         }
@@ -69,7 +69,7 @@ impl Overlay {
     }
 
     /// What was decided, as far as is known.
-    pub(crate) fn decided(&self) -> &Decided {
+    pub(crate) fn decided(&self) -> &LimitOverrides {
         &self.decided
     }
 
@@ -91,7 +91,7 @@ impl Overlay {
     }
 
     /// The store says this. `None` if all of it was known already; else what cannot be used of what is new.
-    pub(crate) fn follow(&mut self, decided: &Decided) -> Option<Vec<Unusable>> {
+    pub(crate) fn follow(&mut self, decided: &LimitOverrides) -> Option<Vec<Unusable>> {
         let mut known = self.decided.clone();
         known.merge(decided);
         (known != self.decided).then(|| self.take_over(known))
@@ -117,7 +117,7 @@ impl Overlay {
         changes
     }
 
-    fn take_over(&mut self, decided: Decided) -> Vec<Unusable> {
+    fn take_over(&mut self, decided: LimitOverrides) -> Vec<Unusable> {
         let (mut holds, mut unusable, mut news) = (BTreeMap::new(), BTreeMap::new(), vec![]);
         for (name, entry) in decided.holding(self.file) {
             let before = self.holds.get(name).filter(|held| held.entry.version.file >= self.file);
@@ -140,7 +140,7 @@ impl Overlay {
         news
     }
 
-    fn understood(&self, name: &str, entry: &Entry) -> Result<Held, String> {
+    fn understood(&self, name: &str, entry: &LimitOverride) -> Result<Held, String> {
         let Some(put) = &entry.put else { return Ok(Held { entry: entry.clone(), limit: None }) };
         let mut limit = LimitConfig::from_json(name, put).map_err(|error| error.problem().to_owned())?;
         self.store.lends(&mut limit)?;
@@ -201,8 +201,8 @@ mod tests {
         }
     }
 
-    fn decided(all: &[(&str, u64, Option<Value>)]) -> Decided {
-        let mut decided = Decided::default();
+    fn decided(all: &[(&str, u64, Option<Value>)]) -> LimitOverrides {
+        let mut decided = LimitOverrides::default();
         for (name, file, put) in all {
             decided.decide(name, Version::of_file(*file), put.clone()).expect("room");
         }
@@ -237,7 +237,7 @@ mod tests {
         let older = decided(&[("a", 1, of(20))]);
         let newer = decided(&[("a", 1, of(20)), ("a", 1, of(30))]);
         assert_eq!(told.overlay.follow(&newer), Some(vec![]));
-        for other in [&older, &Decided::default(), &newer] {
+        for other in [&older, &LimitOverrides::default(), &newer] {
             assert_eq!(told.overlay.follow(other), None);
         }
         told.does();

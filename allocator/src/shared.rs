@@ -11,8 +11,8 @@ use crate::journal::{Journal, NotDurable};
 use crate::metrics::Metrics;
 use crate::shared_store_status::SharedStoreStatus;
 use crate::store::{Embedded, Found, StoreError, Written};
+use lessor_ledger::overrides::Suspensions;
 use lessor_ledger::pool::Past;
-use lessor_ledger::roots::Gates;
 use lessor_ledger::steering::Course;
 use lessor_protocol::push::Event;
 use lessor_protocol::trace::Cause;
@@ -267,15 +267,15 @@ impl Shared {
         *self.file_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
-    /// Limits of the store that several allocators share are closed so, when it is `there` on its clock: unless something newer is
-    /// known, for who decides and who reads the store come here in any order.
-    pub(crate) fn follow(&self, gates: &Gates, there: Moment) {
-        let mut known = self.shared_store_status.gates();
-        if known.is_newer(gates) {
+    /// Limits of the shared store are suspended so, when it is `there` on its clock, unless newer suspensions are known. Tasks that
+    /// decide and tasks that read the store come here in any order.
+    pub(crate) fn follow_suspensions(&self, suspensions: &Suspensions, there: Moment) {
+        let mut known = self.shared_store_status.suspensions();
+        if known.is_newer(suspensions) {
             return;
         }
-        known.clone_from(gates);
-        let news = self.with(|allocator, now| allocator.follow(gates, there, now));
+        known.clone_from(suspensions);
+        let news = self.with(|allocator, now| allocator.follow_suspensions(suspensions, there, now));
         drop(known);
         news.iter().for_each(|event| self.tell(event));
     }

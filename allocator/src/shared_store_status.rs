@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use crate::overlay::Overlay;
-use lessor_ledger::roots::Gates;
+use lessor_ledger::overrides::Suspensions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ pub(crate) struct SharedStoreStatus {
     overlay: Mutex<Overlay>,
     has_limits: AtomicBool,
     here: Mutex<Vec<String>>,
-    gates: Mutex<Gates>,
+    suspensions: Mutex<Suspensions>,
 }
 
 impl SharedStoreStatus {
@@ -28,7 +28,7 @@ impl SharedStoreStatus {
             overlay: Mutex::new(Overlay::new(config)),
             has_limits: AtomicBool::new(false),
             here: Mutex::default(),
-            gates: Mutex::default(),
+            suspensions: Mutex::default(),
         }
     }
 
@@ -49,11 +49,10 @@ impl SharedStoreStatus {
         self.overlay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest of what operators have decided, as far as is known. A task that follows it keeps the guard until that is
-    /// done.
-    pub(crate) fn gates(&self) -> MutexGuard<'_, Gates> {
+    /// The newest suspensions that are known. A task that follows them keeps the guard until that is done.
+    pub(crate) fn suspensions(&self) -> MutexGuard<'_, Suspensions> {
         // Replaced as a whole: no panic can have left it half changed.
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+        self.suspensions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the store has said which limits there are beside those of the file.

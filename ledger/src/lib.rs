@@ -3,7 +3,8 @@
 //! argument.
 //!
 //! In reading order: [`rule`] (one promise of a contract, and its books), [`carry`] (what a change does to a balance), [`sizing`],
-//! [`share`] and [`pacing`] (how big a lease is), [`pool`] (the books of one limit and key), [`gate`] (what an operator suspends),
+//! [`share`] and [`pacing`] (how big a lease is), [`pool`] (the books of one limit and key), [`overrides`] (what
+//! operators decide over the API),
 //! [`cells`] and [`roots`] (a pool in a store that allocators share), [`rule_text`] (a rule as it is written), [`named`] (how a
 //! limit is found), [`steering`] (how an allocator's clock goes), [`rejection`] (why an ask is refused). Beside them [`exact`] keeps
 //! the same promises in one place, to compare.
@@ -30,8 +31,8 @@
 pub mod carry;
 pub mod cells;
 pub mod exact;
-pub mod gate;
 pub mod named;
+pub mod overrides;
 pub mod pacing;
 pub mod pool;
 pub mod rejection;

@@ -39,7 +39,7 @@ use crate::setup::Setup;
 use crate::traffic::Traffic;
 use allocator::Centre;
 use event::{Event, Message, Phase, Queued};
-use lessor_ledger::gate::Gate;
+use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::Past;
 use lessor_protocol::moment::nanos;
 use rates::memory;
@@ -218,7 +218,7 @@ impl World {
                 clock: centre_clock,
                 pool: Family::new(&plan, setup.limits(), setup.above, Past::None, now, now),
                 plan: plan.clone(),
-                gate: Gate::default(),
+                gate: Suspension::default(),
                 is_removed: false,
                 up: true,
                 life: 0,

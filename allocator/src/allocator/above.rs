@@ -4,9 +4,9 @@ use super::Allocator;
 use crate::config::Upstream;
 use crate::limits::{Due, Limit, PoolId};
 use lessor_holder::answer::{Recovery, recovery};
-use lessor_ledger::gate::News;
+use lessor_ledger::overrides::{News, Suspended, Suspensions, Version};
 use lessor_ledger::pool::HeardAbove;
-use lessor_ledger::roots::{Closed, Gates, Origin, Version};
+use lessor_ledger::roots::Origin;
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody};
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};
@@ -103,14 +103,20 @@ impl Allocator {
         askers.iter().map(origin).collect()
     }
 
-    /// Limits of a shared store are closed as `gates` says, when it is `there` on the clock of the store. What is new by that.
-    pub(crate) fn follow(&mut self, gates: &Gates, there: Moment, now: Moment) -> Vec<Event> {
-        let (mut events, open) = (vec![], Closed::default());
+    /// Limits of a shared store are suspended as `suspensions` says, when it is `there` on the clock of the store. Returns what is
+    /// new.
+    pub(crate) fn follow_suspensions(
+        &mut self,
+        suspensions: &Suspensions,
+        there: Moment,
+        now: Moment,
+    ) -> Vec<Event> {
+        let (mut events, none) = (vec![], Suspended::default());
         for (name, limit) in &mut self.limits {
             if limit.upstream() != Some(&Upstream::Store) {
                 continue;
             }
-            for news in limit.gate().follow(gates.of(name).unwrap_or(&open), there, now) {
+            for news in limit.suspension().follow(suspensions.of(name).unwrap_or(&none), there, now) {
                 let event = |kind| Event::of(kind, name);
                 events.push(match news {
                     News::Paused => event(Kind::Paused),

@@ -4,8 +4,7 @@
 use super::{Allocator, LIMITS_MAX};
 use crate::config::{LimitConfig, wrong_parent};
 use crate::store::{DecisionRow, PutRow, Written};
-use lessor_ledger::gate::BLOCKED_MAX;
-use lessor_ledger::roots::Decision;
+use lessor_ledger::overrides::{BLOCKED_MAX, Decision};
 use lessor_ledger::rule::Gap;
 use lessor_protocol::Moment;
 use serde_json::Value;
@@ -136,22 +135,22 @@ impl Allocator {
         name: &str,
         decision: &Decision,
     ) -> Option<Result<bool, BlockedFull>> {
-        let gate = self.limit(name)?.gate();
+        let suspension = self.limit(name)?.suspension();
         let was_so = match decision {
             Decision::Pause(span) => {
-                let was_paused = gate.pause(now).is_some();
-                gate.close(span.map_or(Moment::NEVER, |span| now + span));
+                let was_paused = suspension.paused_until(now).is_some();
+                suspension.pause(span.map_or(Moment::NEVER, |span| now + span));
                 was_paused
             }
-            Decision::Resume => gate.open(now),
+            Decision::Resume => suspension.resume(now),
             Decision::Block(node) => {
-                let was_blocked = gate.blocked().contains(node);
-                if !gate.block(node.clone()) {
+                let was_blocked = suspension.blocked().contains(node);
+                if !suspension.block(node.clone()) {
                     return Some(Err(BlockedFull));
                 }
                 was_blocked
             }
-            Decision::Unblock(node) => gate.unblock(node),
+            Decision::Unblock(node) => suspension.unblock(node),
         };
         self.note_decided(name);
         Some(Ok(was_so))
@@ -194,11 +193,11 @@ impl Allocator {
                 limit: as_written(limit.as_deref().map(|limit| limit.config())),
                 file: as_written(file),
             });
-            let (gate, topped_up) = limit.map_or_else(Default::default, |limit| {
+            let (suspension, topped_up) = limit.map_or_else(Default::default, |limit| {
                 let names = limit.topped_up().map(str::to_owned).collect();
-                (limit.gate().save(now), names)
+                (limit.suspension().save(now), names)
             });
-            let row = DecisionRow { gate, topped_up, put };
+            let row = DecisionRow { suspension, topped_up, put };
             (name, (row != DecisionRow::default()).then_some(row))
         });
         rows.collect()
@@ -210,7 +209,7 @@ impl Allocator {
         let clocks = self.clocks;
         for (name, row) in &written.decisions {
             if let Some(limit) = self.limits.get_mut(name) {
-                *limit.gate() = row.gate.read(gap, now, clocks);
+                *limit.suspension() = row.suspension.read(gap, now, clocks);
                 limit.was_topped_up(&row.topped_up);
             }
         }
@@ -221,7 +220,7 @@ impl Allocator {
         std::mem::swap(&mut self.beside.file, &mut broken.beside.file);
         for (name, limit) in &mut self.limits {
             if let Some(before) = broken.limits.get_mut(name) {
-                *limit.gate() = before.gate().clone();
+                *limit.suspension() = before.suspension().clone();
                 let names: Vec<String> = before.topped_up().map(str::to_owned).collect();
                 limit.was_topped_up(&names);
             }

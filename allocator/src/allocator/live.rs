@@ -57,7 +57,7 @@ impl Allocator {
             Put::Changed
         } else if let Some(mut limit) = self.retired.remove(name) {
             limit.change(config.clone(), carry, now);
-            *limit.gate() = Default::default();
+            *limit.suspension() = Default::default();
             self.limits.insert(name.to_owned(), limit);
             Put::Revived
         } else {
@@ -87,12 +87,11 @@ impl Allocator {
         self.retired.len()
     }
 
-    /// What `caller` is to be told instead of a grant of the limit that asks for `name` are for, because that one is
-    /// closed to it or one above.
+    /// The refusal that `caller` gets instead of a grant, where the limit that `name` stands for is suspended, or one above it.
     pub(super) fn refusal(&mut self, now: Moment, name: &str, caller: &Caller) -> Option<Refusal> {
         let mut limit = self.limit_for(name)?;
         for _ in 0..=DEPTH_MAX {
-            if let Some(refusal) = limit.gate().refusal(now, &caller.node) {
+            if let Some(refusal) = limit.suspension().refusal(now, &caller.node) {
                 return Some(refusal);
             }
             let parent = limit.config().parent.clone()?;

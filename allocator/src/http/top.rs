@@ -74,7 +74,7 @@ pub(super) async fn of_limit(
         let config = limit.config();
         let has_keys = config.keyed != Keyed::No || config.name.names() != Names::One;
         let blocked: Vec<String> =
-            limit.gate().blocked().iter().take(BLOCKED_SHOWN).map(NodeName::to_string).collect();
+            limit.suspension().blocked().iter().take(BLOCKED_SHOWN).map(NodeName::to_string).collect();
         Ok::<_, Problem>((limit.figures(now).pools, has_keys, blocked))
     })?;
     let (mut found, mut walk) = (Found::default(), Walk::new(shared, name));

@@ -4,8 +4,9 @@
 use super::{Limit, PoolId};
 use crate::config::{LimitConfig, Upstream};
 use lessor_ledger::Rule;
+use lessor_ledger::overrides::Version;
 use lessor_ledger::pool::{HeardAbove, Plan, Pool};
-use lessor_ledger::roots::{CLOCK_UNCERTAINTY, Kin, Origin, Recipe, Version, stricter};
+use lessor_ledger::roots::{CLOCK_UNCERTAINTY, Kin, Origin, Recipe, stricter};
 use lessor_ledger::share::Sharing;
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment};
 use std::collections::{BTreeMap, BinaryHeap};

@@ -6,7 +6,7 @@ use super::unused::{self, Unused};
 use super::{Kept, Keyed, Limit, Plan, PoolId, Tally, plans};
 use crate::config::LimitConfig;
 use lessor_ledger::Carry;
-use lessor_ledger::gate::Gate;
+use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::{Fixtures, Holder, Past, PoolView};
 use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, Moment, PERMITS_MAX, Refusal};
@@ -151,9 +151,9 @@ impl Limit {
         self.top_ups.names = names.iter().take(NAMES_MAX).cloned().collect();
     }
 
-    /// To whom it lends nothing.
-    pub fn gate(&mut self) -> &mut Gate {
-        &mut self.gate
+    /// To which nodes it lends nothing.
+    pub fn suspension(&mut self) -> &mut Suspension {
+        &mut self.suspension
     }
 
     /// Answers an ask with `refusal`. What it reports and gives back counts all the same.

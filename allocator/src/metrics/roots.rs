@@ -1,7 +1,7 @@
 //! What Prometheus sees of a store that several allocators share: how often it is asked to swap, and how long that takes. Also
 //! how often another allocator was faster.
 
-use lessor_ledger::roots::Version;
+use lessor_ledger::overrides::Version;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::time::Duration;
 

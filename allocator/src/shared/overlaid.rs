@@ -6,7 +6,7 @@ use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
 use crate::overlay::Changes;
 use lessor_ledger::Carry;
-use lessor_ledger::roots::Decided;
+use lessor_ledger::overrides::LimitOverrides;
 use lessor_protocol::push::{Event, Kind};
 
 impl Shared {
@@ -31,7 +31,7 @@ impl Shared {
     }
 
     /// Limits are from now on what was `decided`, where no newer file says otherwise: unless something newer is known.
-    pub(crate) fn follow_decided(&self, decided: &Decided) {
+    pub(crate) fn follow_overrides(&self, decided: &LimitOverrides) {
         let mut overlay = self.shared_store_status.overlay();
         let unusable = overlay.follow(decided);
         let Some(unusable) = unusable else { return self.shared_store_status.limits_are_known() };
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::allocator::{Caller, Entry};
     use crate::reload::Reloads;
-    use lessor_ledger::roots::Version;
+    use lessor_ledger::overrides::Version;
     use lessor_protocol::wire::AskBody;
     use lessor_protocol::{Ask, NodeName};
     use serde_json::json;
@@ -144,17 +144,17 @@ mod tests {
     async fn what_was_decided_elsewhere_holds_here_and_in_a_new_life() {
         let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1)]), true);
         let mut listener = shared.events().listen().expect("there is room");
-        let mut decided = Decided::default();
+        let mut decided = LimitOverrides::default();
         let put = json!({ "rules": [{ "kind": "fixed_window", "limit": 2, "per": "1s" }] });
         decided.decide("b", Version::of_file(1), None).expect("room");
         let before = decided.clone();
         decided.decide("c", Version::of_file(1), Some(put)).expect("room");
-        shared.follow_decided(&decided);
+        shared.follow_overrides(&decided);
         for name in ["b", "c"] {
             assert_eq!(listener.next().await, Some(Event::of(Kind::Changed, name)));
         }
         // Who has read the store before comes late.
-        shared.follow_decided(&before);
+        shared.follow_overrides(&before);
         assert_eq!(names(&shared), ["a", "c"]);
         let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
         assert!(bug.is_err());
@@ -167,13 +167,13 @@ mod tests {
     #[tokio::test]
     async fn what_leads_in_a_circle_lends_nothing_and_keeps_no_caller_waiting() {
         let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1), ("c", 1)]), true);
-        let mut decided = Decided::default();
+        let mut decided = LimitOverrides::default();
         for (name, parent) in [("a", "b"), ("b", "a"), ("c", "b")] {
             let rules = json!([{ "kind": "fixed_window", "limit": 2, "per": "1s" }]);
             let put = json!({ "parent": parent, "rules": rules });
             decided.decide(name, Version::of_file(1), Some(put)).expect("room");
         }
-        shared.follow_decided(&decided);
+        shared.follow_overrides(&decided);
         let asks = ["a", "b", "c"].map(|limit| Entry::Ask(AskBody { want: 1, ..ask(limit) }));
         let node = NodeName::try_new("n").expect("valid");
         let caller = Caller { node, session: 1, seq: 1, rtt: Duration::ZERO };

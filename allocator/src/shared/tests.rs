@@ -1,7 +1,7 @@
 //! What is told of limits, as listeners hear it.
 
 use super::*;
-use lessor_ledger::roots::Decision;
+use lessor_ledger::overrides::Decision;
 use lessor_protocol::push::Kind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,25 +25,25 @@ fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
 
 /// The head that a task has just read may be older than what an operator has decided meanwhile.
 #[test]
-fn what_was_decided_is_not_undone_by_who_has_read_the_store_before() {
+fn a_suspension_is_not_undone_by_a_task_that_read_the_store_before() {
     let text = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n\
                 [[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
     let shared = Shared::new(Config::parse(text).expect("valid"), true);
-    let (there, before) = (Moment::from_nanos(1_000), Gates::default());
+    let (there, before) = (Moment::from_nanos(1_000), Suspensions::default());
     let mut after = before.clone();
     after.decide("a", &Decision::Pause(None), there).expect("there is room");
     let is_paused = || {
         shared.with(|allocator, now| {
-            allocator.limit("a").is_some_and(|limit| limit.gate().pause(now).is_some())
+            allocator.limit("a").is_some_and(|limit| limit.suspension().paused_until(now).is_some())
         })
     };
-    shared.follow(&before, there);
+    shared.follow_suspensions(&before, there);
     assert!(!is_paused());
-    shared.follow(&after, there);
-    shared.follow(&before, there);
+    shared.follow_suspensions(&after, there);
+    shared.follow_suspensions(&before, there);
     assert!(is_paused());
     after.decide("a", &Decision::Resume, there).expect("there is room");
-    shared.follow(&after, there);
+    shared.follow_suspensions(&after, there);
     assert!(!is_paused());
 }
 
@@ -57,7 +57,7 @@ async fn a_panic_in_the_core_leaves_a_store_that_is_written() {
     let shared = Shared::open(config.clone(), true, &path).expect("it can be made");
     let is_paused = |shared: &Shared| {
         shared.with(|allocator, now| {
-            allocator.limit("a").is_some_and(|limit| limit.gate().pause(now).is_some())
+            allocator.limit("a").is_some_and(|limit| limit.suspension().paused_until(now).is_some())
         })
     };
     let paused = shared.with(|allocator, now| allocator.decide(now, "a", &Decision::Pause(None)));

@@ -2,7 +2,7 @@
 //! checkpoint. One batch holds what changed.
 
 use crate::limits::PoolId;
-use lessor_ledger::gate::SavedGate;
+use lessor_ledger::overrides::SavedSuspension;
 use lessor_ledger::pool::{Checkpoint, HighWater, SavedPast};
 use lessor_protocol::{Key, LimitName};
 use serde::{Deserialize, Serialize};
@@ -73,9 +73,9 @@ pub struct PoolRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecisionRow {
-    /// To whom it is closed.
-    #[serde(default, skip_serializing_if = "SavedGate::is_open")]
-    pub gate: SavedGate,
+    /// To which nodes it lends nothing.
+    #[serde(rename = "gate", default, skip_serializing_if = "SavedSuspension::is_empty")]
+    pub suspension: SavedSuspension,
     /// The names of the last top-ups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topped_up: Vec<String>,

@@ -4,10 +4,11 @@
 use super::*;
 use crate::limits::PoolId;
 use lessor_ledger::Rule;
+use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::{Holder, Plan, Pool, SavedPast, SessionId};
 use lessor_ledger::rule::{Gap, SlidingWindow};
 use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Ask, ClockBounds, Key, Moment};
+use lessor_protocol::{Ask, ClockBounds, Key, Moment, NodeName};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -266,6 +267,18 @@ fn what_is_exported_can_be_imported_and_is_of_another_boot_then() {
 
 fn decision_row(name: &str) -> DecisionRow {
     DecisionRow { topped_up: vec![name.to_owned()], ..DecisionRow::default() }
+}
+
+/// Stores have rows that earlier versions wrote.
+#[test]
+fn a_suspension_is_written_under_the_name_that_it_always_had() {
+    let mut suspension = Suspension::default();
+    assert!(suspension.block(NodeName::try_new("n").expect("valid")));
+    let suspension = suspension.save(Moment::from_nanos(SECOND));
+    let row = DecisionRow { suspension, ..decision_row("x") };
+    let text = serde_json::to_string(&row).expect("plain data");
+    assert_eq!(text, r#"{"gate":{"blocked":["n"]},"topped_up":["x"]}"#);
+    assert_eq!(serde_json::from_str::<DecisionRow>(&text).expect("as written"), row);
 }
 
 #[test]

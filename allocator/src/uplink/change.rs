@@ -6,7 +6,8 @@ use super::dice;
 use crate::cells::{Cell, Cells, CellsError, Swap, Swapped};
 use crate::config::StoreConfig;
 use crate::shared::Shared;
-use lessor_ledger::roots::{DECIDED, Decided, HEAD, Head, Version};
+use lessor_ledger::overrides::{LimitOverrides, Version};
+use lessor_ledger::roots::{HEAD, Head, OVERRIDES};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -51,7 +52,7 @@ async fn change_at_last<E: From<Undecided>>(
     let mut cells = Cells::new(&store.cells).map_err(broken)?;
     loop {
         let there = cells.time().await.map_err(broken)?;
-        let (timeline, found) = cells.load(&[HEAD.to_owned(), DECIDED.to_owned()]).await.map_err(broken)?;
+        let (timeline, found) = cells.load(&[HEAD.to_owned(), OVERRIDES.to_owned()]).await.map_err(broken)?;
         let mut found = found.into_iter();
         let (head, cell) = (found.next().flatten(), found.next().flatten());
         let Some(head) = head else {
@@ -61,10 +62,10 @@ async fn change_at_last<E: From<Undecided>>(
         };
         let mut head = Head::read(&head.value).map_err(Undecided::Unreachable)?;
         let known = match &cell {
-            Some(cell) => Decided::read(&cell.value).map_err(Undecided::Unreachable)?,
-            None => Decided::default(),
+            Some(cell) => LimitOverrides::read(&cell.value).map_err(Undecided::Unreachable)?,
+            None => LimitOverrides::default(),
         };
-        shared.follow_decided(&known);
+        shared.follow_overrides(&known);
         let (mut decided, newest) = {
             let overlay = shared.shared_store_status().overlay();
             (overlay.decided().clone(), overlay.newest().or_newer(head.newest()))
@@ -73,13 +74,13 @@ async fn change_at_last<E: From<Undecided>>(
         decided.decide(name, newest, put.clone()).map_err(Undecided::from)?;
         let next = Cell { version: dice(), value: decided.write() };
         let expected = cell.map(|cell| cell.version);
-        let swap = Swap { name: DECIDED.to_owned(), expected, next: Some(next) };
+        let swap = Swap { name: OVERRIDES.to_owned(), expected, next: Some(next) };
         match cells.swap(&timeline, &[swap]).await.map_err(broken)?.into_iter().next() {
             Some(Swapped::Done) => {
-                shared.follow_decided(&decided);
+                shared.follow_overrides(&decided);
                 // A limit that is new may have been closed before there was one.
-                head.keep_gates(&shared.shared_store_status().gates());
-                shared.follow(head.gates(), there);
+                head.keep_suspensions(&shared.shared_store_status().suspensions());
+                shared.follow_suspensions(head.suspensions(), there);
                 let newest = shared.shared_store_status().overlay().newest().or_newer(newest);
                 return Ok((cells, newest));
             }

@@ -4,7 +4,8 @@ use super::transport::TransportError;
 use crate::cells::{Cell, Cells, CellsError, Swap, Swapped};
 use crate::config::StoreConfig;
 use crate::shared::Shared;
-use lessor_ledger::roots::{DecidedFull, Decision, GatesFull, HEAD, Head};
+use lessor_ledger::overrides::{Decision, OverridesFull, SuspensionsFull};
+use lessor_ledger::roots::{HEAD, Head};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -19,10 +20,10 @@ pub(super) const LOST_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) enum Undecided {
     /// There is no room.
     #[error(transparent)]
-    Full(#[from] GatesFull),
+    Full(#[from] SuspensionsFull),
     /// There is no room for another limit.
     #[error(transparent)]
-    LimitsFull(#[from] DecidedFull),
+    LimitsFull(#[from] OverridesFull),
     /// The store does not answer, or not well. Whether it holds what was decided is not known.
     #[error("the store that allocators share: {0}")]
     Unreachable(String),
@@ -42,7 +43,7 @@ impl From<CellsError> for Undecided {
 }
 
 /// Decides about `limit` for all allocators, and follows that here at once: whether it was so before, see
-/// [`Gates::decide`](lessor_ledger::roots::Gates::decide). A future that is dropped may have decided it.
+/// [`Suspensions::decide`](lessor_ledger::overrides::Suspensions::decide). A future that is dropped may have decided it.
 pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Undecided> {
     let late = |_| Undecided::late();
     timeout(DECIDE_MAX, decide_at_last(shared, limit, decision)).await.map_err(late)?
@@ -62,12 +63,12 @@ async fn decide_at_last(shared: &Shared, limit: &str, decision: &Decision) -> Re
             continue;
         };
         let mut head = Head::read(&cell.value).map_err(Undecided::Unreachable)?;
-        let was_so = head.gates_mut().decide(limit, decision, now)?;
+        let was_so = head.suspensions_mut().decide(limit, decision, now)?;
         let next = Cell { version: super::dice(), value: head.write() };
         let swap = Swap { name: HEAD.to_owned(), expected: Some(cell.version), next: Some(next) };
         match cells.swap(&timeline, &[swap]).await?.into_iter().next() {
             Some(Swapped::Done) => {
-                shared.follow(head.gates(), now);
+                shared.follow_suspensions(head.suspensions(), now);
                 return Ok(was_so);
             }
             Some(Swapped::Other(_)) | None => sleep(LOST_PAUSE).await,

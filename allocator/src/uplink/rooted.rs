@@ -8,10 +8,11 @@ use crate::allocator::DueAbove;
 use crate::cells::{BATCH_MAX, Cells, CellsError, Swap, Swapped, batches};
 use crate::config::{StoreConfig, Upstream};
 use crate::shared::Shared;
+use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
-    Call, DECIDED, Decided, Gates, HEAD, Host, Member, MemberError, Next, Notice, RootAsk, RootError, Said,
-    Version, cell_of, to_pool,
+    Call, HEAD, Host, Member, MemberError, Next, Notice, OVERRIDES, RootAsk, RootError, Said, cell_of,
+    to_pool,
 };
 use lessor_protocol::clock::wall;
 use lessor_protocol::trace::TARGET;
@@ -160,7 +161,7 @@ async fn swap(
     timeline: &lessor_ledger::cells::Timeline,
     swaps: &[Swap],
 ) -> Result<Vec<Swapped>, CellsError> {
-    if swaps.iter().any(|swap| swap.name == HEAD || swap.name == DECIDED) {
+    if swaps.iter().any(|swap| swap.name == HEAD || swap.name == OVERRIDES) {
         return cells.swap(timeline, swaps).await;
     }
     let span = tracing::debug_span!(
@@ -208,8 +209,8 @@ impl Host for Here<'_> {
         asks.collect()
     }
 
-    fn gates(&self) -> Gates {
-        self.shared.shared_store_status().gates().clone()
+    fn suspensions(&self) -> Suspensions {
+        self.shared.shared_store_status().suspensions().clone()
     }
 
     fn configuration(&self) -> (Version, BTreeMap<String, String>) {
@@ -217,16 +218,16 @@ impl Host for Here<'_> {
         (overlay.newest(), self.shared.parents())
     }
 
-    fn decided(&self) -> Decided {
+    fn overrides(&self) -> LimitOverrides {
         self.shared.shared_store_status().overlay().decided().clone()
     }
 
-    fn follow_decided(&mut self, there: &Decided) {
-        self.shared.follow_decided(there);
+    fn follow_overrides(&mut self, there: &LimitOverrides) {
+        self.shared.follow_overrides(there);
     }
 
-    fn follow_gates(&mut self, gates: &Gates, there: Moment) {
-        self.shared.follow(gates, there);
+    fn follow_suspensions(&mut self, suspensions: &Suspensions, there: Moment) {
+        self.shared.follow_suspensions(suspensions, there);
     }
 
     fn hold_back(&mut self) {

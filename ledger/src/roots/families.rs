@@ -1,8 +1,8 @@
 //! Which limits of a store are below which, by the newest configuration that any allocator that signed knew. It is in the head.
 //! An allocator that knows less would lend what is below another limit without charging that, and is lent nothing of it.
 
-use super::Version;
 use crate::named::named_for;
+use crate::overrides::Version;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

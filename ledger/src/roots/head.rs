@@ -1,8 +1,9 @@
 //! What all allocators of a store know together: which time its roots are on, whether anything of it was lost, and who is
 //! there. It is one cell, which each of them looks at and signs a few times a second.
 
-use super::{CLOCK_UNCERTAINTY, Families, Gates, Version};
+use super::{CLOCK_UNCERTAINTY, Families};
 use crate::cells::Timeline;
+use crate::overrides::{Suspensions, Version};
 use crate::rule::{At, Gap};
 use lessor_protocol::Moment;
 use serde::{Deserialize, Serialize};
@@ -50,9 +51,9 @@ pub struct Head {
     timeline: String,
     /// Who is there, by the session.
     signed: BTreeMap<u64, Signed>,
-    /// What operators have decided.
-    #[serde(default, skip_serializing_if = "Gates::is_new")]
-    gates: Gates,
+    /// What operators have suspended.
+    #[serde(rename = "gates", default, skip_serializing_if = "Suspensions::is_new")]
+    suspensions: Suspensions,
     /// The newest file, and the newest of what was put over the API, that any allocator that signed knew. Heads that were written
     /// before this was, do not say so.
     #[serde(default = "first_file", skip_serializing_if = "is_first_file")]
@@ -105,7 +106,7 @@ impl Head {
             lost: (!fresh).then(|| now.into()),
             timeline: timeline.as_str().to_owned(),
             signed: BTreeMap::new(),
-            gates: Gates::default(),
+            suspensions: Suspensions::default(),
             newest: Version::default(),
             families: Families::default(),
         }
@@ -138,20 +139,20 @@ impl Head {
         (self.id, self.era)
     }
 
-    /// What operators have decided.
-    pub fn gates(&self) -> &Gates {
-        &self.gates
+    /// What operators have suspended.
+    pub fn suspensions(&self) -> &Suspensions {
+        &self.suspensions
     }
 
-    /// The same, to decide something.
-    pub fn gates_mut(&mut self) -> &mut Gates {
-        &mut self.gates
+    /// The same, for a decision.
+    pub fn suspensions_mut(&mut self) -> &mut Suspensions {
+        &mut self.suspensions
     }
 
-    /// An allocator knows of what was decided: a store that lost it has it again.
-    pub fn keep_gates(&mut self, known: &Gates) {
-        if known.is_newer(&self.gates) {
-            self.gates = known.clone();
+    /// Takes over what an allocator knows, if that is newer. So a store that lost it has it again.
+    pub fn keep_suspensions(&mut self, known: &Suspensions) {
+        if known.is_newer(&self.suspensions) {
+            self.suspensions = known.clone();
         }
     }
 

@@ -65,8 +65,9 @@ impl Idle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::overrides::Version;
     use crate::pool::Plan;
-    use crate::roots::{Kin, Recipe, Version};
+    use crate::roots::{Kin, Recipe};
     use crate::share::Sharing;
     use lessor_protocol::{Ask, ClockBounds};
 

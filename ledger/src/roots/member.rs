@@ -13,10 +13,9 @@ mod sweep;
 mod time;
 
 use super::idle::Idle;
-use super::{
-    Decided, Exchange, Gates, Head, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, Version, Watch,
-};
+use super::{Exchange, Head, RootAsk, RootClock, RootError, SIGN_EVERY, Signer, Watch};
 use crate::cells::{Cell, CellsError, Swap, Swapped, Timeline};
+use crate::overrides::{LimitOverrides, Suspensions, Version};
 use lessor_protocol::{Answer, Moment};
 use open::Found;
 use std::collections::BTreeMap;
@@ -80,9 +79,9 @@ pub enum MemberError {
     /// Another version wrote the head, or another program.
     #[error("its head is of no use: {0}")]
     Head(String),
-    /// The same of the cell of what operators have put and removed.
+    /// The same of the cell of the limits that operators have put and removed.
     #[error("the cell of its limits is of no use: {0}")]
-    Decided(String),
+    Overrides(String),
     /// The shell answered another call than it was given.
     #[error("an answer to another call")]
     Mismatch,
@@ -130,16 +129,16 @@ pub trait Host {
     fn is_fresh(&self) -> bool;
     /// What to ask roots in the exchange that was begun by [`Member::ask`]; `None` where the configuration has no such root.
     fn asks(&mut self) -> Vec<Option<RootAsk>>;
-    /// Which limits are suspended, as far as is known.
-    fn gates(&self) -> Gates;
+    /// What operators have suspended, as far as is known.
+    fn suspensions(&self) -> Suspensions;
     /// The newest configuration that is known, and by it the limits that are below others, each with the one above.
     fn configuration(&self) -> (Version, BTreeMap<String, String>);
-    /// What operators have put and removed, as far as is known.
-    fn decided(&self) -> Decided;
-    /// Goes by what the store knows that operators have put and removed.
-    fn follow_decided(&mut self, there: &Decided);
-    /// Goes by what the store knows of suspended limits, when it is `there` on its clock.
-    fn follow_gates(&mut self, gates: &Gates, there: Moment);
+    /// The limits that operators have put and removed, as far as is known.
+    fn overrides(&self) -> LimitOverrides;
+    /// Goes by the overrides that the store has, where they are newer.
+    fn follow_overrides(&mut self, there: &LimitOverrides);
+    /// Goes by the suspensions that the store has, when it is `there` on its clock.
+    fn follow_suspensions(&mut self, suspensions: &Suspensions, there: Moment);
     /// Lends nothing more of what is leased from the store until that answers again.
     fn hold_back(&mut self);
     /// Tells an operator.
@@ -163,7 +162,7 @@ pub struct Member {
     /// When the head was signed last, on the own clock, and how often in a row that has failed.
     signed: Moment,
     failed: u32,
-    /// When this allocator last looked what operators have put and removed, and in which life of the head.
+    /// When this allocator last read the overrides, and in which life of the head.
     looked: Option<(Moment, (u64, u64))>,
     /// Roots that may be of no use after a while.
     idle: Idle,
@@ -194,9 +193,9 @@ enum Step {
         head: Box<Head>,
         is_in_doubt: bool,
     },
-    /// What operators have put and removed, before this head is gone by. That began at the instant.
-    LoadDecided(Cell, Box<Head>, Moment),
-    SwapDecided(Cell, Box<Head>, Moment),
+    /// The overrides, before this head is gone by. That began at the instant.
+    LoadOverrides(Cell, Box<Head>, Moment),
+    SwapOverrides(Cell, Box<Head>, Moment),
     /// Roots that are not known, and the head after them.
     LoadRoots {
         names: Vec<String>,
@@ -295,10 +294,10 @@ impl Member {
             (Step::SwapHead { next, head, is_in_doubt }, Said::Swapped(swapped)) => {
                 self.head_swapped(next, *head, is_in_doubt, &swapped, now, host)
             }
-            (Step::LoadDecided(cell, head, began), Said::Loaded(_, cells)) => {
-                self.hear_decided(cell, head, began, cells, now, host)
+            (Step::LoadOverrides(cell, head, began), Said::Loaded(_, cells)) => {
+                self.hear_overrides(cell, head, began, cells, now, host)
             }
-            (Step::SwapDecided(cell, head, began), Said::Swapped(swapped)) => {
+            (Step::SwapOverrides(cell, head, began), Said::Swapped(swapped)) => {
                 if swapped.first() == Some(&Swapped::Done) {
                     host.tell(Notice::ToldAgain);
                 }

@@ -4,10 +4,8 @@
 
 mod clock;
 mod clock_uncertainty;
-mod decided;
 mod exchange;
 mod families;
-mod gates;
 mod head;
 mod idle;
 mod member;
@@ -15,27 +13,23 @@ mod recipe;
 mod root;
 #[cfg(test)]
 mod tests;
-mod version;
 mod watch;
 
 pub use clock::{CLOCK_UNCERTAINTY, RootClock, Stepped};
 pub use clock_uncertainty::stricter;
-pub use decided::{Decided, DecidedFull, Entry};
 pub use exchange::{Exchange, RootAnswer, RootAsk};
 pub use families::{BELOW_MAX, Families, Kin};
-pub use gates::{CLOSED_MAX, Closed, Decision, Gates, GatesFull};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
 pub use member::{Call, Host, Member, MemberError, Next, Notice, Said};
 pub use recipe::Recipe;
 pub use root::{Origin, Read, RootError, is_forgettable, read, to_pool};
-pub use version::Version;
 pub use watch::{Verdict, Watch};
 
 /// The cell of the head.
 pub const HEAD: &str = "head";
 
-/// The cell of what operators have put and removed. No root is called so, nor is the head.
-pub const DECIDED: &str = "limits";
+/// The cell of the limits that operators have put and removed. No root is called so, nor is the head.
+pub const OVERRIDES: &str = "limits";
 
 /// The cell of the root of a limit, and of a key of it. No two are alike: names of limits have no space.
 pub fn cell_of(limit: &str, key: Option<&str>) -> String {

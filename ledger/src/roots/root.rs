@@ -3,8 +3,9 @@
 
 use super::clock_uncertainty;
 use super::head::Age;
-use super::{Head, Kin, Recipe, Version};
+use super::{Head, Kin, Recipe};
 use crate::cells::VALUE_MAX;
+use crate::overrides::Version;
 use crate::pool::Fixtures;
 use crate::pool::{AskError, Holder, Pool, Snapshot};
 use crate::rule::{At, Gap, RefillStyle, Since};

@@ -3,10 +3,11 @@
 use super::*;
 use crate::Rule;
 use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
+use crate::overrides::{Decision, Version};
 use crate::pool::{Holder, Plan, SessionId};
 use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
-use lessor_protocol::{Ask, ClockBounds, Grant, Moment};
+use lessor_protocol::{Ask, ClockBounds, Grant, Moment, NodeName};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -191,6 +192,17 @@ fn an_era_is_gone_by_at_first_only_if_an_allocator_has_just_signed_it() {
     for at in [0, 9_989, 11_000, 53_000] {
         assert!(!head.is_watched(millis(at)), "{at}");
     }
+}
+
+/// Stores have heads that earlier versions wrote.
+#[test]
+fn a_head_names_its_suspensions_as_it_always_did() {
+    let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);
+    let block = Decision::Block(NodeName::try_new("n").expect("valid"));
+    head.suspensions_mut().decide("a", &block, millis(0)).expect("there is room");
+    let text = String::from_utf8(head.write()).expect("text");
+    assert!(text.contains(r#""gates":{"serial":1,"limits":{"a":{"blocked":["n"]}}}"#), "{text}");
+    assert_eq!(Head::read(text.as_bytes()), Ok(head));
 }
 
 #[test]

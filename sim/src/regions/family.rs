@@ -3,7 +3,8 @@
 
 use super::draw::rule;
 use super::*;
-use lessor_ledger::roots::{Kin, Origin, Recipe, Version};
+use lessor_ledger::overrides::Version;
+use lessor_ledger::roots::{Kin, Origin, Recipe};
 
 /// The limit below, and the one above.
 pub(super) const NAMES: [&str; 2] = ["a", "above"];

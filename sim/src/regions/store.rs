@@ -4,7 +4,7 @@ use super::family::NAMES;
 use super::*;
 use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::pool::PoolView;
-use lessor_ledger::roots::{self, Call, DECIDED, HEAD, Head, Origin, SIGN_EVERY, Said, cell_of};
+use lessor_ledger::roots::{self, Call, HEAD, Head, OVERRIDES, Origin, SIGN_EVERY, Said, cell_of};
 
 /// What becomes of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +232,7 @@ impl World {
         let is_first = self.regions[region].line.seq() <= 1;
         let Some(store) = &self.store else { return };
         let Some(Letter::Call(call)) = store.letters.get(&letter) else { return };
-        let is_root = |name: &str| name != HEAD && name != DECIDED;
+        let is_root = |name: &str| name != HEAD && name != OVERRIDES;
         let is_it = match (store.doom, call) {
             (Some(Doom::Read), Call::Load(names)) => names.iter().any(|name| is_root(name)),
             (Some(Doom::Write), Call::Swap(_, swaps)) => {

@@ -7,9 +7,10 @@ use super::family::{Asks, NAMES};
 use super::store::{FATES, Letter};
 use super::*;
 use lessor_ledger::cells::{CellsError, Table, Timeline};
+use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
 use lessor_ledger::roots::{
-    self, Call, Decided, Gates, Host, Kin, Member, MemberError, Next, Notice, Origin, Recipe, RootAsk,
-    RootError, SIGN_EVERY, Said, Version, cell_of, to_pool,
+    self, Call, Host, Kin, Member, MemberError, Next, Notice, Origin, Recipe, RootAsk, RootError, SIGN_EVERY,
+    Said, cell_of, to_pool,
 };
 
 /// The way of a region to the store.
@@ -62,21 +63,21 @@ impl Host for Here<'_> {
         self.asks.clone()
     }
 
-    fn gates(&self) -> Gates {
-        Gates::default()
+    fn suspensions(&self) -> Suspensions {
+        Suspensions::default()
     }
 
     fn configuration(&self) -> (Version, BTreeMap<String, String>) {
         self.configuration.clone()
     }
 
-    fn decided(&self) -> Decided {
-        Decided::default()
+    fn overrides(&self) -> LimitOverrides {
+        LimitOverrides::default()
     }
 
-    fn follow_decided(&mut self, _: &Decided) {}
+    fn follow_overrides(&mut self, _: &LimitOverrides) {}
 
-    fn follow_gates(&mut self, _: &Gates, _: Moment) {}
+    fn follow_suspensions(&mut self, _: &Suspensions, _: Moment) {}
 
     fn hold_back(&mut self) {
         self.pools.iter_mut().for_each(|pool| pool.hold_back_above(self.local));

@@ -10,7 +10,7 @@ use crate::network::Way;
 use crate::node::Node;
 use crate::oracle::{Asked, Verdict};
 use crate::oracles::IsNew;
-use lessor_ledger::gate::Gate;
+use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::{AskError, Goodbye, Holder, Past, Plan, SessionId};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Answer, Ask, Moment};
@@ -22,7 +22,7 @@ pub(super) struct Centre {
     pub(super) clock: HostClock,
     pub(super) plan: Arc<Plan>,
     pub(super) pool: Family,
-    pub(super) gate: Gate,
+    pub(super) gate: Suspension,
     /// Whether the limit went, and asks are told that there is none.
     pub(super) is_removed: bool,
     pub(super) up: bool,
@@ -259,7 +259,7 @@ impl World {
         }
         let now = self.centre.clock.show(self.real);
         // What was decided over the API is gone with the process, unless it is written down.
-        (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
+        (self.centre.gate, self.centre.is_removed) = (Suspension::default(), false);
         self.oracles.shut(Moment::ORIGIN);
         self.centre.up = true;
         if self.goes_on() {

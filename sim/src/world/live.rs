@@ -5,7 +5,7 @@ use super::World;
 use super::event::Phase;
 use crate::live::Act;
 use crate::oracle::Verdict;
-use lessor_ledger::gate::Gate;
+use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::{Fixtures, Plan};
 use lessor_protocol::{Moment, NodeName, Refusal};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl World {
             return Ok(());
         }
         match act {
-            Act::Remove => (self.centre.gate, self.centre.is_removed) = (Gate::default(), true),
+            Act::Remove => (self.centre.gate, self.centre.is_removed) = (Suspension::default(), true),
             Act::Change(carry, rules) => {
                 self.centre.is_removed = false;
                 let begins_anew = !Fixtures::of(&self.centre.plan.rules).go_on_as(&Fixtures::of(&rules));
@@ -59,9 +59,9 @@ impl World {
                 let (now, stocks) = (self.now(), self.stocks());
                 self.oracles.topped_up(now, permits, &stocks)?;
             }
-            Act::Pause(nanos) => self.centre.gate.close(now + Duration::from_nanos(nanos)),
+            Act::Pause(nanos) => self.centre.gate.pause(now + Duration::from_nanos(nanos)),
             Act::Resume => {
-                self.centre.gate.open(now);
+                self.centre.gate.resume(now);
             }
             Act::Block(node) => assert!(self.centre.gate.block(name(node)), "there are few nodes"),
             Act::Unblock(node) => {
@@ -71,7 +71,7 @@ impl World {
             Act::Outside(_) => {}
         }
         let now = self.centre.clock.show(self.real);
-        self.oracles.shut(self.centre.gate.pause(now).unwrap_or(Moment::ORIGIN));
+        self.oracles.shut(self.centre.gate.paused_until(now).unwrap_or(Moment::ORIGIN));
         self.decided();
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::event::{Event, Reply};
 use crate::MILLI;
 use crate::family::Rows;
 use lessor_ledger::Rule;
-use lessor_ledger::gate::SavedGate;
+use lessor_ledger::overrides::SavedSuspension;
 use lessor_ledger::pool::{CHECKPOINT_LASTS, Checkpoint, HighWater};
 use lessor_ledger::rule::Gap;
 use lessor_protocol::Moment;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// To whom the limit is closed, as it is written down; and until when it is paused, and for how long that still was then.
 #[derive(Clone, Debug, Default)]
 struct Closed {
-    gate: SavedGate,
+    gate: SavedSuspension,
     pause: Option<(Moment, Duration)>,
 }
 
@@ -107,7 +107,7 @@ impl World {
         }
         store.is_decided = false;
         let now = self.centre.clock.show(self.real);
-        let pause = self.centre.gate.pause(now).map(|until| (until, until.since(now)));
+        let pause = self.centre.gate.paused_until(now).map(|until| (until, until.since(now)));
         let closed = Closed { gate: self.centre.gate.save(now), pause };
         let rows = self.centre.pool.write_down(now, CHECKPOINT_LASTS, is_first);
         let (boot, rules) = (self.centre.boot, self.centre.plan.rules.clone());

@@ -5,7 +5,7 @@ use super::event::{Event, Message, Phase};
 use crate::SECOND;
 use crate::faults::Fault;
 use lessor_holder::connection::Exchange;
-use lessor_ledger::gate::Gate;
+use lessor_ledger::overrides::Suspension;
 use lessor_protocol::{Ask, Moment};
 
 /// The rate of a clock that is frozen, in parts per million from a good one.
@@ -185,7 +185,7 @@ impl World {
         self.outside = None;
         self.reopen(self.centre.life);
         self.centre.paused_until = self.centre.paused_until.min(self.real);
-        (self.centre.gate, self.centre.is_removed) = (Gate::default(), false);
+        (self.centre.gate, self.centre.is_removed) = (Suspension::default(), false);
         self.oracles.shut(Moment::ORIGIN);
         for node in 0..self.nodes.len() {
             self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.real);

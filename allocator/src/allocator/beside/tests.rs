@@ -130,8 +130,9 @@ fn all_that_was_decided_is_written_once_more_by_the_next_life() {
         assert_eq!(written.decisions, first);
         keep(&mut written, &next.write_all(NOW));
         assert_eq!(written.decisions, first, "also to a store that is made anew");
-        let gate = next.limit("b").expect("it is there").gate();
-        assert_eq!((gate.pause(NOW + SECOND), gate.blocked().len()), (Some(NOW + 9 * SECOND), 1));
+        let suspension = next.limit("b").expect("it is there").suspension();
+        assert_eq!(suspension.paused_until(NOW + SECOND), Some(NOW + 9 * SECOND));
+        assert_eq!(suspension.blocked().len(), 1);
     }
 }
 

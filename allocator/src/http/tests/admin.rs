@@ -264,6 +264,6 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
     let unknown =
         |session| app.lease(session, 1, json!([{ "limit": "b", "spent_total": 0, "held": 0, "want": 1 }]));
     assert_eq!(unknown(1).await[0]["refused"], json!("other"));
-    app.shared.follow_decided(&lessor_ledger::roots::Decided::default());
+    app.shared.follow_overrides(&lessor_ledger::overrides::LimitOverrides::default());
     assert_eq!(unknown(2).await[0]["error"]["code"], json!("limit_unknown"));
 }

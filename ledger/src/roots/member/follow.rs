@@ -1,13 +1,14 @@
-//! What operators have decided at any allocator is followed from the store, and the store is told of it again if it lost it.
+//! What operators have decided at any allocator is followed from the store. A store that lost it is told again.
 
 use super::{Call, Host, Member, MemberError, Next, Notice, Step};
 use crate::cells::{Cell, Swap};
-use crate::roots::{DECIDED, Decided, Head};
+use crate::overrides::LimitOverrides;
+use crate::roots::{Head, OVERRIDES};
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// How often an allocator looks what operators have put and removed while the head says nothing new of it: the allocator that was
-/// told may have died before the head said so.
+/// How often an allocator reads the overrides while the head says nothing new of them. The allocator that swapped them may have
+/// died before the head said so.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 impl Member {
@@ -20,14 +21,14 @@ impl Member {
         match is_known && is_seen {
             true => self.go_by(cell, head, now, host),
             false => {
-                let step = Step::LoadDecided(cell, Box::new(head), now);
-                self.call(step, Call::Load(vec![DECIDED.to_owned()]))
+                let step = Step::LoadOverrides(cell, Box::new(head), now);
+                self.call(step, Call::Load(vec![OVERRIDES.to_owned()]))
             }
         }
     }
 
-    /// Goes by what operators have put and removed. If the store knows less, it is told.
-    pub(super) fn hear_decided(
+    /// Goes by the overrides that the store has. If the store knows less, it is told.
+    pub(super) fn hear_overrides(
         &mut self,
         cell: Cell,
         head: Box<Head>,
@@ -37,13 +38,15 @@ impl Member {
         host: &mut impl Host,
     ) -> Next {
         let found = cells.into_iter().next().flatten();
-        let there = found.as_ref().map_or_else(|| Ok(Decided::default()), |cell| Decided::read(&cell.value));
+        let there = found
+            .as_ref()
+            .map_or_else(|| Ok(LimitOverrides::default()), |cell| LimitOverrides::read(&cell.value));
         let there = match there {
             Ok(there) => there,
-            Err(why) => return self.fail(MemberError::Decided(why), now),
+            Err(why) => return self.fail(MemberError::Overrides(why), now),
         };
-        host.follow_decided(&there);
-        let known = host.decided();
+        host.follow_overrides(&there);
+        let known = host.overrides();
         if known == there {
             return self.follow_head(cell, *head, began, now, host);
         }
@@ -52,12 +55,12 @@ impl Member {
             return self.follow_head(cell, *head, began, now, host);
         }
         let next = Some(Cell { version: host.draw(), value: known.write() });
-        let swap = Swap { name: DECIDED.to_owned(), expected: found.map(|cell| cell.version), next };
+        let swap = Swap { name: OVERRIDES.to_owned(), expected: found.map(|cell| cell.version), next };
         let timeline = head.timeline();
-        self.call(Step::SwapDecided(cell, head, began), Call::Swap(timeline, vec![swap]))
+        self.call(Step::SwapOverrides(cell, head, began), Call::Swap(timeline, vec![swap]))
     }
 
-    /// What operators have put and removed is followed; that was looked at from `began` on.
+    /// The overrides are followed. They were read from `began` on.
     pub(super) fn follow_head(
         &mut self,
         cell: Cell,
@@ -72,7 +75,7 @@ impl Member {
 
     fn go_by(&mut self, cell: Cell, head: Head, now: Moment, host: &mut impl Host) -> Next {
         if let Some(there) = self.clock.now(now) {
-            host.follow_gates(head.gates(), there);
+            host.follow_suspensions(head.suspensions(), there);
         }
         self.head = Some((cell, head));
         self.goes_by_head(now, host)

@@ -136,7 +136,7 @@ impl Member {
         is_in_doubt: bool,
         host: &mut impl Host,
     ) -> Next {
-        head.keep_gates(&host.gates());
+        head.keep_suspensions(&host.suspensions());
         let (newest, above) = host.configuration();
         head.keep_newest(newest);
         head.keep_families(&Families::new(newest, above));

@@ -4,7 +4,8 @@
 use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for};
 use lessor::Client;
 use lessor_allocator::cells::{Cell, Cells, StoreKind, Swap, Swapped};
-use lessor_ledger::roots::{DECIDED, Decided, Version};
+use lessor_ledger::overrides::{LimitOverrides, Version};
+use lessor_ledger::roots::OVERRIDES;
 use rustix::process::Signal;
 use scenarios::fleet::eventually;
 use scenarios::process::Allocator;
@@ -231,12 +232,12 @@ async fn who_was_told_is_killed_at_once_and_the_other_one_knows(kind: StoreKind)
     }
     // Killed between its two swaps, it would have left this.
     let mut cells = Cells::new(&store.server.config(&store.prefix)).expect("a good configuration");
-    let (timeline, found) = cells.load(&[DECIDED.to_owned()]).await.expect("it is there");
+    let (timeline, found) = cells.load(&[OVERRIDES.to_owned()]).await.expect("it is there");
     let cell = found.into_iter().next().flatten().expect("something was put");
-    let mut decided = Decided::read(&cell.value).expect("ours");
-    decided.decide("new-0", Version::of_file(1), None).expect("there is room");
-    let next = Some(Cell { version: cell.version + 1, value: decided.write() });
-    let swap = Swap { name: DECIDED.to_owned(), expected: Some(cell.version), next };
+    let mut overrides = LimitOverrides::read(&cell.value).expect("ours");
+    overrides.decide("new-0", Version::of_file(1), None).expect("there is room");
+    let next = Some(Cell { version: cell.version + 1, value: overrides.write() });
+    let swap = Swap { name: OVERRIDES.to_owned(), expected: Some(cell.version), next };
     assert_eq!(cells.swap(&timeline, &[swap]).await, Ok(vec![Swapped::Done]));
     comes(&west.url, "new-0", &unknown()).await;
     west.stop().await;

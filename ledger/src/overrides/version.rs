@@ -1,20 +1,19 @@
-//! By which configuration a root goes. The versions of files are counted by the operator who writes them (`store.version`). What
-//! operators put over the API in between is counted by the store. A newer file wins over that, and is won over by what is put
-//! after it.
+//! The version of a limit. Operators count the versions of files (`store.version`). The store counts decisions over the API. A
+//! newer file wins over earlier decisions, and a decision that is made after it wins over the file.
 
 use serde::{Deserialize, Serialize};
 
-/// Which configuration it is: of two, the higher is right.
+/// The version of a limit: of two, the higher is right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Version {
-    /// That of the newest file that was known when it was decided.
+    /// The version of the newest file that was known at the decision.
     pub file: u64,
-    /// Counts what was decided over the API in this store; 0 is what the file itself says.
+    /// Counts decisions over the API in this store; 0 is the file itself.
     pub serial: u64,
 }
 
-/// A file's own is a number, as it was before anything else could be decided.
+/// The version of a file is a number, as it was before there were decisions over the API.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -23,7 +22,7 @@ enum Written {
 }
 
 impl Version {
-    /// What the file of this version says.
+    /// The version of what a file says.
     pub const fn of_file(file: u64) -> Self {
         Version { file, serial: 0 }
     }

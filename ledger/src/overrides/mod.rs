@@ -1,0 +1,15 @@
+//! What operators decide about limits over the API, beside what the files say.
+//!
+//! In reading order: [`Suspension`] (one limit is paused, or lends nothing to blocked nodes), [`Suspensions`] (the same of all
+//! limits, in a shared store), [`LimitOverrides`] (limits that were put and removed there), [`Version`] (which of a file and a
+//! decision is newer).
+
+mod limits;
+mod suspension;
+mod suspensions;
+mod version;
+
+pub use limits::{LimitOverride, LimitOverrides, OverridesFull};
+pub use suspension::{BLOCKED_MAX, News, SavedSuspension, Suspension};
+pub use suspensions::{Decision, SUSPENDED_MAX, Suspended, Suspensions, SuspensionsFull};
+pub use version::Version;
