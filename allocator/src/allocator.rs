@@ -2,23 +2,22 @@
 //! with the time as an argument; it does no IO, reads no clock and rolls no dice.
 
 mod above;
-mod beside;
 mod family;
 mod live;
 mod observe;
+mod overrides;
 #[cfg(test)]
 mod tests;
 mod written;
 
 pub(crate) use above::{Asker, DueAbove};
-pub use beside::{BlockedFull, Dropped, limits_beside};
 pub use lessor_ledger::named::LIMITS_MAX;
 pub use live::{LimitsFull, Put, Unfit};
+pub use overrides::{BlockedFull, Dropped, limits_with_overrides};
 
 use crate::config::{Config, LimitConfig, named_for};
 use crate::limits::{Figures, Limit, PoolId};
 use crate::sessions::{Keep, SESSIONS_MAX, Sessions};
-use beside::Beside;
 use family::Family;
 use lessor_ledger::pool::{Goodbye, Holder, Past, SessionId};
 use lessor_ledger::rejection::{AskRejection, Reason, quoted};
@@ -29,6 +28,7 @@ use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SafeSh
 use lessor_protocol::{
     Answer, ClockBounds, Moment, NodeName, PERMITS_MAX, Refusal, RefusalReason, SafeShare,
 };
+use overrides::LocalOverrides;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 use written::Journaled;
@@ -78,7 +78,7 @@ pub struct Allocator {
     events: Vec<Event>,
     /// What is written down.
     journaled: Journaled,
-    beside: Beside,
+    overrides: LocalOverrides,
 }
 
 /// Asks that were wrong, by reason.
@@ -104,7 +104,7 @@ impl Allocator {
             is_stopping: false,
             events: vec![],
             journaled: Journaled::default(),
-            beside: Beside::new(&config.limits),
+            overrides: LocalOverrides::new(&config.limits),
             wrong: Reason::ALL.into_iter().map(|reason| (reason, 0)).collect(),
         }
     }

@@ -34,7 +34,7 @@ mod http;
 mod journal;
 pub mod limits;
 mod metrics;
-mod overlay;
+mod overrides;
 pub mod reload;
 pub mod server;
 pub mod sessions;

@@ -4,7 +4,7 @@
 
 use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig, ServerConfig, StoreConfig};
-use crate::overlay::Changes;
+use crate::overrides::Changes;
 use crate::shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,9 @@
 //! The one allocator of a server, behind a lock, with the clock that it goes by and its metrics. Handlers call [`Shared::with`];
 //! the lock is let go before anything waits.
 
-mod overlaid;
+mod overrides;
 
-use crate::allocator::{Allocator, Dropped, limits_beside};
+use crate::allocator::{Allocator, Dropped, limits_with_overrides};
 use crate::clock::{EpochClock, begin};
 use crate::config::{Config, LimitConfig};
 use crate::events::Events;
@@ -71,7 +71,7 @@ impl Shared {
         let now = clock.now();
         let (mut allocator, restored) = match found {
             Ok(Found { written, gap }) => {
-                let known = beside(&config, &written);
+                let known = with_overrides(&config, &written);
                 let (mut allocator, pools) = match fresh {
                     true => (Allocator::new(&known, Past::None, now, epoch(now)), 0),
                     false => {
@@ -321,7 +321,7 @@ impl Shared {
         let new = Allocator::new(&config, Past::Lost(now), now, epoch(now));
         let mut broken = std::mem::replace(&mut *allocator, new);
         allocator.ask_above_as(entropy::number());
-        allocator.decided_by(&mut broken);
+        allocator.keep_decisions_of(&mut broken);
         if was_stopping {
             allocator.stop();
         }
@@ -334,9 +334,9 @@ impl Shared {
     }
 }
 
-/// What `config` says, but for limits that operators have put and removed beside it.
-fn beside(config: &Config, written: &Written) -> Config {
-    let (limits, dropped) = limits_beside(&config.limits, &written.decisions);
+/// The file `config`, with the limits that operators have put and removed over the API.
+fn with_overrides(config: &Config, written: &Written) -> Config {
+    let (limits, dropped) = limits_with_overrides(&config.limits, &written.decisions);
     for Dropped { limit, problem } in dropped {
         tracing::warn!(%limit, %problem, "what it was put as over the API is dropped: it is what the file says");
     }

@@ -2,7 +2,7 @@
 //! have decided, and who else is there.
 
 use crate::config::Config;
-use crate::overlay::Overlay;
+use crate::overrides::Overrides;
 use lessor_ledger::overrides::Suspensions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ const NAMES_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) struct SharedStoreStatus {
     silence: Mutex<Option<String>>,
-    overlay: Mutex<Overlay>,
+    overrides: Mutex<Overrides>,
     has_limits: AtomicBool,
     here: Mutex<Vec<String>>,
     suspensions: Mutex<Suspensions>,
@@ -25,7 +25,7 @@ impl SharedStoreStatus {
     pub(crate) fn new(config: &Config) -> Self {
         SharedStoreStatus {
             silence: Mutex::default(),
-            overlay: Mutex::new(Overlay::new(config)),
+            overrides: Mutex::new(Overrides::new(config)),
             has_limits: AtomicBool::new(false),
             here: Mutex::default(),
             suspensions: Mutex::default(),
@@ -42,11 +42,11 @@ impl SharedStoreStatus {
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
-    /// Which limits there are, as far as is known. A task that changes limits by it keeps the guard until that is done: each
-    /// limit then goes by the version said here. A task that has locked the allocator never waits for this guard.
-    pub(crate) fn overlay(&self) -> MutexGuard<'_, Overlay> {
+    /// Which limits there are, as far as is known. A task that changes limits by it keeps the guard until that is done. So each
+    /// limit goes by the version said here. A task that has locked the allocator never waits for this guard.
+    pub(crate) fn overrides(&self) -> MutexGuard<'_, Overrides> {
         // Replaced as a whole: no panic can have left it half changed.
-        self.overlay.lock().unwrap_or_else(PoisonError::into_inner)
+        self.overrides.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The newest suspensions that are known. A task that follows them keeps the guard until that is done.

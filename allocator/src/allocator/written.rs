@@ -186,7 +186,7 @@ impl Allocator {
 
     /// The limit called `name` is another one, or new.
     pub(super) fn note_put(&mut self, name: &str) {
-        self.note_decided(name);
+        self.note_decision(name);
         if !self.journaled.is_on {
             return;
         }
@@ -202,7 +202,7 @@ impl Allocator {
 
     /// The limit called `name` is no more.
     pub(super) fn note_removed(&mut self, name: &str) {
-        self.note_decided(name);
+        self.note_decision(name);
         if self.journaled.is_on {
             self.journaled.gone.push(name.to_owned());
             self.journaled.is_unwritten = true;

@@ -104,11 +104,11 @@ async fn top_up(shared: &Shared, name: &str, body: &Value) -> Result<Response, P
         let was_made = limit.top_up(now, pool.clone(), permits, id)?;
         let available = limit.view(now, &pool).map_or(0, |view| view.available);
         let configured = limit.config().name.to_string();
-        allocator.note_decided(&configured);
+        allocator.note_decision(&configured);
         Ok::<_, Problem>((was_made, available))
     })?;
     shared.tell(&Event::of(Kind::ToppedUp, name));
-    decided(shared).await?;
+    durable(shared).await?;
     tracing::info!(limit = %name, permits, was_made, "a limit was topped up");
     let topped_up = if was_made { permits } else { 0 };
     Ok(json(json!({ "limit": name, "topped_up": topped_up, "available": available }).to_string()))
@@ -134,8 +134,8 @@ async fn block(shared: &Shared, name: &str, node: &NodeName) -> Result<Response,
     Ok(json(json!({ "limit": name, "blocked": node.as_str() }).to_string()))
 }
 
-/// Decides about a limit, and waits until that is durable: here or, where several allocators lend it, for all of them. Whether it
-/// was so before.
+/// Decides about a limit, and waits until that is durable: here or, where several allocators lend it, for all of them. Returns
+/// whether the pause or block was there before.
 async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool, Problem> {
     let unknown = || show::limit_unknown(name);
     let upstream = shared.with(|allocator, _| Some(allocator.limit(name)?.upstream().cloned()));
@@ -151,12 +151,12 @@ async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<bool
         Decision::Block(node) => Event { node: Some(node.to_string()), ..Event::of(Kind::Blocked, name) },
     };
     shared.tell(&event);
-    decided(shared).await?;
+    durable(shared).await?;
     Ok(was_so)
 }
 
-/// Waits until what was decided is durable.
-pub(super) async fn decided(shared: &Shared) -> Result<(), Problem> {
+/// Waits until all decisions up to now are durable.
+pub(super) async fn durable(shared: &Shared) -> Result<(), Problem> {
     let batch = shared.with(|allocator, _| allocator.next_batch());
     Ok(shared.durable(batch).await?)
 }

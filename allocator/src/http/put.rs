@@ -1,7 +1,7 @@
 //! Limits are put and removed: here, or where allocators share a store for all of them. A client must have seen a limit as it
 //! is. Handlers of [`super::admin`] and of what is shown call it.
 
-use super::admin::{Parameters, Rest, carry, decided, flag, name, parameters};
+use super::admin::{Parameters, Rest, carry, durable, flag, name, parameters};
 use super::object::object;
 use super::problem::Problem;
 use super::show::{self, Page};
@@ -75,7 +75,7 @@ async fn put_here(
         Ok::<_, Problem>(put)
     })?;
     shared.tell(&Event::of(Kind::Changed, config.name.as_str()));
-    decided(shared).await?;
+    durable(shared).await?;
     Ok(put != Put::Changed)
 }
 
@@ -120,7 +120,7 @@ pub(super) async fn remove(shared: &Shared, name: &str, headers: &HeaderMap) -> 
             Ok::<_, Problem>(())
         })?;
         shared.tell(&Event::of(Kind::Changed, name));
-        decided(shared).await?;
+        durable(shared).await?;
     }
     tracing::info!(limit = %name, "a limit was removed; what is out ends by itself");
     Ok(StatusCode::NO_CONTENT.into_response())

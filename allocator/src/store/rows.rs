@@ -69,7 +69,7 @@ pub struct PoolRow {
     pub checkpoint: Checkpoint,
 }
 
-/// What operators have decided about a limit beside what the file says.
+/// The decisions of operators about a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecisionRow {

@@ -67,8 +67,8 @@ async fn change_at_last<E: From<Undecided>>(
         };
         shared.follow_overrides(&known);
         let (mut decided, newest) = {
-            let overlay = shared.shared_store_status().overlay();
-            (overlay.decided().clone(), overlay.newest().or_newer(head.newest()))
+            let known = shared.shared_store_status().overrides();
+            (known.known().clone(), known.newest().or_newer(head.newest()))
         };
         check()?;
         decided.decide(name, newest, put.clone()).map_err(Undecided::from)?;
@@ -81,7 +81,7 @@ async fn change_at_last<E: From<Undecided>>(
                 // A limit that is new may have been closed before there was one.
                 head.keep_suspensions(&shared.shared_store_status().suspensions());
                 shared.follow_suspensions(head.suspensions(), there);
-                let newest = shared.shared_store_status().overlay().newest().or_newer(newest);
+                let newest = shared.shared_store_status().overrides().newest().or_newer(newest);
                 return Ok((cells, newest));
             }
             Some(Swapped::Other(_)) | None => sleep(LOST_PAUSE).await,

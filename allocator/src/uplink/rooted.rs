@@ -62,7 +62,11 @@ impl Rooted {
             let (limit, key) = (ask.limit.as_str(), ask.key.as_deref());
             match &answer {
                 Some(Err(error @ RootError::Below(_))) => {
-                    self.contested.tell_of_above(limit, shared.shared_store_status().overlay().file(), error);
+                    self.contested.tell_of_above(
+                        limit,
+                        shared.shared_store_status().overrides().file(),
+                        error,
+                    );
                 }
                 Some(Err(error @ (RootError::Format | RootError::TooLarge(_)))) => {
                     tracing::warn!(limit, %error, "nothing is leased from the store");
@@ -198,8 +202,8 @@ impl Host for Here<'_> {
     fn asks(&mut self) -> Vec<Option<RootAsk>> {
         let Some(due) = self.due else { return vec![] };
         let origins = {
-            let overlay = self.shared.shared_store_status().overlay();
-            let (version, known) = (|name: &str| overlay.version_of(name), overlay.newest());
+            let overrides = self.shared.shared_store_status().overrides();
+            let (version, known) = (|name: &str| overrides.version_of(name), overrides.newest());
             self.shared.with(|allocator, _| allocator.origins(&due.askers, version, known))
         };
         let asks = due.asks.iter().zip(origins).map(|(ask, origin)| {
@@ -214,12 +218,12 @@ impl Host for Here<'_> {
     }
 
     fn configuration(&self) -> (Version, BTreeMap<String, String>) {
-        let overlay = self.shared.shared_store_status().overlay();
-        (overlay.newest(), self.shared.parents())
+        let overrides = self.shared.shared_store_status().overrides();
+        (overrides.newest(), self.shared.parents())
     }
 
     fn overrides(&self) -> LimitOverrides {
-        self.shared.shared_store_status().overlay().decided().clone()
+        self.shared.shared_store_status().overrides().known().clone()
     }
 
     fn follow_overrides(&mut self, there: &LimitOverrides) {
@@ -259,7 +263,7 @@ impl Host for Here<'_> {
                 "the store has lost limits that were put over the API, and has no room for them any more"
             ),
             Notice::Contested(cell) => {
-                self.contested.tell(&cell, self.shared.shared_store_status().overlay().file())
+                self.contested.tell(&cell, self.shared.shared_store_status().overrides().file())
             }
             Notice::Swapped { done, late, took } => roots.swapped(done, late, took),
             Notice::NotSwapped(swaps) => roots.failed(swaps),

@@ -1,10 +1,9 @@
-//! Limits change here by what the file says, and by what operators have decided at any allocator of the store. Tasks that read
-//! either come here, in any order.
+//! Limits change here, by the file and by the overrides of a shared store. Tasks that read either come here, in any order.
 
 use super::Shared;
 use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
-use crate::overlay::Changes;
+use crate::overrides::Changes;
 use lessor_ledger::Carry;
 use lessor_ledger::overrides::LimitOverrides;
 use lessor_protocol::push::{Event, Kind};
@@ -24,22 +23,22 @@ impl Shared {
     pub(crate) fn allows(&self, upstream: &Upstream) -> bool {
         let is_it = |limit: &LimitConfig| limit.upstream.as_ref() == Some(upstream);
         let in_file = || match self.is_sharing() {
-            true => self.shared_store_status.overlay().of_file().any(is_it),
+            true => self.shared_store_status.overrides().of_file().any(is_it),
             false => self.with(|allocator, _| allocator.of_file().any(is_it)),
         };
         self.config.server.upstreams.contains(upstream) || in_file()
     }
 
-    /// Limits are from now on what was `decided`, where no newer file says otherwise: unless something newer is known.
-    pub(crate) fn follow_overrides(&self, decided: &LimitOverrides) {
-        let mut overlay = self.shared_store_status.overlay();
-        let unusable = overlay.follow(decided);
+    /// Limits become what the overrides of the store say, where neither the file nor an override that is known is newer.
+    pub(crate) fn follow_overrides(&self, there: &LimitOverrides) {
+        let mut overrides = self.shared_store_status.overrides();
+        let unusable = overrides.follow(there);
         let Some(unusable) = unusable else { return self.shared_store_status.limits_are_known() };
         for unusable in unusable {
             let (limit, problem) = (unusable.limit, unusable.problem);
             tracing::warn!(%limit, %problem, "it was put at another allocator, and cannot be had here: it stays what it was");
         }
-        let changes = overlay.changes(&self.limits());
+        let changes = overrides.changes(&self.limits());
         let unfit = self.with(|allocator, _| {
             let (gone, put): (Vec<_>, Vec<_>) =
                 (changes.gone.iter().map(String::as_str).collect(), changes.put.iter().collect());
@@ -59,22 +58,22 @@ impl Shared {
             tracing::warn!(%error, "not all limits that were put at other allocators can be had here");
         }
         self.shared_store_status.limits_are_known();
-        drop(overlay);
+        drop(overrides);
         self.tell_of(&changes);
     }
 
-    /// The file says `config` by now. What was decided holds on, unless its version is higher than it was then.
+    /// The file says `config` from now on. Overrides hold on, unless the version of the file is higher than theirs.
     ///
     /// # Errors
     /// If both do not fit together. Nothing changes then.
     pub(crate) fn file_is(&self, config: &Config) -> Result<Changes, Unfit> {
-        let mut overlay = self.shared_store_status.overlay();
-        let mut next = overlay.clone();
+        let mut overrides = self.shared_store_status.overrides();
+        let mut next = overrides.clone();
         next.file_is(config);
         let changes = next.changes(&self.limits());
         self.apply(&changes)?;
-        *overlay = next;
-        drop(overlay);
+        *overrides = next;
+        drop(overrides);
         self.tell_of(&changes);
         Ok(changes)
     }
@@ -95,14 +94,14 @@ impl Shared {
         })
     }
 
-    /// They are what a new life begins with. The caller holds the lock of the allocator under which they changed: the next change
+    /// A new life begins with these limits. The caller holds the lock of the allocator under which they changed, so the next change
     /// comes after.
     fn have_changed(&self, changes: &Changes) {
         changes.gone.iter().for_each(|name| self.limit_was_removed(name));
         changes.put.iter().for_each(|limit| self.limit_was_put(limit));
     }
 
-    /// Those who listen hear of each.
+    /// Listeners hear of each change.
     pub(crate) fn tell_of(&self, changes: &Changes) {
         let put = changes.put.iter().map(|limit| limit.name.as_str());
         for name in changes.gone.iter().map(String::as_str).chain(put) {
@@ -144,12 +143,12 @@ mod tests {
     async fn what_was_decided_elsewhere_holds_here_and_in_a_new_life() {
         let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1)]), true);
         let mut listener = shared.events().listen().expect("there is room");
-        let mut decided = LimitOverrides::default();
+        let mut overrides = LimitOverrides::default();
         let put = json!({ "rules": [{ "kind": "fixed_window", "limit": 2, "per": "1s" }] });
-        decided.decide("b", Version::of_file(1), None).expect("room");
-        let before = decided.clone();
-        decided.decide("c", Version::of_file(1), Some(put)).expect("room");
-        shared.follow_overrides(&decided);
+        overrides.decide("b", Version::of_file(1), None).expect("room");
+        let before = overrides.clone();
+        overrides.decide("c", Version::of_file(1), Some(put)).expect("room");
+        shared.follow_overrides(&overrides);
         for name in ["b", "c"] {
             assert_eq!(listener.next().await, Some(Event::of(Kind::Changed, name)));
         }
@@ -159,7 +158,7 @@ mod tests {
         let bug = catch_unwind(AssertUnwindSafe(|| shared.with(|_, _| panic!("a bug, for the test"))));
         assert!(bug.is_err());
         assert_eq!(names(&shared), ["a", "c"]);
-        let version = |name| shared.shared_store_status().overlay().version_of(name);
+        let version = |name| shared.shared_store_status().overrides().version_of(name);
         assert_eq!((version("a"), version("c")), (Version::of_file(1), Version { file: 1, serial: 2 }));
     }
 
@@ -167,13 +166,13 @@ mod tests {
     #[tokio::test]
     async fn what_leads_in_a_circle_lends_nothing_and_keeps_no_caller_waiting() {
         let shared = Shared::new(config(STORE, &[("a", 1), ("b", 1), ("c", 1)]), true);
-        let mut decided = LimitOverrides::default();
+        let mut overrides = LimitOverrides::default();
         for (name, parent) in [("a", "b"), ("b", "a"), ("c", "b")] {
             let rules = json!([{ "kind": "fixed_window", "limit": 2, "per": "1s" }]);
             let put = json!({ "parent": parent, "rules": rules });
-            decided.decide(name, Version::of_file(1), Some(put)).expect("room");
+            overrides.decide(name, Version::of_file(1), Some(put)).expect("room");
         }
-        shared.follow_overrides(&decided);
+        shared.follow_overrides(&overrides);
         let asks = ["a", "b", "c"].map(|limit| Entry::Ask(AskBody { want: 1, ..ask(limit) }));
         let node = NodeName::try_new("n").expect("valid");
         let caller = Caller { node, session: 1, seq: 1, rtt: Duration::ZERO };

@@ -1,33 +1,33 @@
-//! Which limits hold at one allocator of a store that several share: those of its file, but for what operators have put and
-//! removed since at any of them. `shared` asks it what to change; it knows no pool.
+//! The limits that hold at one allocator of a shared store: those of its file, but for the limits that operators have put and
+//! removed since at any allocator. `shared` asks it what to change. It knows no pool.
 
 use crate::config::{Config, LimitConfig, StoreConfig};
 use lessor_ledger::overrides::{LimitOverride, LimitOverrides, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The file, and what was decided beside it.
+/// The limits of the file, and the overrides of the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Overlay {
+pub(crate) struct Overrides {
     store: StoreConfig,
     /// The version of the file, and its limits.
     file: u64,
     limits: BTreeMap<String, LimitConfig>,
-    decided: LimitOverrides,
-    /// What of that holds here.
+    known: LimitOverrides,
+    /// The overrides that hold here.
     holds: BTreeMap<String, Held>,
-    /// What would, if this allocator could make anything of it: such a limit stays what it was.
+    /// The overrides that would hold, but cannot be used here. Such a limit stays what it was.
     unusable: BTreeMap<String, LimitOverride>,
 }
 
-/// What was decided about one limit.
+/// An override that holds.
 #[derive(Clone, Debug)]
 struct Held {
-    entry: LimitOverride,
-    /// What the limit is; `None` if there is none.
+    by: LimitOverride,
+    /// The limit; `None` if it was removed.
     limit: Option<LimitConfig>,
 }
 
-/// What is to be done for an overlay to hold.
+/// What is to be done for overrides to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// Limits that go.
@@ -45,14 +45,14 @@ pub(crate) struct Unusable {
     pub problem: String,
 }
 
-impl Overlay {
-    /// What `config` says, and nothing beside it.
+impl Overrides {
+    /// The file `config`, without overrides.
     pub(crate) fn new(config: &Config) -> Self {
-        Overlay {
+        Overrides {
             store: config.server.store.clone(),
             file: config.server.store.version(),
             limits: by_name(&config.limits),
-            decided: LimitOverrides::default(),
+            known: LimitOverrides::default(),
             holds: BTreeMap::new(),
             unusable: BTreeMap::new(),
         }
@@ -68,36 +68,36 @@ impl Overlay {
         self.limits.values()
     }
 
-    /// What was decided, as far as is known.
-    pub(crate) fn decided(&self) -> &LimitOverrides {
-        &self.decided
+    /// The overrides of the store, as far as is known.
+    pub(crate) fn known(&self) -> &LimitOverrides {
+        &self.known
     }
 
     /// The newest file and decision that are known here.
     pub(crate) fn newest(&self) -> Version {
-        Version { file: self.file, serial: self.decided.serial() }
+        Version { file: self.file, serial: self.known.serial() }
     }
 
-    /// By which configuration the limit called `name` goes, if there is one.
+    /// The version of the limit called `name`, if there is one.
     pub(crate) fn version_of(&self, name: &str) -> Version {
-        self.holds.get(name).map_or(Version::of_file(self.file), |held| held.entry.version)
+        self.holds.get(name).map_or(Version::of_file(self.file), |held| held.by.version)
     }
 
-    /// The file says this by now.
+    /// The file says this from now on.
     pub(crate) fn file_is(&mut self, config: &Config) {
         (self.file, self.limits) = (config.server.store.version(), by_name(&config.limits));
-        // Nothing of it is new, but what held no more and does again because this version is lower: that was told of before.
-        self.take_over(self.decided.clone());
+        // No override is new. Those that hold again, because this version is lower, were told of before.
+        self.take_over(self.known.clone());
     }
 
-    /// The store says this. `None` if all of it was known already; else what cannot be used of what is new.
-    pub(crate) fn follow(&mut self, decided: &LimitOverrides) -> Option<Vec<Unusable>> {
-        let mut known = self.decided.clone();
-        known.merge(decided);
-        (known != self.decided).then(|| self.take_over(known))
+    /// The store has these overrides. Returns those of the new ones that cannot be used; `None` if none is new.
+    pub(crate) fn follow(&mut self, there: &LimitOverrides) -> Option<Vec<Unusable>> {
+        let mut known = self.known.clone();
+        known.merge(there);
+        (known != self.known).then(|| self.take_over(known))
     }
 
-    /// What is to be done where the limits are `current`, for it to hold.
+    /// What is to be done for the overrides to hold, where the limits are `current`.
     pub(crate) fn changes(&self, current: &BTreeMap<String, LimitConfig>) -> Changes {
         let names: BTreeSet<&String> =
             current.keys().chain(self.limits.keys()).chain(self.holds.keys()).collect();
@@ -117,34 +117,34 @@ impl Overlay {
         changes
     }
 
-    fn take_over(&mut self, decided: LimitOverrides) -> Vec<Unusable> {
+    fn take_over(&mut self, known: LimitOverrides) -> Vec<Unusable> {
         let (mut holds, mut unusable, mut news) = (BTreeMap::new(), BTreeMap::new(), vec![]);
-        for (name, entry) in decided.holding(self.file) {
-            let before = self.holds.get(name).filter(|held| held.entry.version.file >= self.file);
-            // To read thousands of limits takes its time: only those that are new are.
-            let known = before.filter(|held| held.entry == *entry);
-            let is_unusable = self.unusable.get(name) == Some(entry);
-            let held = match known.cloned().map_or_else(|| self.understood(name, entry), Ok) {
+        for (name, by) in known.holding(self.file) {
+            let before = self.holds.get(name).filter(|held| held.by.version.file >= self.file);
+            // Thousands of limits take long to read, so only new ones are read.
+            let as_before = before.filter(|held| held.by == *by);
+            let is_unusable = self.unusable.get(name) == Some(by);
+            let held = match as_before.cloned().map_or_else(|| self.understood(name, by), Ok) {
                 Ok(held) => Some(held),
                 Err(problem) => {
                     if !is_unusable {
                         news.push(Unusable { limit: name.to_owned(), problem });
                     }
-                    unusable.insert(name.to_owned(), entry.clone());
+                    unusable.insert(name.to_owned(), by.clone());
                     before.cloned()
                 }
             };
             holds.extend(held.map(|held| (name.to_owned(), held)));
         }
-        (self.decided, self.holds, self.unusable) = (decided, holds, unusable);
+        (self.known, self.holds, self.unusable) = (known, holds, unusable);
         news
     }
 
-    fn understood(&self, name: &str, entry: &LimitOverride) -> Result<Held, String> {
-        let Some(put) = &entry.put else { return Ok(Held { entry: entry.clone(), limit: None }) };
+    fn understood(&self, name: &str, by: &LimitOverride) -> Result<Held, String> {
+        let Some(put) = &by.put else { return Ok(Held { by: by.clone(), limit: None }) };
         let mut limit = LimitConfig::from_json(name, put).map_err(|error| error.problem().to_owned())?;
         self.store.lends(&mut limit)?;
-        Ok(Held { entry: entry.clone(), limit: Some(limit) })
+        Ok(Held { by: by.clone(), limit: Some(limit) })
     }
 }
 
@@ -172,59 +172,59 @@ mod tests {
 
     /// An allocator that does what it is told.
     struct Told {
-        overlay: Overlay,
+        overrides: Overrides,
         limits: BTreeMap<String, LimitConfig>,
     }
 
     impl Told {
         fn new(config: &Config) -> Self {
-            Told { overlay: Overlay::new(config), limits: by_name(&config.limits) }
+            Told { overrides: Overrides::new(config), limits: by_name(&config.limits) }
         }
 
         /// What it does for all to hold, by name.
         fn does(&mut self) -> Vec<String> {
-            let changes = self.overlay.changes(&self.limits);
+            let changes = self.overrides.changes(&self.limits);
             changes.gone.iter().for_each(|name| _ = self.limits.remove(name));
             let put: Vec<String> = changes.put.iter().map(|limit| limit.name.to_string()).collect();
             self.limits.extend(by_name(&changes.put));
-            assert_eq!(self.overlay.changes(&self.limits), Changes::default(), "that is all");
+            assert_eq!(self.overrides.changes(&self.limits), Changes::default(), "that is all");
             changes.gone.into_iter().map(|name| format!("-{name}")).chain(put).collect()
         }
 
         /// The limits of each, and by which configuration.
         fn limits(&self) -> Vec<(&str, u64, (u64, u64))> {
             let limits = self.limits.iter().map(|(name, limit)| {
-                let version = self.overlay.version_of(name);
+                let version = self.overrides.version_of(name);
                 (name.as_str(), limit.rules[0].ceiling(), (version.file, version.serial))
             });
             limits.collect()
         }
     }
 
-    fn decided(all: &[(&str, u64, Option<Value>)]) -> LimitOverrides {
-        let mut decided = LimitOverrides::default();
+    fn overrides(all: &[(&str, u64, Option<Value>)]) -> LimitOverrides {
+        let mut overrides = LimitOverrides::default();
         for (name, file, put) in all {
-            decided.decide(name, Version::of_file(*file), put.clone()).expect("room");
+            overrides.decide(name, Version::of_file(*file), put.clone()).expect("room");
         }
-        decided
+        overrides
     }
 
     #[test]
-    fn what_was_put_and_removed_holds_beside_the_file_and_a_newer_file_over_it() {
+    fn overrides_hold_over_the_file_and_a_newer_file_over_them() {
         let mut told = Told::new(&config(1, &[("a", 10), ("b", 10), ("c", 10)]));
-        let all = decided(&[("a", 1, of(20)), ("b", 1, None), ("d", 1, of(20))]);
-        assert_eq!(told.overlay.follow(&all), Some(vec![]));
+        let all = overrides(&[("a", 1, of(20)), ("b", 1, None), ("d", 1, of(20))]);
+        assert_eq!(told.overrides.follow(&all), Some(vec![]));
         assert_eq!(told.does(), ["-b", "a", "d"]);
         assert_eq!(told.limits(), [("a", 20, (1, 1)), ("c", 10, (1, 0)), ("d", 20, (1, 3))]);
-        // The file changes, and says no higher version: of what was decided it has nothing to say.
-        told.overlay.file_is(&config(1, &[("a", 30), ("b", 30), ("c", 30)]));
+        // The file changes, and says no higher version: the overrides hold on.
+        told.overrides.file_is(&config(1, &[("a", 30), ("b", 30), ("c", 30)]));
         assert_eq!(told.does(), ["c"]);
-        told.overlay.file_is(&config(2, &[("a", 30), ("b", 30)]));
+        told.overrides.file_is(&config(2, &[("a", 30), ("b", 30)]));
         assert_eq!(told.does(), ["-c", "-d", "a", "b"]);
         assert_eq!(told.limits(), [("a", 30, (2, 0)), ("b", 30, (2, 0))]);
         let mut later = all.clone();
         later.decide("a", Version::of_file(2), of(40)).expect("room");
-        assert_eq!(told.overlay.follow(&later), Some(vec![]));
+        assert_eq!(told.overrides.follow(&later), Some(vec![]));
         assert_eq!(
             (told.does(), told.limits()),
             (vec!["a".to_owned()], vec![("a", 40, (2, 4)), ("b", 30, (2, 0))])
@@ -234,17 +234,17 @@ mod tests {
     #[test]
     fn what_is_older_never_replaces_what_is_newer() {
         let mut told = Told::new(&config(1, &[("a", 10)]));
-        let older = decided(&[("a", 1, of(20))]);
-        let newer = decided(&[("a", 1, of(20)), ("a", 1, of(30))]);
-        assert_eq!(told.overlay.follow(&newer), Some(vec![]));
+        let older = overrides(&[("a", 1, of(20))]);
+        let newer = overrides(&[("a", 1, of(20)), ("a", 1, of(30))]);
+        assert_eq!(told.overrides.follow(&newer), Some(vec![]));
         for other in [&older, &LimitOverrides::default(), &newer] {
-            assert_eq!(told.overlay.follow(other), None);
+            assert_eq!(told.overrides.follow(other), None);
         }
         told.does();
-        assert_eq!((told.limits(), told.overlay.newest().serial), (vec![("a", 30, (1, 2))], 2));
+        assert_eq!((told.limits(), told.overrides.newest().serial), (vec![("a", 30, (1, 2))], 2));
         // A store that lost the last one, and was told another since.
-        let other = decided(&[("a", 1, of(20)), ("a", 1, of(40))]);
-        assert_eq!(told.overlay.follow(&other), Some(vec![]));
+        let other = overrides(&[("a", 1, of(20)), ("a", 1, of(40))]);
+        assert_eq!(told.overrides.follow(&other), Some(vec![]));
         told.does();
         assert_eq!(told.limits(), [("a", 40, (1, 2))]);
     }
@@ -252,22 +252,22 @@ mod tests {
     #[test]
     fn what_cannot_be_used_leaves_the_limit_as_it_was_and_is_told_of_once() {
         let mut told = Told::new(&config(1, &[("a", 10), ("b", 10)]));
-        let mut all = decided(&[("a", 1, of(20)), ("b", 1, None)]);
-        told.overlay.follow(&all);
+        let mut all = overrides(&[("a", 1, of(20)), ("b", 1, None)]);
+        told.overrides.follow(&all);
         told.does();
         let rules = json!([{ "kind": "sliding_window", "limit": 5, "per": "1s" }]);
         let unkept = json!({ "rules": rules, "guaranteed": { "x": 1 } });
         for (name, put) in [("a", json!({ "rules": [], "later": 1 })), ("b", unkept), ("c", json!(1))] {
             all.decide(name, Version::of_file(1), Some(put)).expect("room");
         }
-        let unusable = told.overlay.follow(&all).expect("it is new");
+        let unusable = told.overrides.follow(&all).expect("it is new");
         let names: Vec<&str> = unusable.iter().map(|unusable| unusable.limit.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
         assert!(unusable[0].problem.contains("later") && unusable[1].problem.contains("guaranteed"));
         assert_eq!(told.does(), [""; 0]);
         assert_eq!(told.limits(), [("a", 20, (1, 1))], "by what it was put as");
         all.decide("d", Version::of_file(1), of(1)).expect("room");
-        assert_eq!(told.overlay.follow(&all), Some(vec![]), "it was told of");
+        assert_eq!(told.overrides.follow(&all), Some(vec![]), "it was told of");
         assert_eq!(told.does(), ["d"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What was decided is there in the next life, and gives way to a file that says something new.
+//! Decisions are there in the next life, and give way to a file that says something new.
 
 use super::*;
 use crate::config::Config;
@@ -66,7 +66,7 @@ fn put_below(allocator: &mut Allocator, text: String, parent: Option<&str>) {
 
 /// Names and ceilings where the `file` says that, after `written`.
 fn after(file: &Config, written: &Written) -> (Vec<(String, u64)>, Vec<String>) {
-    let (limits, dropped) = limits_beside(&file.limits, &written.decisions);
+    let (limits, dropped) = limits_with_overrides(&file.limits, &written.decisions);
     let known = Config { limits, ..file.clone() };
     let mut allocator = Allocator::restored(&known, written, Gap::Counted, NOW, 2);
     let limits = allocator.limits(NOW).into_iter();
@@ -120,7 +120,7 @@ fn all_that_was_decided_is_written_once_more_by_the_next_life() {
     keep(&mut written, &allocator.write_down(NOW));
     let first = written.decisions.clone();
     for _ in 0..2 {
-        let (limits, dropped) = limits_beside(&file.limits, &written.decisions);
+        let (limits, dropped) = limits_with_overrides(&file.limits, &written.decisions);
         assert_eq!(dropped, []);
         let known = Config { limits, ..file.clone() };
         let mut next = Allocator::restored(&known, &written, Gap::Counted, NOW + SECOND, 2);
@@ -146,7 +146,7 @@ fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
         let limit = allocator.limit("a").expect("it is there");
         let was_made = limit.top_up(NOW, PoolId::default(), 5, Some("march"));
         let available = limit.view(NOW, &PoolId::default()).map(|view| view.available);
-        allocator.note_decided("a");
+        allocator.note_decision("a");
         (was_made, available)
     };
     assert_eq!(top_up(&mut allocator), (Ok(true), Some(15)));
@@ -156,7 +156,7 @@ fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
     assert_eq!(top_up(&mut next), (Ok(false), Some(15)));
     // Nor in a life that begins because the books broke, though it knows of no permit of it: they may be spent.
     let mut after = Allocator::new(&file, Past::Lost(NOW), NOW, 3);
-    after.decided_by(&mut next);
+    after.keep_decisions_of(&mut next);
     assert_eq!(top_up(&mut after).0, Ok(false));
 }
 
@@ -178,6 +178,6 @@ fn what_does_not_fit_the_file_any_more_is_dropped_and_nothing_else() {
     // What a version from after this one wrote.
     let row = written.decisions.get_mut("c").and_then(|row| row.put.as_mut()).expect("it was put");
     row.limit = Some(serde_json::json!({ "rules": [], "later": 1 }));
-    let (_, dropped) = limits_beside(&file.limits, &written.decisions);
+    let (_, dropped) = limits_with_overrides(&file.limits, &written.decisions);
     assert!(dropped.iter().any(|dropped| dropped.limit == "c" && dropped.problem.contains("later")));
 }

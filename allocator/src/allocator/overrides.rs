@@ -1,5 +1,5 @@
-//! What operators have decided over the API beside what the file says. It is written down with what is lent, and holds in the
-//! next life too; a limit that was put or removed is what it was then for as long as the file says the same of it.
+//! The decisions of operators at an allocator with limits of its own. They are written down with what is lent, and hold in the
+//! next life. A limit that was put or removed stays so, for as long as the file says the same of it.
 
 use super::{Allocator, LIMITS_MAX};
 use crate::config::{LimitConfig, wrong_parent};
@@ -11,14 +11,14 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
 
-/// Limits that are tried one by one, where not all fit what the file says. Each is looked at beside all others.
+/// Limits that are tried one by one, where not all fit the file together. Each is checked with all others.
 const TRIED_MAX: usize = 100;
 
-/// What the file says, and what is to be written down beside it.
+/// The limits of the file, and which decisions are to be written down.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct LocalOverrides {
     file: BTreeMap<String, LimitConfig>,
-    /// Limits about which something may have been decided that is not written down.
+    /// Limits with decisions that may not be written down yet.
     unwritten: BTreeSet<String>,
 }
 
@@ -39,8 +39,8 @@ pub struct Dropped {
 /// A limit that was put, or `None` of one that was removed.
 type Putting = (String, Option<LimitConfig>);
 
-/// Which limits there are where the `file` says those and `decisions` were written down, and what of these is dropped.
-pub fn limits_beside(
+/// The limits of an allocator whose `file` says those and whose store has `decisions`, and which decisions are dropped.
+pub fn limits_with_overrides(
     file: &[LimitConfig],
     decisions: &BTreeMap<String, DecisionRow>,
 ) -> (Vec<LimitConfig>, Vec<Dropped>) {
@@ -80,7 +80,7 @@ pub fn limits_beside(
     (limits.into_values().collect(), dropped)
 }
 
-/// What a limit was put as, if the file says of it what it said then.
+/// The limit that was put, if the file says of it what it said then.
 fn understood(name: &str, put: &PutRow, file: Option<&LimitConfig>) -> Result<Option<LimitConfig>, String> {
     let read =
         |value: &Value| LimitConfig::from_json(name, value).map_err(|error| error.problem().to_owned());
@@ -116,19 +116,19 @@ fn as_written(limit: Option<&LimitConfig>) -> Option<Value> {
     limit.map(|limit| serde_json::to_value(limit.raw()).expect("a configuration is plain data"))
 }
 
-impl Beside {
-    /// Nothing, beside a file that says `limits`.
+impl LocalOverrides {
+    /// No decisions yet, and a file that says `limits`.
     pub(super) fn new(limits: &[LimitConfig]) -> Self {
-        Beside { file: by_name(limits), unwritten: BTreeSet::new() }
+        LocalOverrides { file: by_name(limits), unwritten: BTreeSet::new() }
     }
 }
 
 impl Allocator {
-    /// Something is decided about the limit called `name`: whether that was so of a pause or a block that is lifted, or made;
-    /// `None` if there is no such limit.
+    /// Decides about the limit called `name`. Returns whether the pause or block was there before; `None` if there is no such
+    /// limit.
     ///
     /// # Errors
-    /// If as many nodes are blocked as may be. Nothing changes then.
+    /// If [`BLOCKED_MAX`] nodes are blocked. Nothing changes then.
     pub fn decide(
         &mut self,
         now: Moment,
@@ -152,42 +152,42 @@ impl Allocator {
             }
             Decision::Unblock(node) => suspension.unblock(node),
         };
-        self.note_decided(name);
+        self.note_decision(name);
         Some(Ok(was_so))
     }
 
     /// The limits of the file.
     pub(crate) fn of_file(&self) -> impl Iterator<Item = &LimitConfig> {
-        self.beside.file.values()
+        self.overrides.file.values()
     }
 
-    /// The file says `limits` by now.
+    /// The file says `limits` from now on.
     pub fn file_says(&mut self, limits: &[LimitConfig]) {
-        let before = std::mem::replace(&mut self.beside.file, by_name(limits));
-        let names: BTreeSet<&String> = before.keys().chain(self.beside.file.keys()).collect();
-        let is_other = |name: &&&String| before.get(name.as_str()) != self.beside.file.get(name.as_str());
+        let before = std::mem::replace(&mut self.overrides.file, by_name(limits));
+        let names: BTreeSet<&String> = before.keys().chain(self.overrides.file.keys()).collect();
+        let is_other = |name: &&&String| before.get(name.as_str()) != self.overrides.file.get(name.as_str());
         let others: Vec<String> = names.iter().filter(is_other).map(|name| name.to_string()).collect();
-        others.iter().for_each(|name| self.note_decided(name));
+        others.iter().for_each(|name| self.note_decision(name));
     }
 
-    /// Something was decided about the limit called `name`.
-    pub(crate) fn note_decided(&mut self, name: &str) {
+    /// The decisions about the limit called `name` are to be written.
+    pub(crate) fn note_decision(&mut self, name: &str) {
         if self.journaled.is_on() {
-            self.beside.unwritten.insert(name.to_owned());
+            self.overrides.unwritten.insert(name.to_owned());
             self.journaled.has_more();
         }
     }
 
-    /// All of it is to be written.
+    /// All decisions are to be written.
     pub(super) fn write_decisions(&mut self) {
-        self.beside.unwritten = self.limits.keys().chain(self.beside.file.keys()).cloned().collect();
+        self.overrides.unwritten = self.limits.keys().chain(self.overrides.file.keys()).cloned().collect();
     }
 
-    /// What is to be written of it `now`.
+    /// The rows that are to be written `now`.
     pub(super) fn decision_rows(&mut self, now: Moment) -> BTreeMap<String, Option<DecisionRow>> {
-        let names = std::mem::take(&mut self.beside.unwritten).into_iter();
+        let names = std::mem::take(&mut self.overrides.unwritten).into_iter();
         let rows = names.map(|name| {
-            let (limit, file) = (self.limits.get_mut(&name), self.beside.file.get(&name));
+            let (limit, file) = (self.limits.get_mut(&name), self.overrides.file.get(&name));
             let is_other = limit.as_deref().map(|limit| limit.config()) != file;
             let put = is_other.then(|| PutRow {
                 limit: as_written(limit.as_deref().map(|limit| limit.config())),
@@ -203,7 +203,7 @@ impl Allocator {
         rows.collect()
     }
 
-    /// What an earlier life was told holds still, beside a file that says `limits`.
+    /// The decisions of an earlier life hold, with a file that says `limits`.
     pub fn take_decisions(&mut self, limits: &[LimitConfig], written: &Written, gap: Gap, now: Moment) {
         self.file_says(limits);
         let clocks = self.clocks;
@@ -215,9 +215,9 @@ impl Allocator {
         }
     }
 
-    /// So does what this one was told, whose books are broken: they are no part of those.
-    pub(crate) fn decided_by(&mut self, broken: &mut Allocator) {
-        std::mem::swap(&mut self.beside.file, &mut broken.beside.file);
+    /// The decisions of a life whose books are `broken` hold. They are no part of the books.
+    pub(crate) fn keep_decisions_of(&mut self, broken: &mut Allocator) {
+        std::mem::swap(&mut self.overrides.file, &mut broken.overrides.file);
         for (name, limit) in &mut self.limits {
             if let Some(before) = broken.limits.get_mut(name) {
                 *limit.suspension() = before.suspension().clone();
