@@ -1,14 +1,12 @@
 //! The task that leases from an upstream: it looks what is due there, asks for all of it in one exchange, and hands what comes
 //! back to the allocator. One for each upstream, and one exchange at a time. It decides nothing about permits.
 
-mod change;
 mod contested;
-mod decide;
+mod publish;
 mod rooted;
 mod transport;
 
-pub(crate) use change::change;
-pub(crate) use decide::{Undecided, decide};
+pub(crate) use publish::{Unpublished, change, decide};
 
 use crate::allocator::{Asker, DueAbove};
 use crate::config::Upstream;

@@ -3,7 +3,7 @@
 
 use crate::allocator::Unfit;
 use crate::journal::NotDurable;
-use crate::uplink::Undecided;
+use crate::uplink::Unpublished;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -115,14 +115,16 @@ impl From<Unfit> for Problem {
     }
 }
 
-impl From<Undecided> for Problem {
-    fn from(undecided: Undecided) -> Self {
-        match undecided {
-            Undecided::Full(full) => Problem::new(StatusCode::CONFLICT, "blocked_full", full.to_string()),
-            Undecided::LimitsFull(full) => {
+impl From<Unpublished> for Problem {
+    fn from(unpublished: Unpublished) -> Self {
+        match unpublished {
+            Unpublished::SuspensionsFull(full) => {
+                Problem::new(StatusCode::CONFLICT, "blocked_full", full.to_string())
+            }
+            Unpublished::OverridesFull(full) => {
                 Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string())
             }
-            Undecided::Unreachable(_) => Problem::unavailable("store_failing", undecided.to_string()),
+            Unpublished::Unreachable(_) => Problem::unavailable("store_failing", unpublished.to_string()),
         }
     }
 }

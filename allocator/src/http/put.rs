@@ -81,7 +81,7 @@ async fn put_here(
 
 /// Whether it is new.
 async fn put_for_all(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     config: &LimitConfig,
     condition: Option<&str>,
 ) -> Result<bool, Problem> {
@@ -99,7 +99,11 @@ async fn put_for_all(
 }
 
 /// `DELETE /v1/limits/{name}`
-pub(super) async fn remove(shared: &Shared, name: &str, headers: &HeaderMap) -> Result<Response, Problem> {
+pub(super) async fn remove(
+    shared: &Arc<Shared>,
+    name: &str,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
     let condition = condition(headers)?;
     let check = |allocator: &mut Allocator| {
         allocator.limit(name).ok_or_else(|| show::limit_unknown(name))?;

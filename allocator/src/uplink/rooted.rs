@@ -133,7 +133,7 @@ async fn carry(
 }
 
 /// Does a call, in as many parts as the store needs.
-async fn do_call(cells: &mut Cells, call: Call) -> Result<Said, CellsError> {
+pub(super) async fn do_call(cells: &mut Cells, call: Call) -> Result<Said, CellsError> {
     match call {
         Call::Time => cells.time().await.map(Said::Time),
         Call::Load(names) => {
@@ -178,12 +178,12 @@ async fn swap(
     done
 }
 
-/// What a member knows and does by this allocator.
-struct Here<'a> {
-    shared: &'a Shared,
+/// What a member or a publication knows and does by this allocator.
+pub(super) struct Here<'a> {
+    pub(super) shared: &'a Shared,
     /// What is to be asked, in an exchange.
-    due: Option<&'a DueAbove>,
-    contested: &'a mut Contested,
+    pub(super) due: Option<&'a DueAbove>,
+    pub(super) contested: &'a mut Contested,
 }
 
 impl Host for Here<'_> {

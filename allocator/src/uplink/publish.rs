@@ -1,0 +1,124 @@
+//! The way of a decision of an operator to a store that several allocators share: carries the calls of a [`Publish`] to the store
+//! and back. All allocators follow the decision from there.
+
+use super::contested::Contested;
+use super::rooted::{Here, do_call};
+use super::transport::TransportError;
+use crate::cells::Cells;
+use crate::config::StoreConfig;
+use crate::shared::Shared;
+use lessor_ledger::overrides::{
+    Decision, Next, OverridesFull, Publish, PublishError, Published, SuspensionsFull,
+};
+use serde_json::Value;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// Longest that an operator waits for a decision.
+const PUBLISH_MAX: Duration = Duration::from_secs(3);
+
+/// Longest that an operator waits until the head says it, too: all allocators read the overrides themselves now and then.
+const TELL_MAX: Duration = Duration::from_millis(500);
+
+/// Why nothing was published.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unpublished {
+    /// There is no room for another suspension.
+    #[error(transparent)]
+    SuspensionsFull(SuspensionsFull),
+    /// There is no room for another limit.
+    #[error(transparent)]
+    OverridesFull(OverridesFull),
+    /// The store does not answer, or not well. Whether it holds the decision is not known.
+    #[error("the store that allocators share: {0}")]
+    Unreachable(String),
+}
+
+impl From<PublishError> for Unpublished {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::SuspensionsFull(full) => Unpublished::SuspensionsFull(full),
+            PublishError::OverridesFull(full) => Unpublished::OverridesFull(full),
+            PublishError::Store(_) | PublishError::Unreadable(_) | PublishError::Mismatch => {
+                Unpublished::Unreachable(error.to_string())
+            }
+        }
+    }
+}
+
+/// Decides about the suspension of `limit` for all allocators, and follows that here at once. Returns whether the pause or block
+/// was there before. A future that is dropped may have decided it.
+pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Unpublished> {
+    let mut cells = cells(shared)?;
+    let publish = Publish::suspension(limit, decision.clone());
+    let published: Result<_, Unpublished> = in_time(carry(&mut cells, shared, publish, || Ok(()))).await;
+    Ok(published?.was_so)
+}
+
+/// Puts the limit called `name` for all allocators, or removes it, if `check` does not object. `check` is asked once the newest
+/// overrides are followed here, and again whenever another allocator was faster. The change is followed here at once. If the
+/// future is dropped it is unknown whether the change was made.
+pub(crate) async fn change<E: From<Unpublished>>(
+    shared: &Arc<Shared>,
+    name: &str,
+    put: Option<Value>,
+    check: impl FnMut() -> Result<(), E>,
+) -> Result<(), E> {
+    let mut cells = cells(shared)?;
+    let published = in_time(carry(&mut cells, shared, Publish::limit(name, put), check)).await?;
+    // It is in the store, and the head is told whether or not the operator still waits for it.
+    let (shared, limit) = (shared.clone(), name.to_owned());
+    let telling = tokio::spawn(async move {
+        let tell = carry(&mut cells, &shared, Publish::newest(published.newest), || Ok::<_, Infallible>(()));
+        if let Ok(Ok(Err(error))) = timeout(TELL_MAX, tell).await {
+            tracing::debug!(limit, %error, "the store's head does not say yet that a limit was put or removed");
+        }
+    });
+    // All allocators read the overrides themselves, should that have broken.
+    let _ = telling.await;
+    Ok(())
+}
+
+fn cells(shared: &Shared) -> Result<Cells, Unpublished> {
+    let StoreConfig::Shared(store) = &shared.config().server.store else {
+        return Err(Unpublished::Unreachable("there is none".to_owned()));
+    };
+    Cells::new(&store.cells).map_err(|error| Unpublished::Unreachable(error.to_string()))
+}
+
+/// What came of a publication: the outer error is an objection to it.
+type Outcome<E> = Result<Result<Published, PublishError>, E>;
+
+/// The outcome, if it comes while an operator waits.
+async fn in_time<E: From<Unpublished>>(outcome: impl Future<Output = Outcome<E>>) -> Result<Published, E> {
+    let late = |_| Unpublished::Unreachable(TransportError::TimedOut.to_string());
+    Ok(timeout(PUBLISH_MAX, outcome).await.map_err(late)??.map_err(Unpublished::from)?)
+}
+
+/// Carries the calls of `publish` to the store and back until it is over, or `check` objects.
+async fn carry<E>(
+    cells: &mut Cells,
+    shared: &Shared,
+    mut publish: Publish,
+    mut check: impl FnMut() -> Result<(), E>,
+) -> Outcome<E> {
+    let mut contested = Contested::default();
+    let mut here = Here { shared, due: None, contested: &mut contested };
+    let mut next = publish.begin();
+    loop {
+        next = match next {
+            Next::Call(call) => publish.heard(do_call(cells, call).await, &mut here),
+            Next::Pause(span) => {
+                sleep(span).await;
+                publish.go_on(&mut here)
+            }
+            Next::Check => {
+                check()?;
+                publish.go_on(&mut here)
+            }
+            Next::Done(published) => return Ok(published),
+        };
+    }
+}
