@@ -33,7 +33,9 @@ enum Supply {
 
 /// Prints a row for so many sessions, as soon as it is known.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {
-    println!("| sessions | µs an ask, plenty | to one session | µs an ask, a fifth of what is wanted | to one session |");
+    println!(
+        "| sessions | µs an ask, plenty | to one session | µs an ask, a fifth of what is wanted | to one session |"
+    );
     println!("|---:|---:|---:|---:|---:|");
     let mut first = None;
     for sessions in SESSIONS {

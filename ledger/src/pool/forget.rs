@@ -6,6 +6,7 @@ use super::family::Place;
 use super::session::Session;
 use crate::rule::Flow;
 use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
 /// A session is remembered at least this long. One that is forgotten must start again from zero, which costs its
@@ -35,13 +36,9 @@ impl Pool {
     /// Forgets own sessions with nothing live that have said nothing for `memory`. A late copy of an old ask is then
     /// a stranger's: it starts at zero or is refused, and what it is lent is charged.
     pub(super) fn forget_idle(&mut self, memory: Duration) {
-        let now = self.now;
-        self.sessions.retain(|place, session| {
-            place.is_mirror()
-                || session.is_live()
-                || session.calls.next_expiry().is_some()
-                || session.end.max(session.answered) + memory > now
-        });
+        if let Some(then) = self.now.as_nanos().checked_sub(nanos(memory)) {
+            self.sessions.forget_idle(Moment::from_nanos(then));
+        }
     }
 
     /// Forgets the mirrors whose time has come. Of one that is blank all that matters is its demand, for as long as it shares:

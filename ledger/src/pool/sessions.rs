@@ -23,6 +23,8 @@ pub(super) struct Sessions {
     call_expiries: BTreeSet<(Moment, Place)>,
     /// When to look whether a mirror can be forgotten, for each mirror.
     reviews: BTreeSet<(Moment, Place)>,
+    /// Since when each of the pool's own sessions has had nothing live and said nothing.
+    idle: BTreeSet<(Moment, Place)>,
     /// When the next session claims less because it has not asked for long.
     ages: BTreeSet<(Moment, Place)>,
     reading: Reading,
@@ -58,6 +60,7 @@ struct Entry {
     expires: Option<Moment>,
     calls_expire: Option<Moment>,
     reviewed: Option<Moment>,
+    idle: Option<Moment>,
     ages: Option<Moment>,
     claim: Option<Claim>,
     wanted: Option<Claim>,
@@ -86,10 +89,12 @@ impl Reading {
         // One that takes and wants nothing is the same at any age.
         let is_nothing = Totals { in_flight: 0, ..adds } == Totals::default();
         let next = self.ages.next(session).filter(|_| !is_nothing);
+        let is_idle = !place.is_mirror() && !session.is_live() && session.calls.next_expiry().is_none();
         Entry {
             expires: session.is_live().then_some(session.end),
             calls_expire: session.calls.next_expiry(),
             reviewed: place.is_mirror().then_some(session.reviewed),
+            idle: is_idle.then(|| session.end.max(session.answered)),
             ages: next.map(|(at, _)| at),
             claim: self.ages.claim(session),
             wanted: self.ages.wanted(session).filter(|_| self.are_reusable),
@@ -107,6 +112,7 @@ impl Sessions {
             expiries: BTreeSet::new(),
             call_expiries: BTreeSet::new(),
             reviews: BTreeSet::new(),
+            idle: BTreeSet::new(),
             ages: BTreeSet::new(),
             reading: Reading { ages: Ages::new(term), are_reusable },
             claims: Claims::default(),
@@ -260,17 +266,11 @@ impl Sessions {
         }
     }
 
-    /// Forgets each session that is not to be `kept`.
-    pub(super) fn retain(&mut self, kept: impl Fn(Place, &Session) -> bool) {
-        let mut gone = vec![];
-        self.by_place.retain(|&place, session| {
-            let is_kept = kept(place, session);
-            if !is_kept {
-                gone.push((place, self.reading.entry(place, session)));
-            }
-            is_kept
-        });
-        gone.into_iter().for_each(|(place, entry)| self.index(place, entry, Entry::default()));
+    /// Forgets each of the pool's own sessions that has been idle since `then`, or for longer.
+    pub(super) fn forget_idle(&mut self, then: Moment) {
+        while let Some(&(_, place)) = self.idle.first().filter(|(since, _)| *since <= then) {
+            self.remove(place);
+        }
     }
 
     fn index(&mut self, place: Place, before: Entry, after: Entry) {
@@ -286,6 +286,7 @@ impl Sessions {
         moved(&mut self.expiries, before.expires, after.expires);
         moved(&mut self.call_expiries, before.calls_expire, after.calls_expire);
         moved(&mut self.reviews, before.reviewed, after.reviewed);
+        moved(&mut self.idle, before.idle, after.idle);
         moved(&mut self.ages, before.ages, after.ages);
         let claimed = |claims: &mut Claims<Place>, before: Option<Claim>, after| {
             if before != after {
@@ -307,6 +308,7 @@ impl Sessions {
         debug_assert_eq!(self.expiries, order(|entry| entry.expires));
         debug_assert_eq!(self.call_expiries, order(|entry| entry.calls_expire));
         debug_assert_eq!(self.reviews, order(|entry| entry.reviewed));
+        debug_assert_eq!(self.idle, order(|entry| entry.idle));
         debug_assert_eq!(self.ages, order(|entry| entry.ages));
         debug_assert_eq!(
             self.sums,
