@@ -1,4 +1,4 @@
-//! The clock of an allocator: it reads those of the machine, and lets [`crate::steering`] say what follows. Its origin is the
+//! The clock of an allocator: it reads those of the machine, and lets [`lessor_ledger::steering`] say what follows. Its origin is the
 //! Unix epoch, as the wall clock showed it once: fixed windows are aligned to that, and later steps of the wall clock do not
 //! reach it.
 

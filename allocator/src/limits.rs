@@ -20,7 +20,7 @@ pub use pool_id::PoolId;
 use crate::config::{Keyed, LimitConfig, Names};
 use crate::sweep::Sweep;
 use figures::Tally;
-use leased::Recipes;
+use leased::CompiledPlans;
 use lessor_ledger::Rule;
 use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::{AskError, Goodbye, Heard, Holder, Holding, Past, Plan, Pool, PoolView, SessionId};
@@ -47,7 +47,7 @@ pub struct Limit {
     /// For keys that have rules of their own.
     overrides: BTreeMap<Key, Arc<Plan>>,
     /// What its roots are made of, if those are in a store.
-    recipes: Recipes,
+    compiled_plans: CompiledPlans,
     past: Past,
     /// When pools that are made now begin to lend.
     opens: Moment,
@@ -97,7 +97,7 @@ impl Limit {
             ceiling: leased::ceiling(&config, probe.call_max()),
             memory: memories.max().unwrap_or_default().max(probe.memory()),
             overrides,
-            recipes: Recipes::of(&config, clocks),
+            compiled_plans: CompiledPlans::of(&config, clocks),
             past,
             plan,
             pools: BTreeMap::new(),

@@ -231,7 +231,7 @@ impl Uplink {
     fn believe(&self, first_sent: Moment, due: &DueAbove, grants: &[GrantBody]) {
         let upstream = &self.upstream;
         let told = self.shared.with(|allocator, now| {
-            allocator.hear_above(now, upstream, due.session, first_sent, &due.askers, grants)
+            allocator.on_grant_above(now, upstream, due.session, first_sent, &due.askers, grants)
         });
         if told.unfit > 0 {
             self.metrics.unfit(told.unfit);
@@ -248,7 +248,7 @@ impl Uplink {
 
     async fn failed(&mut self, askers: &[Asker], error: &TransportError) {
         self.metrics.failed();
-        self.shared.with(|allocator, _| allocator.unanswered_above(askers));
+        self.shared.with(|allocator, _| allocator.on_failure_above(askers));
         // Once may be by chance.
         if matches!(self.way, Way::Store(_)) && !self.is_reachable {
             self.shared.shared_store_status().fell_silent(Some(error.to_string()));

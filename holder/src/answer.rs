@@ -18,8 +18,8 @@ pub const SESSION_PAUSE: Duration = Duration::from_secs(1);
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// The lease is not known: use up what is held of this pool and count from zero then, see [`Refill::disown`].
-    Disown,
+    /// The lease is not known: use up what is held of this pool and count from zero then, see [`Refill::on_unrecognised`].
+    Unrecognised,
     /// The allocator and the node do not agree on this session: begin another, which owns nothing, and start every pool of
     /// it over, see [`Refill::begin_session`].
     BeginSession,
@@ -30,7 +30,7 @@ pub enum Recovery {
 /// What to do about an error with the word `code`. A word that is not known here may come from a later allocator.
 pub fn recovery(code: &str) -> Recovery {
     match code {
-        code::LEASE_UNKNOWN => Recovery::Disown,
+        code::LEASE_UNKNOWN => Recovery::Unrecognised,
         code::TOTALS_WRONG | code::STALE_SEQUENCE => Recovery::BeginSession,
         _ => Recovery::LookAgain,
     }
@@ -94,9 +94,9 @@ impl<P: Pacer> Refill<P> {
                 Outcome::Refused
             }
             Err(code) => match recovery(code) {
-                Recovery::Disown => {
+                Recovery::Unrecognised => {
                     let pause = self.pause_from_zero();
-                    self.disown(slot, now);
+                    self.on_unrecognised(slot, now);
                     self.refused(now, pause, dice);
                     Outcome::Unrecognised
                 }

@@ -47,7 +47,7 @@ pub struct Failure {
     /// No allocator is left that has not failed since the last good answer.
     pub all_failed: bool,
     /// What is held was lent to a session that is over: each pool goes on as one that the allocator does not know.
-    pub disowns: bool,
+    pub loses_leases: bool,
 }
 
 impl Connection {
@@ -148,7 +148,7 @@ impl Connection {
         self.open = None;
         if self.rotation.is_alone() {
             self.quiet_until = now + self.backoff.failed(dice);
-            return Failure { all_failed: true, disowns: false };
+            return Failure { all_failed: true, loses_leases: false };
         }
         self.left.get_or_insert(self.rotation.current());
         let turn = self.rotation.failed(number);
@@ -157,7 +157,7 @@ impl Connection {
             false => self.backoff.elsewhere(dice),
         };
         self.quiet_until = now + wait;
-        Failure { all_failed: turn.all_failed, disowns: turn.disowns }
+        Failure { all_failed: turn.all_failed, loses_leases: turn.loses_leases }
     }
 
     /// The allocator answered that it is about to stop: the next one is asked from now on. Only where there is another. The
@@ -203,7 +203,7 @@ mod tests {
         let mut connection = Connection::new(2, SECOND, 0, 0);
         assert_eq!(connection.begin(at(0)).patience, SECOND / 4);
         let failure = connection.on_failure(at(250), 9, 0);
-        assert_eq!(failure, Failure { all_failed: false, disowns: false });
+        assert_eq!(failure, Failure { all_failed: false, loses_leases: false });
         let next = connection.begin(at(250));
         assert_eq!((next.place, next.session, next.patience), (1, 10, SECOND));
         assert!(connection.on_failure(at(1_250), 9, 0).all_failed);
@@ -216,7 +216,7 @@ mod tests {
         connection.begin(at(0));
         assert_eq!(connection.on_success(), None);
         connection.begin(at(10));
-        assert!(connection.on_stopping(at(20), 9, 0).disowns, "it has lent something");
+        assert!(connection.on_stopping(at(20), 9, 0).loses_leases, "it has lent something");
         connection.begin(at(20));
         assert_eq!((connection.on_success(), connection.on_success()), (Some(0), None));
         assert_eq!(connection.quiet_until(), Moment::ORIGIN, "the pause after the failure is over");

@@ -32,7 +32,7 @@ pub struct Turn {
     /// None is left that was not tried since the last good answer: it is time for a pause.
     pub all_failed: bool,
     /// What is held was lent to a session that asks no allocator any more.
-    pub disowns: bool,
+    pub loses_leases: bool,
 }
 
 impl Session {
@@ -102,17 +102,17 @@ impl Rotation {
         self.failures = self.failures.saturating_add(1);
         let all_failed = self.failures >= self.sessions.len();
         if self.is_alone() {
-            return Turn { all_failed, disowns: false };
+            return Turn { all_failed, loses_leases: false };
         }
         let left = self.current;
-        let disowns = self.here().has_heard;
-        if disowns {
+        let loses_leases = self.here().has_heard;
+        if loses_leases {
             // When it is asked again, it may still remember this one.
             self.sessions[left] = None;
         }
         self.current = (left + 1) % self.sessions.len();
         self.sessions[self.current].get_or_insert_with(|| Session::new(dice));
-        Turn { all_failed, disowns }
+        Turn { all_failed, loses_leases }
     }
 
     fn here(&self) -> &Session {
@@ -174,11 +174,11 @@ mod tests {
     fn no_allocator_sees_a_session_with_two_histories() {
         let mut rotation = settled();
         let first = rotation.session();
-        assert!(rotation.failed(7).disowns);
+        assert!(rotation.failed(7).loses_leases);
         let second = rotation.session();
         rotation.heard();
-        assert!(rotation.failed(8).disowns, "this one has answered too");
-        assert!(!rotation.failed(9).disowns, "it has not answered, so nothing was lent");
+        assert!(rotation.failed(8).loses_leases, "this one has answered too");
+        assert!(!rotation.failed(9).loses_leases, "it has not answered, so nothing was lent");
         // Round again, to one that may remember.
         let third = rotation.session();
         assert_eq!((rotation.current(), third), (1, 10));
@@ -193,7 +193,7 @@ mod tests {
         let mut rotation = three();
         assert_eq!(rotation.next_seq(), 1);
         let asked = rotation.session();
-        (0..3).for_each(|dice| assert!(!rotation.failed(dice).disowns));
+        (0..3).for_each(|dice| assert!(!rotation.failed(dice).loses_leases));
         assert_eq!((rotation.current(), rotation.session(), rotation.next_seq()), (1, asked, 2));
     }
 
@@ -203,7 +203,7 @@ mod tests {
         rotation.heard();
         rotation.succeeded();
         assert_eq!(rotation.next_seq(), 1);
-        assert_eq!(rotation.failed(5), Turn { all_failed: true, disowns: false });
+        assert_eq!(rotation.failed(5), Turn { all_failed: true, loses_leases: false });
         assert_eq!((rotation.current(), rotation.session(), rotation.next_seq()), (0, 101, 2));
         rotation.begin_session(55);
         assert_eq!((rotation.session(), rotation.next_seq()), (56, 1));

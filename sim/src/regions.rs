@@ -12,7 +12,7 @@ use lessor_holder::connection::Connection;
 use lessor_holder::refill::Seen;
 use lessor_ledger::Rule;
 use lessor_ledger::exact::{Limiter, Verdict};
-use lessor_ledger::pool::{Above, AskError, HeardAbove, Holder, Plan, Pool, SessionId};
+use lessor_ledger::pool::{Above, AskError, GrantOutcome, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, Windows,

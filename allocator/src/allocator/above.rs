@@ -5,8 +5,8 @@ use crate::config::Upstream;
 use crate::limits::{Due, Limit, PoolId};
 use lessor_holder::answer::{Recovery, recovery};
 use lessor_ledger::overrides::{News, Suspended, Suspensions, Version};
-use lessor_ledger::pool::HeardAbove;
-use lessor_ledger::roots::Origin;
+use lessor_ledger::pool::GrantOutcome;
+use lessor_ledger::roots::RootSpec;
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody};
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX};
@@ -90,17 +90,17 @@ pub(crate) struct ToldAbove {
 impl Allocator {
     /// What the roots of `askers` in the store are made of, where each limit goes by the configuration that `version` says, and the
     /// newest is `known`; of a limit that went, nothing.
-    pub(crate) fn origins(
+    pub(crate) fn specs(
         &self,
         askers: &[Asker],
         version: impl Fn(&str) -> Version,
         known: Version,
-    ) -> Vec<Option<Origin>> {
-        let origin = |asker: &Asker| {
+    ) -> Vec<Option<RootSpec>> {
+        let spec = |asker: &Asker| {
             let limit = self.limits.get(&asker.limit)?;
-            limit.origin(&asker.pool, version(&asker.limit), known)
+            limit.spec(&asker.pool, version(&asker.limit), known)
         };
-        askers.iter().map(origin).collect()
+        askers.iter().map(spec).collect()
     }
 
     /// Limits of a shared store are suspended as `suspensions` says, when it is `there` on the clock of the store. Returns what is
@@ -180,11 +180,11 @@ impl Allocator {
     fn begin_session_above(&mut self, now: Moment) {
         self.ask_above_as(self.session_above);
         let leased = self.limits.values_mut().filter(|limit| limit.upstream().is_some());
-        leased.for_each(|limit| limit.all_disowned_above(now));
+        leased.for_each(|limit| limit.all_unrecognised_above(now));
     }
 
     /// What `upstream` answered to `askers`, who asked in `session` at `first_sent`. Of one that is over nothing is believed.
-    pub(crate) fn hear_above(
+    pub(crate) fn on_grant_above(
         &mut self,
         now: Moment,
         upstream: &Upstream,
@@ -204,17 +204,17 @@ impl Allocator {
                 continue;
             };
             let is_fit = match body.answer() {
-                Ok(answer) => limit.hear_above(now, pool, first_sent, answer) == HeardAbove::Believed,
+                Ok(answer) => limit.on_grant_above(now, pool, first_sent, answer) == GrantOutcome::Believed,
                 Err(error) => {
                     let recovery = recovery(&error.code);
                     told.begins_session |= recovery == Recovery::BeginSession;
                     match recovery {
-                        Recovery::Disown => limit.unrecognised_above(now, pool),
+                        Recovery::Unrecognised => limit.on_unrecognised_above(now, pool),
                         Recovery::BeginSession | Recovery::LookAgain => {
-                            limit.hear_above(now, pool, first_sent, Answer::Refusal(NOTHING_THERE));
+                            limit.on_grant_above(now, pool, first_sent, Answer::Refusal(NOTHING_THERE));
                         }
                     }
-                    recovery == Recovery::Disown
+                    recovery == Recovery::Unrecognised
                 }
             };
             told.unfit += usize::from(!is_fit);
@@ -232,10 +232,10 @@ impl Allocator {
     }
 
     /// Nothing came back to `askers`.
-    pub(crate) fn unanswered_above(&mut self, askers: &[Asker]) {
+    pub(crate) fn on_failure_above(&mut self, askers: &[Asker]) {
         for Asker { limit, pool } in askers {
             if let Some(limit) = self.limits.get_mut(limit) {
-                limit.unanswered_above(pool);
+                limit.on_failure_above(pool);
             }
         }
     }

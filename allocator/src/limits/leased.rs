@@ -5,8 +5,8 @@ use super::{Limit, PoolId};
 use crate::config::{LimitConfig, Upstream};
 use lessor_ledger::Rule;
 use lessor_ledger::overrides::Version;
-use lessor_ledger::pool::{HeardAbove, Plan, Pool};
-use lessor_ledger::roots::{CLOCK_UNCERTAINTY, Kin, Origin, Recipe, stricter};
+use lessor_ledger::pool::{GrantOutcome, Plan, Pool};
+use lessor_ledger::roots::{CLOCK_UNCERTAINTY, CompiledPlan, ParentRef, RootSpec, stricter};
 use lessor_ledger::share::Sharing;
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Key, Moment};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -43,16 +43,16 @@ pub(super) fn ceiling(config: &LimitConfig, own: u64) -> u64 {
 /// What the roots of a limit in a store are made of, and those of keys that have rules of their own. Of any other limit there are
 /// none.
 #[derive(Debug)]
-pub(super) struct Recipes {
-    of_limit: Option<Recipe>,
-    of_keys: BTreeMap<Key, Recipe>,
+pub(super) struct CompiledPlans {
+    of_limit: Option<CompiledPlan>,
+    of_keys: BTreeMap<Key, CompiledPlan>,
 }
 
-impl Recipes {
+impl CompiledPlans {
     /// Those by `config`.
     pub(super) fn of(config: &LimitConfig, clocks: ClockBounds) -> Self {
         if config.upstream != Some(Upstream::Store) {
-            return Recipes { of_limit: None, of_keys: BTreeMap::new() };
+            return CompiledPlans { of_limit: None, of_keys: BTreeMap::new() };
         }
         let own = &config.sharing;
         // Each allocator shares what it has as it was told; here it is one of a few.
@@ -62,8 +62,8 @@ impl Recipes {
             term_max: own.term_max,
             ..Sharing::default()
         };
-        let recipe = |rules: &Vec<Rule>| {
-            Recipe::new(Plan {
+        let compiled = |rules: &Vec<Rule>| {
+            CompiledPlan::new(Plan {
                 // All were looked at when the limit was configured.
                 rules: rules.iter().filter_map(|rule| stricter(rule).ok()).collect(),
                 is_borrowed: false,
@@ -74,11 +74,11 @@ impl Recipes {
                 sharing: sharing.clone(),
             })
         };
-        let of_keys = config.overrides.iter().map(|(key, rules)| (key.clone(), recipe(rules)));
-        Recipes { of_limit: Some(recipe(&config.rules)), of_keys: of_keys.collect() }
+        let of_keys = config.overrides.iter().map(|(key, rules)| (key.clone(), compiled(rules)));
+        CompiledPlans { of_limit: Some(compiled(&config.rules)), of_keys: of_keys.collect() }
     }
 
-    fn get(&self, id: &PoolId) -> Option<&Recipe> {
+    fn get(&self, id: &PoolId) -> Option<&CompiledPlan> {
         id.key.as_ref().and_then(|key| self.of_keys.get(key)).or(self.of_limit.as_ref())
     }
 }
@@ -91,14 +91,14 @@ impl Limit {
 
     /// What the root of a pool in the store is made of, by the configuration `version`; the newest that is known is `known`.
     /// `None` if it is not in a store.
-    pub(crate) fn origin(&self, id: &PoolId, version: Version, known: Version) -> Option<Origin> {
-        let recipe = self.recipes.get(id)?.clone();
-        Some(Origin { recipe, version, kin: self.kin(known) })
+    pub(crate) fn spec(&self, id: &PoolId, version: Version, known: Version) -> Option<RootSpec> {
+        let compiled = self.compiled_plans.get(id)?.clone();
+        Some(RootSpec { compiled, version, parent_ref: self.parent_ref(known) })
     }
 
     /// What is known of what is above it, where the newest configuration is `known`.
-    fn kin(&self, known: Version) -> Kin {
-        Kin { limit: self.config.name.to_string(), parent: self.config.parent.clone(), known }
+    fn parent_ref(&self, known: Version) -> ParentRef {
+        ParentRef { limit: self.config.name.to_string(), parent: self.config.parent.clone(), known }
     }
 
     /// Whether pools went since the last question that had been lent something, and the allocator above was not told.
@@ -165,25 +165,25 @@ impl Limit {
     }
 
     /// A pool is answered what it asked at `first_sent`. Whether it can make use of that.
-    pub(crate) fn hear_above(
+    pub(crate) fn on_grant_above(
         &mut self,
         now: Moment,
         id: &PoolId,
         first_sent: Moment,
         answer: Answer,
-    ) -> HeardAbove {
-        let hear = |pool: &mut Pool, grant: &Grant| pool.hear_above(now, first_sent, grant);
+    ) -> GrantOutcome {
+        let hear = |pool: &mut Pool, grant: &Grant| pool.on_grant_above(now, first_sent, grant);
         if let (Some(Upstream::Address(_)), Answer::Grant(grant)) = (&self.config.upstream, &answer) {
             self.ceiling = grant.ceiling;
         }
         let heard = self.with_pool(now, id, |pool| match answer {
             Answer::Grant(grant) => hear(pool, &grant),
             Answer::Refusal(refusal) => {
-                pool.refused_above(now, refusal);
-                HeardAbove::Believed
+                pool.on_refusal_above(now, refusal);
+                GrantOutcome::Believed
             }
         });
-        heard.unwrap_or(HeardAbove::Believed)
+        heard.unwrap_or(GrantOutcome::Believed)
     }
 
     /// The clock may have stood still: of what its pools were lent no more is lent on.
@@ -194,21 +194,21 @@ impl Limit {
     }
 
     /// No answer came to a pool.
-    pub(crate) fn unanswered_above(&mut self, id: &PoolId) {
+    pub(crate) fn on_failure_above(&mut self, id: &PoolId) {
         if let Some(kept) = self.pools.get_mut(id) {
-            kept.pool.unanswered_above();
+            kept.pool.on_failure_above();
         }
     }
 
     /// The one above does not know what a pool holds.
-    pub(crate) fn unrecognised_above(&mut self, now: Moment, id: &PoolId) {
-        self.with_pool(now, id, |pool| pool.unrecognised_above(now));
+    pub(crate) fn on_unrecognised_above(&mut self, now: Moment, id: &PoolId) {
+        self.with_pool(now, id, |pool| pool.on_unrecognised_above(now));
     }
 
     /// The same of all of them: a new session begins.
-    pub(crate) fn all_disowned_above(&mut self, now: Moment) {
+    pub(crate) fn all_unrecognised_above(&mut self, now: Moment) {
         for kept in self.pools.values_mut() {
-            kept.pool.unrecognised_above(now);
+            kept.pool.on_unrecognised_above(now);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What an operator does to a limit while it is in use: changes it, tops it up, closes and opens it. The allocator calls
 //! it, with the time as an argument; no lease is taken back.
 
-use super::leased::{self, Recipes};
+use super::leased::{self, CompiledPlans};
 use super::unused::{self, Unused};
 use super::{Kept, Keyed, Limit, Plan, PoolId, Tally, plans};
 use crate::config::LimitConfig;
@@ -225,7 +225,7 @@ impl Limit {
         // What was lent by the rules before may be reported as late as they say.
         let memories = plans.overrides.values().map(|plan| self.past.pool(plan, now).memory());
         self.memory = memories.fold(self.memory.max(probe.memory()), Duration::max);
-        self.recipes = Recipes::of(&config, self.plan.clocks);
+        self.compiled_plans = CompiledPlans::of(&config, self.plan.clocks);
         (self.config, self.plan, self.overrides) = (config, plans.plan, plans.overrides);
     }
 }

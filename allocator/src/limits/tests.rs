@@ -341,13 +341,13 @@ fn the_ceiling_of_a_leased_limit_is_what_it_was_told() {
         rate: lessor_protocol::Rate::Free,
         in_flight: None,
     };
-    leased.hear_above(millis(0), &PoolId::default(), millis(0), Answer::Grant(grant));
+    leased.on_grant_above(millis(0), &PoolId::default(), millis(0), Answer::Grant(grant));
     assert_eq!(leased.figures(millis(0)).ceiling, 70);
     let rule = "{ kind = \"sliding_window\", limit = 30, per = \"1s\" }";
     let store = "[store]\nkind = \"redis\"\nurl = \"redis://h\"\n";
     let mut shared = of(config(&format!("{store}[[limit]]\nname = \"a\"\nrules = [{rule}]")));
     assert_eq!(shared.figures(millis(0)).ceiling, 30, "its rules say so");
-    shared.hear_above(millis(0), &PoolId::default(), millis(0), Answer::Grant(grant));
+    shared.on_grant_above(millis(0), &PoolId::default(), millis(0), Answer::Grant(grant));
     assert_eq!(shared.figures(millis(0)).ceiling, 30, "of a key that has others it is told otherwise");
 }
 

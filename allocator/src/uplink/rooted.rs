@@ -201,14 +201,14 @@ impl Host for Here<'_> {
 
     fn asks(&mut self) -> Vec<Option<RootAsk>> {
         let Some(due) = self.due else { return vec![] };
-        let origins = {
+        let specs = {
             let overrides = self.shared.shared_store_status().overrides();
             let (version, known) = (|name: &str| overrides.version_of(name), overrides.newest());
-            self.shared.with(|allocator, _| allocator.origins(&due.askers, version, known))
+            self.shared.with(|allocator, _| allocator.specs(&due.askers, version, known))
         };
-        let asks = due.asks.iter().zip(origins).map(|(ask, origin)| {
+        let asks = due.asks.iter().zip(specs).map(|(ask, spec)| {
             let name = cell_of(&ask.limit, ask.key.as_deref());
-            Some(RootAsk { name, origin: origin?, ask: ask.ask() })
+            Some(RootAsk { name, spec: spec?, ask: ask.ask() })
         });
         asks.collect()
     }

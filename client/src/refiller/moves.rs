@@ -20,7 +20,7 @@ impl Refiller {
             false => self.connection.on_failure(now, number, dice),
         };
         self.left.get_or_insert_with(|| reason.to_string());
-        if failure.disowns {
+        if failure.loses_leases {
             in_parts(&self.shared, |pools| pools.iter().for_each(|pool| move_on(pool))).await;
         }
         failure.all_failed

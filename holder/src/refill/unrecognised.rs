@@ -19,7 +19,7 @@ impl<P: Pacer> Refill<P> {
     /// The allocator does not know what this session holds. That was lent all the same, and the allocator that lends now counts
     /// it as out until it ends. The session uses it up first, and then counts from zero, see [`Refill::forget`]. It counts from
     /// zero at once where permits do not become fewer by being used: the allocator has to hear of those.
-    pub fn disown(&mut self, slot: &impl Permits, now: Moment) {
+    pub fn on_unrecognised(&mut self, slot: &impl Permits, now: Moment) {
         if self.is_used_up(slot, now) || self.calls.hold().is_some() || self.rate.is_held() {
             return self.forget(slot);
         }
@@ -31,7 +31,7 @@ impl<P: Pacer> Refill<P> {
     /// session that neither holds nor tells anything stays as silent as it was.
     pub fn move_on(&mut self, slot: &impl Permits, now: Moment) {
         let phase = self.phase;
-        self.disown(slot, now);
+        self.on_unrecognised(slot, now);
         self.not_before = Moment::ORIGIN;
         if matches!(phase, Phase::New { .. } | Phase::Idle) {
             self.phase = phase;

@@ -53,12 +53,12 @@ pub(super) struct Borrower {
     /// For how long to hold permits in advance, here and below.
     horizon: Duration,
     /// What is in hand and out is nothing that the one above knows: it goes by until its end.
-    is_disowned: bool,
+    is_unrecognised: bool,
 }
 
 /// What an answer was worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeardAbove {
+pub enum GrantOutcome {
     /// It was believed.
     Believed,
     /// It says what cannot be, or what cannot be lent on: a steady flow.
@@ -75,7 +75,7 @@ impl Borrower {
             rtt: Duration::ZERO,
             term: TERM_UNTOLD,
             horizon: TERM_UNTOLD,
-            is_disowned: false,
+            is_unrecognised: false,
         }
     }
 
@@ -127,7 +127,7 @@ impl Pool {
             return Moment::NEVER;
         };
         let soonest = self.now.max(borrower.not_before);
-        if borrower.is_disowned && !loan.is_empty() {
+        if borrower.is_unrecognised && !loan.is_empty() {
             return loan.end();
         }
         let once = rtt + GUARD;
@@ -167,9 +167,9 @@ impl Pool {
         let wishes = self.wishes(rtt);
         let all_in_flight = self.sessions.in_flight();
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
-        if borrower.is_disowned && loan.is_empty() {
-            loan.begin_anew();
-            borrower.is_disowned = false;
+        if borrower.is_unrecognised && loan.is_empty() {
+            loan.reset();
+            borrower.is_unrecognised = false;
         }
         // A pool that holds less than it might asks for it all the same: the one above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
@@ -189,7 +189,7 @@ impl Pool {
     pub fn leave_above(&mut self, now: Moment) -> Option<Ask> {
         self.advance(now);
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
-        if borrower.is_disowned || (loan.free() == 0 && !loan.is_untold()) {
+        if borrower.is_unrecognised || (loan.free() == 0 && !loan.is_untold()) {
             return None;
         }
         loan.shed(0);
@@ -200,13 +200,13 @@ impl Pool {
     }
 
     /// The one above answered the ask that was written last, and first sent at `first_sent`, with `grant`.
-    pub fn hear_above(&mut self, now: Moment, first_sent: Moment, grant: &Grant) -> HeardAbove {
+    pub fn on_grant_above(&mut self, now: Moment, first_sent: Moment, grant: &Grant) -> GrantOutcome {
         self.advance(now);
         let (now, clocks, longest) = (self.now, self.plan.clocks, self.plan.term());
         let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &mut self.borrower) else {
-            return HeardAbove::Unfit;
+            return GrantOutcome::Unfit;
         };
-        let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open) else { return HeardAbove::Unfit };
+        let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open) else { return GrantOutcome::Unfit };
         borrower.is_open = false;
         let is_sane = grant.permits <= ask.want
             && grant.kept <= ask.held
@@ -215,7 +215,7 @@ impl Pool {
         if !is_sane || grant.rate != Rate::Free {
             borrower.not_before = now + REFUSAL_MAX;
             loan.wait_until(borrower.not_before);
-            return HeardAbove::Unfit;
+            return GrantOutcome::Unfit;
         }
         // A session that is told to come then finds what comes with the next exchange.
         let chance = now + grant.retry_after.unwrap_or_default().max(grant.ask_after) + borrower.rtt;
@@ -236,7 +236,7 @@ impl Pool {
         self.count_in_flight();
         self.sessions.go_by(self.term, self.ledgers.are_reusable());
         self.audit();
-        HeardAbove::Believed
+        GrantOutcome::Believed
     }
 
     /// The one above has said whether it counts what is in flight: then that counts here, too.
@@ -250,22 +250,22 @@ impl Pool {
     }
 
     /// The one above lends nothing: what is held goes on until its end.
-    pub fn refused_above(&mut self, now: Moment, refusal: Refusal) {
+    pub fn on_refusal_above(&mut self, now: Moment, refusal: Refusal) {
         self.ledgers.loan_mut().into_iter().for_each(Loan::was_heard);
         self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
 
     /// No answer came. It may have been granted something all the same, which the next ask says is not held.
-    pub fn unanswered_above(&mut self) {
+    pub fn on_failure_above(&mut self) {
         if let Some(borrower) = &mut self.borrower {
             borrower.is_open = false;
         }
     }
 
     /// The one above does not know what is held here: that goes on until its end, and then this counts from zero.
-    pub fn unrecognised_above(&mut self, now: Moment) {
+    pub fn on_unrecognised_above(&mut self, now: Moment) {
         if let Some(borrower) = &mut self.borrower {
-            borrower.is_disowned = true;
+            borrower.is_unrecognised = true;
         }
         self.pause_above(now, DISPUTE_PAUSE, false);
     }

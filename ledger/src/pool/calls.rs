@@ -102,7 +102,7 @@ impl SessionCalls {
     }
 
     /// The session begins anew at `now`, and will not say what is in flight of what it had.
-    pub(super) fn begin_anew(&mut self, now: Moment, longest: Duration) {
+    pub(super) fn orphan_running(&mut self, now: Moment, longest: Duration) {
         self.orphaned.add(self.running, now, longest);
         (self.running, self.unguarded, self.unsaid) = (0, 0, self.orphaned.permits() > 0);
     }

@@ -21,7 +21,7 @@ impl Pool {
     ) -> Self {
         let mut pool = Pool::after_loss_by(plan, changed, since, now);
         if pool.longest.is_some() {
-            pool.opens = pool.opens.max(calls_end);
+            pool.quarantine_until = pool.quarantine_until.max(calls_end);
         }
         pool
     }
@@ -45,7 +45,7 @@ impl Pool {
             "a limit begins anew where its flow changes"
         );
         debug_assert_eq!(self.longest, self.ledgers.longest(), "a limit begins anew where that changes");
-        self.outlived = self.outlived.max(until);
+        self.old_rules_until = self.old_rules_until.max(until);
         self.recount_ahead();
         self.term = self.borrower.as_ref().map_or(plan.term(), |borrower| borrower.lends_for(plan.term()));
         self.sessions.go_by(self.term, self.ledgers.are_reusable());
@@ -65,7 +65,7 @@ impl Pool {
         unused.advance(now);
         self.advance(now);
         self.ledgers.begin_as(&unused.ledgers);
-        self.opens = self.opens.max(unused.opens);
+        self.quarantine_until = self.quarantine_until.max(unused.quarantine_until);
         self.audit();
     }
 
@@ -73,7 +73,7 @@ impl Pool {
     /// in them, in buckets until they are spent. A steady flow fills its bucket, as far as there is room.
     pub fn top_up(&mut self, permits: u64, now: Moment) {
         self.advance(now);
-        if self.now < self.opens && self.plan.opens_windows() {
+        if self.now < self.quarantine_until && self.plan.opens_windows() {
             // It may be meant for a window that these books do not know of, and not for the next one.
             return;
         }

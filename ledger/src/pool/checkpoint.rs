@@ -42,7 +42,8 @@ pub struct Checkpoint {
     /// When the last of that can have been spent: until then nodes go by what they were told, be it of nothing.
     until: At,
     /// Nothing is granted before this.
-    opens: At,
+    #[serde(rename = "opens")]
+    quarantine_until: At,
     /// In-flight permits of an earlier process, whose sessions never report: when how many expire, soonest first.
     #[serde(default, rename = "landings", skip_serializing_if = "Vec::is_empty")]
     orphaned: Vec<(At, u64)>,
@@ -163,7 +164,7 @@ impl Pool {
             written: self.now.into(),
             out: self.books.outstanding + ahead,
             until: until.into(),
-            opens: self.opens.into(),
+            quarantine_until: self.quarantine_until.into(),
             orphaned: self.orphaned_earlier(),
             rules: ledgers.save()?,
             vendor: self.feedback.save(),
@@ -229,9 +230,9 @@ impl Pool {
         if checkpoint.written > checkpoint.until || out > PERMITS_MAX || !plan.has_checkpoints() {
             return None;
         }
-        let opens = since.moment(checkpoint.opens);
+        let quarantine_until = since.moment(checkpoint.quarantine_until);
         // What waits for a quarantine has lent nothing, but a flow may still be that of other rules.
-        let end = until.max(opens);
+        let end = until.max(quarantine_until);
         let mut earlier = Session::new(Share::EVEN, Moment::ORIGIN);
         (earlier.outstanding, earlier.end) = (out, end);
         earlier.calls = checkpoint.calls(since)?;
@@ -244,8 +245,8 @@ impl Pool {
                 sessions: vec![(place, earlier)],
                 rules: &checkpoint.rules,
                 vendor: &checkpoint.vendor,
-                opens,
-                outlived: until,
+                quarantine_until,
+                old_rules_until: until,
                 earlier: until,
             },
         )?;
@@ -290,7 +291,7 @@ impl Pool {
     /// Permits that will be wanted within `span`, if it goes on as since the last checkpoint, but only a part of what is left: a
     /// crash burns them.
     fn to_be_lent(&self, span: Duration) -> u64 {
-        if self.now < self.opens || self.sessions.live() == 0 || self.plan.opens_windows() {
+        if self.now < self.quarantine_until || self.sessions.live() == 0 || self.plan.opens_windows() {
             return 0;
         }
         let (at, granted, ahead) = self.checkpoints.last;

@@ -82,10 +82,10 @@ impl Pool {
     }
 
     /// The session is a new one to the pool below, which may have forgotten it sooner than what is in flight here ends.
-    pub(super) fn begin_anew(&mut self, place: Place) {
+    pub(super) fn orphan_running_calls(&mut self, place: Place) {
         if self.sessions.contains(place) {
             let now = self.now;
-            self.update_calls(place, |calls, longest| calls.begin_anew(now, longest));
+            self.update_calls(place, |calls, longest| calls.orphan_running(now, longest));
         }
     }
 

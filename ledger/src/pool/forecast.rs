@@ -36,7 +36,7 @@ impl Forecast {
 impl Pool {
     /// What is to be said of it until a session asks again. Where nothing is lent at all, how much there is says nothing.
     pub(super) fn forecast(&self) -> Forecast {
-        let lends = self.now >= self.opens && self.vendor_pause().is_zero();
+        let lends = self.now >= self.quarantine_until && self.vendor_pause().is_zero();
         if lends { self.forecast.at(self.now) } else { Forecast::default() }
     }
 

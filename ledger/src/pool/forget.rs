@@ -24,7 +24,8 @@ impl Pool {
         self.advance(now);
         self.forget_idle(self.memory());
         // A session gets its last grant again for its last ask, and waits for what an earlier life told: of a new pool not.
-        let is_quiet = self.now >= self.opens.max(self.checkpoints.earlier()) && self.sessions.is_empty();
+        let is_quiet =
+            self.now >= self.quarantine_until.max(self.checkpoints.earlier()) && self.sessions.is_empty();
         is_quiet && self.safe_shares.are_free() && self.is_fresh()
     }
 

@@ -196,7 +196,7 @@ impl Loan {
     }
 
     /// Counts from zero from now on: only once nothing is out or in hand.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn reset(&mut self) {
         (self.spent, self.told) = (0, 0);
         (self.unknown, self.told_in_flight, self.counted) = (self.in_flight, 0, 0);
     }

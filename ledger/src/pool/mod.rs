@@ -4,7 +4,6 @@
 //! Everything happens in [`Pool::renew`]: a session says in totals what it spent and what it holds, and is lent
 //! more. What is lent is charged to every rule of the limit at once, or to none.
 
-mod anew;
 mod books;
 mod borrow;
 mod calls;
@@ -24,6 +23,7 @@ mod past;
 mod plan;
 mod rates;
 mod renew;
+mod reset;
 mod safe_shares;
 mod session;
 mod sessions;
@@ -32,7 +32,7 @@ mod snapshot;
 mod tests;
 
 pub use books::Books;
-pub use borrow::HeardAbove;
+pub use borrow::GrantOutcome;
 pub use checkpoint::{CHECKPOINT_LASTS, Checkpoint, HighWater};
 pub use family::Above;
 pub use feedback::Heard;
@@ -92,9 +92,9 @@ pub struct Pool {
     checkpoints: Checkpoints,
     now: Moment,
     /// Nothing is granted before this.
-    opens: Moment,
+    quarantine_until: Moment,
     /// Until then leases may be out that were lent before there were these rules.
-    outlived: Moment,
+    old_rules_until: Moment,
 }
 
 impl Pool {
@@ -122,8 +122,8 @@ impl Pool {
             safe_shares: SafeShares::new(now),
             checkpoints: Checkpoints::default(),
             now,
-            opens: now,
-            outlived: now,
+            quarantine_until: now,
+            old_rules_until: now,
         }
     }
 
@@ -139,7 +139,7 @@ impl Pool {
         let mut pool = Pool::new(plan, now);
         let span = pool.safe_span().unwrap_or_default();
         pool.safe_shares.forget(lost, span, pool.plan.clocks);
-        pool.opens = pool.ledgers.forget(quarantined, since);
+        pool.quarantine_until = pool.ledgers.forget(quarantined, since);
         if let Some(flow) = &mut pool.flow {
             flow.forget(quarantined.max(since));
         }
@@ -151,7 +151,7 @@ impl Pool {
         self.advance(now);
         let forecast = self.forecast();
         PoolView {
-            available: if self.now < self.opens { 0 } else { self.available() },
+            available: if self.now < self.quarantine_until { 0 } else { self.available() },
             over: self.ledgers.excess(),
             withheld: self.withheld(),
             vendor_pause: self.vendor_pause(),
@@ -159,7 +159,7 @@ impl Pool {
             in_flight: self.sessions.in_flight(),
             shadow_refused: self.shadow_refused,
             sessions: self.sessions.len() as u64,
-            quarantine: self.opens.since(self.now),
+            quarantine: self.quarantine_until.since(self.now),
             forecast,
             time_to_empty: forecast.time_to_empty(self.now),
         }
@@ -211,7 +211,7 @@ impl Pool {
     /// Permits that it has left at `now`, and the window of the rule with the least limit, if that has one.
     pub fn told_left(&mut self, now: Moment) -> (u64, Option<Duration>) {
         self.advance(now);
-        let left = if self.now < self.opens { 0 } else { self.available() };
+        let left = if self.now < self.quarantine_until { 0 } else { self.available() };
         let least = self.plan.rules.iter().min_by_key(|rule| rule.ceiling());
         (left, least.and_then(Rule::window))
     }
@@ -239,7 +239,7 @@ impl Pool {
         }
         self.guarantees.advance(self.now);
         self.safe_shares.advance(self.now, safe_span(&self.plan.rules));
-        if self.now < self.outlived {
+        if self.now < self.old_rules_until {
             self.recount_ahead();
         }
         self.forget_mirrors();

@@ -32,13 +32,13 @@ impl Pool {
         ask: Ask,
     ) -> Result<Answer, AskError> {
         self.advance_all(above, now);
-        let opens = above
+        let quarantine_until = above
             .iter()
-            .map(|above| above.pool.opens)
+            .map(|above| above.pool.quarantine_until)
             .max()
-            .map_or(self.opens, |opens| opens.max(self.opens));
-        if self.now < opens {
-            let retry_after = opens.since(self.now);
+            .map_or(self.quarantine_until, |until| until.max(self.quarantine_until));
+        if self.now < quarantine_until {
+            let retry_after = quarantine_until.since(self.now);
             return Ok(Answer::Refusal(Refusal { reason: RefusalReason::Quarantine, retry_after }));
         }
         if let Some(refusal) = self.refused_by_vendor(above) {
@@ -57,13 +57,13 @@ impl Pool {
                 .update(place, |session| session.end = session.end.max(earlier.unwrap_or(session.end)));
         }
         let mirror = Place::below(self.number, holder.id);
-        self.count_anew(place, above, mirror, &ask);
+        self.reset_sessions(place, above, mirror, &ask);
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, ask.rate);
         self.meet(place, holder);
         for Above { pool, share } in above.iter_mut() {
             if newcomer {
-                pool.begin_anew(mirror);
+                pool.orphan_running_calls(mirror);
             }
             pool.mirror(mirror, &self.sessions[place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
@@ -111,12 +111,13 @@ impl Pool {
         self.advance_all(above, now);
         let (answer, place) = (Answer::Refusal(refusal), Place::own(holder.id));
         // In doubt, what is said of leases of lost books changes nothing; and an old grant is not told again.
-        let is_open = self.now >= self.opens && above.iter().all(|above| self.now >= above.pool.opens);
+        let is_open = self.now >= self.quarantine_until
+            && above.iter().all(|above| self.now >= above.pool.quarantine_until);
         if !is_open || !self.sessions.contains(place) || self.replay(place, seq)?.is_some() {
             return Ok(answer);
         }
         let mirror = Place::below(self.number, holder.id);
-        self.count_anew(place, above, mirror, &ask);
+        self.reset_sessions(place, above, mirror, &ask);
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, ask.rate);
         self.meet(place, holder);
@@ -163,7 +164,7 @@ impl Pool {
         let Goodbye { spent_total, running, .. } = goodbye;
         let ask = Ask { spent_total, running, ..Ask::default() };
         let mirror = Place::below(self.number, id);
-        self.count_anew(place, above, mirror, &ask);
+        self.reset_sessions(place, above, mirror, &ask);
         // What it does not give back it may spend until its lease ends.
         let ask = Ask { held: self.sessions[place].unreturned(goodbye), ..ask };
         let settlement = self.settle(place, &ask)?;

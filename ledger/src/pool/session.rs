@@ -169,7 +169,7 @@ impl Session {
     }
 
     /// It counts from zero, and will not say what became of leases that ended unheard: that stays spent.
-    pub(super) fn begin_from_zero(&mut self) {
+    pub(super) fn reset_totals(&mut self) {
         (self.spent, self.burned, self.shadow_refused) = (0, 0, 0);
         self.burns.clear();
     }

@@ -23,9 +23,11 @@ pub struct Snapshot {
     /// When.
     written: At,
     /// Nothing is granted before this.
-    opens: At,
+    #[serde(rename = "opens")]
+    quarantine_until: At,
     /// Until then leases may be out that were lent by other rules, or in an earlier life.
-    outlived: At,
+    #[serde(rename = "outlived")]
+    old_rules_until: At,
     /// Until then a session may go by what an earlier life told it.
     earlier: At,
     /// The total that was ever granted; and of that, what was spent, what came back, and what burned.
@@ -101,8 +103,8 @@ impl Pool {
             self.sessions.iter().map(|(place, session)| SavedSession::of(place.session(), session));
         Some(Snapshot {
             written: self.now.into(),
-            opens: self.opens.into(),
-            outlived: self.outlived.into(),
+            quarantine_until: self.quarantine_until.into(),
+            old_rules_until: self.old_rules_until.into(),
             earlier: self.checkpoints.earlier().into(),
             books: [granted, spent, returned, burned],
             rules: self.ledgers.save()?,
@@ -127,8 +129,8 @@ impl Pool {
                 sessions: sessions.collect::<Option<Vec<_>>>()?,
                 rules: &snapshot.rules,
                 vendor: &snapshot.vendor,
-                opens: since.moment(snapshot.opens),
-                outlived: since.moment(snapshot.outlived),
+                quarantine_until: since.moment(snapshot.quarantine_until),
+                old_rules_until: since.moment(snapshot.old_rules_until),
                 earlier: since.moment(snapshot.earlier),
             },
         )?;
@@ -168,8 +170,9 @@ impl Pool {
             return None;
         }
         pool.feedback.restore(resumed.vendor, since);
-        pool.opens = resumed.opens;
-        pool.outlived = resumed.outlived.max(if since.gap == Gap::Unknown { until } else { then });
+        pool.quarantine_until = resumed.quarantine_until;
+        pool.old_rules_until =
+            resumed.old_rules_until.max(if since.gap == Gap::Unknown { until } else { then });
         pool.checkpoints.goes_on(resumed.earlier);
         pool.recount_ahead();
         Some(pool)
@@ -230,8 +233,8 @@ pub(super) struct Resumed<'a> {
     pub(super) rules: &'a [Saved],
     pub(super) vendor: &'a SavedFeedback,
     /// See the fields of [`Pool`].
-    pub(super) opens: Moment,
-    pub(super) outlived: Moment,
+    pub(super) quarantine_until: Moment,
+    pub(super) old_rules_until: Moment,
     /// Until then a session may go by what an earlier life told it.
     pub(super) earlier: Moment,
 }

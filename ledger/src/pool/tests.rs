@@ -6,7 +6,6 @@ use crate::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, PERMITS_MAX, RefusalReason};
 
 mod ahead;
-mod anew;
 mod borrow;
 mod earlier;
 mod family;
@@ -15,6 +14,7 @@ mod forecast;
 mod goodbye;
 mod in_flight;
 mod kept;
+mod reset;
 mod rows;
 mod safe_shares;
 mod snapshot;

@@ -4,7 +4,7 @@
 //!
 //! It does no IO: a shell carries cells and swaps to the store and back.
 
-use super::root::{self, Origin, RootError};
+use super::root::{self, RootError, RootSpec};
 use super::{Head, RootClock, limit_of};
 use crate::cells::{Cell, Swap, Swapped, VALUE_MAX};
 use crate::pool::{AskError, Holder};
@@ -20,7 +20,7 @@ pub struct RootAsk {
     /// Its cell.
     pub name: String,
     /// What it is made of.
-    pub origin: Origin,
+    pub spec: RootSpec,
     /// What is asked.
     pub ask: Ask,
 }
@@ -92,14 +92,14 @@ impl Exchange {
                 asking.answer = Some(Err(RootError::NoTime));
                 continue;
             };
-            let RootAsk { name, origin, ask } = &asking.ask;
+            let RootAsk { name, spec, ask } = &asking.ask;
             let told = limit_of(name).unwrap_or_default();
-            if let Some(above) = head.families().unknown_to(&origin.kin, told) {
+            if let Some(above) = head.families().unknown_to(&spec.parent_ref, told) {
                 asking.answer = Some(Err(RootError::Below(above.to_owned())));
                 continue;
             }
             let value = asking.cell.as_ref().map(|cell| cell.value.as_slice());
-            match root::ask(origin, head, value, now, (self.holder, self.seq, *ask)) {
+            match root::ask(spec, head, value, now, (self.holder, self.seq, *ask)) {
                 Ok(asked) if asked.value.as_ref().is_some_and(|value| value.len() > VALUE_MAX) => {
                     let bytes = asked.value.map_or(0, |value| value.len());
                     asking.answer = Some(Err(RootError::TooLarge(bytes)));

@@ -21,7 +21,7 @@ pub struct Families {
 
 /// What an allocator that asks a root knows of what is above it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kin {
+pub struct ParentRef {
     /// What its limit is called, as it is configured.
     pub limit: String,
     /// The limit above that.
@@ -56,17 +56,17 @@ impl Families {
         }
     }
 
-    /// The limit above the one that is called `told` in its cell, if the allocator that asks, which is `kin`, does not know of
+    /// The limit above the one that is called `told` in its cell, if the allocator that asks, which is `parent_ref`, does not know of
     /// that.
-    pub fn unknown_to(&self, kin: &Kin, told: &str) -> Option<&str> {
-        let limit = match self.version.cmp(&kin.known) {
+    pub fn unknown_to(&self, parent_ref: &ParentRef, told: &str) -> Option<&str> {
+        let limit = match self.version.cmp(&parent_ref.known) {
             Ordering::Less => None,
-            Ordering::Equal => Some(kin.limit.clone()),
+            Ordering::Equal => Some(parent_ref.limit.clone()),
             // There it may have fallen to another name.
             Ordering::Greater => named_for(&self.above, told),
         };
         let above = limit.and_then(|limit| self.above.get(&limit)).map(String::as_str);
-        above.filter(|above| kin.parent.as_deref() != Some(*above))
+        above.filter(|above| parent_ref.parent.as_deref() != Some(*above))
     }
 }
 
@@ -79,27 +79,31 @@ mod tests {
         Families::new(Version::of_file(file), above.collect())
     }
 
-    fn kin(limit: &str, parent: Option<&str>, file: u64) -> Kin {
-        Kin { limit: limit.to_owned(), parent: parent.map(str::to_owned), known: Version::of_file(file) }
+    fn parent_ref(limit: &str, parent: Option<&str>, file: u64) -> ParentRef {
+        ParentRef {
+            limit: limit.to_owned(),
+            parent: parent.map(str::to_owned),
+            known: Version::of_file(file),
+        }
     }
 
     #[test]
     fn an_allocator_that_knows_less_is_told_of_a_limit_above_and_no_other_is() {
         let known = families(2, &[("a", "all"), ("user/*", "all")]);
-        for (kin, told, above) in [
-            (kin("a", None, 1), "a", Some("all")),
-            (kin("a", None, 2), "a", Some("all")),
-            (kin("a", Some("other"), 2), "a", Some("all")),
-            (kin("a", Some("all"), 1), "a", None),
-            (kin("a", None, 3), "a", None),
-            (kin("b", Some("all"), 1), "b", None),
+        for (parent_ref, told, above) in [
+            (parent_ref("a", None, 1), "a", Some("all")),
+            (parent_ref("a", None, 2), "a", Some("all")),
+            (parent_ref("a", Some("other"), 2), "a", Some("all")),
+            (parent_ref("a", Some("all"), 1), "a", None),
+            (parent_ref("a", None, 3), "a", None),
+            (parent_ref("b", Some("all"), 1), "b", None),
             // It falls to a pattern there, and to another one here.
-            (kin("*", None, 1), "user/7", Some("all")),
-            (kin("user/*", Some("all"), 1), "user/7", None),
+            (parent_ref("*", None, 1), "user/7", Some("all")),
+            (parent_ref("user/*", Some("all"), 1), "user/7", None),
             // One that the same configuration does not put below anything.
-            (kin("user/7", None, 2), "user/7", None),
+            (parent_ref("user/7", None, 2), "user/7", None),
         ] {
-            assert_eq!(known.unknown_to(&kin, told), above, "{kin:?}, {told}");
+            assert_eq!(known.unknown_to(&parent_ref, told), above, "{parent_ref:?}, {told}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Roots that this allocator has asked, and that may be of no use any more after a while.
 
-use super::{Origin, RootAsk};
+use super::{RootAsk, RootSpec};
 use lessor_protocol::Moment;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const MAX: usize = 200_000;
 /// The roots, by when they are to be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    roots: BTreeMap<String, (Origin, Moment)>,
+    roots: BTreeMap<String, (RootSpec, Moment)>,
     /// Each of them once, the first to be looked at first.
     order: VecDeque<(Moment, String)>,
 }
@@ -29,33 +29,33 @@ impl Idle {
             match self.roots.get_mut(&ask.name) {
                 // It is looked at later then.
                 Some((_, used)) => *used = now,
-                None => self.again(ask.name.clone(), ask.origin.clone(), now),
+                None => self.again(ask.name.clone(), ask.spec.clone(), now),
             }
         }
     }
 
     /// A root is to be looked at once more.
-    pub(super) fn again(&mut self, name: String, origin: Origin, now: Moment) {
+    pub(super) fn again(&mut self, name: String, spec: RootSpec, now: Moment) {
         if self.roots.len() < MAX {
             self.order.push_back((now + AFTER, name.clone()));
-            self.roots.insert(name, (origin, now));
+            self.roots.insert(name, (spec, now));
         }
     }
 
     /// Those that were not asked for long enough, and are forgotten here.
-    pub(super) fn due(&mut self, now: Moment) -> Vec<(String, Origin)> {
+    pub(super) fn due(&mut self, now: Moment) -> Vec<(String, RootSpec)> {
         let mut due = vec![];
         for _ in 0..BATCH {
             if self.order.front().is_none_or(|(at, _)| *at > now) {
                 break;
             }
             let Some((_, name)) = self.order.pop_front() else { break };
-            let Some((origin, used)) = self.roots.remove(&name) else { continue };
+            let Some((spec, used)) = self.roots.remove(&name) else { continue };
             if used + AFTER <= now {
-                due.push((name, origin));
+                due.push((name, spec));
             } else {
                 self.order.push_back((used + AFTER, name.clone()));
-                self.roots.insert(name, (origin, used));
+                self.roots.insert(name, (spec, used));
             }
         }
         due
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::overrides::Version;
     use crate::pool::Plan;
-    use crate::roots::{Kin, Recipe};
+    use crate::roots::{CompiledPlan, ParentRef};
     use crate::share::Sharing;
     use lessor_protocol::{Ask, ClockBounds};
 
@@ -82,10 +82,14 @@ mod tests {
             lessees_max: 1,
             sharing: Sharing::default(),
         };
-        let origin = Origin { recipe: Recipe::new(plan), version: Version::of_file(1), kin: Kin::default() };
-        let ask = |name: &str| RootAsk { name: name.to_owned(), origin: origin.clone(), ask: Ask::default() };
+        let spec = RootSpec {
+            compiled: CompiledPlan::new(plan),
+            version: Version::of_file(1),
+            parent_ref: ParentRef::default(),
+        };
+        let ask = |name: &str| RootAsk { name: name.to_owned(), spec: spec.clone(), ask: Ask::default() };
         let at = |seconds| Moment::ORIGIN + Duration::from_secs(seconds);
-        let names = |due: Vec<(String, Origin)>| due.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let names = |due: Vec<(String, RootSpec)>| due.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let mut idle = Idle::default();
         idle.used([ask("a"), ask("b")].iter(), at(0));
         idle.used([ask("a")].iter(), at(5));

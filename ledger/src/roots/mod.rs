@@ -4,12 +4,12 @@
 
 mod clock;
 mod clock_uncertainty;
+mod compiled_plan;
 mod exchange;
 mod families;
 mod head;
 mod idle;
 mod member;
-mod recipe;
 mod root;
 #[cfg(test)]
 mod tests;
@@ -17,12 +17,12 @@ mod watch;
 
 pub use clock::{CLOCK_UNCERTAINTY, RootClock, Stepped};
 pub use clock_uncertainty::stricter;
+pub use compiled_plan::CompiledPlan;
 pub use exchange::{Exchange, RootAnswer, RootAsk};
-pub use families::{BELOW_MAX, Families, Kin};
+pub use families::{BELOW_MAX, Families, ParentRef};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
 pub use member::{Call, Host, Member, MemberError, Next, Notice, Said};
-pub use recipe::Recipe;
-pub use root::{Origin, Read, RootError, is_forgettable, read, to_pool};
+pub use root::{Read, RootError, RootSpec, is_forgettable, read, to_pool};
 pub use watch::{Verdict, Watch};
 
 /// The cell of the head.

@@ -3,7 +3,7 @@
 
 use super::clock_uncertainty;
 use super::head::Age;
-use super::{Head, Kin, Recipe};
+use super::{CompiledPlan, Head, ParentRef};
 use crate::cells::VALUE_MAX;
 use crate::overrides::Version;
 use crate::pool::Fixtures;
@@ -27,13 +27,13 @@ const FORMAT_IN_FLIGHT: u32 = 3;
 
 /// What a root is made of, by the configuration of the allocator that asks it.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub struct RootSpec {
     /// What must hold, and how it is shared.
-    pub recipe: Recipe,
+    pub compiled: CompiledPlan,
     /// Which configuration says so. The highest that ever asked a root is the one that it goes by.
     pub version: Version,
     /// What is known of what is above it: an allocator that lends of this one charges that one too.
-    pub kin: Kin,
+    pub parent_ref: ParentRef,
 }
 
 /// The cell of a root.
@@ -136,10 +136,10 @@ pub struct Read {
 ///
 /// # Errors
 /// If this one may not go on with it.
-pub fn read(origin: &Origin, head: &Head, value: Option<&[u8]>, now: Moment) -> Result<Read, RootError> {
-    let plan = || origin.recipe.plan().clone();
+pub fn read(spec: &RootSpec, head: &Head, value: Option<&[u8]>, now: Moment) -> Result<Read, RootError> {
+    let plan = || spec.compiled.plan().clone();
     let calls_end = Moment::ORIGIN;
-    let new = |pool| Read { pool, version: origin.version, now, calls_end, is_contested: false };
+    let new = |pool| Read { pool, version: spec.version, now, calls_end, is_contested: false };
     let begin = || match head.lost() {
         Some(lost) => new(Pool::after_loss(plan(), lost, now)),
         None => new(Pool::new(plan(), now)),
@@ -156,22 +156,22 @@ pub fn read(origin: &Origin, head: &Head, value: Option<&[u8]>, now: Moment) -> 
         Age::Lost => Ok(begin()),
         Age::Known(gap) => {
             let now = if gap == Gap::Counted { now.max(root.pool.written()) } else { now };
-            root.thaw(origin, gap, now)
+            root.thaw(spec, gap, now)
         }
     }
 }
 
 impl Root<'_> {
     /// It, by the rules of the newer configuration.
-    fn thaw(&self, origin: &Origin, gap: Gap, now: Moment) -> Result<Read, RootError> {
-        let own = origin.recipe.plan();
-        let theirs = origin.recipe.by(self.rules).ok_or(RootError::Format)?;
+    fn thaw(&self, spec: &RootSpec, gap: Gap, now: Moment) -> Result<Read, RootError> {
+        let own = spec.compiled.plan();
+        let theirs = spec.compiled.by(self.rules).ok_or(RootError::Format)?;
         let mut pool = Pool::from_snapshot(theirs.clone(), &self.pool, gap, now)
             .unwrap_or_else(|| Pool::after_loss(theirs.clone(), now, now));
         let since = Since { gap, written: self.pool.written_at(), now, clocks: own.clocks };
         let mut calls_end = self.calls_end.map_or(Moment::ORIGIN, |at| since.moment(at));
         let differs = theirs.rules != own.rules;
-        if self.version < origin.version && differs {
+        if self.version < spec.version && differs {
             let goes_on = Fixtures::of(&theirs.rules).go_on_as(&Fixtures::of(&own.rules));
             let waits = pool.view(now).quarantine;
             if !goes_on && let Some(longest) = theirs.longest() {
@@ -185,7 +185,7 @@ impl Root<'_> {
                 false => pool = Pool::after_others(own.clone(), now, calls_end, now, now),
             }
         }
-        let is_contested = self.version == origin.version && differs;
+        let is_contested = self.version == spec.version && differs;
         Ok(Read { pool, version: self.version, now, calls_end, is_contested })
     }
 }
@@ -195,23 +195,23 @@ impl Root<'_> {
 /// # Errors
 /// As [`read`].
 pub(super) fn ask(
-    origin: &Origin,
+    spec: &RootSpec,
     head: &Head,
     value: Option<&[u8]>,
     (now, latest): (Moment, Moment),
     (holder, seq, ask): (Holder, u64, Ask),
 ) -> Result<Asked, RootError> {
-    let mut read = read(origin, head, value, now)?;
+    let mut read = read(spec, head, value, now)?;
     let Read { pool, now, is_contested, .. } = &mut read;
     let (now, is_contested) = (*now, *is_contested);
     pool.doubt(latest);
     let answer = pool.renew(now, holder, seq, ask).map(clock_uncertainty::shorter);
-    read.version = read.version.max(origin.version);
-    Ok(Asked { value: write(&origin.recipe, head, &mut read), answer, is_contested })
+    read.version = read.version.max(spec.version);
+    Ok(Asked { value: write(&spec.compiled, head, &mut read), answer, is_contested })
 }
 
-/// The cell of what was `read` by `recipe`; `None` if it need not be there.
-pub(super) fn write(recipe: &Recipe, head: &Head, read: &mut Read) -> Option<Vec<u8>> {
+/// The cell of what was `read` by `compiled`; `None` if it need not be there.
+pub(super) fn write(compiled: &CompiledPlan, head: &Head, read: &mut Read) -> Option<Vec<u8>> {
     if read.is_forgettable() {
         return None;
     }
@@ -222,7 +222,7 @@ pub(super) fn write(recipe: &Recipe, head: &Head, read: &mut Read) -> Option<Vec
         (false, true) => FORMAT,
         (false, false) => FORMAT_DECIDED,
     };
-    let (era, version, rules) = (head.era(), *version, recipe.written(pool.rules()));
+    let (era, version, rules) = (head.era(), *version, compiled.written(pool.rules()));
     let root = Root { format, era, version, rules: &rules, pool: pool.snapshot(*now)?, calls_end };
     Some(serde_json::to_vec(&root).expect("numbers and text"))
 }
@@ -244,9 +244,9 @@ impl Read {
 }
 
 /// Whether the pool in `value` cannot be told from a new one `now`: it need not be there.
-pub fn is_forgettable(origin: &Origin, head: &Head, value: &[u8], now: Moment) -> bool {
+pub fn is_forgettable(spec: &RootSpec, head: &Head, value: &[u8], now: Moment) -> bool {
     let is_past = head.lost().is_none_or(|lost| lost < now);
-    is_past && read(origin, head, Some(value), now).is_ok_and(|mut root| root.is_forgettable())
+    is_past && read(spec, head, Some(value), now).is_ok_and(|mut root| root.is_forgettable())
 }
 
 /// Whether a version that is newer than this one wrote `value`.

@@ -19,11 +19,11 @@ fn millis(millis: u64) -> Moment {
     Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
 }
 
-fn origin(limit: u64, version: u64) -> Origin {
+fn spec(limit: u64, version: u64) -> RootSpec {
     crowded(limit, version, 10)
 }
 
-fn crowded(limit: u64, version: u64, lessees_max: usize) -> Origin {
+fn crowded(limit: u64, version: u64, lessees_max: usize) -> RootSpec {
     let rule = SlidingWindow::try_new(limit, SECOND, Duration::ZERO).expect("valid");
     let plan = Plan {
         rules: vec![stricter(&Rule::SlidingWindow(rule)).expect("it can be kept")],
@@ -34,7 +34,11 @@ fn crowded(limit: u64, version: u64, lessees_max: usize) -> Origin {
         lessees_max,
         sharing: Sharing::default(),
     };
-    Origin { recipe: Recipe::new(plan), version: Version::of_file(version), kin: Kin::default() }
+    RootSpec {
+        compiled: CompiledPlan::new(plan),
+        version: Version::of_file(version),
+        parent_ref: ParentRef::default(),
+    }
 }
 
 fn holder(who: u64) -> Holder {
@@ -62,8 +66,8 @@ impl World {
         self.table.load(&[cell_of("a", None)]).remove(0)
     }
 
-    fn exchange(&self, who: u64, seq: u64, origin: &Origin, ask: Ask, cell: Option<Cell>) -> Exchange {
-        let ask = RootAsk { name: cell_of("a", None), origin: origin.clone(), ask };
+    fn exchange(&self, who: u64, seq: u64, spec: &RootSpec, ask: Ask, cell: Option<Cell>) -> Exchange {
+        let ask = RootAsk { name: cell_of("a", None), spec: spec.clone(), ask };
         Exchange::new(holder(who), seq, vec![(ask, cell)])
     }
 
@@ -81,8 +85,8 @@ impl World {
     }
 
     /// Asks until no other allocator is faster.
-    fn ask(&mut self, who: u64, seq: u64, at: u64, origin: &Origin, ask: Ask) -> RootAnswer {
-        let mut exchange = self.exchange(who, seq, origin, ask, self.cell());
+    fn ask(&mut self, who: u64, seq: u64, at: u64, spec: &RootSpec, ask: Ask) -> RootAnswer {
+        let mut exchange = self.exchange(who, seq, spec, ask, self.cell());
         loop {
             let swaps = self.swaps(&mut exchange, at);
             if swaps.is_empty() {
@@ -92,8 +96,8 @@ impl World {
         }
     }
 
-    fn lent(&mut self, who: u64, seq: u64, at: u64, origin: &Origin, ask: Ask) -> Grant {
-        let answer = self.ask(who, seq, at, origin, ask).answer.expect("no race was lost");
+    fn lent(&mut self, who: u64, seq: u64, at: u64, spec: &RootSpec, ask: Ask) -> Grant {
+        let answer = self.ask(who, seq, at, spec, ask).answer.expect("no race was lost");
         answer.expect("a good ask").grant().expect("not refused")
     }
 }
@@ -104,29 +108,29 @@ fn wants(permits: u64) -> Ask {
 
 #[test]
 fn who_is_slower_is_lent_what_is_left() {
-    let (mut world, origin) = (World::new(true), origin(100, 1));
+    let (mut world, spec) = (World::new(true), spec(100, 1));
     // Both look before either writes.
-    let mut slow = world.exchange(1, 1, &origin, wants(80), None);
+    let mut slow = world.exchange(1, 1, &spec, wants(80), None);
     let stale = world.swaps(&mut slow, 0);
-    assert!(world.lent(2, 1, 0, &origin, wants(80)).permits > 0);
+    assert!(world.lent(2, 1, 0, &spec, wants(80)).permits > 0);
     assert_eq!(world.swap(&mut slow, &stale), 1, "it came too late");
     let again = world.swaps(&mut slow, 0);
     assert_eq!(world.swap(&mut slow, &again), 0);
     let first =
         slow.finish(millis(0)).remove(0).answer.expect("answered").expect("good").grant().expect("lent");
-    let rest = world.lent(3, 1, 0, &origin, wants(100)).permits;
+    let rest = world.lent(3, 1, 0, &spec, wants(100)).permits;
     let value = world.cell().expect("it is written").value;
-    let mut pool = read(&origin, &world.head, Some(&value), millis(0)).expect("it can be read").pool;
+    let mut pool = read(&spec, &world.head, Some(&value), millis(0)).expect("it can be read").pool;
     assert!(first.permits + rest <= 100 && pool.view(millis(0)).books.outstanding <= 100);
 }
 
 /// The bug: two allocators found no root. One made it and was lent of it, the store was emptied, and the other one made it anew.
 #[test]
 fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
-    let (mut world, origin) = (World::new(true), origin(100, 1));
-    let mut slow = world.exchange(1, 1, &origin, wants(80), None);
+    let (mut world, spec) = (World::new(true), spec(100, 1));
+    let mut slow = world.exchange(1, 1, &spec, wants(80), None);
     let stale = world.swaps(&mut slow, 0);
-    assert!(world.lent(2, 1, 0, &origin, wants(80)).permits > 0);
+    assert!(world.lent(2, 1, 0, &spec, wants(80)).permits > 0);
     world.table = Table::new(Timeline::new("a"));
     assert_eq!(world.swap(&mut slow, &stale), 0, "there is none again");
     assert!(slow.has_made(), "so it looks at the head, which is gone");
@@ -135,12 +139,12 @@ fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
     assert_eq!((answer.cell, answer.answer), (None, Some(Err(RootError::Gone))));
     // The head that is made then does not vouch for it, either: it knows nothing of what the first one was lent.
     world.head = Head::begin(2, &Timeline::new("a"), millis(10), false);
-    let answer = world.ask(3, 1, 20, &origin, wants(10)).answer.expect("no race was lost").expect("good");
+    let answer = world.ask(3, 1, 20, &spec, wants(10)).answer.expect("no race was lost").expect("good");
     assert_eq!(answer.permits(), 0, "it waits until what was lent is over");
     // One that was there is swapped by its version.
     let mut world = World::new(true);
-    world.lent(2, 1, 0, &origin, wants(10));
-    let mut known = world.exchange(1, 1, &origin, wants(10), world.cell());
+    world.lent(2, 1, 0, &spec, wants(10));
+    let mut known = world.exchange(1, 1, &spec, wants(10), world.cell());
     let swaps = world.swaps(&mut known, 0);
     world.swap(&mut known, &swaps);
     assert!(!known.has_made());
@@ -148,11 +152,11 @@ fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
 
 #[test]
 fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
-    let (mut world, origin) = (World::new(true), origin(100, 1));
-    let told = world.lent(1, 1, 0, &origin, wants(10)).term;
+    let (mut world, spec) = (World::new(true), spec(100, 1));
+    let told = world.lent(1, 1, 0, &spec, wants(10)).term;
     let value = world.cell().expect("it is written").value;
     let out = |at: u64| {
-        let mut pool = read(&origin, &world.head, Some(&value), millis(at)).expect("it can be read").pool;
+        let mut pool = read(&spec, &world.head, Some(&value), millis(at)).expect("it can be read").pool;
         pool.view(millis(at)).books.outstanding
     };
     let told = u64::try_from(told.as_millis()).expect("a moment");
@@ -165,20 +169,24 @@ fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     let rule = TokenBucket::try_new(1, 1, SECOND, 1).expect("valid");
     let rules = vec![stricter(&Rule::TokenBucket(rule)).expect("it can be kept")];
     let clocks = ClockBounds::try_new(0).expect("no drift");
-    let plan = Plan { rules, clocks, ..(**origin(1, 1).recipe.plan()).clone() };
-    let origin = Origin { recipe: Recipe::new(plan), version: Version::of_file(1), kin: Kin::default() };
+    let plan = Plan { rules, clocks, ..(**spec(1, 1).compiled.plan()).clone() };
+    let spec = RootSpec {
+        compiled: CompiledPlan::new(plan),
+        version: Version::of_file(1),
+        parent_ref: ParentRef::default(),
+    };
     let mut world = World::new(true);
-    assert_eq!(world.lent(1, 1, 0, &origin, wants(1)).permits, 1);
+    assert_eq!(world.lent(1, 1, 0, &spec, wants(1)).permits, 1);
     // At the next look it took the store 8 ms to answer. When in those 8 ms it looked at its clock is unknown.
     world.clock = RootClock::new(0);
     world.clock.hear(millis(12), millis(12), millis(20)).expect("the first");
     let spent = Ask { spent_total: 1, ..wants(1) };
-    assert_eq!(world.lent(1, 2, 20, &origin, spent).permits, 0);
+    assert_eq!(world.lent(1, 2, 20, &spec, spent).permits, 0);
     // It was 12 to 20, so that is over at 1,020: by the clock of an allocator that knows the time there.
     world.clock = RootClock::new(0);
     world.clock.hear(millis(1_019), millis(1_019), millis(1_019)).expect("the first");
-    assert_eq!(world.lent(1, 3, 1_019, &origin, spent).permits, 0);
-    assert_eq!(world.lent(1, 4, 1_020, &origin, spent).permits, 1);
+    assert_eq!(world.lent(1, 3, 1_019, &spec, spent).permits, 0);
+    assert_eq!(world.lent(1, 4, 1_020, &spec, spent).permits, 1);
 }
 
 /// An allocator that heard the store's clock before knows if it was set. An allocator that did not goes by the last signature.
@@ -207,9 +215,9 @@ fn a_head_names_its_suspensions_as_it_always_did() {
 
 #[test]
 fn what_is_gone_is_not_made_anew_without_another_look() {
-    let (mut world, origin) = (World::new(true), origin(100, 1));
-    world.lent(1, 1, 0, &origin, wants(50));
-    let mut exchange = world.exchange(2, 1, &origin, wants(100), world.cell());
+    let (mut world, spec) = (World::new(true), spec(100, 1));
+    world.lent(1, 1, 0, &spec, wants(50));
+    let mut exchange = world.exchange(2, 1, &spec, wants(100), world.cell());
     let swaps = world.swaps(&mut exchange, 0);
     assert_eq!(exchange.swapped(vec![Swapped::Other(None)]), 0);
     assert!(world.swaps(&mut exchange, 0).is_empty() && swaps.len() == 1);
@@ -219,36 +227,36 @@ fn what_is_gone_is_not_made_anew_without_another_look() {
 
 #[test]
 fn after_a_loss_nothing_is_lent_before_all_that_was_is_over() {
-    let origin = origin(100, 1);
+    let spec = spec(100, 1);
     let mut world = World::new(false);
     let refused = |answer: RootAnswer| {
         answer.answer.expect("answered").expect("good").grant().is_none_or(|grant| grant.permits == 0)
     };
-    assert!(refused(world.ask(1, 1, 0, &origin, wants(10))));
-    assert!(refused(world.ask(1, 2, 2_900, &origin, wants(10))), "leases of two seconds, and a window");
-    assert!(world.lent(1, 3, 3_200, &origin, wants(10)).permits > 0);
+    assert!(refused(world.ask(1, 1, 0, &spec, wants(10))));
+    assert!(refused(world.ask(1, 2, 2_900, &spec, wants(10))), "leases of two seconds, and a window");
+    assert!(world.lent(1, 3, 3_200, &spec, wants(10)).permits > 0);
     // Another timeline: what is written may not be the last that was.
     world.head.lose(&Timeline::new("b"), millis(4_000));
     world.table.move_to(Timeline::new("b"));
-    assert!(refused(world.ask(2, 1, 4_000, &origin, wants(10))));
+    assert!(refused(world.ask(2, 1, 4_000, &spec, wants(10))));
 }
 
 #[test]
 fn a_time_that_began_anew_lets_nothing_go_sooner() {
-    let (mut world, origin) = (World::new(true), origin(100, 1));
-    let lent = world.lent(1, 1, 0, &origin, wants(100)).permits;
+    let (mut world, spec) = (World::new(true), spec(100, 1));
+    let lent = world.lent(1, 1, 0, &spec, wants(100)).permits;
     // The clock of the store was set a minute ahead.
     world.head.begin_era(millis(60_000));
     world.clock = RootClock::new(0);
     world.clock.hear(millis(60_000), millis(60_000), millis(60_000)).expect("the first");
     let value = world.cell().expect("it is written").value;
-    let mut pool = read(&origin, &world.head, Some(&value), millis(60_000)).expect("it can be read").pool;
+    let mut pool = read(&spec, &world.head, Some(&value), millis(60_000)).expect("it can be read").pool;
     assert_eq!(pool.view(millis(60_000)).books.outstanding, lent);
 }
 
 #[test]
 fn the_newest_configuration_is_the_one_that_holds() {
-    let (mut world, old, new) = (World::new(true), origin(100, 1), origin(10, 2));
+    let (mut world, old, new) = (World::new(true), spec(100, 1), spec(10, 2));
     world.lent(1, 1, 0, &old, wants(1));
     assert_eq!(world.lent(2, 1, 0, &new, wants(1)).ceiling, 10);
     assert_eq!(
@@ -260,32 +268,32 @@ fn the_newest_configuration_is_the_one_that_holds() {
 
 #[test]
 fn other_rules_under_the_same_version_are_not_gone_by_and_are_told_of() {
-    let (mut world, old) = (World::new(true), origin(100, 1));
+    let (mut world, old) = (World::new(true), spec(100, 1));
     assert!(!world.ask(1, 1, 0, &old, wants(1)).is_contested);
-    let other = world.ask(2, 1, 0, &origin(10, 1), wants(1));
+    let other = world.ask(2, 1, 0, &spec(10, 1), wants(1));
     assert!(other.is_contested);
     let told = other.answer.expect("answered").expect("good").grant().expect("lent");
     assert_eq!(told.ceiling, 100);
-    assert!(!world.ask(2, 2, 5, &origin(10, 2), wants(1)).is_contested, "a higher one is right");
+    assert!(!world.ask(2, 2, 5, &spec(10, 2), wants(1)).is_contested, "a higher one is right");
     assert!(!world.ask(1, 2, 5, &old, wants(1)).is_contested, "and a lower one follows");
 }
 
 /// Two files of one version, and in between an operator: an allocator that has not heard of that follows all the same.
 #[test]
 fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
-    let (mut world, file) = (World::new(true), origin(100, 1));
-    let put = |limit, file, serial| Origin { version: Version { file, serial }, ..origin(limit, file) };
+    let (mut world, file) = (World::new(true), spec(100, 1));
+    let put = |limit, file, serial| RootSpec { version: Version { file, serial }, ..spec(limit, file) };
     let spent = |seq| Ask { spent_total: seq - 1, ..wants(1) };
     world.lent(1, 1, 0, &file, wants(1));
-    let mut ceiling = |who, seq, at, origin: &Origin| {
-        let told = world.ask(who, seq, at, origin, spent(seq));
+    let mut ceiling = |who, seq, at, spec: &RootSpec| {
+        let told = world.ask(who, seq, at, spec, spent(seq));
         (told.answer.expect("answered").expect("good").grant().expect("lent").ceiling, told.is_contested)
     };
     assert_eq!(ceiling(2, 1, 0, &put(10, 1, 1)), (10, false));
     assert_eq!(ceiling(1, 2, 5, &file), (10, false), "it has not heard of that");
     assert_eq!(ceiling(2, 2, 10, &put(20, 1, 2)), (20, false));
     assert_eq!(ceiling(1, 3, 15, &put(10, 1, 1)), (20, false), "it has heard of the first only");
-    assert_eq!(ceiling(1, 4, 20, &origin(30, 2)), (30, false), "its file is newer");
+    assert_eq!(ceiling(1, 4, 20, &spec(30, 2)), (30, false), "its file is newer");
     assert_eq!(ceiling(2, 3, 25, &put(20, 1, 2)), (30, false));
     assert_eq!(ceiling(2, 4, 30, &put(40, 2, 3)), (40, false), "that was put after it");
     assert_eq!(ceiling(1, 5, 35, &put(50, 2, 3)), (40, true), "which of these is newer is unknown");
@@ -296,9 +304,9 @@ fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
 fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
     let mut world = World::new(true);
     let text = |world: &World| String::from_utf8(world.cell().expect("it is written").value).expect("text");
-    world.lent(1, 1, 0, &origin(100, 1), wants(1));
+    world.lent(1, 1, 0, &spec(100, 1), wants(1));
     assert!(text(&world).starts_with(r#"{"format":1,"era":1,"version":1,"rules""#), "{}", text(&world));
-    let put = Origin { version: Version { file: 1, serial: 4 }, ..origin(10, 1) };
+    let put = RootSpec { version: Version { file: 1, serial: 4 }, ..spec(10, 1) };
     world.lent(2, 1, 0, &put, wants(1));
     assert!(text(&world).starts_with(r#"{"format":2,"era":1,"version":[1,4],"rules""#), "{}", text(&world));
     let value = text(&world).replace("\"format\":2", "\"format\":4");
@@ -308,8 +316,8 @@ fn a_root_that_goes_by_a_file_is_written_as_it_always_was() {
 
 #[test]
 fn a_root_that_no_store_would_keep_lends_nothing() {
-    let (mut world, origin) = (World::new(true), crowded(1_000_000, 1, 10_000));
-    assert!(world.ask(1, 1, 0, &origin, wants(1)).answer.is_some());
+    let (mut world, spec) = (World::new(true), crowded(1_000_000, 1, 10_000));
+    assert!(world.ask(1, 1, 0, &spec, wants(1)).answer.is_some());
     // Nine thousand sessions that hold nothing yet. To ask for each would take a minute, for each ask looks at all of them.
     let mut root: Value = serde_json::from_slice(&world.cell().expect("it is in use").value).expect("JSON");
     let sessions = root.pointer_mut("/pool/lessees").and_then(Value::as_array_mut).expect("sessions");
@@ -322,20 +330,20 @@ fn a_root_that_no_store_would_keep_lends_nothing() {
     let value = root.to_string().into_bytes();
     assert!(value.len() > VALUE_MAX, "{} bytes", value.len());
     let cell = Some(Cell { version: 1, value });
-    let mut exchange = world.exchange(9_001, 1, &origin, wants(1), cell);
+    let mut exchange = world.exchange(9_001, 1, &spec, wants(1), cell);
     assert!(world.swaps(&mut exchange, 0).is_empty());
     assert!(matches!(exchange.finish(millis(0)).remove(0).answer, Some(Err(RootError::TooLarge(_)))));
 }
 
 #[test]
 fn what_cannot_be_read_is_waited_out_and_what_is_newer_is_left_alone() {
-    let (mut world, origin) = (World::new(true), origin(100, 1));
+    let (mut world, spec) = (World::new(true), spec(100, 1));
     let mut put = |value: &str| {
         let expected = world.cell().map(|cell| cell.version);
         let next = Some(Cell { version: 1_000 + value.len() as u64, value: value.as_bytes().to_vec() });
         let swap = Swap { name: cell_of("a", None), expected, next };
         world.table.swap(&Timeline::new("a"), &[swap]).expect("the timeline is right");
-        world.ask(1, 1, 0, &origin, wants(1)).answer.expect("answered")
+        world.ask(1, 1, 0, &spec, wants(1)).answer.expect("answered")
     };
     assert_eq!(put("{\"format\":4,\"what\":1}"), Err(RootError::Format));
     let answer = put("no JSON").expect("an answer");
@@ -369,19 +377,19 @@ fn a_head_is_read_as_it_was_written_and_nothing_else_is() {
 
 #[test]
 fn who_does_not_know_what_is_above_is_answered_nothing() {
-    let (mut world, old) = (World::new(true), origin(10, 1));
-    let kin = |parent: Option<&str>, file| Kin {
+    let (mut world, old) = (World::new(true), spec(10, 1));
+    let parent_ref = |parent: Option<&str>, file| ParentRef {
         limit: "a".to_owned(),
         parent: parent.map(str::to_owned),
         known: Version::of_file(file),
     };
-    let old = Origin { kin: kin(None, 1), ..old };
+    let old = RootSpec { parent_ref: parent_ref(None, 1), ..old };
     assert!(world.lent(1, 1, 0, &old, wants(1)).permits > 0);
     let above = [("a".to_owned(), "all".to_owned())].into();
     world.head.keep_families(&Families::new(Version::of_file(2), above));
     let answer = world.ask(1, 2, 10, &old, wants(1)).answer;
     assert_eq!(answer, Some(Err(RootError::Below("all".to_owned()))));
-    let new = Origin { kin: kin(Some("all"), 2), ..origin(10, 2) };
+    let new = RootSpec { parent_ref: parent_ref(Some("all"), 2), ..spec(10, 2) };
     assert!(world.lent(2, 1, 20, &new, wants(1)).permits > 0);
     assert_eq!(Head::read(&world.head.write()), Ok(world.head));
 }

@@ -91,7 +91,9 @@ impl<I: Name> Claims<I> {
         class.by_share.insert(ByShare::new(id, claim));
         class.by_need.insert(ByNeed { id, need: claim.need });
         class.lacking += u128::from(claim.lacking());
-        claim.share.group.map(|group| *self.groups.entry(group).or_default() += 1);
+        if let Some(group) = claim.share.group {
+            *self.groups.entry(group).or_default() += 1;
+        }
     }
 
     /// Removes the `claim` of the session `id`, which was inserted as it is.
@@ -105,7 +107,9 @@ impl<I: Name> Claims<I> {
         if class.by_share.is_empty() {
             self.classes.remove(place);
         }
-        claim.share.group.and_then(|group| self.groups.get_mut(&group)).into_iter().for_each(|all| *all -= 1);
+        if let Some(members) = claim.share.group.and_then(|group| self.groups.get_mut(&group)) {
+            *members -= 1;
+        }
     }
 
     /// What all of them need.

@@ -200,16 +200,16 @@ impl World {
         match answer {
             Ok(Answer::Grant(grant)) => {
                 at.is_told(0, grant);
-                if at.pool.hear_above(now, first_sent, grant) != HeardAbove::Believed {
+                if at.pool.on_grant_above(now, first_sent, grant) != GrantOutcome::Believed {
                     return Err(format!("region {region} was granted what cannot be: {grant:?}"));
                 }
             }
-            Ok(Answer::Refusal(refusal)) => at.pool.refused_above(now, *refusal),
+            Ok(Answer::Refusal(refusal)) => at.pool.on_refusal_above(now, *refusal),
             Err(error) => {
-                at.pool.unrecognised_above(now);
+                at.pool.on_unrecognised_above(now);
                 // Another session is one with both.
                 if recovery(word(error)) == Recovery::BeginSession {
-                    at.above.iter_mut().for_each(|pool| pool.unrecognised_above(now));
+                    at.above.iter_mut().for_each(|pool| pool.on_unrecognised_above(now));
                     self.begin_session(Who::Region(region));
                 }
             }
@@ -238,8 +238,8 @@ impl World {
             Who::Region(region) => {
                 self.forget_store(region);
                 let at = &mut self.regions[region];
-                at.pool.unanswered_above();
-                at.above.iter_mut().for_each(Pool::unanswered_above);
+                at.pool.on_failure_above();
+                at.above.iter_mut().for_each(Pool::on_failure_above);
             }
             Who::Centre => {}
         }

@@ -4,7 +4,7 @@
 use super::draw::rule;
 use super::*;
 use lessor_ledger::overrides::Version;
-use lessor_ledger::roots::{Kin, Origin, Recipe};
+use lessor_ledger::roots::{CompiledPlan, ParentRef, RootSpec};
 
 /// The limit below, and the one above.
 pub(super) const NAMES: [&str; 2] = ["a", "above"];
@@ -38,9 +38,9 @@ impl World {
         if let Some(store) = &mut self.store {
             let plan = |rule| Plan {
                 rules: vec![lessor_ledger::roots::stricter(rule).expect("it can be kept")],
-                ..(**store.origins[0].recipe.plan()).clone()
+                ..(**store.specs[0].compiled.plan()).clone()
             };
-            store.origins[1] = Origin { recipe: Recipe::new(plan(&above)), ..store.origins[1].clone() };
+            store.specs[1] = RootSpec { compiled: CompiledPlan::new(plan(&above)), ..store.specs[1].clone() };
         }
         self
     }
@@ -59,22 +59,22 @@ impl World {
     }
 
     /// What a region that leases by them knows of what the roots are made of.
-    pub(super) fn origins(&self, region: usize) -> [Origin; 2] {
+    pub(super) fn specs(&self, region: usize) -> [RootSpec; 2] {
         let store = self.store.as_ref().expect("there is one");
         let knows = self.regions[region].above.is_some();
         let version = Version::of_file(if self.is_old(region) { 1 } else { 2 });
-        let origin = |place: usize| {
+        let spec = |place: usize| {
             let parent = (place == 0 && knows).then(|| NAMES[1].to_owned());
-            let kin = Kin { limit: NAMES[place].to_owned(), parent, known: version };
-            Origin { version, kin, ..store.origins[place].clone() }
+            let parent_ref = ParentRef { limit: NAMES[place].to_owned(), parent, known: version };
+            RootSpec { version, parent_ref, ..store.specs[place].clone() }
         };
-        [origin(0), origin(1)]
+        [spec(0), spec(1)]
     }
 
     /// Which configuration a region knows, and what that says of limits below others.
     pub(super) fn configuration(&self, region: usize) -> (Version, BTreeMap<String, String>) {
-        let [own, _] = self.origins(region);
-        let above = own.kin.parent.map(|parent| (NAMES[0].to_owned(), parent));
+        let [own, _] = self.specs(region);
+        let above = own.parent_ref.parent.map(|parent| (NAMES[0].to_owned(), parent));
         (own.version, above.into_iter().collect())
     }
 
@@ -100,16 +100,16 @@ impl World {
         let Some(above) = &mut at.above else { return Ok(()) };
         match answer {
             Ok(Answer::Grant(grant)) => {
-                if above.hear_above(now, first_sent, &grant) != HeardAbove::Believed {
+                if above.on_grant_above(now, first_sent, &grant) != GrantOutcome::Believed {
                     return Err(format!("region {region} was granted what cannot be: {grant:?}"));
                 }
             }
-            Ok(Answer::Refusal(refusal)) => above.refused_above(now, refusal),
+            Ok(Answer::Refusal(refusal)) => above.on_refusal_above(now, refusal),
             Err(error @ AskError::Totals { .. }) if !centre_died => {
                 return Err(format!("an honest region was not believed above: {error}"));
             }
             // What it holds is nothing that is known there: it goes on until its end.
-            Err(_) => above.unrecognised_above(now),
+            Err(_) => above.on_unrecognised_above(now),
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::family::NAMES;
 use super::*;
 use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::pool::PoolView;
-use lessor_ledger::roots::{self, Call, HEAD, Head, OVERRIDES, Origin, SIGN_EVERY, Said, cell_of};
+use lessor_ledger::roots::{self, Call, HEAD, Head, OVERRIDES, RootSpec, SIGN_EVERY, Said, cell_of};
 
 /// What becomes of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) struct Store {
     pub(super) doom: Option<Doom>,
     /// By how much its clock was set, in all.
     pub(super) set: i64,
-    pub(super) origins: [Origin; 2],
+    pub(super) specs: [RootSpec; 2],
     pub(super) letters: BTreeMap<u64, Letter>,
     pub(super) written: u64,
     /// Whether its time began anew, as far as its head says.
@@ -83,9 +83,9 @@ impl Store {
         let now = if self.set == 0 { clock } else { Moment::ORIGIN };
         self.has_eras |= head.as_ref().is_some_and(|head| head.era() > FIRST_ERA);
         for (place, cell) in cells.into_iter().enumerate() {
-            let origin = &self.origins[place];
+            let spec = &self.specs[place];
             let read =
-                cell.zip(head.as_ref()).map(|(cell, head)| roots::read(origin, head, Some(&cell.value), now));
+                cell.zip(head.as_ref()).map(|(cell, head)| roots::read(spec, head, Some(&cell.value), now));
             self.roots[place] = read.and_then(Result::ok).map(|root| (root.pool, root.now, real));
         }
     }

@@ -9,8 +9,8 @@ use super::*;
 use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
 use lessor_ledger::roots::{
-    self, Call, Host, Kin, Member, MemberError, Next, Notice, Origin, Recipe, RootAsk, RootError, SIGN_EVERY,
-    Said, cell_of, to_pool,
+    self, Call, CompiledPlan, Host, Member, MemberError, Next, Notice, ParentRef, RootAsk, RootError,
+    RootSpec, SIGN_EVERY, Said, cell_of, to_pool,
 };
 
 /// The way of a region to the store.
@@ -92,7 +92,7 @@ impl World {
         let rules: Vec<Rule> =
             self.plan.rules.iter().map(|rule| roots::stricter(rule).expect("it can be kept")).collect();
         let sharing = Sharing { term_min: roots::CLOCK_UNCERTAINTY * 10, ..self.plan.sharing.clone() };
-        let recipe = Recipe::new(Plan { rules, is_root: true, sharing, ..(*self.plan).clone() });
+        let compiled = CompiledPlan::new(Plan { rules, is_root: true, sharing, ..(*self.plan).clone() });
         let table = Table::new(Timeline::new("0"));
         self.store = Some(Store {
             behind: table.clone(),
@@ -103,10 +103,10 @@ impl World {
             is_new: true,
             doom: None,
             set: 0,
-            origins: [0, 1].map(|_| Origin {
-                recipe: recipe.clone(),
+            specs: [0, 1].map(|_| RootSpec {
+                compiled: compiled.clone(),
                 version: Version::of_file(2),
-                kin: Kin::default(),
+                parent_ref: ParentRef::default(),
             }),
             letters: BTreeMap::new(),
             written: 0,
@@ -190,12 +190,11 @@ impl World {
         act: impl FnOnce(&mut Member, Moment, &mut Here<'_>) -> T,
     ) -> T {
         let configuration = self.configuration(region);
-        let [own, above] = self.origins(region);
+        let [own, above] = self.specs(region);
         let is_fresh = self.store.as_ref().is_some_and(|store| store.is_new);
         let at = &mut self.regions[region];
         let local = at.clock(self.real);
-        let root =
-            |place: usize, origin, ask| Some(RootAsk { name: cell_of(NAMES[place], None), origin, ask });
+        let root = |place: usize, spec, ask| Some(RootAsk { name: cell_of(NAMES[place], None), spec, ask });
         let asks = at.link.asks.map_or(vec![], |asks| {
             let above = asks.above.map(|ask| root(1, above, ask));
             std::iter::once(root(0, own, asks.own)).chain(above).collect()

@@ -32,7 +32,7 @@ fn hear(allocator: &mut Allocator, due: &DueAbove, now: u64) {
     let grant = Grant { permits: 4, term: Duration::from_secs(1), ceiling: 9, ..NOTHING };
     let body = GrantBody::of("a", None, Answer::Grant(grant));
     let upstream = upstream(allocator);
-    allocator.hear_above(millis(now), &upstream, due.session, millis(0), &due.askers, &[body]);
+    allocator.on_grant_above(millis(now), &upstream, due.session, millis(0), &due.askers, &[body]);
 }
 
 fn available(allocator: &mut Allocator, now: u64) -> u64 {
@@ -118,7 +118,7 @@ fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exch
         });
         let answers: Vec<_> = answers.collect();
         let upstream = upstream(&allocator);
-        allocator.hear_above(millis(now), &upstream, due.session, millis(now), &due.askers, &answers);
+        allocator.on_grant_above(millis(now), &upstream, due.session, millis(now), &due.askers, &answers);
         if exchange == 39 {
             println!("after 40 exchanges {} of {BUSY} keys were asked for", asked.len());
         }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 #[derive(Debug, Default)]
 pub(super) struct Families {
     /// Those that went are `free`.
-    all: Vec<Option<Kin>>,
+    all: Vec<Option<ParentRef>>,
     free: Vec<usize>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Member {
 
 /// One family.
 #[derive(Debug)]
-struct Kin {
+struct ParentRef {
     family: Family,
     /// By place.
     names: Vec<Rc<PoolId>>,
@@ -40,7 +40,7 @@ impl Families {
         now: Moment,
     ) -> Member {
         let Some(Member { family, place }) = above else {
-            return self.found(Kin { family: Family::new(rules, now), names: vec![id] });
+            return self.found(ParentRef { family: Family::new(rules, now), names: vec![id] });
         };
         let kin = self.kin(family);
         let place = kin.family.add(place, rules, now);
@@ -51,7 +51,7 @@ impl Families {
         Member { family, place }
     }
 
-    fn found(&mut self, kin: Kin) -> Member {
+    fn found(&mut self, kin: ParentRef) -> Member {
         let family = self.free.pop().unwrap_or(self.all.len());
         match self.all.get_mut(family) {
             Some(free) => *free = Some(kin),
@@ -86,7 +86,7 @@ impl Families {
 
     /// Tells what the family with this number has admitted since it was last asked.
     pub(super) fn tell(&mut self, family: usize, told: Told<'_>) {
-        let Kin { family, names } = self.kin(family);
+        let ParentRef { family, names } = self.kin(family);
         for (place, admission) in family.admitted() {
             told(&names[place.index()], admission);
         }
@@ -108,7 +108,7 @@ impl Families {
         self.all.len() - self.free.len()
     }
 
-    fn kin(&mut self, family: usize) -> &mut Kin {
+    fn kin(&mut self, family: usize) -> &mut ParentRef {
         self.all[family].as_mut().expect("one of its pools is there")
     }
 }

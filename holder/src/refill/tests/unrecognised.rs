@@ -34,7 +34,7 @@ fn counts_from_zero(ask: &Ask) -> bool {
 }
 
 /// The allocator says that it does not know the lease.
-fn disown(refill: &mut Refill, slot: &Hand, now: Moment) {
+fn on_unrecognised(refill: &mut Refill, slot: &Hand, now: Moment) {
     let heard = Heard { first_sent: now, now, clocks: exact() };
     let outcome = refill.on_answer(slot, Err(code::LEASE_UNKNOWN), heard, false, 0);
     assert_eq!(outcome, Outcome::Unrecognised);
@@ -43,7 +43,7 @@ fn disown(refill: &mut Refill, slot: &Hand, now: Moment) {
 /// A hundred permits until 1,000 ms, of which the allocator knows nothing from 10 ms on.
 fn forgotten() -> (Hand, Refill) {
     let (slot, mut refill) = holding(100);
-    disown(&mut refill, &slot, millis(10));
+    on_unrecognised(&mut refill, &slot, millis(10));
     (slot, refill)
 }
 
@@ -226,7 +226,7 @@ fn who_was_forgotten_asks_again_at_once_and_then_waits() {
     let (seen, now) = (Seen { refused: 1, waiting: 0, ..Seen::default() }, millis(60_000));
     let mut asks_in_vain = || {
         assert_eq!(refill.write(&slot, seen, now, RTT).want, 1);
-        disown(&mut refill, &slot, now);
+        on_unrecognised(&mut refill, &slot, now);
         refill.due(&slot, seen, now, RTT)
     };
     assert_eq!(asks_in_vain(), now, "the call that was refused still wants a permit");

@@ -29,7 +29,7 @@ fn lent_one() -> Pool {
     assert_eq!(nothing.permits, 0);
     assert_eq!(pool.asks_above(millis(0), RTT), millis(0), "a session waits");
     assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.want > 1 && ask.held == 0));
-    assert_eq!(pool.hear_above(millis(4), millis(0), &last_one()), HeardAbove::Believed);
+    assert_eq!(pool.on_grant_above(millis(4), millis(0), &last_one()), GrantOutcome::Believed);
     pool
 }
 
@@ -47,7 +47,7 @@ fn what_was_all_spent_is_told_before_the_wait_is_over() {
     assert_eq!(pool.ask_above(told, RTT).map(|ask| (ask.spent_total, ask.held)), Some((1, 0)));
     // There is nothing new: now it waits.
     let more = Grant { permits: 0, ..last_one() };
-    assert_eq!(pool.hear_above(millis(18), told, &more), HeardAbove::Believed);
+    assert_eq!(pool.on_grant_above(millis(18), told, &more), GrantOutcome::Believed);
     assert_eq!(pool.asks_above(millis(18), RTT), millis(118));
 }
 
@@ -70,7 +70,7 @@ fn those_below_hold_for_no_longer_than_the_one_above_says() {
         [(20, 2, short, short), (40, 3, TERM, TERM / 2), (60, 4, Duration::ZERO, Duration::ZERO)]
     {
         assert!(pool.ask_above(millis(at), RTT).is_some());
-        assert_eq!(pool.hear_above(millis(at + 4), millis(at), &lent(above)), HeardAbove::Believed);
+        assert_eq!(pool.on_grant_above(millis(at + 4), millis(at), &lent(above)), GrantOutcome::Believed);
         let held = grant(pool.renew(millis(at + 5), A, seq, ask(0, u64::from(seq > 2), 1)));
         assert_eq!((held.term, held.horizon), (TERM / 2, below), "told {above:?}");
     }
@@ -82,7 +82,7 @@ fn one_that_stops_gives_back_what_is_not_lent_on_and_says_so_once() {
     let more = Grant { permits: 4, kept: 0, ..last_one() };
     assert!(pool.ask_above(millis(20), RTT).is_some_and(|ask| ask.held == 1 && ask.want < 4));
     // More than was wanted is not believed.
-    assert_eq!(pool.hear_above(millis(24), millis(20), &more), HeardAbove::Unfit);
+    assert_eq!(pool.on_grant_above(millis(24), millis(20), &more), GrantOutcome::Unfit);
     assert_eq!(grant(pool.renew(millis(25), A, 2, ask(0, 0, 1))).permits, 1);
     assert_eq!(pool.leave_above(millis(26)), None, "it is lent on, until that ends");
     assert_eq!(grant(pool.renew(millis(27), A, 3, ask(0, 0, 0))).permits, 0);
@@ -104,7 +104,7 @@ fn lent_of_a_cap(permits: u64, hold: Option<u64>) -> (Pool, Grant) {
     assert_eq!(grant(pool.renew(millis(0), A, 1, ask(0, 0, permits))).in_flight, None, "it was not said");
     let said = pool.ask_above(millis(0), RTT).expect("it leases");
     assert_eq!((said.running, said.want >= permits), (None, true));
-    assert_eq!(pool.hear_above(millis(4), millis(0), &capped(permits, 0, hold)), HeardAbove::Believed);
+    assert_eq!(pool.on_grant_above(millis(4), millis(0), &capped(permits, 0, hold)), GrantOutcome::Believed);
     // The session that comes first is lent a part at first.
     let mut held = 0;
     loop {
@@ -125,13 +125,13 @@ fn what_nodes_have_in_flight_is_what_a_pool_says_that_it_has() {
     grant(pool.renew(millis(10), A, 14, runs(3, 1, 3)));
     let said = pool.ask_above(millis(20), RTT).expect("it leases");
     assert_eq!((said.spent_total, said.held, said.running), (3, 1, Some(3)));
-    assert_eq!(pool.hear_above(millis(24), millis(20), &capped(0, 1, None)), HeardAbove::Believed);
+    assert_eq!(pool.on_grant_above(millis(24), millis(20), &capped(0, 1, None)), GrantOutcome::Believed);
     // One has ended: others may wait for it. What runs is renewed like what is held.
     grant(pool.renew(millis(30), A, 15, runs(4, 0, 3)));
     assert!(pool.asks_above(millis(30), RTT) <= millis(70), "half of its term is over");
     let said = pool.ask_above(millis(70), RTT).expect("it leases");
     assert_eq!((said.spent_total, said.held, said.running), (4, 0, Some(3)));
-    assert_eq!(pool.hear_above(millis(74), millis(70), &capped(0, 0, None)), HeardAbove::Believed);
+    assert_eq!(pool.on_grant_above(millis(74), millis(70), &capped(0, 0, None)), GrantOutcome::Believed);
     assert!(!pool.rests_above(), "three are in flight");
     grant(pool.renew(millis(75), A, 16, runs(4, 0, 2)));
     assert_eq!(pool.asks_above(millis(76), RTT), millis(70) + TERM / 4, "one has ended");
@@ -142,11 +142,14 @@ fn what_nodes_have_in_flight_is_what_a_pool_says_that_it_has() {
     assert_eq!(pool.view(millis(1_400)).in_flight, 0);
     let said = pool.ask_above(millis(1_400), RTT).expect("it leases");
     assert_eq!((said.running, pool.rests_above()), (Some(0), false), "that is not answered yet");
-    pool.unanswered_above();
+    pool.on_failure_above();
     assert!(!pool.rests_above(), "others may wait for what has landed");
     assert_eq!(pool.asks_above(millis(1_410), RTT), millis(1_400) + TERM / 4);
     assert_eq!(pool.ask_above(millis(1_500), RTT).and_then(|said| said.running), Some(0));
-    assert_eq!(pool.hear_above(millis(1_504), millis(1_500), &capped(0, 0, None)), HeardAbove::Believed);
+    assert_eq!(
+        pool.on_grant_above(millis(1_504), millis(1_500), &capped(0, 0, None)),
+        GrantOutcome::Believed
+    );
     assert!(pool.rests_above());
 }
 
@@ -156,7 +159,7 @@ fn where_permits_are_spent_again_no_more_is_held_than_the_one_above_says() {
     assert_eq!(lent.in_flight.and_then(|cap| cap.hold), Some(6));
     // Others want some of it now: four are this pool's share, and A's.
     pool.ask_above(millis(10), RTT).expect("it leases");
-    assert_eq!(pool.hear_above(millis(14), millis(10), &capped(0, 6, Some(4))), HeardAbove::Believed);
+    assert_eq!(pool.on_grant_above(millis(14), millis(10), &capped(0, 6, Some(4))), GrantOutcome::Believed);
     let told = grant(pool.renew(millis(15), A, 14, ask(0, 6, 0))).in_flight.and_then(|cap| cap.hold);
     assert_eq!(told, Some(4));
     // A gives two back, and they are not kept for it.
@@ -171,7 +174,7 @@ fn what_was_in_flight_when_all_was_forgotten_above_is_not_said_again() {
     let runs = |spent_total, held, running| Ask { running: Some(running), ..ask(spent_total, held, 0) };
     grant(pool.renew(millis(10), A, 14, runs(4, 0, 4)));
     pool.ask_above(millis(20), RTT).expect("it leases");
-    pool.unrecognised_above(millis(24));
+    pool.on_unrecognised_above(millis(24));
     let said = pool.ask_above(millis(80), RTT).expect("it leases");
     assert_eq!(
         (said.spent_total, said.held, said.running),
@@ -179,8 +182,8 @@ fn what_was_in_flight_when_all_was_forgotten_above_is_not_said_again() {
         "an allocator that forgot it waits it out"
     );
     assert_eq!(
-        pool.hear_above(millis(84), millis(80), &capped(said.want.min(3), 0, None)),
-        HeardAbove::Believed
+        pool.on_grant_above(millis(84), millis(80), &capped(said.want.min(3), 0, None)),
+        GrantOutcome::Believed
     );
     let more = grant(pool.renew(millis(85), A, 15, Ask { running: Some(4), ..ask(4, 0, 2) })).permits;
     // Two more begin, and two end: which two is unknown. Those that were known first are taken to go on.

@@ -226,7 +226,7 @@ fn what_is_leased_lasts_while_more_comes() {
         rate: Rate::Free,
         in_flight: None,
     };
-    assert_eq!(pool.hear_above(millis(4), millis(0), &scarce), HeardAbove::Believed);
+    assert_eq!(pool.on_grant_above(millis(4), millis(0), &scarce), GrantOutcome::Believed);
     grant(pool.renew(millis(5), A, 2, tries(0, 0, 2, 100)));
     assert!(lasts(&mut pool, millis(5)).is_some_and(|lasts| lasts < SECOND), "no more was to be had");
 }

@@ -2,13 +2,13 @@
 
 use super::{Call, Member, Next, Step};
 use crate::cells::{Cell, Swap};
-use crate::roots::{Origin, is_forgettable};
+use crate::roots::{RootSpec, is_forgettable};
 use lessor_protocol::Moment;
 
 /// Roots that are looked at, and which of them stay.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    due: Vec<(String, Origin)>,
+    due: Vec<(String, RootSpec)>,
     /// Empty while that is unknown.
     kept: Vec<bool>,
 }
@@ -30,8 +30,8 @@ impl Member {
             self.keep_idle(sweep, now);
             return self.has_swept(now);
         };
-        let kept = sweep.due.iter().zip(&cells).map(|((_, origin), cell)| {
-            cell.as_ref().is_some_and(|cell| !is_forgettable(origin, head, &cell.value, there))
+        let kept = sweep.due.iter().zip(&cells).map(|((_, spec), cell)| {
+            cell.as_ref().is_some_and(|cell| !is_forgettable(spec, head, &cell.value, there))
         });
         sweep.kept = kept.collect();
         let useless = sweep.due.iter().zip(cells).zip(&sweep.kept).filter(|(_, is_kept)| !**is_kept);
@@ -60,9 +60,9 @@ impl Member {
 
     /// Looks again later at roots that are still of use, and at all of them where that is unknown.
     fn keep_idle(&mut self, sweep: Sweep, now: Moment) {
-        for (at, (name, origin)) in sweep.due.into_iter().enumerate() {
+        for (at, (name, spec)) in sweep.due.into_iter().enumerate() {
             if sweep.kept.get(at).is_none_or(|is_kept| *is_kept) {
-                self.idle.again(name, origin, now);
+                self.idle.again(name, spec, now);
             }
         }
     }

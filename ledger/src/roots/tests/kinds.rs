@@ -4,18 +4,18 @@ use super::*;
 use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, Windows};
 use lessor_protocol::InFlight;
 
-fn by(rule: Rule, version: u64) -> Origin {
+fn by(rule: Rule, version: u64) -> RootSpec {
     let rules = vec![stricter(&rule).expect("it can be kept")];
     let plan = Plan {
         rules,
         clocks: ClockBounds::try_new(0).expect("no drift"),
-        ..(**origin(1, 1).recipe.plan()).clone()
+        ..(**spec(1, 1).compiled.plan()).clone()
     };
-    Origin { recipe: Recipe::new(plan), ..origin(1, version) }
+    RootSpec { compiled: CompiledPlan::new(plan), ..spec(1, version) }
 }
 
 /// At most nine at once, for so many seconds each.
-fn cap(seconds: u64, version: u64) -> Origin {
+fn cap(seconds: u64, version: u64) -> RootSpec {
     let rule = Concurrency::try_new(9, Duration::from_secs(seconds)).expect("valid");
     by(Rule::Concurrency(rule), version)
 }
@@ -27,11 +27,11 @@ fn runs(spent_total: u64, running: u64, want: u64) -> Ask {
 impl World {
     /// The session that comes first is lent a part at first, and the rest when it asks again. It asks 99 times at most, the last
     /// time as `seq`.
-    fn takes(&mut self, who: u64, at: u64, origin: &Origin, permits: u64) -> (u64, Grant) {
+    fn takes(&mut self, who: u64, at: u64, spec: &RootSpec, permits: u64) -> (u64, Grant) {
         let mut held = 0;
         for seq in 1..99 {
             let ask = Ask { held, ..wants(permits - held) };
-            let grant = self.lent(who, seq, at, origin, ask);
+            let grant = self.lent(who, seq, at, spec, ask);
             held += grant.permits;
             if held == permits {
                 return (seq, grant);
@@ -53,22 +53,22 @@ impl World {
 
 #[test]
 fn what_an_allocator_has_in_flight_is_kept_with_the_root() {
-    let (mut world, origin) = (World::new(true), cap(5, 1));
-    let (seq, first) = world.takes(1, 0, &origin, 6);
+    let (mut world, spec) = (World::new(true), cap(5, 1));
+    let (seq, first) = world.takes(1, 0, &spec, 6);
     assert_eq!(first.in_flight, Some(InFlight { longest: 5 * SECOND + CLOCK_UNCERTAINTY, hold: Some(9) }));
     assert!(world.text().starts_with(r#"{"format":3,"#), "older versions leave it alone: {}", world.text());
     // Four were spent, and run; two came back.
-    assert_eq!(world.lent(1, seq + 1, 100, &origin, runs(4, 4, 0)).permits, 0);
-    world.takes(2, 110, &origin, 5);
+    assert_eq!(world.lent(1, seq + 1, 100, &spec, runs(4, 4, 0)).permits, 0);
+    world.takes(2, 110, &spec, 5);
     // The first one is silent: its lease ends, and its calls five seconds after that.
     for (seq, at) in (100..).zip((1_000..=5_000).step_by(1_000)) {
         world.at(at);
         let ask = Ask { held: 5, running: Some(0), ..wants(4) };
-        assert_eq!(world.lent(2, seq, at, &origin, ask).permits, 0, "at {at} ms");
+        assert_eq!(world.lent(2, seq, at, &spec, ask).permits, 0, "at {at} ms");
     }
     let ask = Ask { held: 5, running: Some(0), ..wants(4) };
     world.at(7_200);
-    assert_eq!(world.lent(2, 200, 7_200, &origin, ask).permits, 4);
+    assert_eq!(world.lent(2, 200, 7_200, &spec, ask).permits, 4);
 }
 
 #[test]
@@ -97,31 +97,33 @@ fn calls_go_on_through_every_change_of_the_cap() {
 fn no_lease_reaches_over_the_instant_at_which_a_bucket_refills() {
     let rule = TokenBucket::try_new(8, 8, SECOND, 8).expect("valid");
     let rule = Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"));
-    let (mut world, origin) = (World::new(true), by(rule, 1));
-    world.takes(1, 0, &origin, 5);
+    let (mut world, spec) = (World::new(true), by(rule, 1));
+    world.takes(1, 0, &spec, 5);
     assert!(world.text().starts_with(r#"{"format":3,"#), "{}", world.text());
     world.at(900);
-    let (_, last) = world.takes(2, 900, &origin, 3);
+    let (_, last) = world.takes(2, 900, &spec, 3);
     // It refills a second after it was made, by the clock of the store.
     assert!(last.term <= Duration::from_millis(100) - CLOCK_UNCERTAINTY, "{last:?}");
     // An allocator that is up to 10 ms behind may take it for not over yet, and lends none of what has come.
     world.at(995);
-    assert_eq!(world.lent(3, 1, 995, &origin, wants(9)).permits, 0);
+    assert_eq!(world.lent(3, 1, 995, &spec, wants(9)).permits, 0);
     world.at(1_000);
-    assert!(world.lent(3, 2, 1_000, &origin, wants(9)).permits > 0);
+    assert!(world.lent(3, 2, 1_000, &spec, wants(9)).permits > 0);
 }
 
 #[test]
 fn a_steady_flow_is_kept_as_the_bucket_that_promises_as_much() {
     let flow = |refill| Rule::LeakyBucket(LeakyBucket::try_new(2, refill, SECOND).expect("valid"));
-    let (mut world, origin) = (World::new(true), by(flow(10), 1));
-    world.takes(1, 0, &origin, 2);
+    let (mut world, spec) = (World::new(true), by(flow(10), 1));
+    world.takes(1, 0, &spec, 2);
     world.at(50);
-    assert_eq!(world.lent(1, 100, 50, &origin, Ask { spent_total: 2, ..wants(5) }).permits, 0);
+    assert_eq!(world.lent(1, 100, 50, &spec, Ask { spent_total: 2, ..wants(5) }).permits, 0);
     world.at(150);
-    let next = world.lent(1, 101, 150, &origin, Ask { spent_total: 2, ..wants(5) });
+    let next = world.lent(1, 101, 150, &spec, Ask { spent_total: 2, ..wants(5) });
     assert_eq!((next.permits, next.ceiling), (1, 2), "a tenth of a second after the first two were spent");
-    let Rule::TokenBucket(nothing) = by(flow(0), 1).recipe.plan().rules[0] else { panic!("it is a bucket") };
+    let Rule::TokenBucket(nothing) = by(flow(0), 1).compiled.plan().rules[0] else {
+        panic!("it is a bucket")
+    };
     assert_eq!((nothing.capacity(), nothing.initial()), (0, 0), "of a flow of nothing not even the burst");
 }
 
@@ -133,17 +135,16 @@ const HOUR: u64 = 3_600_000;
 fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() {
     let per = Duration::from_millis(HOUR);
     let rule = FixedWindow::of(9, Windows::FirstUse { per }).expect("valid");
-    let (mut world, origin) = (World::new(true), by(Rule::FixedWindow(rule), 1));
-    let (seq, _) = world.takes(1, 0, &origin, 5);
+    let (mut world, spec) = (World::new(true), by(Rule::FixedWindow(rule), 1));
+    let (seq, _) = world.takes(1, 0, &spec, 5);
     // 50 minutes later it says that all were spent, and a minute after that the store is on another time.
     let later = HOUR / 60 * 50;
     world.at(later);
-    world.lent(1, seq + 1, later, &origin, Ask { spent_total: 5, ..wants(0) });
+    world.lent(1, seq + 1, later, &spec, Ask { spent_total: 5, ..wants(0) });
     world.head.begin_era(millis(later + HOUR / 60));
     let mut refused = |at: u64, seq| {
         world.at(at);
-        let answer =
-            world.ask(2, seq, at, &origin, wants(1)).answer.expect("no race was lost").expect("good");
+        let answer = world.ask(2, seq, at, &spec, wants(1)).answer.expect("no race was lost").expect("good");
         answer.permits() == 0
     };
     let mut lent_at = None;
@@ -166,11 +167,11 @@ fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
     let day = Duration::from_secs(86_400);
     let rule = TokenBucket::try_new(8, 8, day, 8).expect("valid");
     let rule = Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"));
-    let (mut world, origin) = (World::new(true), by(rule, 1));
-    let (mut seq, _) = world.takes(1, 0, &origin, 5);
+    let (mut world, spec) = (World::new(true), by(rule, 1));
+    let (mut seq, _) = world.takes(1, 0, &spec, 5);
     seq += 1;
     world.at(100);
-    world.lent(1, seq, 100, &origin, Ask { spent_total: 5, ..wants(0) });
+    world.lent(1, seq, 100, &spec, Ask { spent_total: 5, ..wants(0) });
     // Every three hours its time begins anew. An hour before that it is asked.
     let (mut levels, mut spent) = (vec![], 0);
     for hour in 1..60 {
@@ -180,7 +181,7 @@ fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
         }
         world.at(at);
         seq += 1;
-        let answer = world.ask(2, seq, at, &origin, Ask { spent_total: spent, ..wants(9) }).answer;
+        let answer = world.ask(2, seq, at, &spec, Ask { spent_total: spent, ..wants(9) }).answer;
         let lent = answer.expect("no race was lost").expect("good").permits();
         spent += lent;
         levels.push(lent);

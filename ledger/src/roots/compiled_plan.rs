@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 /// A plan, and its rules as they are written. Clones share both.
 #[derive(Clone, Debug)]
-pub struct Recipe {
+pub struct CompiledPlan {
     plan: Arc<Plan>,
     rules: Arc<RawValue>,
 }
 
-impl Recipe {
+impl CompiledPlan {
     /// Roots by `plan`.
     pub fn new(plan: Plan) -> Self {
         let rules = rule_text::write(&plan.rules).into();
-        Recipe { plan: Arc::new(plan), rules }
+        CompiledPlan { plan: Arc::new(plan), rules }
     }
 
     /// What must hold, and how it is shared.

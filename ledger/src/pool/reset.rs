@@ -9,17 +9,17 @@ use lessor_protocol::Ask;
 impl Pool {
     /// Lets the session at `place` count from zero if that is what `ask` does, here and where it is `mirror` above. What it may
     /// have in flight goes on to count.
-    pub(super) fn count_anew(&mut self, place: Place, above: &mut [Above<'_>], mirror: Place, ask: &Ask) {
+    pub(super) fn reset_sessions(&mut self, place: Place, above: &mut [Above<'_>], mirror: Place, ask: &Ask) {
         if self.sessions.get(place).is_some_and(|session| session.comes_back(ask)) {
-            self.begin_from_zero(place);
-            above.iter_mut().for_each(|above| above.pool.begin_from_zero(mirror));
+            self.reset_totals(place);
+            above.iter_mut().for_each(|above| above.pool.reset_totals(mirror));
         }
     }
 
-    fn begin_from_zero(&mut self, place: Place) {
-        self.begin_anew(place);
+    fn reset_totals(&mut self, place: Place) {
+        self.orphan_running_calls(place);
         if self.sessions.contains(place) {
-            self.sessions.update(place, Session::begin_from_zero);
+            self.sessions.update(place, Session::reset_totals);
         }
     }
 }
