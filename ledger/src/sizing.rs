@@ -164,7 +164,7 @@ fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) ->
     let average = others.level(asker.claim, supply.sustained);
     let is_modest =
         |mean, weight| level.covers(mean, weight) || average.covers_part(MODEST_PART, mean, weight);
-    let owed = others.gaps(is_modest);
+    let (owed, lacking) = others.gaps(is_modest);
     let free = supply.left.saturating_sub(owed);
     // In permits first, rounded down: a part of a permit is there sooner or later.
     let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
@@ -179,10 +179,10 @@ fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) ->
     if gap <= free {
         return gap;
     }
-    // Not all gaps can be filled: each in the same part, with what is there and what comes until all have asked.
-    let comes = u128::from(supply.left.saturating_add(supply.soon));
-    let part = u128::from(gap) * comes / (u128::from(owed) + u128::from(gap));
-    accrued.max(u64::try_from(part).unwrap_or(u64::MAX)).min(supply.left)
+    // Not all gaps can be filled: the small ones first, with what is there and what comes until all have asked.
+    let (comes, weight) = (supply.left.saturating_add(supply.soon), u128::from(asker.claim.share.weight));
+    let part = u128::from(comes) * weight / (lacking + weight);
+    accrued.max(u64::try_from(part).unwrap_or(u64::MAX).min(gap)).min(supply.left)
 }
 
 /// Whether `claim` wants more than its share of a supply of `sustained` permits a term.

@@ -57,3 +57,16 @@ impl Pool {
         self.sessions.audit();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_books_that_balance_balances() {
+        let one = Books { granted: 10, spent: 4, returned: 3, burned: 2, outstanding: 1 };
+        let other = Books { granted: 26, spent: 5, returned: 6, burned: 7, outstanding: 8 };
+        assert!(one.balance() && other.balance() && !Books { spent: 5, ..one }.balance());
+        assert_eq!(one.plus(other), Books { granted: 36, spent: 9, returned: 9, burned: 9, outstanding: 9 });
+    }
+}

@@ -234,7 +234,7 @@ impl Pool {
             self.term = borrower.lends_for(longest);
         }
         self.count_in_flight();
-        self.sessions.go_by(self.term, self.ledgers.are_reusable());
+        self.sessions.go_by_about(self.term, self.ledgers.are_reusable());
         self.audit();
         GrantOutcome::Believed
     }

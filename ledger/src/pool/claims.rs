@@ -58,6 +58,11 @@ impl Ages {
         Ages { term, kept: KEPT_POLLS * poll(term), active: term * ACTIVE_TERMS }
     }
 
+    /// How long a lease of the pool lasts where nothing clips it.
+    pub(super) fn term(&self) -> Duration {
+        self.term
+    }
+
     /// How long after its last ask a session counts among those that share.
     pub(super) fn active(&self) -> Duration {
         self.active
@@ -80,10 +85,10 @@ impl Ages {
             return None;
         }
         let claim = self.claim_to(session.demand_milli, session.waiting);
-        // It has spent since: about as much as until a session asks again that found too few.
+        // It has spent since: half of what it spends until a session asks again that found too few.
         let holds = match session.outstanding {
             0 => 0,
-            out => out.saturating_sub(need(session.demand_milli, poll(self.term))),
+            out => out.saturating_sub(need(session.demand_milli, poll(self.term) / 2)),
         };
         let bare = if session.age == Age::Fresh { claim.bare } else { 0 };
         Some(Claim { share: session.share, holds, bare, ..claim }).filter(|claim| claim.need > 0)

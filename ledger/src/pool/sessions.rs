@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Index;
 use std::time::Duration;
 
+/// A term that differs by less than one in so many parts is about the same.
+const NEAR_PARTS: u32 = 8;
+
 /// The sessions of one pool.
 #[derive(Clone, Debug)]
 pub(super) struct Sessions {
@@ -119,6 +122,14 @@ impl Sessions {
             wanted: Claims::default(),
             sums: Totals::default(),
         }
+    }
+
+    /// Leases last for about `term` from now on: as [`Sessions::go_by`] where that makes a difference. A term that the allocator above
+    /// tells changes a little with each exchange.
+    pub(super) fn go_by_about(&mut self, term: Duration, are_reusable: bool) {
+        let known = self.reading.ages.term();
+        let is_near = term.abs_diff(known) * NEAR_PARTS <= known;
+        self.go_by(if is_near { known } else { term }, are_reusable);
     }
 
     /// They are those of such a pool from now on: what each session claims changes with it.

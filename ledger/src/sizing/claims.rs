@@ -193,11 +193,12 @@ impl<I: Name> Peers<'_, I> {
         }
     }
 
-    /// What those lack that are `modest`, when permits are scarce. None is that claims more for its weight than one that is not.
-    pub(super) fn gaps(self, modest: impl Fn(u128, u128) -> bool) -> u64 {
-        let Some(class) = self.class else { return 0 };
+    /// What those lack that are `modest`, when permits are scarce, and what those weigh that lack anything. None is modest that
+    /// claims more for its weight than one that is not.
+    pub(super) fn gaps(self, modest: impl Fn(u128, u128) -> bool) -> (u64, u128) {
+        let Some(class) = self.class else { return (0, 0) };
         let sum = class.by_share.beginning(|entry, _| modest(entry.mean, entry.weight));
-        u64::try_from(sum.gap).unwrap_or(u64::MAX)
+        (u64::try_from(sum.gap).unwrap_or(u64::MAX), sum.lacking)
     }
 }
 
@@ -226,6 +227,8 @@ struct ShareSum {
     mean: u128,
     weight: u128,
     gap: u128,
+    /// The weight of those that have a gap.
+    lacking: u128,
 }
 
 impl<I> ByShare<I> {
@@ -242,7 +245,8 @@ impl<I> ByShare<I> {
     }
 
     fn sum(&self) -> ShareSum {
-        ShareSum { mean: self.mean, weight: self.weight, gap: self.gap.into() }
+        let lacking = if self.gap > 0 { self.weight } else { 0 };
+        ShareSum { mean: self.mean, weight: self.weight, gap: self.gap.into(), lacking }
     }
 }
 
@@ -252,6 +256,7 @@ impl ShareSum {
             mean: one.mean.saturating_add(other.mean),
             weight: one.weight + other.weight,
             gap: one.gap + other.gap,
+            lacking: one.lacking + other.lacking,
         }
     }
 }

@@ -111,16 +111,15 @@ fn who_wants_much_less_than_the_average_is_served_when_little_comes() {
 }
 
 #[test]
-fn when_not_all_gaps_can_be_filled_each_gets_the_same_part() {
+fn when_not_all_gaps_can_be_filled_the_small_ones_are() {
     // All are covered by what comes, but what is there now does not fill gaps of 20, 150 and 150.
     let (small, large) = (claim(20), Claim { need: 300, ..claim(150) });
-    let now = trickle(10);
     let since = Duration::ZERO;
+    let now = Supply { left: 30, soon: 60, ..trickle(30) };
     let lent = granted(Asker { since, ..asker(small) }, &[large, large], now).permits;
-    assert_eq!(lent, 6, "110 of 320, of 20");
-    let more = Supply { left: 60, soon: 60, ..now };
-    let lent = granted(Asker { since, ..asker(large) }, &[small, large], more).permits;
-    assert_eq!(lent, 56, "120 of 320, of 150");
+    assert_eq!(lent, 20, "less than a third of 90");
+    let lent = granted(Asker { since, ..asker(large) }, &[small, large], Supply { left: 60, ..now }).permits;
+    assert_eq!(lent, 40, "a third of 120");
 }
 
 #[test]

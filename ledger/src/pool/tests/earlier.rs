@@ -42,3 +42,15 @@ fn a_newcomer_is_taken_to_go_by_the_same_deadline_in_a_whole_family() {
     assert_eq!((out(&mut below), out(&mut above)), (0, 1));
     assert_eq!(above.view(millis(70_000)).available, 100);
 }
+
+/// A bucket whose limit goes by its rule only since a moment refills from that moment on, if that is later than the quarantine.
+#[test]
+fn a_bucket_after_a_loss_refills_since_its_rule_holds() {
+    let plan = plan(vec![bucket(10, 10, SECOND)]);
+    let quarantined = millis(0) + plan.clocks.quarantine();
+    for (since, begins) in [(millis(0), quarantined), (quarantined + 5 * SECOND, quarantined + 5 * SECOND)] {
+        let mut pool = Pool::after_loss_by(plan.clone(), millis(0), since, millis(0));
+        assert_eq!(pool.view(begins).available, 0, "since {since:?}");
+        assert_eq!(pool.view(begins + SECOND * 51 / 100).available, 5, "since {since:?}");
+    }
+}

@@ -78,3 +78,12 @@ fn a_flow_whose_books_were_lost_starts_empty() {
     flow.forget(millis(2_000));
     assert_eq!(flow.level(), 1);
 }
+
+#[test]
+fn a_demand_is_a_share_of_the_flow() {
+    // Ten a second: 5,000 permits in 1,000 s are half of it.
+    let flow = flow(5, 10);
+    assert_eq!(flow.share_of(5_000), SHARES / 2);
+    assert_eq!((flow.share_of(10_000), flow.share_of(20_000)), (SHARES, 2 * SHARES));
+    assert_eq!((flow.share_of(0), flow.share_of(1)), (0, SHARES.div_ceil(10_000)));
+}

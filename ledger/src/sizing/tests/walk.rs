@@ -35,8 +35,8 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
         let weight = u128::from(claim.share.weight);
         level.covers(claim.mean, weight) || average.covers_part(MODEST_PART, claim.mean, weight)
     };
-    let owed = others.iter().filter(|claim| is_modest(claim)).map(|claim| claim.gap());
-    let owed = owed.fold(0, u64::saturating_add);
+    let modest = || others.iter().filter(|claim| is_modest(claim));
+    let owed = modest().map(|claim| claim.gap()).fold(0, u64::saturating_add);
     let free = supply.left.saturating_sub(owed);
     let share = level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
     let accrued = share * u128::from(nanos(asker.since.min(supply.term))) / PERMIT;
@@ -49,9 +49,11 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     if gap <= free {
         return gap;
     }
-    let comes = u128::from(supply.left.saturating_add(supply.soon));
-    let part = u128::from(gap) * comes / (u128::from(owed) + u128::from(gap));
-    accrued.max(u64::try_from(part).unwrap_or(u64::MAX)).min(supply.left)
+    let weight = u128::from(asker.claim.share.weight);
+    let lacking =
+        modest().filter(|claim| claim.gap() > 0).map(|claim| u128::from(claim.share.weight)).sum::<u128>();
+    let part = u128::from(supply.left.saturating_add(supply.soon)) * weight / (lacking + weight);
+    accrued.max(u64::try_from(part).unwrap_or(u64::MAX).min(gap)).min(supply.left)
 }
 
 /// How high `supply` stands over `claims`: they are full one after the other, the one with the least mean for its weight first.
