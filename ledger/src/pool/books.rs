@@ -54,7 +54,7 @@ impl Pool {
             debug_assert_eq!(self.ledgers.in_flight(), Some(in_flight), "{:?}", self.ledgers);
         }
         debug_assert!(self.flow.as_ref().is_none_or(Flow::is_sound), "{:?}", self.flow);
-        self.sessions.audit();
+        self.sessions.audit(self.now);
     }
 }
 

@@ -192,3 +192,17 @@ fn what_was_in_flight_when_all_was_forgotten_above_is_not_said_again() {
     let said = pool.ask_above(millis(91), RTT).expect("it leases");
     assert_eq!((said.spent_total, said.running), (more, Some(more)));
 }
+
+/// The first answer of a slow store tells a longer term: a session that was silent for three short ones still waits.
+#[test]
+fn a_session_shares_again_where_the_term_becomes_longer() {
+    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
+    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 5)));
+    assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.waiting == 5));
+    assert_eq!(pool.asks_above(millis(300), RTT), Moment::NEVER, "its only session is silent for long");
+    let nothing =
+        Grant { permits: 0, term: 2 * SECOND, horizon: SECOND, ask_after: Duration::ZERO, ..last_one() };
+    assert_eq!(pool.on_grant_above(millis(400), millis(0), &nothing), GrantOutcome::Believed);
+    assert!(pool.ask_above(millis(500), RTT).is_some_and(|ask| ask.waiting == 5));
+}
