@@ -1,9 +1,9 @@
 //! How big a grant is: arithmetic on needs, shares and what is left. Pools call it once an ask, with the [`Claims`] of all others.
 //! An answer never depends on the order in which those were made.
 
-pub mod claims;
+mod claims;
 mod level;
-pub mod ranked;
+mod ranked;
 
 use lessor_protocol::moment::nanos;
 use lessor_protocol::sizing::PERMIT;

@@ -47,7 +47,7 @@ pub struct Node {
     pub due: u64,
     /// What the node may go on with while no allocator answers, and whether it does.
     pub allowance: SafeAllowance,
-    /// See `seat`.
+    /// See `allowance`.
     pub is_fallen: bool,
     /// Whether an operator has paused the limit, or blocked this node.
     pub is_stopped: bool,

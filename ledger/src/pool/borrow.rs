@@ -300,7 +300,7 @@ impl Pool {
 
     /// What those below would have, as they said.
     fn wishes(&self, rtt: Duration) -> Wishes {
-        let Sums { demand_milli, wanted, waiting, .. } = self.sessions.sums();
+        let Sums { demand_milli, wanted, waiting } = self.sessions.sums();
         let demand_milli = demand_milli.min(PERMITS_MAX);
         let out = self.ledgers.loan().map_or(0, Loan::out);
         // Renewals from below come all the time: for them something has to be here.

@@ -1,6 +1,7 @@
 //! The sessions of one pool, and what is known of all of them together. In the order of time: when the next lease expires, when the
-//! next orphaned calls do, when a session ages, when a mirror is reviewed. As sums: what they claim, and what they take. A session
-//! is changed by [`Sessions::update`] only, which keeps all of that true, so nothing else walks the sessions to lend.
+//! next orphaned calls do, when a session ages, since when one is idle, when a mirror is reviewed. As sums: what they claim, and
+//! what they take. A session is changed by [`Sessions::update`] only, which keeps all of that true. So lending walks no sessions,
+//! but for the turns of a steady flow (`rates.rs`).
 
 use super::claims::{Age, Ages};
 use super::family::Place;

@@ -4,10 +4,10 @@
 //! It is a treap: a search tree by rank, a heap by a number that is drawn for each entry, and each node has the sum of all below.
 
 use std::cmp::Ordering;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 /// What has a place in an order, and adds up.
-pub trait Entry: Copy + Debug {
+pub(super) trait Entry: Copy + Debug {
     /// What entries add up to.
     type Sum: Copy + Debug + Default;
 
@@ -22,8 +22,8 @@ pub trait Entry: Copy + Debug {
 }
 
 /// Entries in their order.
-#[derive(Clone, Debug)]
-pub struct Ranked<E: Entry> {
+#[derive(Clone)]
+pub(super) struct Ranked<E: Entry> {
     nodes: Vec<Node<E>>,
     root: Link,
     /// The first of the nodes that are not used: each has the next one to its left.
@@ -36,7 +36,7 @@ type Link = u32;
 
 const NONE: Link = Link::MAX;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Node<E: Entry> {
     entry: E,
     /// Of the entry, and of all below.
@@ -53,31 +53,48 @@ impl<E: Entry> Default for Ranked<E> {
     }
 }
 
+/// What it holds, whichever way it came to that.
+impl<E: Entry> Debug for Ranked<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = f.debug_list();
+        let (mut at, mut later) = (self.root, vec![]);
+        loop {
+            while let Some(node) = self.node(at) {
+                later.push(node);
+                at = node.left;
+            }
+            let Some(node) = later.pop() else { return list.finish() };
+            list.entry(&node.entry);
+            at = node.right;
+        }
+    }
+}
+
 impl<E: Entry> Ranked<E> {
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.root == NONE
     }
 
     /// The sum of all.
-    pub fn sum(&self) -> E::Sum {
+    pub(super) fn sum(&self) -> E::Sum {
         self.sum_of(self.root)
     }
 
     /// Adds `entry`.
-    pub fn insert(&mut self, entry: E) {
+    pub(super) fn insert(&mut self, entry: E) {
         let node = self.make(entry);
         self.root = self.put(self.root, node);
     }
 
     /// Removes `entry`, if it is there.
-    pub fn remove(&mut self, entry: &E) {
+    pub(super) fn remove(&mut self, entry: &E) {
         self.root = self.take(self.root, entry);
     }
 
     /// The sum of the longest beginning that holds: `holds` is asked of an entry and the sum of all before it. It holds of none
     /// after one of which it does not.
-    pub fn beginning(&self, holds: impl Fn(&E, E::Sum) -> bool) -> E::Sum {
+    pub(super) fn beginning(&self, holds: impl Fn(&E, E::Sum) -> bool) -> E::Sum {
         let (mut at, mut before) = (self.root, E::Sum::default());
         while let Some(node) = self.node(at) {
             let up_to = E::join(before, self.sum_of(node.left));
@@ -250,6 +267,8 @@ mod tests {
                 let all = set.iter().map(|number| Number(*number).sum()).fold((0, 0), Number::join);
                 prop_assert_eq!((ranked.sum(), ranked.is_empty()), (all, set.is_empty()));
             }
+            let shown: Vec<Number> = set.iter().copied().map(Number).collect();
+            prop_assert_eq!(format!("{ranked:?}"), format!("{shown:?}"));
             let mut sum = (0, 0);
             for number in set {
                 if sum.1 + u64::from(number) > most {
