@@ -17,7 +17,8 @@ use lessor_protocol::moment::nanos;
 use lessor_sim::faults::Faults;
 use lessor_sim::network::Latency;
 use lessor_sim::policy::Policy;
-use lessor_sim::setup::{Sabotage, Setup};
+use lessor_sim::setup::{Calls, Sabotage, Setup};
+use lessor_sim::topology::Topology;
 use lessor_sim::traffic::{WORKLOADS, Workload};
 use lessor_sim::{SECOND, generator, replay, soak, text};
 use runs::{Job, Run};
@@ -211,14 +212,17 @@ impl SimulateArgs {
             plan: chosen.plan.clone(),
             above: 0,
             siblings: 0,
+            topology: Topology::Allocator,
             nodes: self.nodes,
             adversaries: vec![],
             workload: self.workload,
             priorities: 0,
             demand: self.demand,
             cost_max: 1,
+            calls: Calls::Mixed,
             reserves: 0,
             in_vain: 0,
+            sprees: 0,
             store: 0,
             patience: nanos(self.patience),
             latency: Latency { one_way, jitter: one_way / 10 },

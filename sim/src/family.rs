@@ -86,6 +86,24 @@ impl Family {
         std::iter::once(lowest).chain(higher).collect()
     }
 
+    /// The same of a region: its pool leases what it lends, and so does one `above`, if there is one.
+    pub fn borrowed(plan: &Plan, above: bool, now: Moment) -> Self {
+        let plan = Arc::new(Plan { rules: vec![], is_borrowed: true, ..plan.clone() });
+        let member = || Member::new(plan.clone(), Past::None, Moment::ORIGIN, now);
+        Family { lowest: vec![member()], above: if above { vec![member()] } else { vec![] } }
+    }
+
+    /// See [`Pool::asks_above`]: the soonest of them.
+    pub fn asks_above(&mut self, now: Moment, rtt: Duration) -> Moment {
+        let each = self.pools().map(|pool| pool.asks_above(now, rtt));
+        each.min().unwrap_or(Moment::NEVER)
+    }
+
+    /// All pools, the lowest first.
+    pub fn pools(&mut self) -> impl Iterator<Item = &mut Pool> {
+        self.lowest.iter_mut().chain(&mut self.above).map(|member| &mut member.pool)
+    }
+
     fn with<T>(&mut self, limit: usize, act: impl FnOnce(&mut Pool, &mut [Above<'_>]) -> T) -> T {
         let above = self.above.iter_mut().map(|member| Above { pool: &mut member.pool, share: Share::EVEN });
         act(&mut self.lowest[limit].pool, &mut above.collect::<Vec<_>>())

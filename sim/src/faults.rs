@@ -41,6 +41,14 @@ pub enum Fault {
     AllocatorRestart,
     /// The allocator does nothing for a while.
     AllocatorPause,
+    /// The link between a region and what it leases from is cut both ways.
+    RegionCut,
+    /// A region dies and comes back without its books.
+    RegionCrash,
+    /// A region is stopped in good order and comes back.
+    RegionLeave,
+    /// Something becomes of the store that allocators share: one of the fates that the setup says.
+    StoreTrouble,
 }
 
 impl Fault {
@@ -60,8 +68,12 @@ impl Fault {
         Fault::AllocatorPause,
     ];
 
+    /// The same where regions or a store are between nodes and the allocator.
+    pub const OF_REGIONS: [Fault; 4] =
+        [Fault::RegionCut, Fault::RegionCrash, Fault::RegionLeave, Fault::StoreTrouble];
+
     /// All of them.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 22] = [
         Fault::Loss,
         Fault::Duplicate,
         Fault::LongDelay,
@@ -80,6 +92,10 @@ impl Fault {
         Fault::Freeze,
         Fault::AllocatorRestart,
         Fault::AllocatorPause,
+        Fault::RegionCut,
+        Fault::RegionCrash,
+        Fault::RegionLeave,
+        Fault::StoreTrouble,
     ];
 
     /// Its name in reports and setups.
@@ -103,6 +119,10 @@ impl Fault {
             Fault::Freeze => "node_freeze",
             Fault::AllocatorRestart => "allocator_restart",
             Fault::AllocatorPause => "allocator_pause",
+            Fault::RegionCut => "region_cut",
+            Fault::RegionCrash => "region_crash",
+            Fault::RegionLeave => "region_leave",
+            Fault::StoreTrouble => "store_trouble",
         }
     }
 }

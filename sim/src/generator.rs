@@ -1,12 +1,16 @@
 //! Draws a whole setup from one seed: which rule, which load, which faults are on and how hard. Tests and the soak run
 //! what it draws; the same seed always draws the same.
 
+pub mod overlong;
+pub mod topologies;
+
 use crate::adversary::{LIES, Lie};
 use crate::edges::{EDGES, Edge};
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
 use crate::network::Latency;
-use crate::setup::{Sabotage, Setup};
+use crate::setup::{Calls, Sabotage, Setup};
+use crate::topology::Topology;
 use crate::traffic::WORKLOADS;
 use crate::world::{longest, sustained};
 use crate::{MILLI, SECOND};
@@ -24,6 +28,11 @@ use std::time::Duration;
 
 /// Calls a second at most: more would say nothing new and take longer.
 const DEMAND_MAX: f64 = 3_000.0;
+
+/// What `seed` stands for in a soak: one in four is a fleet of regions or of allocators that share a store.
+pub fn any(seed: u64) -> Setup {
+    if seed % 4 == 3 { topologies::any(seed / 4) } else { draw(seed) }
+}
 
 /// What `seed` stands for.
 pub fn draw(seed: u64) -> Setup {
@@ -60,13 +69,16 @@ pub fn draw(seed: u64) -> Setup {
         },
         above: 0,
         siblings: 0,
+        topology: Topology::Allocator,
         nodes,
         priorities: 0,
         workload: WORKLOADS[rng.usize(..WORKLOADS.len())].1,
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),
         cost_max: if rng.u32(..3) == 0 { rng.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
+        calls: Calls::Mixed,
         reserves: 0,
         in_vain: 0,
+        sprees: 0,
         store: 0,
         patience: if rng.bool() { 0 } else { log_uniform(rng, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: rng.u64(0..=one_way) },

@@ -2,11 +2,10 @@
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
 //! What is true, in [`mod@reference`] (a rule kept by remembering every spend), with [`civil`] (calendars) and [`warming`] (the
-//! curve of a cold bucket). Three worlds: the fleet below; [`small`], which does what property tests tell it; and [`regions`]
-//! (nodes, regions that lend on, and a centre or a store that allocators share), with [`overlong`] (calls that last longer than any should).
+//! curve of a cold bucket). Beside the fleet below stands [`small`], which does what property tests tell it.
 //!
 //! The fleet, in reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`generator`] (drawing one from a seed) with
-//! [`edges`] (of calendars), [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`],
+//! [`edges`] (of calendars), [`topology`] (one allocator, regions below it, or several that share a store), [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`],
 //! [`live`] (what operators do), [`oracles`] (the oracles of a run), [`node`], [`adversary`] (one that does not play by the rules), [`policy`] and
 //! [`rival`] (other ways to size leases), [`oracle`] (what must hold), [`meter`] (how well it went, with [`boundary`]),
 //! [`curve`], [`log`]
@@ -28,10 +27,8 @@ pub mod network;
 pub mod node;
 pub mod oracle;
 pub mod oracles;
-pub mod overlong;
 pub mod policy;
 pub mod reference;
-pub mod regions;
 pub mod replay;
 pub mod rival;
 pub mod setup;
@@ -39,6 +36,7 @@ pub mod shrink;
 pub mod small;
 pub mod soak;
 pub mod text;
+pub mod topology;
 pub mod traffic;
 pub mod warming;
 pub mod world;

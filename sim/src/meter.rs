@@ -16,6 +16,10 @@ pub struct Meter {
     /// Before that: permits tried for, and those refused while there were some elsewhere.
     tried: u64,
     refused_while_available: u64,
+    /// Calls that came in calm, and those among them that were not served at once.
+    calm: (u64, u64),
+    /// Permits times nanoseconds that calls took.
+    in_flight: u128,
     fullness: Fullness,
     /// Where windows have boundaries.
     pub boundary: Option<Boundary>,
@@ -79,6 +83,12 @@ pub struct Figures {
     pub modest_refused_share: f64,
     /// Of the calls just after a boundary, those that found nothing; and the asks that came then, each time.
     pub after_boundary: Option<(f64, f64)>,
+    /// Calls that came in calm, and those among them that were not served at once.
+    pub calm: (u64, u64),
+    /// Of the permits that were tried for, those that were refused.
+    pub refused_share: f64,
+    /// Permits in flight, on average.
+    pub in_flight: f64,
     /// Terms until a node that became hot got nine tenths of its share: the median and the worst.
     pub catch_up_terms: Option<(f64, f64)>,
 }
@@ -92,6 +102,8 @@ impl Meter {
             empty: None,
             tried: 0,
             refused_while_available: 0,
+            calm: (0, 0),
+            in_flight: 0,
             fullness: Fullness::new(rules),
             boundary: Boundary::new(rules),
             hot: None,
@@ -143,6 +155,16 @@ impl Meter {
         }
     }
 
+    /// A call of `permits` takes so long.
+    pub fn takes(&mut self, permits: u64, nanos: u64) {
+        self.in_flight += u128::from(permits) * u128::from(nanos);
+    }
+
+    /// A call came in calm, and was served at once, or `is_short`.
+    pub fn calm(&mut self, is_short: bool) {
+        self.calm = (self.calm.0 + 1, self.calm.1 + u64::from(is_short));
+    }
+
     /// An exchange began.
     pub fn exchanged(&mut self) {
         self.exchanges += 1;
@@ -175,6 +197,7 @@ impl Meter {
         let seconds = real as f64 / 1e9;
         let tried: Vec<f64> = self.nodes.iter().map(|node| node.tried as f64).collect();
         let admitted: u64 = self.nodes.iter().map(|node| node.admitted).sum();
+        let refused: u64 = self.nodes.iter().map(|node| node.refused).sum();
         let level = water_level(&tried, admitted as f64);
         let satisfaction = self.nodes.iter().filter(|node| node.tried > 0 && admitted > 0);
         let satisfaction = satisfaction.map(|node| node.admitted as f64 / (node.tried as f64).min(level));
@@ -199,6 +222,9 @@ impl Meter {
                 .map(|node| node.refused as f64 / node.tried as f64)
                 .fold(0.0, f64::max),
             after_boundary: self.boundary.map(|boundary| (boundary.short_share(), boundary.asks_each())),
+            calm: self.calm,
+            refused_share: refused as f64 / tried.iter().sum::<f64>().max(1.0),
+            in_flight: self.in_flight as f64 / real.max(1) as f64,
             catch_up_terms: self
                 .catch_up
                 .last()

@@ -25,6 +25,9 @@ pub struct Latency {
 #[derive(Clone, Debug)]
 pub struct Network {
     latency: Latency,
+    /// That of links which come after so many others.
+    far: Latency,
+    near: usize,
     /// By node: cut until when, there and back.
     cut: Vec<[u64; 2]>,
 }
@@ -32,7 +35,14 @@ pub struct Network {
 impl Network {
     /// Links for `nodes` nodes.
     pub fn new(latency: Latency, nodes: usize) -> Self {
-        Network { latency, cut: vec![[0; 2]; nodes] }
+        Network { latency, far: latency, near: nodes, cut: vec![[0; 2]; nodes] }
+    }
+
+    /// The same with links for so many `regions` behind those.
+    pub fn with_far(mut self, far: Latency, regions: usize) -> Self {
+        self.far = far;
+        self.cut.resize(self.near + regions, [0; 2]);
+        self
     }
 
     /// Cuts a link until `until`.
@@ -45,6 +55,31 @@ impl Network {
     /// Joins what was cut.
     pub fn mend(&mut self) {
         self.cut.fill([0; 2]);
+    }
+
+    /// When a call of a store arrives, or its answer (not `is_there`), if ever. It takes `least`, or as long as links do.
+    #[expect(clippy::too_many_arguments, reason = "the world is cut up for it")]
+    pub fn post(
+        &self,
+        real: u64,
+        node: usize,
+        is_there: bool,
+        least: Option<u64>,
+        faults: &Faults,
+        struck: &mut Struck,
+        rng: &mut fastrand::Rng,
+    ) -> Option<u64> {
+        let mut strikes = |fault| {
+            let struck_now = faults.strikes(fault, rng);
+            *struck.entry(fault).or_default() += u64::from(struck_now);
+            struck_now
+        };
+        let (lost, late) = (strikes(Fault::Loss), strikes(Fault::LongDelay));
+        if self.cut[node][usize::from(!is_there)] > real || lost {
+            return None;
+        }
+        let least = least.unwrap_or(self.far.one_way);
+        Some(real + least + rng.u64(0..=least) + if late { rng.u64(0..4_000_000_000) } else { 0 })
     }
 
     /// When copies of a message that is sent at `real` arrive: none, one, or two.
@@ -69,7 +104,7 @@ impl Network {
         if self.cut[node][way as usize] > real || lost {
             return vec![];
         }
-        let Latency { one_way, jitter } = self.latency;
+        let Latency { one_way, jitter } = if node < self.near { self.latency } else { self.far };
         let mut arrival = |late: u64| real + one_way + rng.u64(0..=jitter) + rng.u64(0..=late);
         // Long enough to outlive a lease, and sometimes a window.
         let mut arrivals = vec![arrival(if late { 3_000_000_000 } else { 0 })];

@@ -7,7 +7,7 @@
 //! | S4 | a steady flow: no interval sees more than the burst and what flows in it | [`Oracle::admitted`] |
 //! | S5 | no more in flight than the limit, of processes that have died too | [`Oracle::admitted`] |
 //! | S6 | the same where the vendor counts, up to the margin later | [`Oracle::admitted`] |
-//! | S7 | no admission once the allocator takes the lease for over | [`Oracle::admitted`] |
+//! | S7 | no admission once the allocator takes the lease for over, or the one above its region does | [`Oracle::admitted`] |
 //! | S8 | none in a session that is over or another node's, nor beyond what it was lent | [`Oracle::admitted`] |
 //! | S9 | all that could be spent at this instant would be within the limit | [`Oracle::exposed`] |
 //! | K1 | books balance, and change by exactly what was granted and said | [`Oracle::answered`] |
@@ -23,12 +23,15 @@
 //! | V3 | no caller waits beside permits that suffice, nor longer than its patience | `world.rs`, after every step |
 //! | V4 | after quarantine, who waits is granted something within one refresh | `world/phases.rs` |
 //! | V5 F1 F2 | use, even shares, turns beside those that come and go | `tests/simulation/fairness.rs` |
+//! | V7 | an allocator whose clock was wrong shuts no limit in a shared store | there too |
+//! | K9 | an allocator that shares a store takes it to be no later than that | `world/shared.rs` |
 //! | P1 P2 | one answer to one ask, none to an older one; epochs are the HTTP layer's | [`Oracle::answered`] |
 //! | P3 | a new process is a new session | [`Oracle::begins`] |
 //! | P4 | a replay is the same to the last event | `tests/simulation/main.rs` |
 
 mod live;
 mod promise;
+mod regions;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -82,6 +85,10 @@ pub struct Asked {
     pub is_honest: bool,
     /// Whether its session still waits for the answer.
     pub is_awaited: bool,
+    /// Whether its host lends on: it counts as spent what no node told it, and what those were lent that went.
+    pub lends_on: bool,
+    /// For how long its lender may hold permits itself: for ever if it leases them from none.
+    pub horizon: Duration,
 }
 
 /// How the pool looks after an answer, and what all nodes can still spend.
@@ -91,6 +98,8 @@ pub struct Stock {
     pub view: PoolView,
     /// Permits in the hands of nodes.
     pub in_hand: u64,
+    /// What the clock of its host shows.
+    pub at: Moment,
 }
 
 /// The omniscient ledger.
@@ -110,6 +119,8 @@ pub struct Oracle {
     books: Books,
     /// Until then, on the allocator's clock, leases of lost books may be spent.
     opens: Moment,
+    /// Until then, on a region's clock, leases may be spent that it lent before it died.
+    inherited_until: Moment,
     /// What was out when the books were read again.
     block: u64,
     /// Permits that it was ever topped up with.
@@ -134,6 +145,7 @@ impl Oracle {
             admitted: 0,
             books: Books::default(),
             opens: Moment::ORIGIN,
+            inherited_until: Moment::ORIGIN,
             topped_up: 0,
             block: 0,
             over: 0,
@@ -172,7 +184,7 @@ impl Oracle {
     /// S1–S3, S5–S8: `node` admitted a call of `permits` in `session`, which reaches the vendor `way` later.
     pub fn admitted(&mut self, now: Instant, node: usize, session: u64, permits: u64, way: u64) -> Verdict {
         // What is spent in quarantine was lent by books that are gone.
-        self.admitted += if now.allocator >= self.opens { permits } else { 0 };
+        self.admitted += if now.allocator >= self.opens.max(self.inherited_until) { permits } else { 0 };
         self.counts(now, permits, way)?;
         self.session(session).spends(now, node, permits)
     }
@@ -238,6 +250,9 @@ impl Oracle {
             if !session.is_replay(now, seq, grant, by) {
                 spent = session.is_lent(now, seq, &ask, asked.is_awaited, grant, by)?;
                 lent = grant.permits;
+                must("S7", grant.term.is_zero() || grant.horizon <= asked.horizon, || {
+                    format!("{grant:?} of one that may hold for {:?}", asked.horizon)
+                })?;
                 must("K7", lent == 0 || stock.view.vendor_pause.is_zero(), || {
                     format!("{grant:?} while the vendor asks to be left alone: {:?}", stock.view)
                 })?;
@@ -246,7 +261,7 @@ impl Oracle {
                 })?;
                 // What was reserved in vain is spent once its lease has ended.
                 let most = session.spent + session.unneeded;
-                must("K2", ask.spent_total <= most || !asked.is_honest, || {
+                must("K2", ask.spent_total <= most || !asked.is_honest || asked.lends_on, || {
                     format!("an honest session says more than it spent: {ask:?}, {session:?}")
                 })?;
             }
@@ -294,7 +309,7 @@ impl Oracle {
     }
 
     /// K1–K4, S9: how things stand now.
-    pub fn books(&mut self, now: Instant, Stock { view, in_hand }: Stock) -> Verdict {
+    pub fn books(&mut self, now: Instant, Stock { view, in_hand, .. }: Stock) -> Verdict {
         let (books, before) = (view.books, self.books);
         must("K1", books.granted == books.spent + books.returned + books.burned + books.outstanding, || {
             format!("books that do not balance: {books:?}")
@@ -316,7 +331,7 @@ impl Oracle {
             promise.seen(now, view.available, books.outstanding == 0);
         }
         // In quarantine nothing of these books is out yet, and what nodes hold was lent by others.
-        let is_open = view.quarantine.is_zero();
+        let is_open = view.quarantine.is_zero() && now.allocator >= self.inherited_until;
         must("K2", in_hand <= books.outstanding || !is_open, || {
             format!("nodes can spend {in_hand}, the pool knows of {books:?}")
         })?;
@@ -348,7 +363,7 @@ impl Oracle {
     }
 
     /// S9 of it: how things stand now.
-    pub fn stands(&mut self, now: Instant, Stock { view, in_hand }: Stock) -> Verdict {
+    pub fn stands(&mut self, now: Instant, Stock { view, in_hand, .. }: Stock) -> Verdict {
         for promise in &mut self.promises {
             promise.seen(now, view.available, view.books.outstanding == 0);
         }

@@ -1,19 +1,36 @@
 //! The oracles of a run: one for each limit that nodes ask and, where several of those are below one limit, one for that,
 //! which sees what all of them do. The world tells them of everything; each complains for itself.
 
-use crate::oracle::{AskRejection, Asked, Instant, Oracle, Stock, Verdict};
+use crate::oracle::{AskRejection, Asked, Instant, Oracle, Stock, Verdict, must};
 use crate::setup::{Sabotage, Setup};
+use crate::topology::Topology;
 use lessor_ledger::pool::AskError;
+use lessor_ledger::rule::{RefillStyle, SlidingWindow, TokenBucket};
 use lessor_ledger::{Carry, Rule};
 use lessor_protocol::{Answer, Moment};
+use std::time::Duration;
 
 /// All of them.
 #[derive(Clone, Debug)]
 pub struct Oracles {
-    /// By limit, see [`Setup::limit`].
+    /// By the pool that nodes ask, see [`Setup::lender`].
     own: Vec<Oracle>,
-    /// Of the limit above, if it is above several: the rules of one that is above a single limit are judged with those.
+    /// Of the limit above, if it is above several: the rules of one that is above a single limit are judged with those. Where
+    /// regions lend on, of the allocator above them: it has all rules, and regions for sessions.
     above: Option<Oracle>,
+    /// What that is.
+    root: Root,
+}
+
+/// What is above several pools that nodes ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Root {
+    /// A limit at the same allocator, if anything.
+    Limit,
+    /// An allocator, from which regions lease.
+    Allocator,
+    /// Roots in a store.
+    Store,
 }
 
 /// How all pools look, and what nodes can still spend.
@@ -21,8 +38,10 @@ pub struct Oracles {
 pub struct Stocks {
     /// Of the limits that nodes ask.
     pub own: Vec<Stock>,
-    /// Of the one above several.
+    /// Of the one above several, or above regions.
     pub above: Option<Stock>,
+    /// Whether that knows of all that is out.
+    pub is_trusted: bool,
 }
 
 impl Oracles {
@@ -32,12 +51,28 @@ impl Oracles {
         let (drift, remembered) = (setup.plan.clocks.drift_ppm(), setup.remembered());
         let oracle = |rules: &[Rule]| Oracle::new(rules, drift, less, remembered);
         let (own, above) = setup.rules_apart();
-        Oracles { own: vec![oracle(own); setup.limits()], above: above.map(oracle) }
+        let own = vec![oracle(own); setup.lenders()];
+        match setup.topology {
+            Topology::Allocator => Oracles { own, above: above.map(oracle), root: Root::Limit },
+            Topology::Regions(_) => Oracles { own, above: above.map(oracle), root: Root::Allocator },
+            Topology::Store(_) => {
+                let rules = |rules: &[Rule]| rules.iter().map(at_any_phase).collect::<Vec<Rule>>();
+                Oracles { own, above: above.map(|above| oracle(&rules(above))), root: Root::Store }
+            }
+        }
     }
 
-    /// That of `limit`.
-    pub fn of(&mut self, limit: usize) -> &mut Oracle {
-        &mut self.own[limit]
+    /// That of `lender`.
+    pub fn of(&mut self, lender: usize) -> &mut Oracle {
+        &mut self.own[lender]
+    }
+
+    /// That of the allocator above regions.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn root(&mut self) -> &mut Oracle {
+        self.above.as_mut().expect("regions lease from it")
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut Oracle> {
@@ -50,15 +85,27 @@ impl Oracles {
     /// What was wrong.
     pub fn admitted(
         &mut self,
-        limit: usize,
-        now: Instant,
+        lender: usize,
+        [own, now]: [Instant; 2],
         node: usize,
         session: u64,
         permits: u64,
         way: u64,
     ) -> Verdict {
-        self.own[limit].admitted(now, node, session, permits, way)?;
-        self.above.iter_mut().try_for_each(|above| above.counts(now, permits, way))
+        self.own[lender].admitted(own, node, session, permits, way)?;
+        let root = self.root;
+        self.above.iter_mut().try_for_each(|above| match root {
+            Root::Allocator => above.admitted_below(now, lender, permits, way),
+            Root::Limit | Root::Store => above.counts(now, permits, way),
+        })
+    }
+
+    /// See [`Oracle::handed_back`].
+    pub fn handed_back(&mut self, lender: usize, session: u64, permits: u64) {
+        self.own[lender].handed_back(session, permits);
+        if self.root == Root::Allocator {
+            self.above.iter_mut().for_each(|above| above.unspent_below(permits));
+        }
     }
 
     /// See [`Oracle::counts`]: `permits` of `limit` were admitted on a part of what is kept back, and of no lease.
@@ -87,9 +134,44 @@ impl Oracles {
         answer: &Result<Answer, AskError>,
         stocks: &Stocks,
     ) -> Verdict {
-        let (lent, lied) = self.own[limit].answered(now, asked, answer, stocks.own[limit])?;
-        self.above.iter_mut().for_each(|above| above.lent(now, lent, lied));
+        let stock = stocks.own[limit];
+        let own = Instant { allocator: stock.at, ..now };
+        let (lent, lied) = self.own[limit].answered(own, asked, answer, stock)?;
+        // What regions lend on is no news to the one above.
+        if self.root == Root::Limit {
+            self.above.iter_mut().for_each(|above| above.lent(now, lent, lied));
+        }
         self.stand(now, stocks)
+    }
+
+    /// The allocator above regions answered one of them: see [`Oracle::answered`].
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn root_answered(
+        &mut self,
+        now: Instant,
+        asked: &Asked,
+        answer: &Result<Answer, AskError>,
+        stocks: &Stocks,
+    ) -> Verdict {
+        let stock = stocks.above.expect("regions lease from it");
+        self.root().answered(now, asked, answer, stock).map(drop)
+    }
+
+    /// See [`Oracle::left`].
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn left(&mut self, lender: usize, now: Instant, asked: &Asked, stocks: &Stocks) -> Verdict {
+        let stock = stocks.own[lender];
+        self.own[lender].left(Instant { allocator: stock.at, ..now }, asked, stock)
+    }
+
+    /// See [`Oracle::region_lost`].
+    pub fn region_lost(&mut self, region: usize, now: Instant, stocks: &Stocks) {
+        let stock = stocks.own[region];
+        self.own[region].region_lost(Instant { allocator: stock.at, ..now }, stock.view);
     }
 
     /// See [`Oracle::books`], of all.
@@ -98,14 +180,25 @@ impl Oracles {
     /// What was wrong.
     pub fn books(&mut self, now: Instant, stocks: &Stocks) -> Verdict {
         let each = self.own.iter_mut().zip(&stocks.own);
-        each.into_iter().try_for_each(|(oracle, stock)| oracle.books(now, *stock))?;
+        each.into_iter()
+            .try_for_each(|(oracle, stock)| oracle.books(Instant { allocator: stock.at, ..now }, *stock))?;
         self.stand(now, stocks)
     }
 
     /// How the limit above stands.
     fn stand(&mut self, now: Instant, stocks: &Stocks) -> Verdict {
         match (&mut self.above, stocks.above) {
-            (Some(above), Some(stock)) => above.stands(now, stock),
+            (Some(above), Some(stock)) => match self.root {
+                Root::Allocator => above.books(now, stock),
+                Root::Limit => above.stands(now, stock),
+                Root::Store => {
+                    let out = stock.view.books.outstanding;
+                    must("K2", stock.in_hand <= out || !stocks.is_trusted, || {
+                        format!("nodes can spend {}, the roots know of {out}", stock.in_hand)
+                    })?;
+                    above.stands(now, stock)
+                }
+            },
             _ => Ok(()),
         }
     }
@@ -163,6 +256,28 @@ impl Oracles {
     pub fn topped_up(&mut self, now: Instant, permits: u64, stocks: &Stocks) -> Result<(), AskRejection> {
         self.own[0].topped_up(now, permits, stocks.own[0])
     }
+}
+
+/// What `rule` promises whenever its windows and intervals begin: where roots begin anew, no observer can tell.
+fn at_any_phase(rule: &Rule) -> Rule {
+    let any = match rule {
+        Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
+            // One more than passed in full may fall into any time.
+            let holds = rule.capacity() + rule.debt() + rule.refill();
+            TokenBucket::try_new(holds, rule.refill(), rule.per(), holds).map(Rule::TokenBucket)
+        }
+        Rule::FixedWindow(rule) if rule.windows().anchor() == Some("first_use") => {
+            // No interval meets more than two windows.
+            SlidingWindow::try_new(2 * rule.limit(), rule.per(), Duration::ZERO).map(Rule::SlidingWindow)
+        }
+        Rule::SlidingWindow(_)
+        | Rule::SlidingLog(_)
+        | Rule::FixedWindow(_)
+        | Rule::TokenBucket(_)
+        | Rule::LeakyBucket(_)
+        | Rule::Concurrency(_) => Ok(*rule),
+    };
+    any.expect("numbers in range")
 }
 
 /// For each rule that an oracle sees to whether its books are new.

@@ -6,6 +6,8 @@ use crate::family;
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
 use crate::network::Latency;
+use crate::text;
+use crate::topology::{Shared, Topology};
 use crate::traffic::Workload;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
@@ -29,6 +31,8 @@ pub struct Setup {
     pub above: usize,
     /// How many limits like the one that nodes ask are beside it, below the same one. Nodes go round.
     pub siblings: usize,
+    /// Who lends to nodes.
+    pub topology: Topology,
     /// How many nodes.
     pub nodes: usize,
     /// Those beside them that do not play by the rules, while there is trouble.
@@ -41,10 +45,14 @@ pub struct Setup {
     pub demand: f64,
     /// A call costs 1 to this many permits.
     pub cost_max: u64,
+    /// How long calls take where that counts.
+    pub calls: Calls,
     /// Of a hundred calls, how many reserve while there is trouble: more than they cost in the end.
     pub reserves: u64,
     /// Of a hundred calls, how many need another limit too while there is trouble, and find too little of that one.
     pub in_vain: u64,
+    /// Of a thousand calls that come while there is trouble, how many make their node spend all that it has at the last instant.
+    pub sprees: u64,
     /// How long it takes until a checkpoint is durable, in nanoseconds; 0 where the allocator writes nothing down.
     pub store: u64,
     /// How long a caller waits in line, in nanoseconds; 0 is one that only tries.
@@ -70,6 +78,12 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// The same, with the command that runs it again.
+    #[must_use]
+    pub fn named(self) -> Setup {
+        Setup { replay: text::command(&self), ..self }
+    }
+
     /// Whether daemons slew clocks.
     pub fn slews(&self) -> bool {
         self.faults.every.contains_key(&Fault::ClockSlew)
@@ -111,8 +125,33 @@ impl Setup {
         node % self.limits()
     }
 
+    /// How many pools nodes ask: one of each limit, or one of each region.
+    pub fn lenders(&self) -> usize {
+        match self.topology.regions() {
+            0 => self.limits(),
+            regions => regions,
+        }
+    }
+
+    /// Which of them `node` asks.
+    pub fn lender(&self, node: usize) -> usize {
+        match self.topology.shared() {
+            // The first one has no nodes.
+            Some(Shared { lag: Some(_), count, .. }) => 1 + node % (count - 1).max(1),
+            _ => node % self.lenders(),
+        }
+    }
+
+    /// Whether those lend on what they lease.
+    pub fn lends_on(&self) -> bool {
+        self.topology.regions() > 0
+    }
+
     /// The rules that are judged for each of those by itself, and those that hold for all of them together.
     pub fn rules_apart(&self) -> (&[Rule], Option<&[Rule]>) {
+        if self.lends_on() {
+            return (&[], Some(&self.plan.rules));
+        }
         if self.limits() == 1 {
             return (&self.plan.rules, None);
         }
@@ -129,6 +168,13 @@ impl Setup {
 
     /// Whether `node` is owed its turn: no node comes before it, and nothing is kept from it without something for it.
     pub fn is_owed(&self, node: usize) -> bool {
+        // An allocator that has yet to hear of a change is lent nothing.
+        let is_old = |shared: &Shared| {
+            shared.of_two_minds && self.lender(node) > 0 && self.lender(node) + 1 == shared.count
+        };
+        if self.topology.shared().is_some_and(is_old) {
+            return false;
+        }
         let share = self.share(node);
         let first = (self.nodes as u64).min(self.priorities.max(1)) - 1;
         share.priority == first && (share.group.is_some() || self.plan.sharing.guaranteed.is_empty())
@@ -144,6 +190,29 @@ impl Setup {
             family::lowest(&plan, self.above).term()
         });
         if are_scarce { 3 * shortest.min().unwrap_or_default() } else { Duration::from_secs(10) }
+    }
+}
+
+/// How long calls take where the limit caps what is in flight, and whether they say that they end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// Most are short, a few as long as they may be. Some never say that they end.
+    #[default]
+    Mixed,
+    /// They take any time up to the longest, and all say that they end.
+    Even,
+    /// The same, and some take ten times as long as any should.
+    Overlong,
+}
+
+impl Calls {
+    /// All of them, with their names in setups.
+    pub const ALL: [(&str, Calls); 3] =
+        [("mixed", Calls::Mixed), ("even", Calls::Even), ("overlong", Calls::Overlong)];
+
+    /// Its name in setups.
+    pub fn name(self) -> &'static str {
+        Calls::ALL.iter().find(|(_, calls)| *calls == self).expect("all are listed").0
     }
 }
 

@@ -10,7 +10,8 @@ use crate::adversary::LIES;
 use crate::faults::{Fault, Faults};
 use crate::live;
 use crate::network::Latency;
-use crate::setup::{Sabotage, Setup, parse_rules, plan};
+use crate::setup::{Calls, Sabotage, Setup, parse_rules, plan};
+use crate::topology::{Fate, Lag, Regions, Shared, Topology};
 use crate::traffic::{WORKLOADS, Workload};
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{RefillStyle, TokenBucket, Windows};
@@ -28,14 +29,17 @@ pub fn bare() -> Setup {
         plan: plan(vec![], false),
         above: 0,
         siblings: 0,
+        topology: Topology::Allocator,
         nodes: 1,
         adversaries: vec![],
         workload: Workload::Steady,
         priorities: 0,
         demand: 1.0,
         cost_max: 1,
+        calls: Calls::Mixed,
         reserves: 0,
         in_vain: 0,
+        sprees: 0,
         store: 0,
         patience: 0,
         latency: Latency { one_way: 0, jitter: 0 },
@@ -80,6 +84,12 @@ pub fn write(setup: &Setup) -> String {
     if setup.siblings > 0 {
         say("siblings", &setup.siblings);
     }
+    if let Topology::Regions(Regions { count, far: Latency { one_way, jitter } }) = setup.topology {
+        say("regions", &format!("{count}/{one_way}/{jitter}"));
+    }
+    if let Some(shared) = setup.topology.shared() {
+        say_shared(shared, &mut say);
+    }
     say("nodes", &setup.nodes);
     if !setup.adversaries.is_empty() {
         say("foes", &setup.adversaries.iter().map(|lie| lie.name()).collect::<Vec<_>>().join(","));
@@ -87,11 +97,17 @@ pub fn write(setup: &Setup) -> String {
     say("workload", &setup.workload.name());
     say("demand", &setup.demand);
     say("cost_max", &setup.cost_max);
+    if setup.calls != Calls::Mixed {
+        say("calls", &setup.calls.name());
+    }
     if setup.reserves > 0 {
         say("reserves", &setup.reserves);
     }
     if setup.in_vain > 0 {
         say("in_vain", &setup.in_vain);
+    }
+    if setup.sprees > 0 {
+        say("sprees", &setup.sprees);
     }
     if setup.store > 0 {
         say("store", &setup.store);
@@ -135,6 +151,9 @@ pub fn read(text: &str) -> Result<Setup, String> {
     if !setup.demand.is_finite() || setup.faults.every.values().any(|&(every, _)| every == 0) {
         return Err("say a finite demand, and faults with some time between two".to_owned());
     }
+    if setup.lends_on() && (setup.siblings > 0 || setup.store > 0 || !setup.live.is_empty()) {
+        return Err("siblings, store and live are for fleets whose nodes ask the allocator itself".to_owned());
+    }
     setup.replay = command(&setup);
     Ok(setup)
 }
@@ -162,6 +181,10 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "reserve" => setup.plan.sharing.reserve = number(value)?,
         "lease_max" => setup.plan.sharing.lease_max = number(value)?,
         "guaranteed" => setup.plan.sharing.guaranteed.push(number(value)?),
+        "regions" => setup.topology = Topology::Regions(regions(value)?),
+        "allocators" | "fates" | "ways" | "of_two_minds" | "lag" => {
+            hear_shared(&mut setup.topology, name, value)?;
+        }
         "nodes" => setup.nodes = number(value)?,
         "foes" => {
             let adversaries = value.split(',').map(|name| one_of(name, LIES.into_iter()));
@@ -171,8 +194,10 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "workload" => setup.workload = one_of(value, WORKLOADS.into_iter())?,
         "demand" => setup.demand = number(value)?,
         "cost_max" => setup.cost_max = number(value)?,
+        "calls" => setup.calls = one_of(value, Calls::ALL.into_iter())?,
         "reserves" => setup.reserves = number(value)?,
         "in_vain" => setup.in_vain = number(value)?,
+        "sprees" => setup.sprees = number(value)?,
         "store" => setup.store = number(value)?,
         "patience" => setup.patience = number(value)?,
         "one_way" => setup.latency.one_way = number(value)?,
@@ -193,6 +218,64 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
                 }
             }
         }
+    }
+    Ok(())
+}
+
+/// How many regions, and how far away: `3/10000000/5000000`.
+fn regions(text: &str) -> Result<Regions, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [count, one_way, jitter] = parts[..] else {
+        return Err(format!("{text:?}: say for example 3/10000000/5000000"));
+    };
+    Ok(Regions { count: number(count)?, far: Latency { one_way: number(one_way)?, jitter: number(jitter)? } })
+}
+
+/// A store that allocators share, in words.
+fn say_shared(shared: &Shared, say: &mut impl FnMut(&str, &dyn Display)) {
+    let Shared { count, far: Latency { one_way, jitter }, ways, fates, of_two_minds, lag } = shared;
+    say("allocators", &format!("{count}/{one_way}/{jitter}"));
+    if !fates.is_empty() {
+        say("fates", &fates.iter().map(|fate| fate.name()).collect::<Vec<_>>().join(","));
+    }
+    if !ways.is_empty() {
+        say(
+            "ways",
+            &ways.iter().map(|(there, back)| format!("{there}/{back}")).collect::<Vec<_>>().join(","),
+        );
+    }
+    if *of_two_minds {
+        say("of_two_minds", of_two_minds);
+    }
+    match lag {
+        None => {}
+        Some(Lag::Stalled) => say("lag", &"stalled"),
+        Some(Lag::Slewed(ppm)) => say("lag", ppm),
+    }
+}
+
+fn hear_shared(topology: &mut Topology, name: &str, value: &str) -> Result<(), String> {
+    if name == "allocators" {
+        let Regions { count, far } = regions(value)?;
+        let (ways, fates) = (vec![], vec![]);
+        *topology = Topology::Store(Shared { count, far, ways, fates, of_two_minds: false, lag: None });
+        return Ok(());
+    }
+    let Topology::Store(shared) = topology else {
+        return Err(format!("{name:?} comes after allocators=…, as in allocators=3/1000000/1000000"));
+    };
+    let way = |text: &str| {
+        let (there, back) = text.split_once('/').ok_or(format!("{text:?}: say for example 50000/7000000"))?;
+        Ok::<_, String>((number(there)?, number(back)?))
+    };
+    match name {
+        "fates" => {
+            let fates = value.split(',').map(|name| one_of(name, Fate::ALL.into_iter()));
+            shared.fates = fates.collect::<Result<_, _>>()?;
+        }
+        "ways" => shared.ways = value.split(',').map(way).collect::<Result<_, _>>()?,
+        "of_two_minds" => shared.of_two_minds = number(value)?,
+        _ => shared.lag = Some(if value == "stalled" { Lag::Stalled } else { Lag::Slewed(number(value)?) }),
     }
     Ok(())
 }
@@ -287,6 +370,8 @@ fn bucket(rule: &TokenBucket) -> String {
 mod tests {
     use super::*;
     use crate::generator::draw;
+    use crate::generator::overlong::overlong;
+    use crate::generator::topologies;
 
     #[test]
     fn a_setup_is_read_back_as_it_was_written() {
@@ -295,6 +380,14 @@ mod tests {
             drawn.sabotage = Sabotage::ALL[seed as usize % Sabotage::ALL.len()];
             let read = read(&write(&drawn)).expect("what was written");
             assert_eq!(Setup { replay: drawn.replay.clone(), ..read }, drawn);
+        }
+    }
+
+    #[test]
+    fn a_topology_is_read_back_as_it_was_written() {
+        let lagging = topologies::store_lagging(1, Lag::Slewed(-5_000));
+        for setup in (0..100).map(topologies::any).chain([lagging, overlong(1)]) {
+            assert_eq!(read(&write(&setup)), Ok(setup));
         }
     }
 
@@ -311,6 +404,10 @@ mod tests {
             ("node_crash=1/", "\"\""),
             ("rules=fixed_window,5/1s node_crash=0/5", "between"),
             ("rules=fixed_window,5/1s demand=NaN", "finite"),
+            ("rules=fixed_window,5/1s regions=2", "3/10000000"),
+            ("rules=fixed_window,5/1s fates=set", "allocators="),
+            ("rules=fixed_window,5/1s allocators=2/1/1 fates=lost", "lost"),
+            ("rules=fixed_window,5/1s regions=2/1/1 store=5", "store"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(name), "{text:?}: {error}");

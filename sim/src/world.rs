@@ -10,8 +10,12 @@ mod flights;
 mod live;
 mod phases;
 mod rates;
+mod regions;
+mod report;
 mod reserved;
 mod rivalry;
+mod roots;
+mod shared;
 mod stock;
 mod store;
 mod tasks;
@@ -20,6 +24,7 @@ mod vendor;
 mod watch;
 
 pub use rates::sustained;
+pub use report::{Failure, Report};
 
 use crate::SECOND;
 use crate::adversary::Adversary;
@@ -28,7 +33,7 @@ use crate::curve::Curve;
 use crate::family::Family;
 use crate::faults::{Fault, Struck};
 use crate::log::Log;
-use crate::meter::{Figures, Meter};
+use crate::meter::Meter;
 use crate::network::Network;
 use crate::node::Node;
 use crate::oracle::{AskRejection, Instant, Verdict, must};
@@ -39,13 +44,14 @@ use crate::setup::Setup;
 use crate::traffic::Traffic;
 use allocator::Centre;
 use event::{Event, Message, Phase, Queued};
+use lessor_ledger::exact::Limiter;
 use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::Past;
 use lessor_protocol::moment::nanos;
 use rates::memory;
+use regions::Region;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fmt;
 use std::sync::Arc;
 use store::Store;
 
@@ -54,58 +60,6 @@ const STEERED_PPM: i64 = 490;
 
 pub use flights::longest;
 pub use watch::Watch;
-
-/// What came of a run in which nothing was wrong.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// How well it went.
-    pub figures: Figures,
-    /// How often each fault struck.
-    pub struck: Struck,
-    /// Of all events: two runs of one setup have the same.
-    pub hash: u64,
-    /// Simulated nanoseconds.
-    pub lasted: u64,
-    /// Admissions that the oracle judged.
-    pub admissions: u64,
-    /// Permits that each node admitted.
-    pub by_node: Vec<u64>,
-    /// Permits that a rival admitted beyond the limit. Lessor's first one is a failure.
-    pub over_admissions: u64,
-    /// How it went over time, if that was wanted.
-    pub curve: Option<Curve>,
-}
-
-/// What was wrong, and all that is needed to see it again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Whether more was admitted than promised.
-    pub is_over: bool,
-    /// The name of what was broken, as in the oracle's table; `panic` if the code under test did.
-    pub name: &'static str,
-    /// In words.
-    pub what: String,
-    /// When, in real time.
-    pub real: u64,
-    /// The seed.
-    pub seed: u64,
-    /// The step.
-    pub step: u64,
-    /// The last events, in words.
-    pub last: Vec<String>,
-    /// The command that runs it again.
-    pub replay: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "seed {}, step {}: {}: {}", self.seed, self.step, self.name, self.what)?;
-        for line in &self.last {
-            writeln!(out, "{line}")?;
-        }
-        write!(out, "replay: {}", self.replay)
-    }
-}
 
 /// The whole fleet.
 #[derive(Debug)]
@@ -118,8 +72,12 @@ pub struct World {
     /// The next arrival at each node, apart, for there are many: when, order, node, generation.
     arrivals: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
     centre: Centre,
+    /// The store that allocators share, if they do.
+    shared: Option<shared::Store>,
     /// Permits that a caller outside the fleet uses, while the vendor tells its callers what is left.
     outside: Option<u64>,
+    /// Hosts that lend on to nodes what they lease from it, if there are any.
+    regions: Vec<Region>,
     nodes: Vec<Node>,
     /// Those that do not play by the rules, with old messages of theirs.
     adversaries: Vec<(Adversary, Vec<Message>)>,
@@ -139,6 +97,8 @@ pub struct World {
     log: Log,
     watch: Watch,
     curve: Option<Curve>,
+    /// A limiter that is asked about each call, and how many it would have admitted.
+    exact: Option<(Limiter, u64)>,
     next_look: u64,
     /// Longest that a caller may wait once it is calm.
     bound: u64,
@@ -207,6 +167,15 @@ impl World {
                 Adversary::new(lie, clock(&mut rng, shown), session, rng.fork())
             })
             .collect();
+        let regions: Vec<Region> = (0..setup.topology.regions())
+            .map(|region| {
+                let shown = rng.u64(0..1_000 * SECOND);
+                let session = (setup.nodes + adversaries.len() + region) as u64 + 1;
+                let of_two_minds = setup.topology.shared().is_some_and(|shared| shared.of_two_minds);
+                let is_old = of_two_minds && region > 0 && region + 1 == setup.topology.regions();
+                Region::new(&setup, !is_old, clock(&mut rng, shown).steered(plan.clocks), 0, session)
+            })
+            .collect();
         let now = centre_clock.show(0);
         World {
             real: 0,
@@ -228,11 +197,13 @@ impl World {
                 boot: 0,
                 store: Store::new(setup.limits() + setup.above),
             },
+            shared: setup.topology.shared().map(|_| shared::Store::new(&plan, setup.above)),
             outside: None,
-            network: Network::new(setup.latency, setup.nodes + adversaries.len()),
+            network: Network::new(setup.latency, setup.nodes + adversaries.len())
+                .with_far(setup.topology.far(), setup.topology.regions()),
             traffic,
             traffic_generation: 0,
-            sessions: (setup.nodes + adversaries.len()) as u64,
+            sessions: (setup.nodes + adversaries.len() + setup.topology.regions()) as u64,
             tickets: 0,
             struck: Struck::new(),
             admissions: 0,
@@ -242,10 +213,12 @@ impl World {
             meter: Meter::new(setup.nodes, &plan.rules),
             log: Log::default(),
             curve: watch.draws.then(|| Curve::new(setup.nodes)),
+            exact: watch.compares.then(|| (Limiter::new(&plan.rules, now), 0)),
             watch,
             next_look: 0,
             bound: phases::longest_wait(&setup),
             calm_since: u64::MAX,
+            regions,
             nodes,
             adversaries: adversaries.into_iter().map(|adversary| (adversary, vec![])).collect(),
             rng,
@@ -260,16 +233,17 @@ impl World {
             let at = self.rng.u64(0..5_000_000);
             self.push(at, Event::Wake { node, life: 0 });
             let session = self.nodes[node].session();
-            self.oracles.of(self.setup.limit(node)).begins(node, session);
+            self.oracles.of(self.setup.lender(node)).begins(node, session);
         }
+        self.begin_regions();
         for index in 0..self.adversaries.len() {
             self.push(0, Event::Scheme(index));
             let (node, session) = (self.nodes.len() + index, self.adversaries[index].0.session);
-            self.oracles.of(self.setup.limit(node)).begins_to_lie(node, session);
+            self.oracles.of(self.setup.lender(node)).begins_to_lie(node, session);
         }
         self.push(0, Event::Traffic { generation: 0 });
         self.push(SECOND, Event::Sweep);
-        for fault in Fault::TIMED {
+        for fault in Fault::TIMED.into_iter().chain(Fault::OF_REGIONS) {
             self.strike_again(fault);
         }
         for index in 0..self.setup.live.len() {
@@ -332,6 +306,19 @@ impl World {
             Event::Start { node, life } => self.start(node, life),
             Event::Thaw { node, ppm } => self.nodes[node].clock.set_rate(self.real, ppm),
             Event::Unslew { host } => self.unslew(host),
+            Event::RegionWakes { region, life } => self.region_wakes(region, life)?,
+            Event::RegionTimesOut { region, life, exchange } => {
+                self.region_times_out(region, life, exchange)?;
+            }
+            Event::RegionStarts { region, life } => self.region_starts(region, life)?,
+            Event::Lags => self.lags(),
+            Event::RegionThaws { ppm } => self.region_thaws(ppm),
+            Event::Signs { region, life } => self.signs(region, life)?,
+            Event::AtStore { region, letter } => self.at_store(region, letter)?,
+            Event::FromStore { region, letter } => self.hear_store(region, letter)?,
+            Event::StoreSilent { region, life, letter } => self.store_silent(region, life, letter)?,
+            Event::SetAgain => self.set_again(),
+            Event::Spree { node, life } => self.spree(node, life)?,
             Event::Reopen { life } => self.reopen(life),
             Event::Durable { life } => self.durable(life),
             Event::Sweep => self.sweep()?,
@@ -364,8 +351,10 @@ impl World {
             | Event::GiveUp { node, .. }
             | Event::HandBack { node, .. }
             | Event::PutBack { node, .. }
+            | Event::Spree { node, .. }
             | Event::Settle { node, .. } => self.nodes[*node].paused_until,
             Event::Answer(reply) => self.nodes.get(reply.node).map_or(0, |node| node.paused_until),
+            Event::Ask(message) if self.reaches_region(message) => 0,
             Event::Ask(_) | Event::Sweep => self.centre.paused_until,
             Event::Scheme(_)
             | Event::Land { .. }
@@ -375,6 +364,16 @@ impl World {
             | Event::Start { .. }
             | Event::Thaw { .. }
             | Event::Unslew { .. }
+            | Event::Lags
+            | Event::RegionThaws { .. }
+            | Event::Signs { .. }
+            | Event::AtStore { .. }
+            | Event::FromStore { .. }
+            | Event::StoreSilent { .. }
+            | Event::SetAgain
+            | Event::RegionWakes { .. }
+            | Event::RegionTimesOut { .. }
+            | Event::RegionStarts { .. }
             | Event::Reopen { .. }
             | Event::Durable { .. }
             | Event::Next(_)
@@ -389,32 +388,13 @@ impl World {
     }
 
     fn now(&self) -> Instant {
-        Instant { real: self.real, allocator: self.centre.clock.show(self.real) }
+        Instant { real: self.real, allocator: self.root_clock() }
     }
 
-    fn report(mut self) -> Report {
-        Report {
-            figures: self.meter.figures(self.real, sustained(&self.setup.plan.rules)),
-            struck: self.struck,
-            hash: self.log.hash(),
-            lasted: self.real,
-            admissions: self.admissions,
-            by_node: self.meter.by_node(),
-            over_admissions: self.over_admissions,
-            curve: self.curve,
-        }
-    }
-
-    fn failure(self, wrong: AskRejection) -> Failure {
-        Failure {
-            is_over: wrong.is_over,
-            name: wrong.name,
-            what: wrong.what,
-            real: self.real,
-            seed: self.setup.seed,
-            step: self.log.steps(),
-            last: self.log.words(),
-            replay: self.setup.replay,
-        }
+    /// On the clock of `lender`, and on the allocator's.
+    fn nows(&self, lender: usize) -> [Instant; 2] {
+        let now = self.now();
+        let own = self.regions.get(lender).map_or(now.allocator, |region| region.clock.show(self.real));
+        [Instant { allocator: own, ..now }, now]
     }
 }

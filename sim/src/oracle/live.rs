@@ -104,7 +104,7 @@ impl Oracle {
     }
 
     /// When everything that is out now has ended.
-    fn leases_end(&self, now: Instant) -> Instant {
+    pub(super) fn leases_end(&self, now: Instant) -> Instant {
         let ends = self.sessions.values().map(|session| session.end);
         let allocator = ends.max().unwrap_or(now.allocator).max(now.allocator);
         // No clock runs slower than nine tenths of real time.

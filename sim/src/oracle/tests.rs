@@ -64,6 +64,8 @@ const ASKED: Asked = Asked {
     },
     is_honest: true,
     is_awaited: true,
+    lends_on: false,
+    horizon: Duration::MAX,
 };
 
 /// A pool of ten with `books`.
@@ -72,6 +74,7 @@ fn stock(books: Books, in_hand: u64) -> Stock {
     Stock {
         view: PoolView { available, books, sessions: 1, quarantine: Duration::ZERO, ..PoolView::default() },
         in_hand,
+        at: Moment::ORIGIN,
     }
 }
 
@@ -155,7 +158,7 @@ fn what_was_forgotten_excuses_only_the_session_that_it_was_forgotten_of() {
     oracle.books_lost(at(7), PoolView { available: 6, ..PoolView::default() });
     // An old copy of the first ask makes session 1 known again: the truth now seems a lie.
     let stale = Asked { is_awaited: false, ..ASKED };
-    let less = Stock { view: PoolView { available: 2, ..stock.view }, in_hand: 0 };
+    let less = Stock { view: PoolView { available: 2, ..stock.view }, in_hand: 0, at: at(0).allocator };
     assert_eq!(oracle.answered(at(8), &stale, &Ok(Answer::Grant(FOUR)), less), Ok((4, 0)));
     let refused = Err(AskError::Totals { spent_total: 4, held: 0, spent: 0, out: 4 });
     let truth = Asked { seq: 2, ..ASKED };

@@ -66,8 +66,8 @@ impl World {
             let session = adversary.session;
             if spends > 0 {
                 self.log.note(self.real, "foe # spends #", &[index as u64, spends]);
-                let limit = self.setup.limit(reply.node);
-                self.oracles.admitted(limit, self.now(), reply.node, session, spends, 0)?;
+                let lender = self.setup.lender(reply.node);
+                self.oracles.admitted(lender, self.nows(lender), reply.node, session, spends, 0)?;
                 self.takes_time(reply.node, spends, Manner::Plain, reply.longest);
             }
         } else if adversary.gives_up(answer.is_err()) {
@@ -82,7 +82,7 @@ impl World {
         let adversary = &mut self.adversaries[index].0;
         let before = std::mem::replace(&mut adversary.session, session);
         adversary.begin(session);
-        let oracle = self.oracles.of(self.setup.limit(node));
+        let oracle = self.oracles.of(self.setup.lender(node));
         oracle.ends(before);
         oracle.begins_to_lie(node, session);
     }

@@ -15,6 +15,7 @@ use lessor_ledger::pool::{AskError, Goodbye, Holder, Past, Plan, SessionId};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Answer, Ask, Moment};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The allocator's host.
 #[derive(Debug)]
@@ -42,6 +43,12 @@ impl World {
     /// A message arrives.
     pub(super) fn reach(&mut self, message: Message) -> Verdict {
         let Message { node, session, seq, exchange, rtt, ask, leaves, .. } = message;
+        if let Some(region) = self.region(node) {
+            return self.reach_from_region(region, message);
+        }
+        if self.setup.lends_on() {
+            return self.reach_region(message);
+        }
         let now = self.now().allocator;
         if let Some(boundary) = &mut self.meter.boundary {
             boundary.asked(now);
@@ -89,7 +96,7 @@ impl World {
         }
     }
 
-    fn log_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) {
+    pub(super) fn log_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) {
         let (node, session) = (message.node as u64, message.session);
         match answer {
             Ok(Answer::Grant(grant)) => self.log.note(
@@ -109,30 +116,36 @@ impl World {
         }
     }
 
-    fn oracle_on_answer(&mut self, message: &Message, answer: &Result<Answer, AskError>) -> Verdict {
+    pub(super) fn oracle_on_answer(
+        &mut self,
+        message: &Message,
+        answer: &Result<Answer, AskError>,
+    ) -> Verdict {
         let (now, stocks, asked) = (self.now(), self.stocks(), self.asked(message));
-        let limit = self.setup.limit(message.node);
-        self.oracles.answered(limit, now, &asked, answer, &stocks)?;
-        let stock = stocks.own[limit];
+        let lender = self.setup.lender(message.node);
+        self.oracles.answered(lender, now, &asked, answer, &stocks)?;
+        let stock = stocks.own[lender];
         let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
         if let Some(grant) = granted
             && asked.is_honest
         {
             self.sent(message, grant.permits);
             if grant.permits == 0 && message.ask.want > 0 && stock.view.available == 0 {
-                self.found_empty(limit, stock.in_hand);
+                self.found_empty(lender, stock.in_hand);
             }
         }
         Ok(())
     }
 
-    fn asked(&self, message: &Message) -> Asked {
+    pub(super) fn asked(&self, message: &Message) -> Asked {
         let Message { node, session, seq, exchange, ask, .. } = *message;
         let is_awaited = |node: &Node| node.exchange.is_some_and(|waiting| waiting.id == exchange);
         let writer = self.nodes.get(node);
         // A session may begin anew while an ask of the old one is on its way.
         let is_awaited = writer.is_some_and(|node| node.session() == session && is_awaited(node));
-        Asked { session, seq, ask, is_honest: writer.is_some(), is_awaited }
+        let lender = self.regions.get(self.setup.lender(node));
+        let horizon = lender.map_or(Duration::MAX, |region| region.horizon());
+        Asked { session, seq, ask, is_honest: writer.is_some(), is_awaited, lends_on: false, horizon }
     }
 
     /// `permits` are on their way to the node that wrote `message`.
@@ -168,13 +181,17 @@ impl World {
         let left = self.centre.pool.leave(limit, now.allocator, id, message.seq, goodbye);
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
         let (stocks, asked) = (self.stocks(), self.asked(&message));
-        self.oracles.of(limit).left(now, &asked, stocks.own[limit])
+        self.oracles.left(limit, now, &asked, &stocks)
     }
 
     /// Forgets what can be forgotten.
     pub(super) fn sweep(&mut self) -> Verdict {
         self.push(self.real + SECOND, Event::Sweep);
         let now = self.centre.clock.show(self.real);
+        if self.shared.is_some() {
+            let (now, stocks) = (self.now(), self.stocks());
+            return self.oracles.books(now, &stocks);
+        }
         if self.rival.is_none() && self.centre.up {
             let (lowest, above) = self.centre.pool.forget(now);
             if lowest.contains(&true) {
@@ -209,6 +226,11 @@ impl World {
     /// Of which rules the books are new, where those of the `lowest` pools are, and those `above` them.
     fn is_new(&self, lowest: &[bool], above: &[bool]) -> IsNew {
         let own = self.centre.plan.rules.len() - above.len();
+        if self.setup.lends_on() {
+            // All rules are those of the allocator above regions.
+            let is_new = [&vec![lowest[0]; own], above].concat();
+            return IsNew { own: vec![vec![]; self.setup.lenders()], above: Some(is_new) };
+        }
         let own = lowest.iter().map(|&is_new| vec![is_new; own]);
         match self.setup.limits() {
             1 => IsNew { own: own.map(|own| [&own, above].concat()).collect(), above: None },
@@ -225,9 +247,15 @@ impl World {
     pub(super) fn books_are_others(&mut self, is_new: &IsNew) {
         let (now, stocks) = (self.now(), self.stocks());
         for (limit, is_new) in is_new.own.iter().enumerate() {
-            if is_new[0] {
+            if is_new.first() == Some(&true) {
                 self.oracles.of(limit).books_lost(now, stocks.own[limit].view);
             }
+        }
+        if self.setup.lends_on()
+            && let (Some(is_new), Some(stock)) = (&is_new.above, stocks.above)
+            && is_new[0]
+        {
+            self.oracles.root().books_lost(now, stock.view);
         }
     }
 

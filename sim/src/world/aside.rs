@@ -41,7 +41,7 @@ impl World {
             let (now, session) = (at.now(self.real), at.session());
             let (number, _) = at.refill.reserve_held(&at.slot, permits, now);
             at.unneeded.insert(number, permits);
-            self.oracles.of(self.setup.limit(node)).reserved(session, permits);
+            self.oracles.of(self.setup.lender(node)).reserved(session, permits);
             let later = self.real + self.rng.u64(MILLI..=SECOND);
             self.push(later, Event::Settle { node, life, number, rest: permits });
         }

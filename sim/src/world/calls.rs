@@ -9,10 +9,12 @@ use crate::node::Waiter;
 use crate::oracle::Verdict;
 use crate::traffic::{Beat, Workload};
 use lessor_ledger::Rule;
+use lessor_ledger::exact::Verdict as Exact;
 use lessor_ledger::rule::term;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::cmp::Reverse;
+use std::time::Duration;
 
 /// The longest that a herd stays away: a run is to see several.
 const HERD_WAITS: u64 = 10 * SECOND;
@@ -83,11 +85,42 @@ impl World {
             return Ok(());
         }
         let permits = self.or_more(permits);
-        self.call(node, permits)
+        self.call(node, permits)?;
+        self.may_go_on_a_spree(node);
+        Ok(())
+    }
+
+    /// Some callers spend all that their node has left, when its lease is about to end.
+    fn may_go_on_a_spree(&mut self, node: usize) {
+        let are_some = self.setup.sprees > 0 && self.phase == Phase::Trouble && self.rival.is_none();
+        if are_some && self.rng.u64(..1_000) < self.setup.sprees {
+            let at = &self.nodes[node];
+            let last = at.clock.when(at.slot.deadline()).saturating_sub(1).max(self.real);
+            self.push(last, Event::Spree { node, life: at.life });
+        }
+    }
+
+    /// Callers spend all that `node` has.
+    pub(super) fn spree(&mut self, node: usize, life: u64) -> Verdict {
+        if self.nodes[node].life != life || !self.nodes[node].line.is_empty() {
+            return Ok(());
+        }
+        let free = self.nodes[node].slot.balance().free;
+        for _ in 0..free {
+            if !self.take(node, 1)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn call(&mut self, node: usize, permits: u64) -> Verdict {
         self.meter.tried(self.real, node, permits);
+        let now = self.now().allocator;
+        if let Some((exact, admitted)) = &mut self.exact {
+            let verdict = exact.try_acquire(now, permits).verdict;
+            *admitted += if verdict == Exact::Served(Duration::ZERO) { permits } else { 0 };
+        }
         if self.nodes[node].refill.is_paced() {
             self.nodes[node].largest = self.nodes[node].largest.max(permits);
         }
@@ -98,6 +131,9 @@ impl World {
         let now = self.now().allocator;
         if let Some(boundary) = &mut self.meter.boundary {
             boundary.called(now, !is_served);
+        }
+        if self.phase == Phase::Calm && self.setup.is_owed(node) {
+            self.meter.calm(!is_served);
         }
         if is_served {
             return Ok(());
@@ -152,8 +188,8 @@ impl World {
         } else {
             let way = self.margin();
             let way = if way == 0 { 0 } else { self.rng.u64(0..=way) };
-            let limit = self.setup.limit(node);
-            self.oracles.admitted(limit, self.now(), node, session, permits, way)?;
+            let lender = self.setup.lender(node);
+            self.oracles.admitted(lender, self.nows(lender), node, session, permits, way)?;
         }
         self.takes_time(node, permits, manner, self.nodes[node].longest);
         self.vendor_answers(node);
@@ -175,7 +211,7 @@ impl World {
         self.meter.admitted(self.real, node, permits);
         let way = self.margin();
         let way = if way == 0 { 0 } else { self.rng.u64(0..=way) };
-        self.oracles.passed(self.setup.limit(node), self.now(), permits, way)?;
+        self.oracles.passed(self.setup.lender(node), self.now(), permits, way)?;
         self.vendor_answers(node);
         Ok(true)
     }

@@ -24,43 +24,134 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     /// A node's task wakes by itself.
-    Wake { node: usize, life: u64 },
+    Wake {
+        node: usize,
+        life: u64,
+    },
     /// A message reaches the allocator.
     Ask(Message),
     /// An answer reaches a node.
     Answer(Reply),
     /// A node has waited long enough for an answer.
-    TimeOut { node: usize, life: u64, exchange: u64 },
+    TimeOut {
+        node: usize,
+        life: u64,
+        exchange: u64,
+    },
     /// The next permit of a steady flow is due for the first in line.
-    Due { node: usize, life: u64 },
+    Due {
+        node: usize,
+        life: u64,
+    },
     /// A caller has waited long enough.
-    GiveUp { node: usize, life: u64, ticket: u64 },
+    GiveUp {
+        node: usize,
+        life: u64,
+        ticket: u64,
+    },
     /// A call has ended, as the vendor sees it.
-    Land { limit: usize, permits: u64 },
+    Land {
+        limit: usize,
+        permits: u64,
+    },
     /// The process that made a call learns that it has ended.
-    HandBack { node: usize, life: u64, permits: u64 },
+    HandBack {
+        node: usize,
+        life: u64,
+        permits: u64,
+    },
     /// A call on several limits comes to nothing.
-    PutBack { node: usize, life: u64, permits: u64 },
+    PutBack {
+        node: usize,
+        life: u64,
+        permits: u64,
+    },
     /// A call that has reserved is over, and did not need `rest`.
-    Settle { node: usize, life: u64, number: u64, rest: u64 },
+    Settle {
+        node: usize,
+        life: u64,
+        number: u64,
+        rest: u64,
+    },
     /// One that does not play by the rules asks for something.
     Scheme(usize),
     /// Rates change.
-    Traffic { generation: u64 },
+    Traffic {
+        generation: u64,
+    },
     /// A timed fault strikes.
     Strike(Fault),
     /// An operator does something, by its place in the setup.
     Operate(usize),
     /// A node's process starts.
-    Start { node: usize, life: u64 },
+    Start {
+        node: usize,
+        life: u64,
+    },
     /// A frozen clock goes on.
-    Thaw { node: usize, ppm: i64 },
+    Thaw {
+        node: usize,
+        ppm: i64,
+    },
     /// A daemon has slewed the clock of a host far enough: of the allocator, or of the node after this one.
-    Unslew { host: usize },
+    Unslew {
+        host: usize,
+    },
+    /// The task of a region wakes by itself.
+    RegionWakes {
+        region: usize,
+        life: u64,
+    },
+    /// A region has waited long enough for an answer.
+    RegionTimesOut {
+        region: usize,
+        life: u64,
+        exchange: u64,
+    },
+    /// A region's process starts, without its books.
+    RegionStarts {
+        region: usize,
+        life: u64,
+    },
+    /// The clock of a region is wrong from now on; or goes on, after it stood still.
+    Lags,
+    RegionThaws {
+        ppm: i64,
+    },
+    /// An allocator says to the store that it is there.
+    Signs {
+        region: usize,
+        life: u64,
+    },
+    /// A letter of an allocator to the store, and its answer; or there is none.
+    AtStore {
+        region: usize,
+        letter: u64,
+    },
+    FromStore {
+        region: usize,
+        letter: u64,
+    },
+    StoreSilent {
+        region: usize,
+        life: u64,
+        letter: u64,
+    },
+    /// The clock of the store is set again.
+    SetAgain,
+    /// Callers at a node spend all that it has, at the last instant.
+    Spree {
+        node: usize,
+        life: u64,
+    },
     /// The allocator's process starts, without its books.
-    Reopen { life: u64 },
+    Reopen {
+        life: u64,
+    },
     /// What the allocator wrote down is durable.
-    Durable { life: u64 },
+    Durable {
+        life: u64,
+    },
     /// The allocator looks whether anything can be forgotten.
     Sweep,
     /// The next part begins.
@@ -137,6 +228,7 @@ impl Event {
             | Event::PutBack { node, .. }
             | Event::Settle { node, .. }
             | Event::Start { node, .. }
+            | Event::Spree { node, .. }
             | Event::Thaw { node, .. } => Some(*node),
             Event::Answer(reply) => Some(reply.node),
             Event::Ask(_)
@@ -146,6 +238,16 @@ impl Event {
             | Event::Strike(_)
             | Event::Operate(_)
             | Event::Unslew { .. }
+            | Event::Lags
+            | Event::RegionThaws { .. }
+            | Event::Signs { .. }
+            | Event::AtStore { .. }
+            | Event::FromStore { .. }
+            | Event::StoreSilent { .. }
+            | Event::SetAgain
+            | Event::RegionWakes { .. }
+            | Event::RegionTimesOut { .. }
+            | Event::RegionStarts { .. }
             | Event::Reopen { .. }
             | Event::Durable { .. }
             | Event::Sweep

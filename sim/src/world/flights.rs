@@ -4,6 +4,7 @@
 use super::World;
 use super::event::Event;
 use crate::oracle::Verdict;
+use crate::setup::Calls;
 use lessor_ledger::Rule;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
@@ -29,6 +30,9 @@ impl World {
         }
         if self.rival.is_some() || !self.nodes[node].refill.calls().count() {
             return Manner::Plain;
+        }
+        if self.setup.calls != Calls::Mixed {
+            return Manner::Guarded;
         }
         match self.rng.u32(..12) {
             0 => Manner::Plain,
@@ -73,12 +77,18 @@ impl World {
         let shortest = self.setup.rule_sets().filter_map(longest).min().map(nanos);
         let Some(longest) = told.or(shortest) else { return };
         // Some take as long as they may, most far less.
-        let takes = match self.rng.u32(..6) {
-            0 => longest,
-            1 => self.rng.u64(1..=longest),
-            _ => (self.rng.u64(1..=longest) / self.rng.u64(1..=200)).max(1).min(longest),
+        let takes = match self.setup.calls {
+            Calls::Mixed => match self.rng.u32(..6) {
+                0 => longest,
+                1 => self.rng.u64(1..=longest),
+                _ => (self.rng.u64(1..=longest) / self.rng.u64(1..=200)).max(1).min(longest),
+            },
+            Calls::Even => self.rng.u64(1..=longest),
+            Calls::Overlong => (self.rng.u64(1..=10 * longest) / self.rng.u64(1..=20)).max(1),
         };
-        self.push(self.real + takes, Event::Land { limit: self.setup.limit(node), permits });
+        // What no end is told of is in use for as long as it may take.
+        self.meter.takes(permits, if manner == Manner::Guarded { takes } else { longest });
+        self.push(self.real + takes, Event::Land { limit: self.setup.lender(node), permits });
         if manner == Manner::Guarded {
             let life = self.nodes[node].life;
             self.push(self.real + takes, Event::HandBack { node, life, permits });
@@ -96,7 +106,7 @@ impl World {
         // What is spent again was not used up.
         let unspent = busy - at.refill.calls().busy();
         let is_due = at.refill.due(&at.slot, at.seen(), now, at.connection.rtt()) <= now;
-        self.oracles.of(self.setup.limit(node)).handed_back(session, unspent);
+        self.oracles.handed_back(self.setup.lender(node), session, unspent);
         self.log.note(self.real, "node # hands back #, # to be spent again", &[node as u64, permits, reused]);
         if is_due {
             self.nudge(node);

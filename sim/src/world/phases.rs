@@ -5,12 +5,14 @@ use super::event::Phase;
 use super::flights::longest;
 use super::rates::{cold_factor, memory, sustained};
 use crate::SECOND;
+use crate::network::Latency;
 use crate::oracle::{Verdict, must};
 use crate::setup::Setup;
+use crate::topology::Shared;
 use crate::traffic::Workload;
 use lessor_holder::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
 use lessor_ledger::Rule;
-use lessor_ledger::pool::Plan;
+use lessor_ledger::pool::{Plan, PoolView};
 use lessor_ledger::rule::RefillStyle;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
@@ -22,7 +24,7 @@ impl World {
         match phase {
             Phase::Trouble => {}
             Phase::Settling => {
-                self.mend_all();
+                self.mend_all()?;
                 // All that a limit holds goes out and comes back in a few terms at best, however fast it refills.
                 let turn = 4.0 * self.setup.term().as_secs_f64();
                 let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.nodes.len() as u64);
@@ -31,7 +33,10 @@ impl World {
                 let sustained = sustained.min(out as f64 / turn);
                 let sustained = sustained.min(self.leases_allow());
                 self.setup.cost_max = 1;
-                self.traffic.turn_into(Workload::Steady, (sustained / 5.0).min(2_000.0));
+                // A window that is not much longer than the way to the allocator and back is used up by the way.
+                let is_long = self.setup.rule_sets().all(|rules| memory(rules) >= SECOND);
+                let part = if self.setup.lends_on() && is_long { 2.5 } else { 5.0 };
+                self.traffic.turn_into(Workload::Steady, (sustained / part).min(2_000.0));
                 self.change_traffic(self.traffic_generation);
             }
             Phase::Calm => self.calm_since = self.real,
@@ -74,7 +79,8 @@ impl World {
     /// does so within the time in which every node asks again. Of several pools below the same one, each does so as
     /// long as that one has anything left.
     pub(super) fn quarantine_is_over_in_time(&mut self) -> Verdict {
-        if self.phase == Phase::Trouble {
+        // Of regions, how long callers wait is V2's.
+        if self.phase == Phase::Trouble || self.setup.lends_on() {
             return Ok(());
         }
         let now = self.now().allocator;
@@ -100,14 +106,37 @@ impl World {
 
     /// V1, V6: after silence, every permit can be granted again, and everybody is forgotten.
     pub(super) fn end(&mut self) -> Verdict {
+        self.one_clock_shuts_no_limit()?;
         if !self.setup.then_calm {
             return Ok(());
         }
         (0..self.setup.limits()).try_for_each(|limit| self.all_is_back(limit))
     }
 
+    /// V7: where one clock was wrong, the time of the store goes on for all, and the allocator with that clock is back.
+    fn one_clock_shuts_no_limit(&self) -> Verdict {
+        let Some(Shared { lag: Some(lag), .. }) = self.setup.topology.shared() else { return Ok(()) };
+        let has_eras = self.shared.as_ref().is_some_and(|store| store.has_eras);
+        must("V7", !has_eras, || {
+            format!("one clock was wrong ({lag:?}), and the time of the store began anew")
+        })?;
+        let signed = self.regions[0].link.member.signed();
+        let silent = self.regions[0].clock.show(self.real).since(signed);
+        must("V7", silent < Duration::from_secs(1), || {
+            format!("an allocator whose clock was wrong ({lag:?}) has not signed for {silent:?}")
+        })
+    }
+
+    /// How the pool of `limit` looks from which all is leased; `None` if it is in a store, and unknown.
+    fn root_view(&mut self, limit: usize) -> Option<PoolView> {
+        match self.shared.is_some() {
+            true => Some(self.stock_of_roots(0)?.view),
+            false => Some(self.centre.pool.view(limit, self.centre.clock.show(self.real))),
+        }
+    }
+
     fn all_is_back(&mut self, limit: usize) -> Verdict {
-        let view = self.centre.pool.view(limit, self.centre.clock.show(self.real));
+        let Some(view) = self.root_view(limit) else { return Ok(()) };
         let ceiling = self.centre.pool.ceiling();
         // What a bucket was topped up with is still in it.
         let is_back = view.available >= ceiling || self.centre.plan.rules.iter().any(never_refills);
@@ -178,5 +207,7 @@ pub(super) fn longest_wait(setup: &Setup) -> u64 {
     // Of a steady flow they take turns, of which the longest is most of a term.
     let turns = if is_paced { 2 * setup.nodes as u64 } else { 0 };
     let memory = setup.rule_sets().map(memory).max().unwrap_or(0);
-    rounds * memory + (10 + turns) * nanos(setup.term()) + SECOND
+    // Of regions, each round is an exchange with what is above them, too.
+    let Latency { one_way, jitter } = setup.topology.far();
+    rounds * memory + (10 + turns) * nanos(setup.term()) + SECOND + 40 * (one_way + jitter)
 }

@@ -55,7 +55,7 @@ impl World {
         };
         at.unneeded.insert(number, permits - needs);
         let (life, session) = (at.life, at.session());
-        self.oracles.of(self.setup.limit(node)).reserved(session, permits - needs);
+        self.oracles.of(self.setup.lender(node)).reserved(session, permits - needs);
         let takes = (self.rng.u64(MILLI..=CALL_MAX) / self.rng.u64(1..=20)).max(1);
         self.log.note(self.real, "node # reserves # (number #)", &[node as u64, permits, number]);
         self.push(self.real + takes, Event::Settle { node, life, number, rest: permits - needs });
@@ -72,7 +72,7 @@ impl World {
         at.unneeded.remove(&number);
         let back = at.refill.give_back(&at.slot, number, rest, now);
         at.refill.settle(number);
-        self.oracles.of(self.setup.limit(node)).came_back(session, back)?;
+        self.oracles.of(self.setup.lender(node)).came_back(session, back)?;
         self.log.note(self.real, "node # settles number #, # come back", &[node as u64, number, back]);
         let in_hand = self.in_hand();
         self.oracles.exposed(self.now(), &in_hand)?;

@@ -8,24 +8,33 @@ use crate::oracles::Stocks;
 impl World {
     /// What all can still spend of each limit.
     pub(super) fn in_hand(&mut self) -> Vec<u64> {
-        let mut in_hand = vec![0; self.setup.limits()];
+        let mut in_hand = vec![0; self.setup.lenders()];
         for node in 0..self.nodes.len() {
-            in_hand[self.setup.limit(node)] += self.held(node);
+            in_hand[self.setup.lender(node)] += self.held(node);
         }
         for (index, (adversary, _)) in self.adversaries.iter().enumerate() {
-            in_hand[self.setup.limit(self.nodes.len() + index)] += adversary.in_hand(self.real);
+            in_hand[self.setup.lender(self.nodes.len() + index)] += adversary.in_hand(self.real);
         }
         in_hand
     }
 
     /// How the pools look, and what all can still spend.
     pub(super) fn stocks(&mut self) -> Stocks {
-        let (now, in_hand) = (self.now().allocator, self.in_hand());
-        let pool = &mut self.centre.pool;
-        let above = if in_hand.len() > 1 { pool.view_above(now) } else { None };
-        let above = above.map(|view| Stock { view, in_hand: in_hand.iter().sum() });
+        let (at, in_hand) = (self.now().allocator, self.in_hand());
         let own = in_hand.iter().enumerate();
-        let own = own.map(|(limit, &in_hand)| Stock { view: pool.view(limit, now), in_hand }).collect();
-        Stocks { own, above }
+        if !self.regions.is_empty() {
+            let own = own.map(|(region, &in_hand)| self.regions[region].stock(self.real, in_hand)).collect();
+            let in_hand = in_hand.iter().sum();
+            let above = match self.shared.is_some() {
+                true => self.stock_of_roots(in_hand),
+                false => Some(Stock { view: self.centre.pool.view(0, at), in_hand, at }),
+            };
+            return Stocks { own, above, is_trusted: self.is_trusted() };
+        }
+        let pool = &mut self.centre.pool;
+        let above = if in_hand.len() > 1 { pool.view_above(at) } else { None };
+        let above = above.map(|view| Stock { view, in_hand: in_hand.iter().sum(), at });
+        let own = own.map(|(limit, &in_hand)| Stock { view: pool.view(limit, at), in_hand, at }).collect();
+        Stocks { own, above, is_trusted: true }
     }
 }

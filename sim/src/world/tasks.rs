@@ -46,7 +46,7 @@ impl World {
         if at.forgets(self.real) {
             at.forget(self.real);
             self.log.note(self.real, "node # forgets what it has nothing to tell of", &[node as u64]);
-            self.oracles.of(self.setup.limit(node)).forgets(self.nodes[node].session());
+            self.oracles.of(self.setup.lender(node)).forgets(self.nodes[node].session());
         }
         let at = &mut self.nodes[node];
         let now = at.now(self.real);
@@ -123,6 +123,9 @@ impl World {
     /// An answer reaches its node, which believes it only if it still waits for it.
     pub(super) fn hear(&mut self, reply: Reply) -> Verdict {
         let node = reply.node;
+        if let Some(region) = self.region(node) {
+            return self.region_hears(region, reply);
+        }
         if let Some(index) = self.adversary(node) {
             return self.foe_hears(index, reply);
         }

@@ -2,14 +2,19 @@
 
 use super::World;
 use super::event::{Event, Message, Phase};
-use crate::SECOND;
 use crate::faults::Fault;
+use crate::oracle::Verdict;
+use crate::setup::Calls;
+use crate::{MILLI, SECOND};
 use lessor_holder::connection::Exchange;
 use lessor_ledger::overrides::Suspension;
 use lessor_protocol::{Ask, Moment};
 
 /// The rate of a clock that is frozen, in parts per million from a good one.
-const STANDS_STILL: i64 = -1_000_000;
+pub(super) const STANDS_STILL: i64 = -1_000_000;
+
+/// How long a node needs to say that its calls go on, after it stood still.
+const SAYS_SO: u64 = 50 * MILLI;
 
 /// How fast a daemon slews a clock, in parts per million: ten times as fast as chrony does unless it is told otherwise.
 const SLEW_PPM: i64 = 833_333;
@@ -40,7 +45,11 @@ impl World {
             Fault::NodeLeave => self.leave_in_order(node, until),
             Fault::NodePause => {
                 let at = &mut self.nodes[node];
-                at.paused_until = at.paused_until.max(until);
+                // A node whose calls last too long has to say so in between.
+                let is_too_soon = self.real < at.paused_until + SAYS_SO;
+                if self.setup.calls != Calls::Overlong || !is_too_soon {
+                    at.paused_until = at.paused_until.max(until);
+                }
             }
             Fault::Freeze => self.freeze(node, until),
             Fault::ClockJump => self.nodes[node].clock.jump(self.real, until - self.real),
@@ -52,6 +61,10 @@ impl World {
                 self.centre.paused_until = until.min(self.real + 3 * SECOND);
             }
             Fault::AllocatorPause => {}
+            Fault::RegionCut => self.cut_region(until),
+            Fault::RegionCrash => self.lose_region(false, until),
+            Fault::RegionLeave => self.lose_region(true, until),
+            Fault::StoreTrouble => self.strike_store(),
             Fault::Loss
             | Fault::Duplicate
             | Fault::LongDelay
@@ -73,6 +86,9 @@ impl World {
             Fault::ClockSlew => "! a clock is slewed (#) for # ns",
             Fault::AllocatorPause => "! the allocator is paused (#) for # ns",
             Fault::AllocatorRestart => "! the allocator dies (#) for # ns",
+            Fault::RegionCut => "! the link of a region (#) is cut for # ns",
+            Fault::StoreTrouble => "! the store is in trouble (#) for # ns",
+            Fault::RegionCrash | Fault::RegionLeave => "! a region (#) dies for # ns",
             Fault::NodeLeave => "! node # is stopped in good order for # ns",
             Fault::NodeCrash | Fault::CrashBeforeSend | Fault::CrashAfterSend | Fault::CrashBeforeInstall => {
                 "! node # dies for # ns"
@@ -104,7 +120,7 @@ impl World {
     /// Ends the session of `node`, and names the next one.
     pub(super) fn next_session(&mut self, node: usize) -> u64 {
         self.sessions += 1;
-        let oracle = self.oracles.of(self.setup.limit(node));
+        let oracle = self.oracles.of(self.setup.lender(node));
         oracle.ends(self.nodes[node].session());
         oracle.begins(node, self.sessions);
         self.sessions
@@ -179,7 +195,7 @@ impl World {
     }
 
     /// All trouble ends. What is late is still on its way.
-    pub(super) fn mend_all(&mut self) {
+    pub(super) fn mend_all(&mut self) -> Verdict {
         self.network.mend();
         self.setup.faults.chance.clear();
         self.outside = None;
@@ -192,5 +208,6 @@ impl World {
             self.nodes[node].line.clear();
             self.start(node, self.nodes[node].life);
         }
+        self.mend_regions()
     }
 }

@@ -27,7 +27,7 @@ impl World {
         else {
             return;
         };
-        let (limit, now) = (self.setup.limit(node), self.now());
+        let (limit, now) = (self.setup.lender(node), self.now());
         let room = self.oracles.room(limit, now);
         let lasts = Some(Duration::from_nanos(self.rng.u64(0..2 * SECOND)));
         let mut headers = if room < outside {

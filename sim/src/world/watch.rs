@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Watch {
     /// Whether the report has a curve.
     pub draws: bool,
+    /// Whether an exact limiter is asked about each call, too.
+    pub compares: bool,
     /// Here every run adds the simulated nanoseconds that are over.
     pub over: Arc<AtomicU64>,
 }

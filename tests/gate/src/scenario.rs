@@ -18,12 +18,14 @@ use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use lessor_sim::edges::EDGES;
 use lessor_sim::faults::Fault;
+use lessor_sim::generator::overlong::overlong;
+use lessor_sim::generator::topologies;
 use lessor_sim::network::Latency;
-use lessor_sim::regions::{self, Fate};
 use lessor_sim::setup::Setup;
+use lessor_sim::topology::Fate;
 use lessor_sim::traffic::Workload;
 use lessor_sim::world::sustained;
-use lessor_sim::{MILLI, SECOND, generator, overlong, soak};
+use lessor_sim::{MILLI, SECOND, generator, soak};
 use live::{capped, lowered, new_windows, paused, paused_restarts};
 use restarts::{restarts, written, written_cap, written_flow};
 use std::time::Duration;
@@ -102,7 +104,7 @@ pub enum Scenario {
     WrittenCap,
     /// The same with a steady flow, as `Flow`.
     WrittenFlow,
-    /// Regions that lease from a centre and lend on, see [`lessor_sim::regions`].
+    /// Regions that lease from a centre and lend on, see [`lessor_sim::generator::topologies`].
     Regions,
     /// The same where all of them lease from a store that they share.
     Stored,
@@ -124,7 +126,7 @@ pub enum Scenario {
     RegionsCapped,
     /// The same where all of them lease from a store that they share.
     StoreCapped,
-    /// A cap on what is in flight, and calls that last longer than any should, see [`lessor_sim::overlong`].
+    /// A cap on what is in flight, and calls that last longer than any should, see [`lessor_sim::generator::overlong`].
     Overlong,
 }
 
@@ -138,21 +140,20 @@ impl Scenario {
         // Not the dice of the swarm, nor those of the run.
         let mut dice = fastrand::Rng::with_seed(seed ^ 0x6c61_6e64_0000_0000);
         let setup = match self {
-            Scenario::Regions => return regions::run(seed).map(drop),
-            Scenario::Stored => return regions::run_stored(seed).map(drop),
+            Scenario::Regions => topologies::regions(seed),
+            Scenario::RegionsCapped => topologies::regions_capped(seed),
+            Scenario::Stored => topologies::store(seed),
             Scenario::StoreLoses => {
-                let lost = &[Fate::Copied, Fate::Emptied, Fate::Behind];
-                return regions::run_fated(seed, lost).map(drop);
+                topologies::store_fated(seed, &[Fate::Copied, Fate::Emptied, Fate::Behind])
             }
-            Scenario::StoreSet => return regions::run_fated(seed, &[Fate::Set]).map(drop),
-            Scenario::StoreClose => return regions::run_close(seed).map(drop),
-            Scenario::StoreSetTwice => return regions::run_fated(seed, &[Fate::SetTwice]).map(drop),
-            Scenario::StoreEmptied => return regions::run_emptied(seed).map(drop),
-            Scenario::StoreSmall => return regions::run_small(seed).map(drop),
-            Scenario::StoreFamily => return regions::run_family(seed).map(drop),
-            Scenario::Overlong => return overlong::run(seed).map(drop),
-            Scenario::RegionsCapped => return regions::run_capped(seed).map(drop),
-            Scenario::StoreCapped => return regions::run_capped_store(seed).map(drop),
+            Scenario::StoreSet => topologies::store_fated(seed, &[Fate::Set]),
+            Scenario::StoreSetTwice => topologies::store_fated(seed, &[Fate::SetTwice]),
+            Scenario::StoreEmptied => topologies::store_emptied(seed),
+            Scenario::StoreClose => topologies::store_close(seed),
+            Scenario::StoreSmall => topologies::store_small(seed),
+            Scenario::StoreFamily => topologies::store_family(seed),
+            Scenario::StoreCapped => topologies::store_capped(seed),
+            Scenario::Overlong => overlong(seed),
             Scenario::Any => setup,
             Scenario::FullWindow => full_window(setup, &mut dice),
             Scenario::TinyBucket => tiny_bucket(setup, &mut dice),

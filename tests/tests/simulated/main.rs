@@ -2,7 +2,6 @@
 //! test here waits for a clock.
 
 mod family;
-mod in_flight;
 mod pool;
 mod regions;
 mod replay;

@@ -1,0 +1,375 @@
+//! Draws fleets whose nodes lease from regions.
+
+use crate::faults::{Fault, Faults};
+use crate::network::Latency;
+use crate::setup::{Calls, Sabotage, Setup, plan};
+use crate::topology::{Fate, Lag, Regions, Shared, Topology};
+use crate::traffic::Workload;
+use crate::world::sustained;
+use crate::{MILLI, SECOND};
+use lessor_ledger::Rule;
+use lessor_ledger::rule::{
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, Windows,
+};
+use std::ops::Range;
+use std::time::Duration;
+
+/// One of the fleets below.
+pub fn any(seed: u64) -> Setup {
+    let lost = [Fate::Copied, Fate::Emptied, Fate::Behind, Fate::Started];
+    match seed % 14 {
+        0 | 1 => regions(seed),
+        2 => regions_capped(seed),
+        3 => store(seed),
+        4 => store_capped(seed),
+        5 => store_family(seed),
+        6 => store_capped_family(seed),
+        7 => store_intervals(seed, 200..3_000),
+        8 => store_flow(seed, 1..40),
+        9 => store_fated(seed, &[Fate::Set, Fate::SetTwice]),
+        10 => store_fated(seed, &lost),
+        11 => store_emptied(seed),
+        12 => store_small(seed),
+        _ => store_close(seed),
+    }
+}
+
+/// A fleet of regions, as `seed` draws it, by a rule of 5 to 600 permits in up to 6 s.
+pub fn regions(seed: u64) -> Setup {
+    let mut rng = dice(seed, 13);
+    let rule = rule(5..600, 100..6_000, &mut rng);
+    regions_by(rule, seed, &mut rng)
+}
+
+/// The same by a cap on what is in flight, of calls that take up to some seconds.
+pub fn regions_capped(seed: u64) -> Setup {
+    let mut rng = dice(seed, 14);
+    let limit = rng.u64(5..100);
+    let rule = cap(limit, &mut rng);
+    regions_by(rule, seed, &mut rng)
+}
+
+/// A fleet of allocators that share a store, as `seed` draws it.
+pub fn store(seed: u64) -> Setup {
+    let mut rng = dice(seed, 1);
+    let rule = rule(5..600, 100..6_000, &mut rng);
+    store_by(vec![rule], 0, seed, &mut rng).named()
+}
+
+/// The same by a cap on what is in flight, of calls that take up to some seconds.
+pub fn store_capped(seed: u64) -> Setup {
+    let mut rng = dice(seed, 2);
+    let limit = rng.u64(5..100);
+    let rule = cap(limit, &mut rng);
+    store_by(vec![rule], 0, seed, &mut rng).named()
+}
+
+/// The same where the limit is below another one. In two of three of them, an allocator knows an older configuration, and in one of
+/// those something becomes of the store every two seconds.
+pub fn store_family(seed: u64) -> Setup {
+    let mut rng = dice(seed, 3);
+    let own = rule(5..600, 100..6_000, &mut rng);
+    let above = about_as_much(&own, &mut rng);
+    let mut setup = store_by(vec![own, above], 1, seed, &mut rng);
+    of_store(&mut setup).of_two_minds = !seed.is_multiple_of(3);
+    if seed % 3 == 2 {
+        // All know who is above whom.
+        setup = in_full_use(setup, &[Fate::Copied, Fate::Set, Fate::Started], 2 * SECOND);
+    }
+    setup.named()
+}
+
+/// The same where one of two limits caps what is in flight, and the other one how much is let through.
+pub fn store_capped_family(seed: u64) -> Setup {
+    let mut rng = dice(seed, 4);
+    let rate = rule(50..300, 1_000..4_000, &mut rng);
+    let most = (0.5 * sustained(&[rate])) as u64;
+    let limit = rng.u64(1..=most.max(2));
+    let cap = cap(limit, &mut rng);
+    let rules = if seed.is_multiple_of(2) { vec![rate, cap] } else { vec![cap, rate] };
+    store_by(rules, 1, seed, &mut rng).named()
+}
+
+/// The same by a bucket that refills at intervals of so many milliseconds.
+pub fn store_intervals(seed: u64, millis: Range<u64>) -> Setup {
+    let mut rng = dice(seed, 5);
+    let rule = at_intervals(millis, &mut rng);
+    store_by(vec![rule], 0, seed, &mut rng).named()
+}
+
+/// The same by a short one in full use, where a few milliseconds make a difference, and nothing comes over the store.
+pub fn store_intervals_close(seed: u64) -> Setup {
+    let mut rng = dice(seed, 6);
+    let rule = at_intervals(150..500, &mut rng);
+    let setup = store_by(vec![rule], 0, seed, &mut rng);
+    on_crooked_ways(in_full_use(setup, &[], 0), &mut rng).named()
+}
+
+/// The same by a steady flow with so large a burst.
+pub fn store_flow(seed: u64, bursts: Range<u64>) -> Setup {
+    let mut rng = dice(seed, 7);
+    let (refill, per) = (rng.u64(10..200), Duration::from_millis(rng.u64(1_000..2_000)));
+    let rule = LeakyBucket::try_new(rng.u64(bursts), refill, per).expect("numbers in range");
+    store_by(vec![Rule::LeakyBucket(rule)], 0, seed, &mut rng).named()
+}
+
+/// The same in full use of a rule of some seconds, while one of `fates` comes over the store every two seconds.
+pub fn store_fated(seed: u64, fates: &[Fate]) -> Setup {
+    let mut rng = dice(seed, 8);
+    let rule = rule(50..300, 1_000..4_000, &mut rng);
+    in_full_use(store_by(vec![rule], 0, seed, &mut rng), fates, 2 * SECOND).named()
+}
+
+/// The same in full use, while processes die, and the store is emptied as one of them asks for the first time.
+pub fn store_emptied(seed: u64) -> Setup {
+    let mut rng = dice(seed, 9);
+    let rule = rule(50..300, 1_000..4_000, &mut rng);
+    let setup = store_by(vec![rule], 0, seed, &mut rng);
+    let (nodes, allocators) = (setup.nodes as u64, setup.lenders() as u64);
+    let mut setup = in_full_use(setup, &[Fate::EmptiedUnderway], 2 * SECOND);
+    strike_processes(&mut setup.faults, 2 * SECOND, nodes, allocators);
+    setup.lasts = 24 * SECOND;
+    setup.named()
+}
+
+/// The same by long rules, without any trouble but a `lag` of the clock of one allocator, which has no nodes.
+pub fn store_lagging(seed: u64, lag: Lag) -> Setup {
+    let mut rng = dice(seed, 10);
+    let (hour, day) = (Duration::from_secs(3_600), Duration::from_secs(86_400));
+    let rule = match seed % 3 {
+        0 => FixedWindow::of(1_000_000, Windows::FirstUse { per: hour }).map(Rule::FixedWindow),
+        1 => TokenBucket::try_new(10_000_000, 10_000_000, day, 10_000_000)
+            .and_then(|bucket| bucket.with_refill_style(RefillStyle::Interval))
+            .map(Rule::TokenBucket),
+        _ => SlidingWindow::try_new(600, 2 * hour / 3_600, Duration::ZERO).map(Rule::SlidingWindow),
+    };
+    let mut setup = store_by(vec![rule.expect("numbers in range")], 0, seed, &mut rng);
+    setup.faults = Faults::default();
+    setup.nodes = 2;
+    setup.demand = (0.4 * sustained(&setup.plan.rules)).min(500.0);
+    setup.lasts = 28 * SECOND;
+    setup.then_calm = false;
+    let shared = of_store(&mut setup);
+    (shared.count, shared.lag) = (3, Some(lag));
+    setup.named()
+}
+
+/// The same by a small bucket, which has to be on time. Either all nodes want a permit all the time, and nothing comes over the
+/// store. Or hardly any node does, and the store is emptied.
+pub fn store_small(seed: u64) -> Setup {
+    let mut rng = dice(seed, 11);
+    let (permits, per) = (rng.u64(1..4), Duration::from_millis(rng.u64(150..500)));
+    let rule = TokenBucket::try_new(permits, 1, per, permits).expect("numbers in range");
+    let setup = store_by(vec![Rule::TokenBucket(rule)], 0, seed, &mut rng);
+    let (mut setup, times) = match seed % 2 {
+        0 => (in_full_use(setup, &[], 0), 10.0),
+        _ => (in_full_use(setup, &[Fate::Emptied], 3 * SECOND), 0.1),
+    };
+    // Wanted by some who know what time it is, and by some who take it to be earlier, and are as quick.
+    setup.latency = Latency { one_way: MILLI / 20, jitter: MILLI / 40 };
+    setup.demand *= times;
+    setup.lasts = 28 * SECOND;
+    let back = |rng: &mut fastrand::Rng| if rng.bool() { rng.u64(4..=7) * MILLI } else { MILLI / 20 };
+    let ways = (0..setup.lenders()).map(|_| (MILLI / 20, back(&mut rng))).collect();
+    of_store(&mut setup).ways = ways;
+    setup.named()
+}
+
+/// The same by a short rule, where a few milliseconds make a difference, and nothing comes over the store.
+pub fn store_close(seed: u64) -> Setup {
+    let mut rng = dice(seed, 12);
+    let rule = rule(50..300, 200..600, &mut rng);
+    let setup = in_full_use(store_by(vec![rule], 0, seed, &mut rng), &[], 0);
+    on_crooked_ways(setup, &mut rng).named()
+}
+
+/// `setup` with `demand` times what its rules allow, and no trouble at all, for 28 s.
+pub fn in_use(mut setup: Setup, demand: f64) -> Setup {
+    setup.faults = Faults::default();
+    setup.latency = Latency { one_way: MILLI / 2, jitter: MILLI / 4 };
+    // Calls take half of the longest time, on average.
+    let of_calls = if setup.plan.rules.iter().any(|rule| rule.longest().is_some()) { 2.0 } else { 1.0 };
+    setup.calls = Calls::Even;
+    setup.demand = demand * of_calls * sustained(&setup.plan.rules);
+    (setup.sprees, setup.lasts, setup.then_calm) = (0, 28 * SECOND, false);
+    if let Topology::Regions(regions) = &mut setup.topology {
+        regions.far = Latency { one_way: 10 * MILLI, jitter: 5 * MILLI };
+    }
+    setup.named()
+}
+
+/// Regions below an allocator, by a rule of some seconds.
+pub fn regions_of_seconds(seed: u64) -> Setup {
+    let mut rng = dice(seed, 15);
+    let rule = rule(100..600, 2_000..6_000, &mut rng);
+    regions_by(rule, seed, &mut rng)
+}
+
+/// Allocators that share a store, by a rule of some seconds; `is_below` another one, or not.
+pub fn store_of_seconds(seed: u64, is_below: bool) -> Setup {
+    let mut rng = dice(seed, 16);
+    let mut rules = vec![rule(100..600, 2_000..6_000, &mut rng)];
+    if is_below {
+        rules.push(about_as_much(&rules[0], &mut rng));
+    }
+    store_by(rules, usize::from(is_below), seed, &mut rng).named()
+}
+
+/// A rule for a limit above one with `own`, so that now one of both is what there is too little of, and now the other.
+fn about_as_much(own: &Rule, rng: &mut fastrand::Rng) -> Rule {
+    let (permits, span) = permits_per(own);
+    let limit = (permits as f64 * (0.3 + 1.2 * rng.f64())) as u64 + 1;
+    rule_of(limit, span.mul_f64(0.5 + rng.f64()).max(Duration::from_millis(100)), rng)
+}
+
+fn dice(seed: u64, world: u64) -> fastrand::Rng {
+    fastrand::Rng::with_seed(seed ^ (0x70b0_0000_0000_0000 + (world << 32)))
+}
+
+fn of_store(setup: &mut Setup) -> &mut Shared {
+    match &mut setup.topology {
+        Topology::Store(shared) => shared,
+        Topology::Allocator | Topology::Regions(_) => unreachable!("it has a store"),
+    }
+}
+
+fn cap(limit: u64, rng: &mut fastrand::Rng) -> Rule {
+    let longest = Duration::from_millis(rng.u64(1_000..3_000));
+    Rule::Concurrency(Concurrency::try_new(limit, longest).expect("numbers in range"))
+}
+
+fn at_intervals(millis: Range<u64>, rng: &mut fastrand::Rng) -> Rule {
+    let (permits, per) = (rng.u64(5..600), Duration::from_millis(rng.u64(millis)));
+    let capacity = permits * rng.u64(2..5) / 2;
+    let rule = TokenBucket::try_new(capacity, permits, per, capacity);
+    let rule = rule.and_then(|rule| rule.with_refill_style(RefillStyle::Interval));
+    Rule::TokenBucket(rule.expect("numbers in range"))
+}
+
+/// `setup` in full use, with no trouble but that of the store: one of `fates`, `every` so often.
+fn in_full_use(mut setup: Setup, fates: &[Fate], every: u64) -> Setup {
+    setup.faults = Faults::default();
+    if !fates.is_empty() {
+        setup.faults.every.insert(Fault::StoreTrouble, (every, MILLI));
+    }
+    setup.demand = 3.0 * sustained(&setup.plan.rules);
+    setup.then_calm = false;
+    of_store(&mut setup).fates = fates.to_vec();
+    setup
+}
+
+/// `setup` where the ways to the store and back are not alike, and so no allocator can tell the time well. Many letters get lost, so
+/// that leases end while there is something left of them.
+fn on_crooked_ways(mut setup: Setup, rng: &mut fastrand::Rng) -> Setup {
+    setup.latency = Latency { one_way: MILLI / 20, jitter: MILLI / 40 };
+    setup.faults.chance.insert(Fault::Loss, rng.f64() * 0.3);
+    setup.demand /= 3.0;
+    setup.lasts = 28 * SECOND;
+    let way = |rng: &mut fastrand::Rng| {
+        let (long, short) = (rng.u64(6..=8) * MILLI, MILLI / 20);
+        if rng.bool() { (long, short) } else { (short, long) }
+    };
+    let ways = (0..setup.lenders()).map(|_| way(rng)).collect();
+    of_store(&mut setup).ways = ways;
+    setup
+}
+
+fn regions_by(rule: Rule, seed: u64, rng: &mut fastrand::Rng) -> Setup {
+    let mut setup = troubled(vec![rule], 0, seed, rng);
+    if rng.u32(..4) == 0 {
+        setup.faults.every.insert(Fault::AllocatorRestart, (rng.u64(2..20) * SECOND, MILLI));
+    }
+    let one_way = rng.u64(MILLI..40 * MILLI);
+    let (count, far) = (setup.topology.regions(), Latency { one_way, jitter: one_way / 2 });
+    setup.topology = Topology::Regions(Regions { count, far });
+    setup.named()
+}
+
+/// Allocators that share a store, where the last of `rules` are those of `above` limits.
+fn store_by(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) -> Setup {
+    let mut setup = troubled(rules, above, seed, rng);
+    if rng.u32(..4) == 0 {
+        setup.faults.every.insert(Fault::StoreTrouble, (rng.u64(2..20) * SECOND, MILLI));
+    }
+    // Farther away, no allocator could tell what time it is there.
+    let one_way = rng.u64(MILLI / 20..2 * MILLI);
+    let (count, far) = (setup.topology.regions(), Latency { one_way, jitter: one_way });
+    let fates = vec![Fate::Copied, Fate::Set, Fate::Emptied, Fate::Behind, Fate::Started];
+    let ways = vec![];
+    setup.topology = Topology::Store(Shared { count, far, ways, fates, of_two_minds: false, lag: None });
+    setup
+}
+
+/// Each process dies and each link is cut as often as the other ones, about once in `every`.
+fn strike_processes(faults: &mut Faults, every: u64, nodes: u64, regions: u64) {
+    faults.every.insert(Fault::Cut, (2 * every / nodes, 4 * SECOND));
+    faults.every.insert(Fault::NodeCrash, (2 * every / nodes, MILLI));
+    faults.every.insert(Fault::RegionCut, (2 * every / regions, 4 * SECOND));
+    faults.every.insert(Fault::RegionCrash, (4 * every / regions, MILLI));
+    faults.every.insert(Fault::RegionLeave, (4 * every / regions, MILLI));
+}
+
+/// A fleet of one to three regions with one to three nodes each, in trouble.
+fn troubled(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) -> Setup {
+    let count = rng.usize(1..=3);
+    let nodes = count * rng.usize(1..=3);
+    let mut faults = Faults::default();
+    faults.chance.insert(Fault::Loss, rng.f64() * 0.2);
+    faults.chance.insert(Fault::Duplicate, rng.f64() * 0.2);
+    faults.chance.insert(Fault::LongDelay, rng.f64() * 0.05);
+    strike_processes(&mut faults, rng.u64(2..20) * SECOND, nodes as u64, count as u64);
+    let one_way = rng.u64(MILLI / 10..3 * MILLI);
+    Setup {
+        seed,
+        topology: Topology::Regions(Regions { count, far: Latency { one_way: 0, jitter: 0 } }),
+        above,
+        siblings: 0,
+        nodes,
+        adversaries: vec![],
+        workload: Workload::Steady,
+        priorities: 0,
+        demand: (rng.f64() * 3.0 * sustained(&rules)).max(0.5),
+        cost_max: 1,
+        calls: Calls::Mixed,
+        reserves: 0,
+        in_vain: 0,
+        sprees: 20,
+        store: 0,
+        patience: 0,
+        latency: Latency { one_way, jitter: one_way / 2 },
+        faults,
+        live: vec![],
+        drifting: true,
+        start: rng.u64(1_000..2_000) * SECOND,
+        lasts: 12 * SECOND,
+        then_calm: true,
+        sabotage: Sabotage::None,
+        plan: plan(rules, false),
+        replay: String::new(),
+    }
+}
+
+/// One of three kinds.
+fn rule(limit: Range<u64>, millis: Range<u64>, rng: &mut fastrand::Rng) -> Rule {
+    let (limit, per) = (rng.u64(limit), Duration::from_millis(rng.u64(millis)));
+    rule_of(limit, per, rng)
+}
+
+fn rule_of(limit: u64, per: Duration, rng: &mut fastrand::Rng) -> Rule {
+    let rule = match rng.u32(..3) {
+        0 => SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow),
+        1 => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),
+        _ => TokenBucket::try_new(limit, limit, per, limit).map(Rule::TokenBucket),
+    };
+    rule.expect("numbers in range")
+}
+
+/// What one of those allows, in what time.
+fn permits_per(rule: &Rule) -> (u64, Duration) {
+    match rule {
+        Rule::SlidingWindow(rule) => (rule.limit(), rule.per()),
+        Rule::FixedWindow(rule) => (rule.limit(), rule.per()),
+        Rule::TokenBucket(rule) => (rule.refill(), rule.per()),
+        Rule::LeakyBucket(_) | Rule::Concurrency(_) | Rule::SlidingLog(_) => unreachable!("none is drawn"),
+    }
+}

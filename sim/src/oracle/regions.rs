@@ -1,0 +1,33 @@
+//! What the oracle makes of hosts that lend on what they lease: of the allocator above them, whose sessions they are, and of a region
+//! that dies while its nodes hold leases.
+
+use super::{Instant, Oracle, Verdict, must};
+use lessor_ledger::pool::PoolView;
+
+impl Oracle {
+    /// S1–S7: `permits` were admitted on a lease of `region`, which lends on what it leases here.
+    pub fn admitted_below(&mut self, now: Instant, region: usize, permits: u64, way: u64) -> Verdict {
+        self.admitted += if now.allocator >= self.opens { permits } else { 0 };
+        self.counts(now, permits, way)?;
+        let ends = self.sessions.values().filter(|session| session.node == region).map(|session| session.end);
+        let end = ends.max().unwrap_or_default();
+        must("S7", now.allocator < end, || {
+            format!(
+                "a node of region {region} spent at {:?}, all leases there ended at {end:?}",
+                now.allocator
+            )
+        })
+    }
+
+    /// A region died, and begins without books. What it lent stays valid on the leases of its nodes.
+    pub fn region_lost(&mut self, now: Instant, view: PoolView) {
+        let ends = self.leases_end(now).allocator;
+        self.books_lost(now, view);
+        self.inherited_until = ends;
+    }
+
+    /// So many permits are again there to be spent.
+    pub fn unspent_below(&mut self, permits: u64) {
+        self.admitted = self.admitted.saturating_sub(permits);
+    }
+}

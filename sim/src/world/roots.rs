@@ -1,0 +1,278 @@
+//! The way of an allocator to the store that it shares with others: each drives the shipping [`Member`]. Here are only the letters
+//! that carry its calls, which get lost or come late.
+
+use super::World;
+use super::event::Event;
+use super::shared::NAMES;
+use crate::oracle::Verdict;
+use crate::{MILLI, SECOND};
+use lessor_ledger::cells::CellsError;
+use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
+use lessor_ledger::pool::Pool;
+use lessor_ledger::roots::{
+    Call, Host, Member, MemberError, Next, Notice, RootAsk, RootError, SIGN_EVERY, Said, cell_of, to_pool,
+};
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Answer, Ask, ClockBounds, Moment};
+use std::collections::BTreeMap;
+
+/// How long an allocator waits for an answer of the store.
+const STORE_TIMEOUT: u64 = SECOND / 2;
+
+/// The way of an allocator to the store.
+#[derive(Debug)]
+pub(super) struct StoreLink {
+    pub(super) member: Member,
+    /// The call that it waits for.
+    waits: Option<u64>,
+    /// What it asks, if that is its job: the root of the limit first, and then the one above.
+    asks: Vec<Ask>,
+    /// An ask that waits until it has signed.
+    next: Option<Vec<Ask>>,
+}
+
+impl StoreLink {
+    pub(super) fn new(clocks: ClockBounds) -> Self {
+        let member = Member::new(String::new(), clocks.drift_ppm());
+        StoreLink { member, waits: None, asks: vec![], next: None }
+    }
+}
+
+/// What a member knows of its allocator, and does there.
+struct Here<'a> {
+    rng: &'a mut fastrand::Rng,
+    /// The calendar of a machine, whose clock was never set.
+    wall: Moment,
+    is_fresh: bool,
+    asks: Vec<Option<RootAsk>>,
+    configuration: (Version, BTreeMap<String, String>),
+    pools: Vec<&'a mut Pool>,
+    local: Moment,
+}
+
+impl Host for Here<'_> {
+    fn draw(&mut self) -> u64 {
+        self.rng.u64(..)
+    }
+
+    fn wall(&self) -> Moment {
+        self.wall
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+
+    fn asks(&mut self) -> Vec<Option<RootAsk>> {
+        self.asks.clone()
+    }
+
+    fn suspensions(&self) -> Suspensions {
+        Suspensions::default()
+    }
+
+    fn configuration(&self) -> (Version, BTreeMap<String, String>) {
+        self.configuration.clone()
+    }
+
+    fn overrides(&self) -> LimitOverrides {
+        LimitOverrides::default()
+    }
+
+    fn follow_overrides(&mut self, _: &LimitOverrides) {}
+
+    fn follow_suspensions(&mut self, _: &Suspensions, _: Moment) {}
+
+    fn hold_back(&mut self) {
+        self.pools.iter_mut().for_each(|pool| pool.hold_back_above(self.local));
+    }
+
+    fn tell(&mut self, _: Notice) {}
+}
+
+impl World {
+    /// Whether `region` knows an older configuration than is right.
+    pub(super) fn is_old(&self, region: usize) -> bool {
+        let of_two_minds = self.setup.topology.shared().is_some_and(|shared| shared.of_two_minds);
+        of_two_minds && region > 0 && region + 1 == self.regions.len()
+    }
+
+    /// Whether it does, and no allocator has told the store of that yet. It is not there yet: none could know of a newer
+    /// configuration.
+    pub(super) fn is_too_early(&self, region: usize) -> bool {
+        self.is_old(region) && !self.shared.as_ref().is_some_and(|store| store.knows_families())
+    }
+
+    /// An allocator asks the roots, once it has done what it does at the store.
+    pub(super) fn ask_roots(&mut self, region: usize, asks: Vec<Ask>) -> Verdict {
+        let link = &mut self.regions[region].link;
+        if link.waits.is_some() {
+            link.next = Some(asks);
+            return Ok(());
+        }
+        let next = self.begin_ask(region, asks);
+        self.goes_on_at_store(region, next)
+    }
+
+    /// An allocator says the last that it has to say to the roots, if it knows them and waits for nothing.
+    pub(super) fn leave_roots(&mut self, region: usize, asks: Vec<Ask>) {
+        let link = &self.regions[region].link;
+        if link.waits.is_none()
+            && link.member.head().is_some()
+            && let Next::Call(call) = self.begin_ask(region, asks)
+        {
+            self.write_to_store(region, call);
+        }
+    }
+
+    fn begin_ask(&mut self, region: usize, asks: Vec<Ask>) -> Next {
+        let at = &mut self.regions[region];
+        at.link.asks = asks;
+        let (session, seq) = (at.connection.session(), at.asks());
+        let rtt = at.distance();
+        self.as_member(region, |member, now, here| member.ask(session, seq, rtt, now, here))
+    }
+
+    /// An allocator signs, and again after a while. One that waits for the store signs once that has answered.
+    pub(super) fn signs(&mut self, region: usize, life: u64) -> Verdict {
+        let at = &mut self.regions[region];
+        if at.life != life {
+            return Ok(());
+        }
+        if at.link.waits.is_some() {
+            self.push(self.real + MILLI, Event::Signs { region, life });
+            return Ok(());
+        }
+        let (session, now) = (at.connection.session(), at.clock.show(self.real));
+        let signed = at.link.member.signed();
+        match at.link.member.sign(session, now) {
+            Some(next) => {
+                self.push(self.real + nanos(SIGN_EVERY), Event::Signs { region, life });
+                self.goes_on_at_store(region, next)
+            }
+            None => {
+                // A clock may stand still meanwhile.
+                let most = self.real + nanos(SIGN_EVERY);
+                let due = at.clock.when(signed + SIGN_EVERY).clamp(self.real + 1, most);
+                self.push(due, Event::Signs { region, life });
+                Ok(())
+            }
+        }
+    }
+
+    /// No answer of the store is waited for any more.
+    pub(super) fn forget_store(&mut self, region: usize) {
+        let at = &mut self.regions[region];
+        let now = at.clock.show(self.real);
+        at.link.member.give_up(now);
+        (at.link.waits, at.link.asks, at.link.next) = (None, vec![], None);
+    }
+
+    /// Lets the member of an allocator act, now.
+    fn as_member<T>(
+        &mut self,
+        region: usize,
+        act: impl FnOnce(&mut Member, Moment, &mut Here<'_>) -> T,
+    ) -> T {
+        let store = self.shared.as_ref().expect("there is a store");
+        let (specs, is_fresh) = (store.specs(self.is_old(region)), store.is_new);
+        let own = &specs[0];
+        let parent = own.parent_ref.parent.clone().map(|parent| (NAMES[0].to_owned(), parent));
+        let configuration = (own.version, parent.into_iter().collect());
+        let wall = self.centre.clock.show(self.real);
+        let at = &mut self.regions[region];
+        let local = at.clock.show(self.real);
+        let root = |(place, ask): (usize, &Ask)| {
+            Some(RootAsk { name: cell_of(NAMES[place], None), spec: specs[place].clone(), ask: *ask })
+        };
+        let asks = at.link.asks.iter().enumerate().map(root).collect();
+        let pools = at.pool.pools().collect();
+        let mut here = Here { rng: &mut self.rng, wall, is_fresh, asks, configuration, pools, local };
+        act(&mut at.link.member, local, &mut here)
+    }
+
+    /// The member of an allocator has said what comes next.
+    fn goes_on_at_store(&mut self, region: usize, next: Next) -> Verdict {
+        self.is_not_ahead(region)?;
+        match next {
+            Next::Call(call) => {
+                self.write_to_store(region, call);
+                Ok(())
+            }
+            Next::Done(done) => {
+                let link = &mut self.regions[region].link;
+                let (asks, next) = (std::mem::take(&mut link.asks), link.next.take());
+                if !asks.is_empty() {
+                    self.has_asked(region, done)?;
+                }
+                next.map_or(Ok(()), |next| self.ask_roots(region, next))
+            }
+        }
+    }
+
+    fn write_to_store(&mut self, region: usize, call: Call) {
+        let Some(store) = &mut self.shared else { return };
+        let (letter, life) = (store.write(call), self.regions[region].life);
+        self.regions[region].link.waits = Some(letter);
+        self.post(region, true, Event::AtStore { region, letter });
+        self.push(self.real + STORE_TIMEOUT, Event::StoreSilent { region, life, letter });
+    }
+
+    /// An answer of the store leaves.
+    pub(super) fn answer_of_store(&mut self, region: usize, letter: u64) {
+        self.post(region, false, Event::FromStore { region, letter });
+    }
+
+    fn post(&mut self, region: usize, is_there: bool, event: Event) {
+        let place = self.region_place(region);
+        let ways = self.setup.topology.shared().and_then(|shared| shared.ways.get(region));
+        let least = ways.map(|(there, back)| if is_there { *there } else { *back });
+        let Self { network, setup, struck, rng, .. } = self;
+        if let Some(at) = network.post(self.real, place, is_there, least, &setup.faults, struck, rng) {
+            self.push(at, event);
+        }
+    }
+
+    /// A call has taken too long.
+    pub(super) fn store_silent(&mut self, region: usize, life: u64, letter: u64) -> Verdict {
+        let silent = CellsError::Unreachable("no answer in time".to_owned());
+        match self.regions[region].life == life {
+            true => self.hear_call(region, letter, Err(silent)),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn hear_store(&mut self, region: usize, letter: u64) -> Verdict {
+        match self.shared.as_mut().and_then(|store| store.said(letter)) {
+            Some(said) => self.hear_call(region, letter, said),
+            None => Ok(()),
+        }
+    }
+
+    fn hear_call(&mut self, region: usize, letter: u64, said: Result<Said, CellsError>) -> Verdict {
+        let link = &mut self.regions[region].link;
+        if link.waits != Some(letter) {
+            return Ok(());
+        }
+        link.waits = None;
+        let next = self.as_member(region, |member, now, here| member.heard(said, now, here));
+        self.goes_on_at_store(region, next)
+    }
+
+    /// The roots have answered, or could not be asked.
+    fn has_asked(
+        &mut self,
+        region: usize,
+        done: Result<Vec<Option<Result<Answer, RootError>>>, MemberError>,
+    ) -> Verdict {
+        // Whether that is still waited for.
+        if self.regions[region].connection.open().is_none() {
+            return Ok(());
+        }
+        let Ok(answers) = done else {
+            return self.region_fails(region);
+        };
+        let answers = answers.into_iter().map(to_pool).collect();
+        self.region_takes(region, answers)
+    }
+}

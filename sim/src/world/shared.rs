@@ -1,0 +1,314 @@
+//! The store that allocators share: what is in it, what its clock shows, and what becomes of it.
+
+use super::World;
+use super::event::{Event, Phase};
+use crate::MILLI;
+use crate::oracle::{Stock, Verdict, must};
+use crate::topology::{Fate, Shared};
+use lessor_ledger::cells::{CellsError, Table, Timeline};
+use lessor_ledger::overrides::Version;
+use lessor_ledger::pool::{Plan, Pool, PoolView};
+use lessor_ledger::roots::{
+    self, Call, CompiledPlan, HEAD, Head, OVERRIDES, ParentRef, RootSpec, SIGN_EVERY, Said, cell_of,
+};
+use lessor_ledger::rule::RefillStyle;
+use lessor_ledger::share::Sharing;
+use lessor_ledger::{Rule, roots::stricter};
+use lessor_protocol::Moment;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The era of a store when the first allocator comes to it.
+const FIRST_ERA: u64 = 1;
+
+/// The limit that nodes ask, and the one above.
+pub(super) const NAMES: [&str; 2] = ["a", "above"];
+
+/// Before which call of a first exchange a store is emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doom {
+    Read,
+    Write,
+}
+
+/// The store, and what is on its way to it or back.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) table: Table,
+    /// What a replica has of it.
+    behind: Table,
+    timelines: u64,
+    /// Whether no allocator has written to it yet.
+    pub(super) is_new: bool,
+    /// Whether it is emptied as soon as an allocator asks for the first time, and before what of that.
+    doom: Option<Doom>,
+    /// By how much its clock was set, in all.
+    pub(super) set: i64,
+    /// Whether it may have lost something, or another timeline says so.
+    pub(super) is_lost: bool,
+    specs: Vec<RootSpec>,
+    letters: BTreeMap<u64, Letter>,
+    written: u64,
+    /// Whether its time began anew, as far as its head says.
+    pub(super) has_eras: bool,
+    /// What each root is as long as no allocator swaps it, the time that it is then, and when that was.
+    roots: Vec<Option<(Pool, Moment, u64)>>,
+}
+
+/// A call on its way, or its answer.
+#[derive(Clone, Debug)]
+enum Letter {
+    Call(Call),
+    Said(Result<Said, CellsError>),
+}
+
+impl Store {
+    /// An empty one, for roots by `plan`, whose last rules are those of `above` limits.
+    pub(super) fn new(plan: &Plan, above: usize) -> Self {
+        let (own, higher) = plan.rules.split_at(plan.rules.len() - above);
+        let spec = |rules: &[Rule]| {
+            let rules = rules.iter().map(|rule| stricter(rule).expect("a store can keep it")).collect();
+            let sharing = Sharing { term_min: roots::CLOCK_UNCERTAINTY * 10, ..plan.sharing.clone() };
+            let plan = Plan { rules, is_root: true, sharing, ..plan.clone() };
+            let compiled = CompiledPlan::new(plan);
+            RootSpec { compiled, version: Version::of_file(2), parent_ref: ParentRef::default() }
+        };
+        let specs = std::iter::once(own).chain((above > 0).then_some(higher)).map(spec).collect();
+        let table = Table::new(Timeline::new("0"));
+        Store {
+            behind: table.clone(),
+            table,
+            timelines: 0,
+            is_new: true,
+            doom: None,
+            set: 0,
+            is_lost: false,
+            specs,
+            letters: BTreeMap::new(),
+            written: 0,
+            has_eras: false,
+            roots: vec![None; 1 + usize::from(above > 0)],
+        }
+    }
+
+    /// Reads what the roots are, if they can be read.
+    fn read_roots(&mut self, real: u64, clock: Moment) {
+        let names: Vec<String> = NAMES[..self.specs.len()].iter().map(|name| cell_of(name, None)).collect();
+        let cells = self.table.load(&names);
+        // No allocator lends by the head of another timeline.
+        let head = self.head().filter(|head| head.timeline() == *self.table.timeline());
+        // Where the clock was set, allocators go by it only once they have noticed.
+        let now = if self.set == 0 { clock } else { Moment::ORIGIN };
+        self.has_eras |= head.as_ref().is_some_and(|head| head.era() > FIRST_ERA);
+        for (place, cell) in cells.into_iter().enumerate() {
+            let spec = &self.specs[place];
+            let read =
+                cell.zip(head.as_ref()).map(|(cell, head)| roots::read(spec, head, Some(&cell.value), now));
+            self.roots[place] = read.and_then(Result::ok).map(|root| (root.pool, root.now, real));
+        }
+    }
+
+    fn head(&self) -> Option<Head> {
+        let cell = self.table.load(&[HEAD.to_owned()]).pop().flatten();
+        cell.and_then(|cell| Head::read(&cell.value).ok())
+    }
+
+    /// Whether an allocator has said which limit is below which.
+    pub(super) fn knows_families(&self) -> bool {
+        self.head().is_some_and(|head| !head.families().is_empty())
+    }
+
+    /// What an allocator knows of what roots are made of: by an older configuration no limit is above.
+    pub(super) fn specs(&self, is_old: bool) -> Vec<RootSpec> {
+        let version = Version::of_file(if is_old { 1 } else { 2 });
+        let spec = |(place, spec): (usize, &RootSpec)| {
+            let knows = place == 0 && self.specs.len() > 1 && !is_old;
+            let parent = knows.then(|| NAMES[1].to_owned());
+            let parent_ref = ParentRef { limit: NAMES[place].to_owned(), parent, known: version };
+            RootSpec { version, parent_ref, ..spec.clone() }
+        };
+        self.specs.iter().enumerate().map(spec).collect()
+    }
+
+    /// Returns the roots, as an observer that is never behind the time sees them; `None` for a root that is unknown.
+    fn views(&mut self, clock: Moment, real: u64) -> Vec<Option<PoolView>> {
+        let set = self.set;
+        let view = |root: &mut Option<(Pool, Moment, u64)>| {
+            let (root, then, at) = root.as_mut()?;
+            let now = if set == 0 { clock } else { *then + Duration::from_nanos(real - *at) };
+            Some(root.view(now))
+        };
+        self.roots.iter_mut().map(view).collect()
+    }
+
+    /// The next call is on its way. Returns its number.
+    pub(super) fn write(&mut self, call: Call) -> u64 {
+        self.written += 1;
+        self.letters.insert(self.written, Letter::Call(call));
+        self.written
+    }
+
+    /// The answer to `letter`, if that is on its way.
+    pub(super) fn said(&mut self, letter: u64) -> Option<Result<Said, CellsError>> {
+        match self.letters.remove(&letter)? {
+            Letter::Said(said) => Some(said),
+            Letter::Call(_) => None,
+        }
+    }
+
+    fn empty(&mut self) {
+        self.table = Table::new(self.table.timeline().clone());
+        self.roots.fill(None);
+        (self.doom, self.is_lost) = (None, true);
+    }
+
+    /// `letter` of an allocator arrives, which asks for the first time or not: if that is its fate, it is emptied just before.
+    fn empty_if_doomed(&mut self, letter: u64, is_first: bool) {
+        let Some(Letter::Call(call)) = self.letters.get(&letter) else { return };
+        let is_root = |name: &str| name != HEAD && name != OVERRIDES;
+        let is_it = match (self.doom, call) {
+            (Some(Doom::Read), Call::Load(names)) => names.iter().any(|name| is_root(name)),
+            (Some(Doom::Write), Call::Swap(_, swaps)) => {
+                swaps.iter().any(|swap| is_root(&swap.name) && swap.expected.is_some())
+            }
+            _ => false,
+        };
+        if is_first && is_it {
+            self.empty();
+        }
+    }
+
+    /// `letter` arrives at `clock` of its own, and is answered. False if it is none.
+    fn answer(&mut self, letter: u64, real: u64, clock: Moment) -> bool {
+        let Some(Letter::Call(call)) = self.letters.remove(&letter) else { return false };
+        let said = match call {
+            // As exact as a store tells it.
+            Call::Time => Ok(Said::Time(Moment::from_nanos(clock.as_nanos() / 1_000 * 1_000))),
+            Call::Load(names) => Ok(Said::Loaded(self.table.timeline().clone(), self.table.load(&names))),
+            Call::Swap(timeline, swaps) => {
+                let swapped = self.table.swap(&timeline, &swaps);
+                self.is_new = false;
+                self.read_roots(real, clock);
+                swapped.map(Said::Swapped)
+            }
+        };
+        self.letters.insert(letter, Letter::Said(said));
+        true
+    }
+}
+
+impl World {
+    fn shared(&self) -> &Shared {
+        self.setup.topology.shared().expect("there is a store")
+    }
+
+    /// What the clock of the store shows, or of the only allocator.
+    pub(super) fn root_clock(&self) -> Moment {
+        let shown = self.centre.clock.show(self.real);
+        let set = self.shared.as_ref().map_or(0, |store| store.set);
+        Moment::from_nanos(shown.as_nanos().saturating_add_signed(set))
+    }
+
+    /// How the roots stand, where nodes can spend `in_hand`; `None` if one of them is unknown.
+    pub(super) fn stock_of_roots(&mut self, in_hand: u64) -> Option<Stock> {
+        let (at, real) = (self.root_clock(), self.real);
+        let views = self.shared.as_mut()?.views(at, real);
+        let known: Vec<PoolView> = views.into_iter().collect::<Option<_>>()?;
+        let least = known.into_iter().reduce(|own, above| PoolView {
+            available: own.available.min(above.available),
+            books: if own.books.outstanding <= above.books.outstanding { own.books } else { above.books },
+            ..own
+        });
+        Some(Stock { view: least?, in_hand, at })
+    }
+
+    /// A letter of `region` reaches the store.
+    pub(super) fn at_store(&mut self, region: usize, letter: u64) -> Verdict {
+        let (clock, real) = (self.root_clock(), self.real);
+        let is_first = self.regions[region].asks() <= 1;
+        let Some(store) = &mut self.shared else { return Ok(()) };
+        store.empty_if_doomed(letter, is_first);
+        if store.answer(letter, real, clock) {
+            self.answer_of_store(region, letter);
+        }
+        let (now, stocks) = (self.now(), self.stocks());
+        self.oracles.books(now, &stocks)
+    }
+
+    /// Something becomes of the store.
+    pub(super) fn strike_store(&mut self) {
+        if self.shared.is_none() || self.phase != Phase::Trouble {
+            return;
+        }
+        let fates = self.shared().fates.clone();
+        let rules = self.setup.plan.rules.iter();
+        let is_fixed = rules.clone().any(|rule| matches!(rule, Rule::FixedWindow(_)));
+        let real = self.real;
+        let Some(&fate) = fates.get(self.rng.usize(..fates.len().max(1))) else { return };
+        let step = self.rng.i64(20..100_000) * MILLI.cast_signed() * if self.rng.bool() { 1 } else { -1 };
+        // A clock is set only while an allocator watches: none can know of a step that none watches.
+        let is_watched = self.regions.iter().any(|region| {
+            real > 100 * MILLI && region.clock.show(real).since(region.link.member.signed()) < SIGN_EVERY * 2
+        });
+        // Where windows are of the calendar, another clock has others.
+        let apart = if is_fixed { 0 } else { step % (8 * MILLI.cast_signed()) };
+        let doom = if self.rng.bool() { Doom::Read } else { Doom::Write };
+        let soon = self.rng.u64(10..250) * MILLI;
+        self.log.note(real, "! something becomes of the store (#)", &[fate as u64]);
+        let Some(store) = &mut self.shared else { return };
+        store.roots.fill(None);
+        match fate {
+            Fate::Copied => store.behind = store.table.clone(),
+            Fate::Set if is_watched && !is_fixed => store.set += step,
+            Fate::SetTwice if is_watched && !is_fixed => {
+                store.set += step;
+                self.push(real + soon, Event::SetAgain);
+            }
+            Fate::Set | Fate::SetTwice => {}
+            Fate::Emptied => store.empty(),
+            Fate::EmptiedUnderway => store.doom = Some(doom),
+            Fate::Behind | Fate::Started | Fate::Replaced => {
+                // An allocator that sees another timeline does not know whether anything is lost.
+                store.is_lost = true;
+                if fate == Fate::Behind {
+                    store.table = store.behind.clone();
+                }
+                if fate == Fate::Replaced {
+                    store.set += apart;
+                }
+                store.timelines += 1;
+                store.table.move_to(Timeline::new(store.timelines.to_string()));
+            }
+        }
+    }
+
+    /// Its clock is set once more.
+    pub(super) fn set_again(&mut self) {
+        let step = self.rng.i64(1_100..100_000) * MILLI.cast_signed();
+        let step = if self.rng.bool() { step } else { -step };
+        self.shared.iter_mut().for_each(|store| store.set += step);
+    }
+
+    /// K9: an allocator may not take it to be later than the clock of the server shows by which it goes.
+    pub(super) fn is_not_ahead(&self, region: usize) -> Verdict {
+        let Some(store) = &self.shared else { return Ok(()) };
+        let at = &self.regions[region];
+        let member = &at.link.member;
+        let Some(now) = member.time(at.clock.show(self.real)) else { return Ok(()) };
+        // Where a clock is set, allocators know it from the next answer.
+        let is_set = self.shared().fates.iter().any(|fate| matches!(fate, Fate::Set | Fate::SetTwice));
+        let (clock, is_same) = (self.root_clock(), member.timeline() == Some(store.table.timeline()));
+        must("K9", is_set || !is_same || now <= clock, || {
+            format!("an allocator takes it to be {:?} later than its store", now.since(clock))
+        })
+    }
+
+    /// Whether the roots know of all that is out: not if the store may have lost something. What was out may have been waited out,
+    /// though nothing was lost, where the number of intervals that passed is unknown.
+    pub(super) fn is_trusted(&self) -> bool {
+        let at_intervals = |rule: &Rule| matches!(rule, Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval);
+        let may_be_waited_out =
+            |store: &Store| store.has_eras && self.setup.plan.rules.iter().any(at_intervals);
+        self.shared.as_ref().is_none_or(|store| !store.is_lost && !may_be_waited_out(store))
+    }
+}
