@@ -38,7 +38,8 @@ impl Reloads {
     }
 
     /// The file says `config` now. Limits whose entry changed go on as they are, see
-    /// [`Carry::AsIs`](lessor_ledger::Carry::AsIs). All of them wait for a restart if they are to be shared from then on, or no longer.
+    /// [`CarryOver::AsIs`](lessor_ledger::CarryOver::AsIs). All of them wait for a restart if they are to be shared from then
+    /// on, or no longer.
     ///
     /// # Errors
     /// If it does not fit what was put over the API since. Nothing changes then.
@@ -91,7 +92,7 @@ impl Reloads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_ledger::Carry;
+    use lessor_ledger::CarryOver;
 
     fn config(limits: &[(&str, u64)]) -> Config {
         let entry = |(name, limit): &(&str, u64)| {
@@ -108,7 +109,7 @@ mod tests {
         let other = config(&[("a", 100), ("new", 7)]);
         // Over the API `a` becomes something else, and one comes that the file never knew.
         for limit in &other.limits {
-            shared.with(|allocator, now| allocator.put(now, limit, Carry::AsIs, false)).expect("room");
+            shared.with(|allocator, now| allocator.put(now, limit, CarryOver::AsIs, false)).expect("room");
         }
         let done = reloads.reload(&config(&[("a", 1), ("b", 20)])).expect("room");
         assert_eq!(
@@ -138,7 +139,7 @@ mod tests {
         let shared = Arc::new(Shared::new(config(&[("a", 1), ("b", 2)]), true));
         let reloads = Reloads::new(shared.clone());
         let a_below_b = below("a", "b").limits.remove(1);
-        shared.with(|allocator, now| allocator.put(now, &a_below_b, Carry::AsIs, false)).expect("room");
+        shared.with(|allocator, now| allocator.put(now, &a_below_b, CarryOver::AsIs, false)).expect("room");
         for (text, named) in [(config(&[("a", 1), ("c", 3)]), "\"b\""), (below("b", "a"), "above itself")] {
             let error = reloads.reload(&text).expect_err("it does not fit").to_string();
             assert!(error.contains(named), "{error}");

@@ -2,12 +2,11 @@
 //! together admit at most what the rules allow, in every window. It is pure: synchronous, in integers, and the time is an
 //! argument.
 //!
-//! In reading order: [`rule`] (one promise of a contract, and its books), [`carry`] (what a change does to a balance), [`sizing`],
-//! [`share`] and [`pacing`] (how big a lease is), [`pool`] (the books of one limit and key), [`overrides`] (what
-//! operators decide over the API),
-//! [`cells`] and [`roots`] (a pool in a store that allocators share), [`rule_text`] (a rule as it is written), [`named`] (how a
-//! limit is found), [`steering`] (how an allocator's clock goes), [`rejection`] (why an ask is refused). Beside them [`exact`] keeps
-//! the same promises in one place, to compare.
+//! In reading order: [`rule`] (one promise of a contract, and its books), [`carry_over`] (what a change does to a balance),
+//! [`sizing`], [`share`] and [`pacing`] (how big a lease is), [`pool`] (the books of one limit and key), [`overrides`] (what
+//! operators decide over the API), [`cells`] and [`roots`] (a pool in a store that allocators share), [`rule_text`] (a rule as
+//! it is written), [`named`] (how a limit is found), [`steering`] (how an allocator's clock goes), [`rejection`] (why an ask is
+//! refused). Beside them [`exact`] keeps the same promises in one place, to compare.
 //!
 //! ```
 //! use lessor_ledger::pool::{Holder, SessionId, Plan, Pool};
@@ -28,7 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod carry;
+pub mod carry_over;
 pub mod cells;
 pub mod exact;
 pub mod named;
@@ -43,5 +42,5 @@ pub mod share;
 pub mod sizing;
 pub mod steering;
 
-pub use carry::Carry;
+pub use carry_over::CarryOver;
 pub use rule::{Rule, RuleError};

@@ -2,7 +2,7 @@
 //! lent is charged to all of them, so that together they promise what one pool with all the rules would. Several pools
 //! with the same rules may be below those. The world drives it.
 
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::pool::{
     Above, AskError, Checkpoint, Goodbye, Heard, HighWater, Holder, Past, Plan, Pool, PoolView, SessionId,
 };
@@ -146,7 +146,7 @@ impl Family {
     }
 
     /// See [`Pool::change`]: each of them goes on by its own of the rules of `plan`. For a single limit.
-    pub fn change(&mut self, plan: &Plan, carry: Carry, now: Moment) {
+    pub fn change(&mut self, plan: &Plan, carry: CarryOver, now: Moment) {
         let plans = Family::plans(plan, self.above.len());
         for (member, plan) in self.lowest.iter_mut().chain(&mut self.above).zip(plans) {
             member.plan = Arc::new(plan);

@@ -20,7 +20,7 @@ use lessor_ledger::rule::{
     WarmUp, Windows, term,
 };
 use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
-use lessor_ledger::{Carry, Rule};
+use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use std::collections::BTreeSet;
@@ -198,7 +198,7 @@ pub fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
                 // It comes back as it was, or as something else.
                 let rules = resized(rng, &rules, true);
                 live.push(Live { at, act: Act::Remove });
-                live.push(Live { at: until, act: Act::Change(Carry::ALL[rng.usize(..4)], rules) });
+                live.push(Live { at: until, act: Act::Change(CarryOver::ALL[rng.usize(..4)], rules) });
             }
             0 => live.push(Live { at, act: Act::TopUp(rng.u64(1..=ceiling(&rules).max(1))) }),
             1 => {
@@ -217,7 +217,7 @@ pub fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
                     2 | 3 if setup.above == 0 => with_or_without_cap(rng, &rules),
                     _ => resized(rng, &rules, setup.above > 0),
                 };
-                let carry = if rng.bool() { Carry::AsIs } else { Carry::ALL[rng.usize(..4)] };
+                let carry = if rng.bool() { CarryOver::AsIs } else { CarryOver::ALL[rng.usize(..4)] };
                 live.push(Live { at, act: Act::Change(carry, rules.clone()) });
             }
         }

@@ -4,7 +4,7 @@
 
 use crate::setup::parse_rules;
 use crate::text::rules_text;
-use lessor_ledger::{Carry, Rule};
+use lessor_ledger::{CarryOver, Rule};
 use std::fmt;
 
 /// Something that an operator does.
@@ -20,7 +20,7 @@ pub struct Live {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// The limit goes on by other rules; one that is gone comes back with them.
-    Change(Carry, Vec<Rule>),
+    Change(CarryOver, Vec<Rule>),
     /// It goes.
     Remove,
     /// So many permits more, once.
@@ -66,7 +66,7 @@ pub fn parse(text: &str) -> Result<Live, String> {
     let act = match word {
         "change" => {
             let (carry, rules) = value.split_once(':').ok_or_else(wrong)?;
-            let carry = Carry::named(carry).ok_or(format!("{carry:?} is not known"))?;
+            let carry = CarryOver::named(carry).ok_or(format!("{carry:?} is not known"))?;
             Act::Change(carry, parse_rules(&rules.replace(',', " "))?)
         }
         "remove" => Act::Remove,

@@ -6,7 +6,7 @@ use crate::setup::{Sabotage, Setup};
 use crate::topology::Topology;
 use lessor_ledger::pool::AskError;
 use lessor_ledger::rule::{RefillStyle, SlidingWindow, TokenBucket};
-use lessor_ledger::{Carry, Rule};
+use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::{Answer, Moment};
 use std::time::Duration;
 
@@ -245,7 +245,7 @@ impl Oracles {
     ///
     /// # Errors
     /// What was wrong.
-    pub fn changed(&mut self, now: Instant, rules: &[Rule], carry: Carry, stocks: &Stocks) -> Verdict {
+    pub fn changed(&mut self, now: Instant, rules: &[Rule], carry: CarryOver, stocks: &Stocks) -> Verdict {
         self.own[0].changed(now, rules, carry, stocks.own[0])
     }
 

@@ -4,7 +4,7 @@
 use super::{Allocator, Caller, keep};
 use crate::config::{DEPTH_MAX, LimitConfig, named_for};
 use crate::limits::Limit;
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::named::LIMITS_MAX;
 use lessor_ledger::pool::Past;
 use lessor_protocol::{Moment, Refusal};
@@ -48,15 +48,15 @@ impl Allocator {
         &mut self,
         now: Moment,
         config: &LimitConfig,
-        carry: Carry,
+        carry_over: CarryOver,
         fresh: bool,
     ) -> Result<Put, LimitsFull> {
         let name = config.name.as_str();
         let put = if let Some(limit) = self.limits.get_mut(name) {
-            limit.change(config.clone(), carry, now);
+            limit.change(config.clone(), carry_over, now);
             Put::Changed
         } else if let Some(mut limit) = self.retired.remove(name) {
-            limit.change(config.clone(), carry, now);
+            limit.change(config.clone(), carry_over, now);
             *limit.suspension() = Default::default();
             self.limits.insert(name.to_owned(), limit);
             Put::Revived

@@ -13,7 +13,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::Decision;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
@@ -197,10 +197,10 @@ pub(super) fn flag(query: &BTreeMap<String, String>, name: &str) -> Result<bool,
     }
 }
 
-pub(super) fn carry(query: &BTreeMap<String, String>) -> Result<Carry, Problem> {
-    let Some(text) = query.get("carry") else { return Ok(Carry::default()) };
-    Carry::named(text).ok_or_else(|| {
-        let names = Carry::ALL.map(Carry::name).join(", ");
+pub(super) fn carry_over(query: &BTreeMap<String, String>) -> Result<CarryOver, Problem> {
+    let Some(text) = query.get("carry") else { return Ok(CarryOver::default()) };
+    CarryOver::named(text).ok_or_else(|| {
+        let names = CarryOver::ALL.map(CarryOver::name).join(", ");
         Problem::invalid("carry", format!("carry is {}: use one of {names}", quoted(text)))
     })
 }

@@ -1,7 +1,7 @@
 //! Limits are put and removed: here, or where allocators share a store for all of them. A client must have seen a limit as it
 //! is. Handlers of [`super::admin`] and of what is shown call it.
 
-use super::admin::{Parameters, Rest, carry, durable, flag, name, parameters};
+use super::admin::{Parameters, Rest, carry_over, durable, flag, name, parameters};
 use super::object::object;
 use super::problem::Problem;
 use super::show::{self, Page};
@@ -15,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
@@ -33,10 +33,11 @@ pub(super) async fn put(
 ) -> Result<Response, Problem> {
     let name = name(path)?;
     let query = parameters(query, &["carry", "dry_run", "fresh", "after", "after_limit", "count"])?;
-    let (carry, dry_run, fresh) = (carry(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
+    let (carry_over, dry_run, fresh) =
+        (carry_over(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
     let condition = condition(request.headers())?;
     let config = config(&shared, &name, &body::read(request).await?)?;
-    check_shared(&shared, carry, fresh)?;
+    check_shared(&shared, carry_over, fresh)?;
     if dry_run {
         let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
         let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
@@ -44,15 +45,17 @@ pub(super) async fn put(
             check_keys(&shared, allocator, &config)?;
             check(allocator, &config, condition.as_deref())?;
             let limit = allocator.limit(&name);
-            Ok::<_, Problem>(limit.map(|limit| limit.preview(&config, carry, now, page.from(), page.count())))
+            Ok::<_, Problem>(
+                limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count())),
+            )
         })?;
         return Ok(json(shown_preview(&config, preview).to_string()));
     }
     let is_new = match shared.is_sharing() {
         true => put_for_all(&shared, &config, condition.as_deref()).await?,
-        false => put_here(&shared, &config, condition.as_deref(), carry, fresh).await?,
+        false => put_here(&shared, &config, condition.as_deref(), carry_over, fresh).await?,
     };
-    tracing::info!(limit = %name, is_new, carry = carry.name(), "a limit was put");
+    tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let body = shared.with(|allocator, now| show::one(allocator, now, &name));
     Ok((status, tagged(&config), json(body.unwrap_or_default().to_string())).into_response())
@@ -63,13 +66,13 @@ async fn put_here(
     shared: &Shared,
     config: &LimitConfig,
     condition: Option<&str>,
-    carry: Carry,
+    carry_over: CarryOver,
     fresh: bool,
 ) -> Result<bool, Problem> {
     let put = shared.with(|allocator, now| {
         check(allocator, config, condition)?;
         let put =
-            allocator.put(now, config, carry, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
+            allocator.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
         // Under the same lock: a new life begins with what this one had last.
         shared.limit_was_put(config);
         Ok::<_, Problem>(put)
@@ -171,14 +174,14 @@ fn check_upstream(shared: &Shared, config: &LimitConfig) -> Result<(), Problem> 
 }
 
 /// What only one allocator could do of what a limit of all of them becomes.
-fn check_shared(shared: &Shared, carry: Carry, fresh: bool) -> Result<(), Problem> {
+fn check_shared(shared: &Shared, carry_over: CarryOver, fresh: bool) -> Result<(), Problem> {
     if !shared.is_sharing() {
         return Ok(());
     }
-    if carry != Carry::AsIs {
+    if carry_over != CarryOver::AsIs {
         let detail = format!(
             "carry is {:?}: limits of a store that several allocators share go on as_is, leave it out",
-            carry.name()
+            carry_over.name()
         );
         return Err(Problem::invalid("carry", detail));
     }

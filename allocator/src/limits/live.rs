@@ -5,7 +5,7 @@ use super::leased::{self, CompiledPlans};
 use super::unused::{self, Unused};
 use super::{Kept, Keyed, Limit, Plan, PoolId, Tally, plans};
 use crate::config::LimitConfig;
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::{Fixtures, Holder, Past, PoolView};
 use lessor_ledger::rejection::{AskRejection, Reason};
@@ -49,11 +49,11 @@ pub struct Preview {
 }
 
 impl Limit {
-    /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry` says, see
+    /// Goes on by `config`, whose name is the same. Each pool takes over its balance as `carry_over` says, see
     /// [`lessor_ledger::pool::Pool::change`]. A limit that is keyed from now on, or no longer, or below another one, or counts
     /// what is in flight otherwise, or keeps another steady flow, begins anew, and lends nothing until whatever is out
     /// has ended and left every window, and, if it still counts calls, until those have ended that it let begin.
-    pub fn change(&mut self, config: LimitConfig, carry: Carry, now: Moment) {
+    pub fn change(&mut self, config: LimitConfig, carry_over: CarryOver, now: Moment) {
         if self.begins_anew(&config) {
             self.begin_anew(config, now);
             return self.outdate_records();
@@ -61,11 +61,11 @@ impl Limit {
         let plans = Plans::of(&config, self.plan.clocks);
         let past = self.past;
         for (id, kept) in &mut self.pools {
-            change(kept, &mut self.tally, plans.of_pool(id), past, carry, now);
+            change(kept, &mut self.tally, plans.of_pool(id), past, carry_over, now);
         }
         if self.makes_pools() {
             let (from, to) = ((&self.plan, &self.overrides), (&plans.plan, &plans.overrides));
-            self.unused.change(from, to, past, carry, now);
+            self.unused.change(from, to, past, carry_over, now);
         }
         self.adjust(config, plans, now);
         self.outdate_records();
@@ -75,7 +75,7 @@ impl Limit {
     pub fn preview(
         &self,
         config: &LimitConfig,
-        carry: Carry,
+        carry_over: CarryOver,
         now: Moment,
         from: Bound<PoolId>,
         count: usize,
@@ -94,7 +94,7 @@ impl Limit {
             tally.count(&mut copy.counted, before);
             match begins_anew {
                 true => copy.pool = past.pool(plan, now),
-                false => change(&mut copy, &mut tally, plan, past, carry, now),
+                false => change(&mut copy, &mut tally, plan, past, carry_over, now),
             }
             Effect { pool: id.clone(), before, after: copy.pool.view(now) }
         });
@@ -266,8 +266,15 @@ impl Plans {
 }
 
 /// Goes on by `plan`, with its part of the sums.
-fn change(kept: &mut Kept, tally: &mut Tally, plan: &Arc<Plan>, past: Past, carry: Carry, now: Moment) {
+fn change(
+    kept: &mut Kept,
+    tally: &mut Tally,
+    plan: &Arc<Plan>,
+    past: Past,
+    carry_over: CarryOver,
+    now: Moment,
+) {
     tally.count(&mut kept.counted, kept.pool.view(now));
-    unused::go_on(&mut kept.pool, plan, past, carry, now);
+    unused::go_on(&mut kept.pool, plan, past, carry_over, now);
     tally.count(&mut kept.counted, kept.pool.view(now));
 }

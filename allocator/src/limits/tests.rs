@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::pool::Books;
 use lessor_ledger::rule::{Gap, Ledger};
 use lessor_ledger::share::Share;
@@ -206,7 +206,7 @@ fn what_refills_by_rules_of_now_does_so_from_now_on() {
     let clocks = ClockBounds::try_new(0).expect("no drift");
     let slow = with("capacity = 10, refill = 1");
     let mut limit = Limit::new(slow, clocks, Past::Lost(millis(0)), millis(0));
-    limit.change(with("capacity = 1000, refill = 100"), Carry::AsIs, millis(10_000));
+    limit.change(with("capacity = 1000, refill = 100"), CarryOver::AsIs, millis(10_000));
     assert!(!limit.quarantine(millis(10_000)).is_zero());
     let view = limit.view(millis(13_000), &PoolId::default()).expect("it is there");
     assert_eq!((view.available, view.quarantine), (300, Duration::ZERO));
@@ -226,8 +226,8 @@ fn a_cap_that_comes_waits_for_calls_that_another_one_let_begin() {
     let mut limit = Limit::new(cap("1m"), clocks, Past::None, millis(0));
     // A lease of 2 s and a bit, and then the call.
     let opens = |limit: &mut Limit, at: u64, config: &LimitConfig| {
-        let preview = limit.preview(config, Carry::AsIs, millis(at), Bound::Unbounded, 1);
-        limit.change(config.clone(), Carry::AsIs, millis(at));
+        let preview = limit.preview(config, CarryOver::AsIs, millis(at), Bound::Unbounded, 1);
+        limit.change(config.clone(), CarryOver::AsIs, millis(at));
         assert_eq!(preview.begins_anew, Some(limit.quarantine(millis(at))));
         at / 1_000 + limit.quarantine(millis(at)).as_secs()
     };
@@ -316,7 +316,7 @@ fn a_pool_whose_record_is_of_no_use_stays_shut_when_the_limit_is_changed() {
         let mut after = Limit::new(with(10), clocks, Past::None, millis(100));
         after.resume(millis(100));
         after.restore(id.clone(), &row, version, Gap::Counted, millis(100));
-        after.change(with(20), Carry::AsIs, millis(200));
+        after.change(with(20), CarryOver::AsIs, millis(200));
         let ask = Ask { want: 20, waiting: 20, ..Ask::default() };
         let lent = after.renew(millis(300), PoolId::default(), A, 1, ask).expect("a good ask").permits();
         assert_eq!(lent > 0, lends, "version {version}");
@@ -372,7 +372,7 @@ fn a_new_key_has_no_more_after_a_change_than_one_that_was_there() {
         let mut limit = Limit::new(slow.clone(), clocks, past, millis(0));
         let opens = limit.quarantine(millis(0)).as_millis() as u64;
         assert_eq!(has(&mut limit, opens + 3_000, "there"), level);
-        limit.change(fast.clone(), Carry::AsIs, millis(opens + 3_000));
+        limit.change(fast.clone(), CarryOver::AsIs, millis(opens + 3_000));
         for text in ["there", "new", "own"] {
             let had = has(&mut limit, opens + 3_000, text);
             println!("{text} has {had} after {past:?}");

@@ -2,7 +2,7 @@
 //! one such pool for each plan, from the first change on, until it cannot be told from a new one.
 
 use super::Plan;
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::pool::{Past, Pool};
 use lessor_protocol::{Key, Moment};
 use std::collections::BTreeMap;
@@ -26,13 +26,13 @@ impl Unused {
         Unused { began: now, pools: BTreeMap::new() }
     }
 
-    /// The limit goes on by the plans `to` instead of `from`, and its pools as `carry` says.
+    /// The limit goes on by the plans `to` instead of `from`, and its pools as `carry_over` says.
     pub(super) fn change(
         &mut self,
         from: AllPlans<'_>,
         to: AllPlans<'_>,
         past: Past,
-        carry: Carry,
+        carry_over: CarryOver,
         now: Moment,
     ) {
         let mut before = std::mem::take(&mut self.pools);
@@ -47,7 +47,7 @@ impl Unused {
         self.pools.insert(None, limit);
         for (key, pool) in &mut self.pools {
             let plan = key.as_ref().and_then(|key| to.1.get(key)).unwrap_or(to.0);
-            go_on(pool, plan, past, carry, now);
+            go_on(pool, plan, past, carry_over, now);
         }
     }
 
@@ -80,9 +80,9 @@ impl Unused {
 
 /// Goes on by `plan`. A pool in quarantine has lent nothing yet: it is made anew, as at a start, but that it refills by the
 /// new rules from now on only.
-pub(super) fn go_on(pool: &mut Pool, plan: &Arc<Plan>, past: Past, carry: Carry, now: Moment) {
+pub(super) fn go_on(pool: &mut Pool, plan: &Arc<Plan>, past: Past, carry_over: CarryOver, now: Moment) {
     match pool.view(now).quarantine.is_zero() {
-        true => pool.change(plan.clone(), carry, now),
+        true => pool.change(plan.clone(), carry_over, now),
         false => *pool = past.pool_by(plan, now, now),
     }
 }

@@ -4,7 +4,7 @@ use super::Shared;
 use crate::allocator::Unfit;
 use crate::config::{Config, LimitConfig, StoreConfig, Upstream};
 use crate::overrides::Changes;
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::LimitOverrides;
 use lessor_protocol::push::{Event, Kind};
 
@@ -49,7 +49,7 @@ impl Shared {
         }
         let full = self.with(|allocator, now| {
             changes.gone.iter().for_each(|name| _ = allocator.remove(name));
-            let put = changes.put.iter().map(|limit| allocator.put(now, limit, Carry::AsIs, false));
+            let put = changes.put.iter().map(|limit| allocator.put(now, limit, CarryOver::AsIs, false));
             let full = put.filter_map(Result::err).last();
             self.have_changed(&changes);
             full
@@ -88,7 +88,7 @@ impl Shared {
         self.with(|allocator, now| {
             allocator.check(&gone, &put)?;
             gone.iter().for_each(|name| _ = allocator.remove(name));
-            put.iter().try_for_each(|limit| allocator.put(now, limit, Carry::AsIs, false).map(drop))?;
+            put.iter().try_for_each(|limit| allocator.put(now, limit, CarryOver::AsIs, false).map(drop))?;
             self.have_changed(changes);
             Ok(())
         })

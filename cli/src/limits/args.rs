@@ -96,7 +96,7 @@ pub(crate) struct SetArgs {
     pub(crate) file: Option<PathBuf>,
     /// How balances are carried over.
     #[arg(long, value_enum, default_value = "as-is")]
-    pub(crate) carry: CarryArg,
+    pub(crate) carry: CarryOverArg,
     /// Only print the effect on each pool.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -107,7 +107,7 @@ pub(crate) struct SetArgs {
 
 /// How the balances of a changed limit are carried over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CarryArg {
+pub(crate) enum CarryOverArg {
     /// Charges stay.
     AsIs,
     /// The same share of the limit is left.
@@ -118,14 +118,14 @@ pub(crate) enum CarryArg {
     Reset,
 }
 
-impl CarryArg {
+impl CarryOverArg {
     /// Its name on the wire.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            CarryArg::AsIs => "as_is",
-            CarryArg::Proportional => "proportional",
-            CarryArg::Additive => "additive",
-            CarryArg::Reset => "reset",
+            CarryOverArg::AsIs => "as_is",
+            CarryOverArg::Proportional => "proportional",
+            CarryOverArg::Additive => "additive",
+            CarryOverArg::Reset => "reset",
         }
     }
 }

@@ -12,7 +12,7 @@ use kin::{Families, Member};
 use lessor_allocator::Config;
 use lessor_allocator::config::{Keyed, LimitConfig, Names};
 use lessor_ledger::exact::{Admission, Outcome, Unused};
-use lessor_ledger::{Carry, Rule};
+use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::{Key, LimitName, Moment};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -85,8 +85,8 @@ impl Contract {
         let key = self.limits[&name].key(request)?;
         let chain = self.lineage.chain(&name, (request.limit.clone(), key))?;
         let now = self.begun(request.at);
-        if let Call::Set(rules, carry) = &request.call {
-            self.set(now, &name, rules, *carry, told);
+        if let Call::Set(rules, carry_over) = &request.call {
+            self.set(now, &name, rules, *carry_over, told);
         }
         let (member, made) = self.open(&name, &chain, now);
         let answer = self.ask(now, member, &request.call, self.limits[&name].shadow);
@@ -171,12 +171,12 @@ impl Contract {
     }
 
     /// From now on `rules` hold for all pools of the limit called `name` but those of keys that have their own.
-    fn set(&mut self, now: Moment, name: &str, rules: &[Rule], carry: Carry, told: Told<'_>) {
+    fn set(&mut self, now: Moment, name: &str, rules: &[Rule], carry_over: CarryOver, told: Told<'_>) {
         let limit = self.limits.get_mut(name).expect("it is known");
         if !limit.is_single() {
             let began = self.began.unwrap_or(now);
             let unused = limit.unused.get_or_insert_with(|| Unused::new(&limit.rules, began));
-            unused.set(rules, carry, now);
+            unused.set(rules, carry_over, now);
         }
         limit.rules = rules.to_vec();
         let mut places: BTreeMap<usize, (Member, Vec<_>)> = BTreeMap::new();
@@ -187,7 +187,7 @@ impl Contract {
             }
         }
         for (member, places) in places.into_values() {
-            self.families.family(member).set(now, &places, rules, carry);
+            self.families.family(member).set(now, &places, rules, carry_over);
             // New rules may serve a caller in any pool.
             self.families.tell(member.family, told);
         }

@@ -115,15 +115,15 @@ impl Fleet {
     pub(crate) fn request(&mut self, request: &Request, ticket: u64) -> Result<(), String> {
         let id = self.pool_id(request)?;
         let changed = match &request.call {
-            Call::Set(rules, carry) => Some((self.changed(request, rules)?, *carry)),
+            Call::Set(rules, carry_over) => Some((self.changed(request, rules)?, *carry_over)),
             Call::TryAcquire(_) | Call::Acquire(..) | Call::Peek(_) | Call::Refund(_) | Call::TopUp(_) => {
                 None
             }
         };
         self.begin(request.at);
         self.run_until(request.at);
-        if let Some((config, carry)) = changed {
-            self.put(config, carry)?;
+        if let Some((config, carry_over)) = changed {
+            self.put(config, carry_over)?;
             self.answer(request, &id, ticket);
             return Ok(());
         }

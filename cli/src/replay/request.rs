@@ -2,7 +2,7 @@
 //! Checked here, trusted afterwards. It knows no limits.
 
 use lessor_allocator::config::rules_from_json;
-use lessor_ledger::{Carry, Rule};
+use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::{Moment, NodeName, PERMITS_MAX};
 use serde::{Deserialize, Deserializer, de};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) enum Call {
     Acquire(u64, Option<Duration>),
     Refund(u64),
     TopUp(u64),
-    Set(Vec<Rule>, Carry),
+    Set(Vec<Rule>, CarryOver),
 }
 
 /// As it is written.
@@ -41,8 +41,8 @@ struct RawRequest {
     permits: Option<u64>,
     timeout_ns: Option<u64>,
     rules: Option<serde_json::Value>,
-    #[serde(default, deserialize_with = "carry")]
-    carry: Option<Carry>,
+    #[serde(default, deserialize_with = "carry_over")]
+    carry: Option<CarryOver>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -133,13 +133,13 @@ fn call(raw: &RawRequest, margin: Duration) -> Result<Call, String> {
 }
 
 /// A way to carry a balance over, by its name.
-fn carry<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Carry>, D::Error> {
+fn carry_over<'de, D: Deserializer<'de>>(source: D) -> Result<Option<CarryOver>, D::Error> {
     let Some(name) = Option::<String>::deserialize(source)? else { return Ok(None) };
-    let carry = Carry::named(&name).ok_or_else(|| {
-        let names = Carry::ALL.map(Carry::name).join(", ");
+    let carry_over = CarryOver::named(&name).ok_or_else(|| {
+        let names = CarryOver::ALL.map(CarryOver::name).join(", ");
         de::Error::custom(format!("{} is none of {names}", piece(&name)))
     })?;
-    Ok(Some(carry))
+    Ok(Some(carry_over))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The rules of one pool, each with its books. The family keeps two of these for each pool in which a call waits. These books
 //! know no callers and no other pool.
 
-use super::carry;
+use super::carry_over;
 use super::{Exact, exact};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::Moment;
 
 /// The rules, each with its books.
@@ -53,8 +53,8 @@ impl Books {
     }
 
     /// From `now` on `rules` hold.
-    pub(super) fn set(&mut self, rules: &[Rule], carry: Carry, now: Moment) {
-        self.0 = carry::carried(&self.0, rules, carry, now);
+    pub(super) fn set(&mut self, rules: &[Rule], carry_over: CarryOver, now: Moment) {
+        self.0 = carry_over::carried(&self.0, rules, carry_over, now);
     }
 
     /// The most that a call could take now.

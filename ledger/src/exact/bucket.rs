@@ -5,7 +5,7 @@
 use super::Exact;
 use crate::rule::token_bucket::refill::Refill;
 use crate::rule::{LeakyBucket, RefillStyle, TokenBucket};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
@@ -212,9 +212,9 @@ impl Exact for Bucket {
         self.brim();
     }
 
-    fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
+    fn carried(&self, rule: &Rule, carry_over: CarryOver) -> Box<dyn Exact> {
         let fresh = Bucket::fresh(rule, self.now);
-        if carry == Carry::Reset {
+        if carry_over == CarryOver::Reset {
             return Box::new(fresh);
         }
         let mut next = Bucket { level: self.level, taken: self.taken, ..fresh };
@@ -228,17 +228,17 @@ impl Exact for Bucket {
             }
             (Gain::Even { .. } | Gain::Interval { .. } | Gain::Warming(_), _) => {}
         }
-        match carry {
+        match carry_over {
             // What is owed is owed.
-            Carry::Proportional if self.level > 0 => next.scale(self.capacity()),
-            Carry::Additive => {
+            CarryOver::Proportional if self.level > 0 => next.scale(self.capacity()),
+            CarryOver::Additive => {
                 let (level, least) = (self.level + next.capacity() - self.capacity(), self.level.min(0));
                 next.level = level.max(least);
                 if level < least {
                     next.drop_fraction();
                 }
             }
-            Carry::AsIs | Carry::Proportional | Carry::Reset => {}
+            CarryOver::AsIs | CarryOver::Proportional | CarryOver::Reset => {}
         }
         next.brim();
         Box::new(next)

@@ -9,7 +9,7 @@
 
 use super::books::Books;
 use super::{Admission, Outcome, Verdict};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::Moment;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -79,9 +79,9 @@ impl Unused {
     }
 
     /// From `now` on `rules` hold.
-    pub fn set(&mut self, rules: &[Rule], carry: Carry, now: Moment) {
+    pub fn set(&mut self, rules: &[Rule], carry_over: CarryOver, now: Moment) {
         self.books.advance(now);
-        self.books.set(rules, carry, now);
+        self.books.set(rules, carry_over, now);
     }
 
     /// Whether it cannot be told from a new one at `now`.
@@ -187,12 +187,12 @@ impl Family {
     }
 
     /// From now on `rules` hold for the pools at `places`.
-    pub fn set(&mut self, now: Moment, places: &[Place], rules: &[Rule], carry: Carry) {
+    pub fn set(&mut self, now: Moment, places: &[Place], rules: &[Rule], carry_over: CarryOver) {
         self.change(now, |family| {
             for &place in places {
                 family.advance(now, place);
                 let now = family.now;
-                family.pool_mut(place).booked.set(rules, carry, now);
+                family.pool_mut(place).booked.set(rules, carry_over, now);
             }
         });
     }

@@ -3,7 +3,7 @@
 
 use super::Exact;
 use crate::rule::{FixedWindow, scaled_up};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::{Moment, PERMITS_MAX};
 
 /// The window that holds the present.
@@ -68,17 +68,17 @@ impl Exact for Fixed {
         self.extra > 0
     }
 
-    fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
+    fn carried(&self, rule: &Rule, carry_over: CarryOver) -> Box<dyn Exact> {
         let Rule::FixedWindow(rule) = rule else {
             unreachable!("rules are matched by kind");
         };
-        let counted = match carry {
-            Carry::Reset => 0,
-            Carry::Proportional => scaled_up(self.counted, self.rule.limit(), rule.limit()),
-            Carry::AsIs | Carry::Additive => self.counted,
+        let counted = match carry_over {
+            CarryOver::Reset => 0,
+            CarryOver::Proportional => scaled_up(self.counted, self.rule.limit(), rule.limit()),
+            CarryOver::AsIs | CarryOver::Additive => self.counted,
         };
         let next = Fixed::new(rule, self.now);
-        if carry == Carry::Reset {
+        if carry_over == CarryOver::Reset {
             return Box::new(next);
         }
         // A window that was opened goes on, if it is as long.

@@ -4,7 +4,7 @@
 use super::Exact;
 use super::sliding::Sliding;
 use crate::rule::Concurrency;
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::Moment;
 
 /// What is in flight.
@@ -43,7 +43,7 @@ impl Exact for InFlight {
     fn top_up(&mut self, _permits: u64) {}
 
     /// Nor does it land because the rule was changed.
-    fn carried(&self, rule: &Rule, _carry: Carry) -> Box<dyn Exact> {
+    fn carried(&self, rule: &Rule, _carry_over: CarryOver) -> Box<dyn Exact> {
         let Rule::Concurrency(rule) = rule else {
             unreachable!("rules are matched by kind");
         };

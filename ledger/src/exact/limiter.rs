@@ -1,7 +1,7 @@
 //! One limit and key: a family of one pool. A caller whose limit has no parents asks here; the family decides.
 
 use super::family::{Family, Place};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::Moment;
 use std::time::Duration;
 
@@ -75,8 +75,8 @@ impl Limiter {
     }
 
     /// From now on `rules` hold.
-    pub fn set(&mut self, now: Moment, rules: &[Rule], carry: Carry) -> Outcome {
-        self.0.set(now, &[Place::FIRST], rules, carry);
+    pub fn set(&mut self, now: Moment, rules: &[Rule], carry_over: CarryOver) -> Outcome {
+        self.0.set(now, &[Place::FIRST], rules, carry_over);
         self.peek(now, 0)
     }
 

@@ -3,12 +3,12 @@
 //! measured against. It lends nothing and never runs in a server.
 //!
 //! In reading order: [`limiter`] (one pool), [`family`] (pools above each other, and the line of those that wait), `books`
-//! (several rules), `sliding`, `fixed`, `bucket`, `in_flight` (one kind of rule each), `carry` (what becomes of the
+//! (several rules), `sliding`, `fixed`, `bucket`, `in_flight` (one kind of rule each), `carry_over` (what becomes of the
 //! books when a rule is changed).
 
 mod books;
 mod bucket;
-mod carry;
+mod carry_over;
 pub mod family;
 mod fixed;
 mod in_flight;
@@ -20,7 +20,7 @@ mod tests;
 pub use family::{Family, Place, Unused};
 pub use limiter::{Admission, Limiter, Outcome, Verdict};
 
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use bucket::Bucket;
 use fixed::Fixed;
 use in_flight::InFlight;
@@ -55,7 +55,7 @@ trait Exact: Debug + Send {
     }
 
     /// These books under `rule`, which is of the same kind and period.
-    fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact>;
+    fn carried(&self, rule: &Rule, carry_over: CarryOver) -> Box<dyn Exact>;
 
     /// Whether they cannot be told from new ones.
     fn is_fresh(&self) -> bool;

@@ -3,7 +3,7 @@
 
 use super::Exact;
 use crate::rule::{SlidingWindow, scaled_up};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl Exact for Sliding {
         !self.extra.is_empty()
     }
 
-    fn carried(&self, rule: &Rule, carry: Carry) -> Box<dyn Exact> {
+    fn carried(&self, rule: &Rule, carry_over: CarryOver) -> Box<dyn Exact> {
         let (limit, window) = match rule {
             Rule::SlidingWindow(rule) => (rule.limit(), rule.per() + rule.margin()),
             Rule::SlidingLog(rule) => (rule.limit(), rule.per() + rule.margin()),
@@ -145,11 +145,11 @@ impl Exact for Sliding {
                 unreachable!("rules are matched by kind")
             }
         };
-        if carry == Carry::Reset {
+        if carry_over == CarryOver::Reset {
             return Box::new(Sliding::of(limit, window, self.now));
         }
         let mut next = self.under(limit, window);
-        if carry == Carry::Proportional {
+        if carry_over == CarryOver::Proportional {
             next.scale(self.limit);
         }
         Box::new(next)

@@ -4,7 +4,7 @@
 mod family;
 
 use super::*;
-use crate::Carry;
+use crate::CarryOver;
 use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
@@ -302,7 +302,7 @@ fn a_refund_serves_those_that_wait_sooner_and_new_rules_may_make_them_give_up() 
     let served: Vec<u64> = limiter.admitted().map(|admission| admission.at.as_nanos()).collect();
     assert_eq!(served, [0, 20]);
     // Of two per 100 with one since 0 and two since 20, the next leaves at 100, too few: the turn is 120, too late.
-    limiter.set(at(30), &[window(2)], Carry::AsIs);
+    limiter.set(at(30), &[window(2)], CarryOver::AsIs);
     assert_eq!((limiter.gave_up(), limiter.peek(at(30), 0).remaining), (1, 0));
     limiter.run_out();
     assert_eq!(limiter.admitted().count(), 0);
@@ -335,39 +335,39 @@ fn of_what_was_taken_twice_the_older_comes_back() {
 
 /// Checks what can be taken at 20 after six of ten were taken at 0 and the limit was made `limit`, and at 100.
 #[track_caller]
-fn check_carry(rule: impl Fn(u64) -> Rule, limit: u64, carry: Carry, then: u64, later: u64) {
+fn check_carry_over(rule: impl Fn(u64) -> Rule, limit: u64, carry_over: CarryOver, then: u64, later: u64) {
     let mut limiter = Limiter::new(&[rule(10)], at(0));
     limiter.try_acquire(at(0), 6);
-    assert_eq!(limiter.set(at(20), &[rule(limit)], carry).remaining, then, "{carry:?} to {limit}");
-    assert_eq!(limiter.peek(at(100), 0).remaining, later, "{carry:?} to {limit}, later");
+    assert_eq!(limiter.set(at(20), &[rule(limit)], carry_over).remaining, then, "{carry_over:?} to {limit}");
+    assert_eq!(limiter.peek(at(100), 0).remaining, later, "{carry_over:?} to {limit}, later");
 }
 
 #[test]
 fn a_changed_window_carries_what_is_charged() {
     // Six are used until 100: of 20, of 4, of 5.
-    check_carry(window, 20, Carry::AsIs, 14, 20);
-    check_carry(window, 4, Carry::AsIs, 0, 4);
-    check_carry(window, 20, Carry::Additive, 14, 20);
+    check_carry_over(window, 20, CarryOver::AsIs, 14, 20);
+    check_carry_over(window, 4, CarryOver::AsIs, 0, 4);
+    check_carry_over(window, 20, CarryOver::Additive, 14, 20);
     // 6 of 10 are 12 of 20, and 2.4 of 4, so 3.
-    check_carry(window, 20, Carry::Proportional, 8, 20);
-    check_carry(window, 4, Carry::Proportional, 1, 4);
-    check_carry(window, 4, Carry::Reset, 4, 4);
-    check_carry(window, 0, Carry::Proportional, 0, 0);
+    check_carry_over(window, 20, CarryOver::Proportional, 8, 20);
+    check_carry_over(window, 4, CarryOver::Proportional, 1, 4);
+    check_carry_over(window, 4, CarryOver::Reset, 4, 4);
+    check_carry_over(window, 0, CarryOver::Proportional, 0, 0);
 }
 
 #[test]
 fn a_changed_bucket_carries_its_level() {
     // Four are left, and a fifth of one has come by 20; by 100 a whole one has.
-    check_carry(token_bucket, 20, Carry::AsIs, 4, 5);
-    check_carry(token_bucket, 3, Carry::AsIs, 3, 3);
-    check_carry(token_bucket, 20, Carry::Additive, 14, 15);
-    check_carry(token_bucket, 7, Carry::Additive, 1, 2);
+    check_carry_over(token_bucket, 20, CarryOver::AsIs, 4, 5);
+    check_carry_over(token_bucket, 3, CarryOver::AsIs, 3, 3);
+    check_carry_over(token_bucket, 20, CarryOver::Additive, 14, 15);
+    check_carry_over(token_bucket, 7, CarryOver::Additive, 1, 2);
     // 4 - (10 - 3) is nothing: from 20 on 0.8 come.
-    check_carry(token_bucket, 3, Carry::Additive, 0, 0);
+    check_carry_over(token_bucket, 3, CarryOver::Additive, 0, 0);
     // 4.2 of 10 are 8.4 of 20, and 9.2 with the 0.8 that come; they are 1.26 of 3, and 2.06.
-    check_carry(token_bucket, 20, Carry::Proportional, 8, 9);
-    check_carry(token_bucket, 3, Carry::Proportional, 1, 2);
-    check_carry(token_bucket, 3, Carry::Reset, 3, 3);
+    check_carry_over(token_bucket, 20, CarryOver::Proportional, 8, 9);
+    check_carry_over(token_bucket, 3, CarryOver::Proportional, 1, 2);
+    check_carry_over(token_bucket, 3, CarryOver::Reset, 3, 3);
 }
 
 #[test]
@@ -378,10 +378,10 @@ fn rules_are_matched_by_kind_and_period() {
     };
     let mut limiter = Limiter::new(&[window(10), hour(100)], at(0));
     limiter.try_acquire(at(0), 8);
-    assert_eq!(limiter.set(at(1), &[hour(90), window(12)], Carry::AsIs).remaining, 4, "in any order");
-    assert_eq!(limiter.set(at(2), &[hour(90)], Carry::AsIs).remaining, 82);
+    assert_eq!(limiter.set(at(1), &[hour(90), window(12)], CarryOver::AsIs).remaining, 4, "in any order");
+    assert_eq!(limiter.set(at(2), &[hour(90)], CarryOver::AsIs).remaining, 82);
     assert_eq!(
-        limiter.set(at(3), &[hour(90), window(12)], Carry::AsIs).remaining,
+        limiter.set(at(3), &[hour(90), window(12)], CarryOver::AsIs).remaining,
         12,
         "forgotten is forgotten"
     );

@@ -2,7 +2,7 @@
 //! what is out stays charged, to every rule there is then, until it ends.
 
 use super::{Plan, Pool};
-use crate::Carry;
+use crate::CarryOver;
 use crate::pacing::Pacer;
 use crate::share::Guarantees;
 use lessor_protocol::{Moment, PERMITS_MAX};
@@ -27,15 +27,20 @@ impl Pool {
     }
 
     /// Goes on by `plan` from `now` on. Each rule takes over the balance of the first one of its kind and period, as
-    /// `carry` says; one that finds none is new, with all that is out charged to it.
+    /// `carry_over` says; one that finds none is new, with all that is out charged to it.
     ///
     /// A window that overlaps the change, or begins before the leases that were out then have ended, may hold up to the
     /// larger of both limits; every later one holds the new. A rule that is new, or reset, promises something of
     /// windows that begin at the change or later: it knows nothing of what was spent before.
-    pub fn change(&mut self, plan: Arc<Plan>, carry: Carry, now: Moment) {
+    pub fn change(&mut self, plan: Arc<Plan>, carry_over: CarryOver, now: Moment) {
         self.advance(now);
         let until = self.sessions.last_expiry().unwrap_or(self.now);
-        self.ledgers.change(&plan.rules, (plan.clocks, self.now), carry, (self.books.outstanding, until));
+        self.ledgers.change(
+            &plan.rules,
+            (plan.clocks, self.now),
+            carry_over,
+            (self.books.outstanding, until),
+        );
         debug_assert!(
             plan.rules.iter().filter(|rule| rule.flow().is_some()).eq(self
                 .plan

@@ -4,7 +4,7 @@
 use super::Plan;
 use super::loan::Loan;
 use crate::rule::{Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::{ClockBounds, Moment};
 use std::time::Duration;
 
@@ -243,24 +243,24 @@ impl Ledgers {
         self.all().map(|ledger| ledger.memory()).max().unwrap_or_default()
     }
 
-    /// Goes on by `rules`, each of which takes over the balance of the first one of its kind and period as `carry` says.
+    /// Goes on by `rules`, each of which takes over the balance of the first one of its kind and period as `carry_over` says.
     /// One that finds none is new, with the `out` permits charged to it whose leases end at `until`.
     pub(super) fn change(
         &mut self,
         rules: &[Rule],
         (clocks, now): (ClockBounds, Moment),
-        carry: Carry,
+        carry_over: CarryOver,
         (out, until): (u64, Moment),
     ) {
         let mut before = std::mem::take(&mut self.rules);
         for rule in rules {
-            let place = match carry {
+            let place = match carry_over {
                 // What is in flight cannot be forgotten.
-                Carry::Reset => before.iter_mut().position(|ledger| {
-                    ledger.calls().is_some() && ledger.account_mut().change(rule, clocks, carry)
+                CarryOver::Reset => before.iter_mut().position(|ledger| {
+                    ledger.calls().is_some() && ledger.account_mut().change(rule, clocks, carry_over)
                 }),
-                Carry::AsIs | Carry::Proportional | Carry::Additive => {
-                    before.iter_mut().position(|ledger| ledger.account_mut().change(rule, clocks, carry))
+                CarryOver::AsIs | CarryOver::Proportional | CarryOver::Additive => {
+                    before.iter_mut().position(|ledger| ledger.account_mut().change(rule, clocks, carry_over))
                 }
             };
             self.rules.push(match place {

@@ -9,7 +9,7 @@ use crate::overrides::Version;
 use crate::pool::Fixtures;
 use crate::pool::{AskError, Holder, Pool, Snapshot};
 use crate::rule::{At, Gap, RefillStyle, Since};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::{Answer, Ask, Moment, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -179,7 +179,7 @@ impl Root<'_> {
                 calls_end = calls_end.max(now + if waits.is_zero() { lasts } else { waits });
             }
             match goes_on && waits.is_zero() {
-                true => pool.change(own.clone(), Carry::AsIs, now),
+                true => pool.change(own.clone(), CarryOver::AsIs, now),
                 // It has lent nothing yet, or by rules from which these cannot carry on: it waits, and refills by the new rules from
                 // now on.
                 false => pool = Pool::after_others(own.clone(), now, calls_end, now, now),

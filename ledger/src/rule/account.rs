@@ -5,7 +5,7 @@
 //! it could have been spent.** That instant is the `at` of [`Account::settle`].
 
 use super::{Draw, Rule, Saved, Since};
-use crate::Carry;
+use crate::CarryOver;
 use lessor_protocol::{ClockBounds, Moment};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -89,8 +89,8 @@ pub trait Account: Debug {
 /// What the account of a rule does besides: an operator changes it, and it is written down.
 pub trait RuleAccount: Account {
     /// Goes on by `rule`, which was changed just now, if it is of the same kind and period; `false` if it is not, and
-    /// nothing changes then. With [`Carry::Reset`] only a cap on calls in flight goes on.
-    fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry: Carry) -> bool;
+    /// nothing changes then. With [`CarryOver::Reset`] only a cap on calls in flight goes on.
+    fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry_over: CarryOver) -> bool;
 
     /// Lets `permits` more be lent, once, beyond what the rule says.
     fn top_up(&mut self, permits: u64);

@@ -8,7 +8,7 @@
 use super::{
     Account, Calls, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_permits, check_span,
 };
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
@@ -146,7 +146,7 @@ impl Account for ConcurrencyLedger {
 
 impl RuleAccount for ConcurrencyLedger {
     /// What is in flight is in flight, however a balance is carried over.
-    fn change(&mut self, rule: &Rule, clocks: ClockBounds, _carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, clocks: ClockBounds, _carry_over: CarryOver) -> bool {
         let Rule::Concurrency(rule) = rule else { return false };
         let is_same = clocks.stretched(rule.longest()) == self.longest;
         if is_same {
@@ -221,14 +221,14 @@ mod tests {
         ledger.charge(8);
         ledger.settle(5, Moment::ORIGIN);
         ledger.begin(5);
-        for carry in Carry::ALL {
-            assert!(ledger.change(&Rule::Concurrency(rule(6)), ClockBounds::default(), carry));
-            assert_eq!((ledger.available(), ledger.excess()), (0, 2), "{carry:?}");
+        for carry_over in CarryOver::ALL {
+            assert!(ledger.change(&Rule::Concurrency(rule(6)), ClockBounds::default(), carry_over));
+            assert_eq!((ledger.available(), ledger.excess()), (0, 2), "{carry_over:?}");
         }
         ledger.finish(4);
         assert_eq!((ledger.available(), ledger.excess()), (2, 0));
         let longer = Concurrency::try_new(6, Duration::from_secs(61)).expect("valid");
-        assert!(!ledger.change(&Rule::Concurrency(longer), ClockBounds::default(), Carry::AsIs));
+        assert!(!ledger.change(&Rule::Concurrency(longer), ClockBounds::default(), CarryOver::AsIs));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::{Account, Draw, Ends, Gap, Pace, RuleAccount, Saved, Since, scaled_up};
 use super::{FixedWindow, Windows};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
@@ -174,12 +174,12 @@ impl Account for FirstUseLedger {
 }
 
 impl RuleAccount for FirstUseLedger {
-    fn change(&mut self, rule: &Rule, _terms: ClockBounds, carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, _terms: ClockBounds, carry_over: CarryOver) -> bool {
         let Rule::FixedWindow(rule) = rule else { return false };
         if rule.windows() != (Windows::FirstUse { per: self.per }) {
             return false;
         }
-        if let Some(open) = self.open.as_mut().filter(|_| carry == Carry::Proportional) {
+        if let Some(open) = self.open.as_mut().filter(|_| carry_over == CarryOver::Proportional) {
             let settled = scaled_up(open.charged - self.outstanding, self.limit, rule.limit());
             (open.charged, open.since) = (self.outstanding + settled, self.now);
         }
@@ -344,8 +344,8 @@ mod tests {
             Rule::FixedWindow(FixedWindow::of(limit, Windows::FirstUse { per }).expect("valid"))
         };
         let clocks = ClockBounds::try_new(0).expect("no drift");
-        assert!(!ledger.change(&of(5, 200), clocks, Carry::AsIs), "another period");
-        assert!(ledger.change(&of(4, 100), clocks, Carry::AsIs));
+        assert!(!ledger.change(&of(5, 200), clocks, CarryOver::AsIs), "another period");
+        assert!(ledger.change(&of(4, 100), clocks, CarryOver::AsIs));
         assert_eq!((ledger.available(), ledger.excess()), (0, 2));
         ledger.top_up(3);
         assert_eq!((ledger.available(), ledger.lease_end()), (1, Some(millis(100))));

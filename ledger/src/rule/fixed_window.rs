@@ -9,7 +9,7 @@ use super::{
     Account, Calendar, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits,
     scaled_up,
 };
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
@@ -291,12 +291,12 @@ impl Account for FixedLedger {
 }
 
 impl RuleAccount for FixedLedger {
-    fn change(&mut self, rule: &Rule, _terms: ClockBounds, carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, _terms: ClockBounds, carry_over: CarryOver) -> bool {
         let Rule::FixedWindow(rule) = rule else { return false };
         if rule.windows() != self.windows {
             return false;
         }
-        if carry == Carry::Proportional {
+        if carry_over == CarryOver::Proportional {
             let settled = scaled_up(self.charged - self.outstanding, self.limit, rule.limit());
             self.charged = self.outstanding + settled;
             self.since = self.now;

@@ -11,7 +11,7 @@
 mod tests;
 
 use super::{Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::time::Duration;
@@ -342,7 +342,7 @@ impl Account for FlowLedger {
 
 impl RuleAccount for FlowLedger {
     /// What keeps the flow goes on as it is: a limit whose flow is another begins anew.
-    fn change(&mut self, rule: &Rule, _terms: ClockBounds, _carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, _terms: ClockBounds, _carry_over: CarryOver) -> bool {
         matches!(rule, Rule::LeakyBucket(_))
     }
 

@@ -12,7 +12,7 @@ mod written;
 use super::{
     Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, SlidingLog, check_per, check_permits,
 };
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment};
 use std::collections::VecDeque;
@@ -270,13 +270,13 @@ impl Account for SlidingLedger {
 }
 
 impl RuleAccount for SlidingLedger {
-    fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry_over: CarryOver) -> bool {
         match rule {
             Rule::SlidingWindow(rule) if !self.is_log && nanos(rule.per()) == self.per => {
-                self.goes_on_by(SlidingLedger::new(rule, clocks, self.now), carry);
+                self.goes_on_by(SlidingLedger::new(rule, clocks, self.now), carry_over);
             }
             Rule::SlidingLog(rule) if self.is_log && nanos(rule.per()) == self.per => {
-                self.goes_on_by(SlidingLedger::log(rule, clocks, self.now), carry);
+                self.goes_on_by(SlidingLedger::log(rule, clocks, self.now), carry_over);
             }
             Rule::SlidingWindow(_)
             | Rule::SlidingLog(_)

@@ -15,7 +15,7 @@ use super::{
     Account, Draw, Ends, RuleAccount, RuleError, Saved, Since, THOUSAND_SECONDS, WarmUp, check_per,
     check_permits,
 };
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use refill::Refill;
 use std::time::Duration;
@@ -358,26 +358,26 @@ impl Account for BucketLedger {
 }
 
 impl RuleAccount for BucketLedger {
-    fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry: Carry) -> bool {
+    fn change(&mut self, rule: &Rule, clocks: ClockBounds, carry_over: CarryOver) -> bool {
         let Rule::TokenBucket(rule) = rule else { return false };
         if !self.refill.goes_on_by(Refill::new(rule, clocks, self.now)) {
             return false;
         }
         self.lag();
         let (from, to) = (self.capacity, rule.capacity());
-        match carry {
+        match carry_over {
             // What is owed is owed.
-            Carry::Proportional if from > 0 && self.level > 0 => {
+            CarryOver::Proportional if from > 0 && self.level > 0 => {
                 self.level = self.refill.scale(self.level, from, to);
             }
-            Carry::Additive => {
+            CarryOver::Additive => {
                 let (level, least) = (self.level + to.cast_signed() - from.cast_signed(), self.level.min(0));
                 self.level = level.max(least);
                 if level < least {
                     self.refill.begin_permit();
                 }
             }
-            Carry::AsIs | Carry::Proportional | Carry::Reset => {}
+            CarryOver::AsIs | CarryOver::Proportional | CarryOver::Reset => {}
         }
         (self.capacity, self.initial, self.debt) = (to, rule.initial(), rule.debt().cast_signed());
         self.surplus = 0;

@@ -4,7 +4,7 @@
 use super::promise::Promise;
 use super::{AskRejection, Asked, Instant, Oracle, Stock, Verdict, kept, must};
 use lessor_ledger::pool::PoolView;
-use lessor_ledger::{Carry, Rule};
+use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, Observed};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const WAIT_UNTOLD: Duration = Duration::from_secs(1);
 
 impl Oracle {
     /// The limit goes on by `rules`. What was out then stays valid until it ends.
-    pub fn changed(&mut self, now: Instant, rules: &[Rule], carry: Carry, stock: Stock) -> Verdict {
+    pub fn changed(&mut self, now: Instant, rules: &[Rule], carry: CarryOver, stock: Stock) -> Verdict {
         // Books that were lost said what was out; those that are in quarantine do not know it.
         let is_open = stock.view.quarantine.is_zero();
         let out = if is_open { stock.view.books.outstanding } else { self.unspent(now) };
@@ -28,7 +28,7 @@ impl Oracle {
             let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until, drift_ppm);
             // What is in flight is in flight: no change can forget it. So it is with the rates that are lent of a flow.
             let is_fixture = matches!(rule, Rule::Concurrency(_) | Rule::LeakyBucket(_));
-            let is_kept = carry != Carry::Reset || is_fixture;
+            let is_kept = carry != CarryOver::Reset || is_fixture;
             let place = if is_kept { before.iter_mut().position(goes_on) } else { None };
             self.promises.push(match place {
                 Some(place) => before.remove(place),

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Config;
 use crate::limits::PoolId;
 use crate::store::Batch;
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::pool::Past;
 use lessor_protocol::NodeName;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn put(allocator: &mut Allocator, text: String) {
 fn put_below(allocator: &mut Allocator, text: String, parent: Option<&str>) {
     let limit = config(&[text]).limits.remove(0);
     let limit = LimitConfig { parent: parent.map(str::to_owned), ..limit };
-    allocator.put(NOW, &limit, Carry::AsIs, false).expect("room");
+    allocator.put(NOW, &limit, CarryOver::AsIs, false).expect("room");
 }
 
 /// Names and ceilings where the `file` says that, after `written`.

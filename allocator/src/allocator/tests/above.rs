@@ -4,7 +4,7 @@ use super::*;
 use crate::allocator::DueAbove;
 use crate::config::Upstream;
 use crate::limits::PoolId;
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_protocol::wire::{ASKS_MAX, GrantBody};
 use lessor_protocol::{Clock, Grant, Rate};
 
@@ -60,7 +60,7 @@ fn books_that_went_are_never_told_of_in_the_session_that_they_were_lent_in() {
     hear(&mut allocator, &first, 1);
     assert_eq!(available(&mut allocator, 1), 4);
     let keyed = Config::parse(&format!("{LEASED}keyed = true")).expect("valid");
-    allocator.put(millis(2), &keyed.limits[0], Carry::AsIs, false).expect("there is room");
+    allocator.put(millis(2), &keyed.limits[0], CarryOver::AsIs, false).expect("there is room");
     assert_ne!(due(&mut allocator, 3).session, first.session);
     // Another life, after a panic.
     assert_ne!(asked(8).1.session, first.session);

@@ -166,7 +166,7 @@ fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     assert_eq!(lent(&mut allocator, 100, "a/y"), Ok(true), "that is another name");
     // One of its own comes where a pattern has just been.
     let exact = Config::parse(&limit("b/x")).expect("valid").limits.remove(0);
-    allocator.put(millis(200), &exact, lessor_ledger::Carry::AsIs, false).expect("there is room");
+    allocator.put(millis(200), &exact, lessor_ledger::CarryOver::AsIs, false).expect("there is room");
     assert_eq!(lent(&mut allocator, 200, "b/x"), Ok(false), "not twice");
     allocator.sweep(millis(60_000), 100);
     assert_eq!(lent(&mut allocator, 60_000, "a/x"), Ok(true), "all of that has left the window");
@@ -191,14 +191,14 @@ fn what_this_life_lent_to_a_name_is_known_to_a_limit_that_is_put_as_fresh() {
         let first: u64 = (0..30).map(|_| lent(&mut allocator, 0, "u/7")).sum();
         assert_eq!(first, 10);
         let config = Config::parse(&limit(put)).expect("valid").limits.remove(0);
-        allocator.put(millis(200), &config, lessor_ledger::Carry::AsIs, fresh).expect("there is room");
+        allocator.put(millis(200), &config, lessor_ledger::CarryOver::AsIs, fresh).expect("there is room");
         let second = (0..30).map(|_| lent(&mut allocator, 300, "u/7")).sum::<u64>();
         println!("{first} of the pattern, and {second} of {put} with fresh={fresh}");
         assert_eq!(second, 0, "{put} with fresh={fresh}");
         assert!(lent(&mut allocator, 60_000, "u/7") > 0, "all of that has left the window");
         // Of a name that nothing was lent by, the word is believed.
         let config = Config::parse(&limit("v/1")).expect("valid").limits.remove(0);
-        allocator.put(millis(60_000), &config, lessor_ledger::Carry::AsIs, true).expect("there is room");
+        allocator.put(millis(60_000), &config, lessor_ledger::CarryOver::AsIs, true).expect("there is room");
         assert!(lent(&mut allocator, 60_000, "v/1") > 0);
     }
 }

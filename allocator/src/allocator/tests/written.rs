@@ -189,7 +189,7 @@ fn what_was_written_by_other_rules_is_of_no_use() {
     let stale = written.pools.clone();
     let other = config(&FAMILY.replace("capacity = 10", "capacity = 1000"));
     let limit = other.limits.iter().find(|limit| limit.name.as_str() == "user/*").expect("it is there");
-    allocator.put(millis(30), limit, lessor_ledger::Carry::AsIs, false).expect("room");
+    allocator.put(millis(30), limit, lessor_ledger::CarryOver::AsIs, false).expect("room");
     apply(&mut written, &allocator.write_down(millis(40)));
     // A store that missed the second half of what belongs together.
     written.pools = stale;

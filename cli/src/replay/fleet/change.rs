@@ -6,7 +6,7 @@ use crate::replay::answer::Answer;
 use crate::replay::contract::PoolId;
 use crate::replay::request::Request;
 use lessor_allocator::config::LimitConfig;
-use lessor_ledger::{Carry, Rule};
+use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::push::{self, Kind};
 
 impl Fleet {
@@ -26,8 +26,8 @@ impl Fleet {
     ///
     /// # Errors
     /// If the allocator refuses.
-    pub(super) fn put(&mut self, config: LimitConfig, carry: Carry) -> Result<(), String> {
-        let put = self.allocator.put(self.now, &config, carry, true);
+    pub(super) fn put(&mut self, config: LimitConfig, carry_over: CarryOver) -> Result<(), String> {
+        let put = self.allocator.put(self.now, &config, carry_over, true);
         put.map_err(|full| format!("limit {:?}: {full}", config.name.as_str()))?;
         let name = config.name.to_string();
         self.tell(&push::Event::of(Kind::Changed, &name));

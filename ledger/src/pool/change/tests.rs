@@ -61,14 +61,14 @@ fn lent(rule: Rule) -> Pool {
 /// The demand of every mode: what is out is charged to whatever there is afterwards.
 #[test]
 fn what_is_out_stays_charged_however_it_is_carried_over() {
-    for carry in Carry::ALL {
+    for carry_over in CarryOver::ALL {
         for (before, after) in
             [(sliding(100), sliding(50)), (bucket(100), bucket(50)), (sliding(100), bucket(50))]
         {
             let mut pool = lent(before);
-            pool.change(plan(vec![after]), carry, at(10));
+            pool.change(plan(vec![after]), carry_over, at(10));
             let view = pool.view(at(10));
-            assert!(view.available + 20 <= 50, "{carry:?} {after:?}: {view:?}");
+            assert!(view.available + 20 <= 50, "{carry_over:?} {after:?}: {view:?}");
             assert_eq!(view.books.outstanding, 20);
         }
     }
@@ -78,7 +78,7 @@ fn what_is_out_stays_charged_however_it_is_carried_over() {
 #[test]
 fn leases_beyond_a_lowered_limit_end_and_are_not_extended() {
     let mut pool = lent(sliding(100));
-    pool.change(plan(vec![sliding(5)]), Carry::AsIs, at(10));
+    pool.change(plan(vec![sliding(5)]), CarryOver::AsIs, at(10));
     assert_eq!((pool.view(at(10)).available, pool.view(at(10)).over), (0, 15));
     let grant = renew(&mut pool, 500, 2, (0, 20, 20));
     assert_eq!((grant.kept, grant.permits, grant.term), (20, 0, Duration::ZERO));
@@ -95,7 +95,7 @@ fn leases_beyond_a_lowered_limit_end_and_are_not_extended() {
 fn a_new_window_charges_old_leases_on_both_sides_of_its_edge() {
     let mut pool = lent(sliding(100));
     let rules = plan(vec![fixed(30, 500)]);
-    pool.change(rules, Carry::AsIs, at(10));
+    pool.change(rules, CarryOver::AsIs, at(10));
     assert_eq!(pool.view(at(10)).available, 10);
     assert_eq!(renew(&mut pool, 20, 2, (0, 20, 5)).permits, 0, "its lease ends in the next window");
     assert_eq!(pool.view(at(500)).available, 10, "charged anew");
@@ -108,9 +108,9 @@ fn a_new_window_charges_old_leases_on_both_sides_of_its_edge() {
 fn a_rule_that_is_gone_charges_nothing_and_one_that_is_kept_goes_on() {
     let mut pool = lent(sliding(100));
     assert_eq!(renew(&mut pool, 10, 2, (20, 0, 0)).permits, 0);
-    pool.change(plan(vec![fixed(1_000, 500), sliding(50)]), Carry::AsIs, at(20));
+    pool.change(plan(vec![fixed(1_000, 500), sliding(50)]), CarryOver::AsIs, at(20));
     assert_eq!(pool.view(at(20)).available, 30);
-    pool.change(plan(vec![bucket(40)]), Carry::AsIs, at(30));
+    pool.change(plan(vec![bucket(40)]), CarryOver::AsIs, at(30));
     assert_eq!(pool.view(at(30)).available, 40);
 }
 
@@ -150,20 +150,20 @@ fn while_nothing_is_lent_reports_count_and_old_grants_are_not_told_again() {
 #[test]
 fn buckets_carry_over_what_is_in_them() {
     // 60 of 100 are left, none is out; a half, and twice as much.
-    for (carry, half, double) in [
-        (Carry::AsIs, 50, 60),
-        (Carry::Proportional, 30, 120),
-        (Carry::Additive, 10, 160),
-        (Carry::Reset, 50, 200),
+    for (carry_over, half, double) in [
+        (CarryOver::AsIs, 50, 60),
+        (CarryOver::Proportional, 30, 120),
+        (CarryOver::Additive, 10, 160),
+        (CarryOver::Reset, 50, 200),
     ] {
         let after = |capacity| {
             let mut pool = Pool::new(plan(vec![bucket(100)]), at(0));
             assert_eq!(renew(&mut pool, 0, 1, (0, 0, 40)).permits, 40);
             renew(&mut pool, 0, 2, (40, 0, 0));
-            pool.change(plan(vec![bucket(capacity)]), carry, at(0));
+            pool.change(plan(vec![bucket(capacity)]), carry_over, at(0));
             pool.view(at(0)).available
         };
-        assert_eq!((after(50), after(200)), (half, double), "{carry:?}");
+        assert_eq!((after(50), after(200)), (half, double), "{carry_over:?}");
     }
 }
 
@@ -172,7 +172,7 @@ fn buckets_carry_over_what_is_in_them() {
 fn a_copy_is_a_pool_of_its_own() {
     let mut pool = lent(sliding(100));
     let mut copy = pool.clone();
-    copy.change(plan(vec![sliding(5)]), Carry::Reset, at(10));
+    copy.change(plan(vec![sliding(5)]), CarryOver::Reset, at(10));
     copy.top_up(5, at(10));
     assert_eq!((pool.view(at(10)).available, copy.view(at(10)).available), (80, 0));
 }

@@ -1,7 +1,7 @@
 //! What a pool with a steady flow answers to those who take turns.
 
 use super::*;
-use crate::Carry;
+use crate::CarryOver;
 use crate::rule::LeakyBucket;
 use lessor_protocol::{Rate, RateClaim};
 
@@ -47,7 +47,7 @@ fn no_rate_is_told_while_a_lowered_limit_is_exceeded() {
     let first = grant(pool.renew(millis(0), A, 1, wants));
     assert!(first.permits > 3, "{first:?}");
     let plan = Plan { rules: vec![window(3), flow], ..(*pool.plan).clone() };
-    pool.change(Arc::new(plan), Carry::AsIs, millis(1));
+    pool.change(Arc::new(plan), CarryOver::AsIs, millis(1));
     let other = Holder { id: SessionId(2), ..A };
     let none = grant(pool.renew(millis(2), other, 1, wants));
     assert_eq!((none.permits, none.rate, none.term), (0, Rate::Nothing, Duration::ZERO));

@@ -1,7 +1,7 @@
 //! How a pool stands and when it will be empty, as people are told: what its rules, its nodes and the time make of it.
 
 use super::*;
-use crate::Carry;
+use crate::CarryOver;
 use crate::rule::{Concurrency, LeakyBucket, RefillStyle, SlidingLog};
 use crate::share::Trust;
 use crate::sizing::Scarcity;
@@ -202,7 +202,7 @@ fn what_is_kept_back_is_not_left_and_what_is_changed_is_foreseen_anew() {
     assert_eq!(lasts(&mut pool, millis(20)), None, "no session has asked since");
     grant(pool.renew(millis(30), A, 3, tries(0, 11, 0, 10)));
     assert_eq!(lasts(&mut pool, millis(30)), Some(14 * SECOND));
-    pool.change(plan(vec![sliding(1_000, 30 * SECOND)]), Carry::AsIs, millis(40));
+    pool.change(plan(vec![sliding(1_000, 30 * SECOND)]), CarryOver::AsIs, millis(40));
     assert_eq!(lasts(&mut pool, millis(40)), None);
 }
 

@@ -1,7 +1,7 @@
 //! Who has a part of the reserve, one step after another.
 
 use super::*;
-use crate::Carry;
+use crate::CarryOver;
 use crate::share::{Safe, Sharing};
 use lessor_protocol::SafeShare;
 
@@ -55,7 +55,7 @@ fn what_earlier_seats_allow_is_kept_back_after_a_change_until_they_end() {
     let mut pool = Pool::new(seated(3, 30), millis(0));
     assert_eq!([1, 2, 3].map(|id| told(&mut pool, 0, id)), [Some(10); 3]);
     assert_eq!(pool.view(millis(0)).available, 70);
-    pool.change(seated(2, 4), Carry::AsIs, millis(100));
+    pool.change(seated(2, 4), CarryOver::AsIs, millis(100));
     assert_eq!(pool.view(millis(100)).available, 70, "three may still spend ten each");
     // No session has its seat for longer than it was told, nor another one beside it.
     assert_eq!([1, 2, 4].map(|id| told(&mut pool, 200, id)), [None; 3]);
@@ -64,7 +64,7 @@ fn what_earlier_seats_allow_is_kept_back_after_a_change_until_they_end() {
     assert_eq!([1, 2, 4].map(|id| told(&mut pool, ended, id)), [Some(2), Some(2), None]);
     // Windows that are twice as long hold twice as much, and one for the ends.
     let longer = Plan { rules: vec![sliding(100, 2 * SECOND)], ..Plan::clone(&seated(2, 4)) };
-    pool.change(Arc::new(longer), Carry::AsIs, millis(ended));
+    pool.change(Arc::new(longer), CarryOver::AsIs, millis(ended));
     assert_eq!(pool.reserve(), 10);
 }
 

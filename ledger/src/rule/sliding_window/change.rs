@@ -2,15 +2,15 @@
 //! it; nothing here lets a permit go sooner than it would have gone.
 
 use super::{SlidingLedger, Slot};
-use crate::Carry;
+use crate::CarryOver;
 use crate::rule::scaled_up;
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::VecDeque;
 
 impl SlidingLedger {
     /// Goes on by the rule of `fresh`, which has the same window.
-    pub(super) fn goes_on_by(&mut self, fresh: SlidingLedger, carry: Carry) {
-        if carry == Carry::Proportional {
+    pub(super) fn goes_on_by(&mut self, fresh: SlidingLedger, carry_over: CarryOver) {
+        if carry_over == CarryOver::Proportional {
             self.scale(fresh.limit);
         }
         self.limit = fresh.limit;
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn as_it_is_what_is_charged_stays_charged() {
-        for carry in [Carry::AsIs, Carry::Additive] {
+        for carry_over in [CarryOver::AsIs, CarryOver::Additive] {
             let mut less = ledger();
-            assert!(less.change(&rule(3, 0), clocks(), carry));
+            assert!(less.change(&rule(3, 0), clocks(), carry_over));
             assert!(less.excess() == 4 && less.is_sound());
             assert_eq!([512, 612].map(|nanos| available_at(&less, nanos)), [0, 2], "3 − 3, then 3 − 1");
             let mut more = ledger();
-            assert!(more.change(&rule(30, 0), clocks(), carry));
+            assert!(more.change(&rule(30, 0), clocks(), carry_over));
             assert_eq!(more.available(), 30 - 7);
         }
     }
@@ -157,9 +157,9 @@ mod tests {
     fn in_proportion_the_newest_sums_are_rounded_up() {
         // A third of the newest 2 is 0.67, of the newest 6 it is 2: one is charged for each.
         let mut ledger = ledger();
-        assert!(ledger.change(&rule(3, 0), clocks(), Carry::Proportional));
+        assert!(ledger.change(&rule(3, 0), clocks(), CarryOver::Proportional));
         assert_eq!((ledger.available(), available_at(&ledger, 512)), (3 - 1 - 2, 3 - 1 - 1));
-        assert!(ledger.change(&rule(30, 0), clocks(), Carry::Proportional));
+        assert!(ledger.change(&rule(30, 0), clocks(), CarryOver::Proportional));
         assert_eq!(ledger.available(), 30 - 1 - 20);
     }
 
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn what_was_scaled_is_not_credited() {
         let mut ledger = ledger();
-        assert!(ledger.change(&rule(3, 0), clocks(), Carry::Proportional));
+        assert!(ledger.change(&rule(3, 0), clocks(), CarryOver::Proportional));
         ledger.credit(2, at(100));
         assert_eq!(ledger.available(), 0);
     }
@@ -176,16 +176,16 @@ mod tests {
     #[test]
     fn another_window_is_another_rule() {
         let longer = SlidingWindow::try_new(10, Duration::from_nanos(513), Duration::ZERO).expect("valid");
-        assert!(!ledger().change(&Rule::SlidingWindow(longer), clocks(), Carry::AsIs));
+        assert!(!ledger().change(&Rule::SlidingWindow(longer), clocks(), CarryOver::AsIs));
     }
 
     /// With a longer margin all stay longer; with a shorter one, those that were on a longer way still do.
     #[test]
     fn another_margin_lets_nothing_go_sooner() {
         let mut ledger = ledger();
-        assert!(ledger.change(&rule(10, 512), clocks(), Carry::AsIs));
+        assert!(ledger.change(&rule(10, 512), clocks(), CarryOver::AsIs));
         assert_eq!([1_023, 1_024].map(|nanos| available_at(&ledger, nanos)), [3, 7]);
-        assert!(ledger.change(&rule(10, 0), clocks(), Carry::AsIs));
+        assert!(ledger.change(&rule(10, 0), clocks(), CarryOver::AsIs));
         assert_eq!([1_023, 1_024].map(|nanos| available_at(&ledger, nanos)), [3, 7]);
         ledger.settle(1, at(200));
         assert_eq!([1_023, 1_024, 1_124].map(|nanos| available_at(&ledger, nanos)), [3, 7, 10]);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn what_is_over_is_ready_once_all_of_it_has_gone() {
         let mut ledger = ledger();
-        assert!(ledger.change(&rule(3, 0), clocks(), Carry::AsIs));
+        assert!(ledger.change(&rule(3, 0), clocks(), CarryOver::AsIs));
         let ready = |permits| ledger.ready_at(permits, &mut [(at(300), 1)].into_iter());
         assert_eq!([1, 2, 3, 4].map(ready), [Some(at(612)), Some(at(612)), Some(at(812)), None]);
     }

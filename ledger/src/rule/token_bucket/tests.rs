@@ -197,7 +197,7 @@ fn a_bucket_that_may_have_been_emptied_starts_empty() {
 #[test]
 fn a_bucket_that_is_changed_goes_on_if_it_gains_permits_in_the_same_time() {
     let goes_on = |bucket: &mut BucketLedger, rule: TokenBucket| {
-        bucket.change(&Rule::TokenBucket(rule), ClockBounds::try_new(0).expect("no drift"), Carry::AsIs)
+        bucket.change(&Rule::TokenBucket(rule), ClockBounds::try_new(0).expect("no drift"), CarryOver::AsIs)
     };
     let at_intervals = |capacity, refill| rule(capacity, refill).with_refill_style(RefillStyle::Interval);
     let mut bucket = ledger(at_intervals(10, 4));
@@ -221,12 +221,12 @@ fn a_bucket_that_is_changed_goes_on_if_it_gains_permits_in_the_same_time() {
 /// What is owed is owed, however little may be owed from now on.
 #[test]
 fn a_bucket_in_the_red_stays_there_when_it_is_changed() {
-    for carry in [Carry::AsIs, Carry::Proportional, Carry::Additive] {
+    for carry_over in [CarryOver::AsIs, CarryOver::Proportional, CarryOver::Additive] {
         let mut bucket = ledger(rule(5, 1).with_debt(3));
         spend(&mut bucket, 8);
         let less = Rule::TokenBucket(rule(4, 1));
-        assert!(bucket.change(&less, ClockBounds::try_new(0).expect("no drift"), carry));
-        assert_eq!((bucket.level, bucket.excess()), (-3, 0), "{carry:?}");
+        assert!(bucket.change(&less, ClockBounds::try_new(0).expect("no drift"), carry_over));
+        assert_eq!((bucket.level, bucket.excess()), (-3, 0), "{carry_over:?}");
         bucket.advance(millis(3_999));
         assert_eq!(bucket.available(), 0);
         bucket.advance(millis(4_000));
@@ -242,7 +242,7 @@ fn a_bucket_that_is_made_smaller_than_what_is_out_waits_for_it() {
     assert!(bucket.change(
         &Rule::TokenBucket(rule(5, 10)),
         ClockBounds::try_new(0).expect("no drift"),
-        Carry::AsIs
+        CarryOver::AsIs
     ));
     assert_eq!((bucket.available(), bucket.excess()), (0, 3));
     bucket.advance(millis(1_000));

@@ -4,7 +4,7 @@
 use super::{Promise, holds, owes, stretched};
 use crate::oracle::Instant;
 use lessor_ledger::rule::{LeakyBucket, RefillStyle, TokenBucket};
-use lessor_ledger::{Carry, Rule};
+use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use std::cmp::Reverse;
 
@@ -47,7 +47,7 @@ impl Promise {
         &mut self,
         now: Instant,
         rule: &Rule,
-        carry: Carry,
+        carry: CarryOver,
         out: u64,
         until: Instant,
         drift_ppm: u64,
@@ -154,11 +154,11 @@ fn is_even(rule: &TokenBucket) -> bool {
 }
 
 /// What is left of `level`, in parts of which `permit` are one, where a bucket that held `from` holds `to` from now on.
-fn carried(level: u128, permit: u128, (from, to): (u128, u128), carry: Carry) -> u128 {
+fn carried(level: u128, permit: u128, (from, to): (u128, u128), carry: CarryOver) -> u128 {
     match carry {
-        Carry::Proportional if to > from && from > 0 => (level / permit + 1) * to.div_ceil(from / permit),
-        Carry::Additive if to > from => level + to - from,
-        Carry::AsIs | Carry::Proportional | Carry::Additive | Carry::Reset => level,
+        CarryOver::Proportional if to > from && from > 0 => (level / permit + 1) * to.div_ceil(from / permit),
+        CarryOver::Additive if to > from => level + to - from,
+        CarryOver::AsIs | CarryOver::Proportional | CarryOver::Additive | CarryOver::Reset => level,
     }
 }
 
@@ -191,9 +191,16 @@ impl Slack {
 
     /// `used` permits were spent in the window and `out` were lent when `from` became `to`, carried over by `carry`: so
     /// much may a window hold that ends before `until`.
-    pub(super) fn carries(&mut self, until: u64, used: u64, out: u64, (from, to): (u64, u64), carry: Carry) {
+    pub(super) fn carries(
+        &mut self,
+        until: u64,
+        used: u64,
+        out: u64,
+        (from, to): (u64, u64),
+        carry: CarryOver,
+    ) {
         self.floor = (until, used + out);
-        if carry == Carry::Proportional && to < from {
+        if carry == CarryOver::Proportional && to < from {
             let charged = (u128::from(used) * u128::from(to) / u128::from(from)) as u64;
             self.extra.push((until, used - charged));
         }

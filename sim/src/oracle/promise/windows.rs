@@ -4,7 +4,7 @@
 use super::change::Slack;
 use crate::civil::{Civil, Label};
 use crate::oracle::Instant;
-use lessor_ledger::Carry;
+use lessor_ledger::CarryOver;
 use lessor_ledger::rule::{self, FixedWindow};
 use lessor_protocol::moment::nanos;
 
@@ -91,7 +91,7 @@ impl Windows {
     }
 
     /// Goes on by `rule` if it is of the same period; `out` permits are lent until `until`.
-    pub(super) fn changes(&mut self, rule: &FixedWindow, carry: Carry, out: u64, until: Instant) -> bool {
+    pub(super) fn changes(&mut self, rule: &FixedWindow, carry: CarryOver, out: u64, until: Instant) -> bool {
         if rule.windows() != self.windows {
             return false;
         }

@@ -3,7 +3,7 @@
 use super::restarts::written;
 use super::{alone, sliding};
 use lessor_ledger::rule::{Concurrency, FixedWindow, SlidingWindow};
-use lessor_ledger::{Carry, Rule};
+use lessor_ledger::{CarryOver, Rule};
 use lessor_sim::adversary::Lie;
 use lessor_sim::live::{Act, Live};
 use lessor_sim::network::Latency;
@@ -33,7 +33,7 @@ pub(super) fn lowered(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     setup.latency = Latency { one_way: MILLI / 10, jitter: MILLI / 10 };
     setup.adversaries = vec![Lie::Hoard];
     let rules = vec![sliding(dice.u64(1..=5), per)];
-    setup.live = vec![Live { at: 3 * SECOND, act: Act::Change(Carry::AsIs, rules) }];
+    setup.live = vec![Live { at: 3 * SECOND, act: Act::Change(CarryOver::AsIs, rules) }];
     setup
 }
 
@@ -48,7 +48,7 @@ pub(super) fn capped(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     // The last cap is there when calls of the one before would go on for seconds.
     let steps = [(2, cap(8_000)), (16, cap(500)), (22, vec![window]), (26, cap(1_000))];
     setup.live =
-        steps.map(|(at, rules)| Live { at: at * SECOND, act: Act::Change(Carry::AsIs, rules) }).into();
+        steps.map(|(at, rules)| Live { at: at * SECOND, act: Act::Change(CarryOver::AsIs, rules) }).into();
     setup.lasts = 40 * SECOND;
     setup
 }
@@ -63,7 +63,7 @@ pub(super) fn new_windows(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     };
     for second in 1..10 {
         let short = edge(dice.u64(100..=500), dice.u64(100..=400));
-        let change = |at, rule| Live { at, act: Act::Change(Carry::AsIs, vec![rule]) };
+        let change = |at, rule| Live { at, act: Act::Change(CarryOver::AsIs, vec![rule]) };
         setup.live.push(change(2 * second * SECOND, short));
         setup.live.push(change(2 * second * SECOND + SECOND, long));
     }

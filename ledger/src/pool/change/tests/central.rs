@@ -4,7 +4,7 @@
 use crate::exact::{Limiter, Verdict};
 use crate::pool::ledgers::Ledgers;
 use crate::rule::{FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Windows};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::{ClockBounds, Moment};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -19,7 +19,7 @@ enum Step {
     Wait(u64),
     Take(u64),
     TopUp(u64),
-    Change(Carry, Vec<Rule>),
+    Change(CarryOver, Vec<Rule>),
 }
 
 /// Both do `steps`; what a pool lends is spent at once.
@@ -111,8 +111,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => wait.prop_map(Step::Wait),
         3 => (0u64..12).prop_map(Step::Take),
         1 => (1u64..12).prop_map(Step::TopUp),
-        2 => (prop::sample::select(Carry::ALL.to_vec()), rules())
-            .prop_map(|(carry, rules)| Step::Change(carry, rules)),
+        2 => (prop::sample::select(CarryOver::ALL.to_vec()), rules())
+            .prop_map(|(carry_over, rules)| Step::Change(carry_over, rules)),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -133,7 +133,7 @@ proptest! {
         let same = |other: &Rule| std::mem::discriminant(other) == std::mem::discriminant(&first);
         let mut others = others.into_iter().filter(same).cycle();
         let steps = steps.into_iter().map(|step| match step {
-            Step::Change(carry, _) => Step::Change(carry, vec![others.next().unwrap_or(first)]),
+            Step::Change(carry_over, _) => Step::Change(carry_over, vec![others.next().unwrap_or(first)]),
             step @ (Step::Wait(_) | Step::Take(_) | Step::TopUp(_)) => step,
         });
         let steps = steps.collect();

@@ -2,7 +2,7 @@
 //! period: what has no match starts fresh, and what has lost its match is forgotten.
 
 use super::{Exact, exact};
-use crate::{Carry, Rule};
+use crate::{CarryOver, Rule};
 use lessor_protocol::Moment;
 use std::mem::discriminant;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use std::time::Duration;
 pub(super) fn carried(
     old: &[(Rule, Box<dyn Exact>)],
     rules: &[Rule],
-    carry: Carry,
+    carry_over: CarryOver,
     now: Moment,
 ) -> Vec<(Rule, Box<dyn Exact>)> {
     let mut open: Vec<&(Rule, Box<dyn Exact>)> = old.iter().collect();
     let next = rules.iter().map(|rule| {
         let books = match open.iter().position(|(old, _)| is_same(old, rule)) {
-            Some(place) => open.remove(place).1.carried(rule, carry),
+            Some(place) => open.remove(place).1.carried(rule, carry_over),
             None => exact(rule, now),
         };
         (*rule, books)

@@ -3,7 +3,7 @@
 
 /// How the balance of a rule is carried over into one of the same kind and period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Carry {
+pub enum CarryOver {
     /// What is charged stays charged; the level of a bucket is cut to what it can hold.
     #[default]
     AsIs,
@@ -15,22 +15,23 @@ pub enum Carry {
     Reset,
 }
 
-impl Carry {
+impl CarryOver {
     /// All of them.
-    pub const ALL: [Carry; 4] = [Carry::AsIs, Carry::Proportional, Carry::Additive, Carry::Reset];
+    pub const ALL: [CarryOver; 4] =
+        [CarryOver::AsIs, CarryOver::Proportional, CarryOver::Additive, CarryOver::Reset];
 
     /// Its name on the wire and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Carry::AsIs => "as_is",
-            Carry::Proportional => "proportional",
-            Carry::Additive => "additive",
-            Carry::Reset => "reset",
+            CarryOver::AsIs => "as_is",
+            CarryOver::Proportional => "proportional",
+            CarryOver::Additive => "additive",
+            CarryOver::Reset => "reset",
         }
     }
 
     /// The one called `name`.
-    pub fn named(name: &str) -> Option<Carry> {
-        Carry::ALL.into_iter().find(|carry| carry.name() == name)
+    pub fn named(name: &str) -> Option<CarryOver> {
+        CarryOver::ALL.into_iter().find(|carry_over| carry_over.name() == name)
     }
 }
