@@ -1,5 +1,5 @@
 //! All limits and sessions of one allocator: one pure state machine. The HTTP service and the simulator drive it,
-//! with the time as an argument; it does no IO, reads no clock and rolls no dice.
+//! with the time as an argument; it does no IO, reads no clock and draws no random number.
 
 mod above;
 mod family;

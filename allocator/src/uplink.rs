@@ -259,13 +259,13 @@ impl Uplink {
         }
         self.is_reachable = false;
         let now = self.shared.now();
-        self.connection.on_failure(now, 0, dice());
+        self.connection.on_failure(now, 0, random());
         sleep(self.connection.quiet_until().since(now)).await;
     }
 }
 
 /// Draws a number that no other call has drawn or will draw. It tells versions apart, and spreads tasks that wait for the same.
-fn dice() -> u64 {
+fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(())
 }

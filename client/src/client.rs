@@ -234,25 +234,25 @@ impl Builder {
         let ways: Vec<Transport> =
             self.urls.iter().map(|url| Transport::try_new(url, self.timeout)).collect::<Result<_, _>>()?;
         let ticks = Ticks::try_new(self.clock).map_err(|error| ExchangeError::NoThread(error.to_string()))?;
-        let (mut dice, numbers) = match self.seed {
+        let (mut rng, numbers) = match self.seed {
             Some(seed) => {
-                let mut dice = fastrand::Rng::with_seed(seed);
-                let numbers = SessionNumbers::Seeded(dice.fork());
-                (dice, numbers)
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let numbers = SessionNumbers::Seeded(rng.fork());
+                (rng, numbers)
             }
             None => (unseeded(), SessionNumbers::System),
         };
         let shared = Arc::new(Shared::new(ticks));
-        let heard = dice.fork();
+        let listener_rng = rng.fork();
         let refiller = Refiller::new(
             shared.clone(),
             ways.clone(),
             self.timeout,
             node.clone(),
             self.clocks,
-            (dice, numbers),
+            (rng, numbers),
         );
-        let listener = Listener::new(shared.clone(), ways, refiller.heard_at(), node, heard);
+        let listener = Listener::new(shared.clone(), ways, refiller.heard_at(), node, listener_rng);
         Ok((refiller, listener, shared))
     }
 }
@@ -282,7 +282,7 @@ impl Drop for Closes {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place where a client's dice come from")]
+#[expect(clippy::disallowed_methods, reason = "the one place where a client's random numbers come from")]
 fn unseeded() -> fastrand::Rng {
     fastrand::Rng::new()
 }

@@ -30,7 +30,7 @@ pub(crate) struct Listener {
     /// Which of them.
     heard_at: watch::Receiver<usize>,
     node: String,
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
 }
 
 impl Listener {
@@ -39,9 +39,9 @@ impl Listener {
         ways: Vec<Transport>,
         heard_at: watch::Receiver<usize>,
         node: String,
-        dice: fastrand::Rng,
+        rng: fastrand::Rng,
     ) -> Self {
-        Listener { shared, ways, heard_at, node, dice }
+        Listener { shared, ways, heard_at, node, rng }
     }
 
     /// Listens, and begins again when the stream ends. Runs until it is dropped.
@@ -63,7 +63,7 @@ impl Listener {
             if let Err(reason) = self.listen(at, &mut backoff).await {
                 tracing::debug!(%reason, "nothing is heard of the allocator; listening again");
             }
-            sleep(backoff.failed(self.dice.u64(..)) * AGAIN).await;
+            sleep(backoff.failed(self.rng.u64(..)) * AGAIN).await;
         }
     }
 
@@ -105,7 +105,7 @@ impl Listener {
                 refill.stop(pool.slot());
                 pool.is_told_to_stop();
             }
-            refill.hear(now, waits, self.dice.u64(..));
+            refill.hear(now, waits, self.rng.u64(..));
             pool.make_known();
         }
         self.shared.wake_list.wake.notify_one();

@@ -59,7 +59,7 @@ pub(crate) struct Refiller {
     /// How many stripes a slot is given that threads contend for.
     stripes: usize,
     /// Where jitter comes from.
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
     /// Where the numbers of its sessions come from.
     numbers: SessionNumbers,
     tells: Tells,
@@ -72,9 +72,9 @@ impl Refiller {
         timeout: Duration,
         node: String,
         clocks: ClockBounds,
-        (mut dice, mut numbers): (fastrand::Rng, SessionNumbers),
+        (mut rng, mut numbers): (fastrand::Rng, SessionNumbers),
     ) -> Self {
-        let connection = Connection::new(ways.len(), timeout, dice.u64(..), numbers.draw());
+        let connection = Connection::new(ways.len(), timeout, rng.u64(..), numbers.draw());
         let heard_at = watch::Sender::new(connection.place());
         Refiller {
             shared,
@@ -90,7 +90,7 @@ impl Refiller {
             began: Moment::ORIGIN,
             logged: HashMap::new(),
             stripes: std::thread::available_parallelism().map_or(1, usize::from),
-            dice,
+            rng,
             numbers,
             tells: Tells::default(),
         }
@@ -233,8 +233,7 @@ impl Refiller {
         let (now, deadline) = (CLOCK.now(), pool.slot().deadline());
         let heard = Heard { first_sent, now, clocks: self.clocks };
         let word = answer.as_ref().map_err(|error| error.code.as_str());
-        let outcome =
-            refill.on_answer(pool.slot(), word, heard, pool.name().key.is_some(), self.dice.u64(..));
+        let outcome = refill.on_answer(pool.slot(), word, heard, pool.name().key.is_some(), self.rng.u64(..));
         if pool.slot().deadline() > deadline {
             pool.leased(first_sent);
         }
@@ -370,9 +369,9 @@ impl Refiller {
     async fn begin_session(&mut self) {
         tracing::warn!("the allocator disputes our totals; starting a new session");
         self.connection.begin_session(self.numbers.draw());
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         let mut begin = |pool: &Arc<LocalPool>| {
-            pool.refill().begin_session(pool.slot(), CLOCK.now(), dice.u64(..));
+            pool.refill().begin_session(pool.slot(), CLOCK.now(), rng.u64(..));
             pool.make_known();
         };
         in_parts(&self.shared, |pools| pools.iter().for_each(&mut begin)).await;

@@ -7,7 +7,7 @@ use lessor_protocol::entropy;
 pub(crate) enum SessionNumbers {
     /// The operating system: no other process can foresee them.
     System,
-    /// Dice with a seed, for tests that must repeat.
+    /// A generator with a seed, for tests that must repeat.
     Seeded(fastrand::Rng),
 }
 
@@ -16,7 +16,7 @@ impl SessionNumbers {
     pub(crate) fn draw(&mut self) -> u64 {
         match self {
             SessionNumbers::System => entropy::number(),
-            SessionNumbers::Seeded(dice) => dice.u64(..),
+            SessionNumbers::Seeded(rng) => rng.u64(..),
         }
     }
 }

@@ -68,7 +68,7 @@ pub enum Outcome {
 
 impl<P: Pacer> Refill<P> {
     /// Takes in the answer to the ask that was written last, or the word of the error that came instead. `is_key` says whether
-    /// strangers choose the pool: a key that is refused is not asked for again before it is called. `dice` is any number: it
+    /// strangers choose the pool: a key that is refused is not asked for again before it is called. `random` is any number: it
     /// spreads the next ask.
     pub fn on_answer(
         &mut self,
@@ -76,18 +76,18 @@ impl<P: Pacer> Refill<P> {
         answer: Result<&Answer, &str>,
         Heard { first_sent, now, clocks }: Heard,
         is_key: bool,
-        dice: u64,
+        random: u64,
     ) -> Outcome {
         match answer {
-            Ok(Answer::Grant(grant)) => match self.believe(slot, grant, clocks, first_sent, now, dice) {
+            Ok(Answer::Grant(grant)) => match self.believe(slot, grant, clocks, first_sent, now, random) {
                 Belief::Installed => Outcome::Installed,
                 Belief::Invalid => {
-                    self.refused(now, DISPUTE_PAUSE, dice);
+                    self.refused(now, DISPUTE_PAUSE, random);
                     Outcome::Impossible
                 }
             },
             Ok(Answer::Refusal(refusal)) => {
-                self.refused(now, pause_refused(*refusal), dice);
+                self.refused(now, pause_refused(*refusal), random);
                 if refusal.reason.stops() {
                     self.stop(slot);
                 }
@@ -97,27 +97,27 @@ impl<P: Pacer> Refill<P> {
                 Recovery::Unrecognised => {
                     let pause = self.pause_from_zero();
                     self.on_unrecognised(slot, now);
-                    self.refused(now, pause, dice);
+                    self.refused(now, pause, random);
                     Outcome::Unrecognised
                 }
                 Recovery::BeginSession => Outcome::Disputed,
                 Recovery::LookAgain if is_key => {
-                    self.refused_for_good(slot, now, LOOK_AGAIN, dice);
+                    self.refused_for_good(slot, now, LOOK_AGAIN, random);
                     Outcome::Unavailable
                 }
                 Recovery::LookAgain => {
-                    self.refused(now, LOOK_AGAIN, dice);
+                    self.refused(now, LOOK_AGAIN, random);
                     Outcome::Unavailable
                 }
             },
         }
     }
 
-    /// A session begins that owns nothing: drops what is held and counts from zero, after [`SESSION_PAUSE`]. `dice` is any number:
+    /// A session begins that owns nothing: drops what is held and counts from zero, after [`SESSION_PAUSE`]. `random` is any number:
     /// it spreads the next ask.
-    pub fn begin_session(&mut self, slot: &impl Permits, now: Moment, dice: u64) {
+    pub fn begin_session(&mut self, slot: &impl Permits, now: Moment, random: u64) {
         self.forget(slot);
-        self.refused(now, SESSION_PAUSE, dice);
+        self.refused(now, SESSION_PAUSE, random);
     }
 
     /// How long to wait before counting from zero. Not at all the first time: an allocator forgets a node that was silent for long,

@@ -1,4 +1,4 @@
-//! How long to wait after a failed exchange. Pure: the background task tells it what happened and hands it dice.
+//! How long to wait after a failed exchange. Pure: the background task tells it what happened and hands it random numbers.
 
 use std::time::Duration;
 
@@ -40,9 +40,9 @@ impl Backoff {
         self.budget = (self.budget + 1).min(BUDGET_MAX);
     }
 
-    /// How long to wait before the next try. `dice` is any number; the wait is between half of what it would be
+    /// How long to wait before the next try. `random` is any number; the wait is between half of what it would be
     /// and all of it.
-    pub fn failed(&mut self, dice: u64) -> Duration {
+    pub fn failed(&mut self, random: u64) -> Duration {
         let full = if self.budget < RETRY_COST {
             LONGEST
         } else {
@@ -50,17 +50,17 @@ impl Backoff {
             (FIRST * 2u32.pow(self.failures.min(10))).min(LONGEST)
         };
         self.failures = self.failures.saturating_add(1);
-        full / 2 + full / 200 * u32::try_from(dice % 101).expect("at most 100")
+        full / 2 + full / 200 * u32::try_from(random % 101).expect("at most 100")
     }
 
     /// How long to wait before another allocator is tried that has not failed yet: hardly at all, while the budget lasts. It
     /// makes no later wait longer.
-    pub fn elsewhere(&mut self, dice: u64) -> Duration {
+    pub fn elsewhere(&mut self, random: u64) -> Duration {
         if self.budget < RETRY_COST {
-            return self.failed(dice);
+            return self.failed(random);
         }
         self.budget -= RETRY_COST;
-        ELSEWHERE / 100 * u32::try_from(dice % 101).expect("at most 100")
+        ELSEWHERE / 100 * u32::try_from(random % 101).expect("at most 100")
     }
 }
 

@@ -143,18 +143,18 @@ impl Connection {
     }
 
     /// The exchange was no use: no answer came in time, or nothing that is one. The next allocator is asked from now on, if there is
-    /// another, as the session that `number` (any) says where it needs a new one. `dice` is any number: it spreads the wait.
-    pub fn on_failure(&mut self, now: Moment, number: u64, dice: u64) -> Failure {
+    /// another, as the session that `number` (any) says where it needs a new one. `random` is any number: it spreads the wait.
+    pub fn on_failure(&mut self, now: Moment, number: u64, random: u64) -> Failure {
         self.open = None;
         if self.rotation.is_alone() {
-            self.quiet_until = now + self.backoff.failed(dice);
+            self.quiet_until = now + self.backoff.failed(random);
             return Failure { all_failed: true, loses_leases: false };
         }
         self.left.get_or_insert(self.rotation.current());
         let turn = self.rotation.failed(number);
         let wait = match turn.all_failed {
-            true => self.backoff.failed(dice),
-            false => self.backoff.elsewhere(dice),
+            true => self.backoff.failed(random),
+            false => self.backoff.elsewhere(random),
         };
         self.quiet_until = now + wait;
         Failure { all_failed: turn.all_failed, loses_leases: turn.loses_leases }
@@ -162,9 +162,9 @@ impl Connection {
 
     /// The allocator answered that it is about to stop: the next one is asked from now on. Only where there is another. The
     /// arguments are those of [`Connection::on_failure`].
-    pub fn on_stopping(&mut self, now: Moment, number: u64, dice: u64) -> Failure {
+    pub fn on_stopping(&mut self, now: Moment, number: u64, random: u64) -> Failure {
         self.rotation.heard();
-        self.on_failure(now, number, dice)
+        self.on_failure(now, number, random)
     }
 
     /// The allocator disputes what the session said: the next exchange begins another one, of which `number` is any number.

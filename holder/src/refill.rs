@@ -1,5 +1,5 @@
 //! When to ask for more, what to say, and what to believe of the answer: one node's side of one pool. The
-//! background task drives it with the time and the dice as arguments; it does no IO.
+//! background task drives it with the time and random numbers as arguments; it does no IO.
 //!
 //! Low water is a time, not a percentage: it asks when what is in hand would last only a few round trips. It gives
 //! back what its demand does not need, and all of it after a term without any: rare calls are for those who wait a
@@ -326,7 +326,7 @@ impl<P: Pacer> Refill<P> {
     }
 
     /// Installs what was granted for the ask that was written last, which was first sent at `first_sent`.
-    /// `dice` is any number: it spreads the next ask.
+    /// `random` is any number: it spreads the next ask.
     pub fn believe(
         &mut self,
         slot: &impl Permits,
@@ -334,7 +334,7 @@ impl<P: Pacer> Refill<P> {
         clocks: ClockBounds,
         first_sent: Moment,
         now: Moment,
-        dice: u64,
+        random: u64,
     ) -> Belief {
         if !self.can_be(grant) {
             return Belief::Invalid;
@@ -342,7 +342,7 @@ impl<P: Pacer> Refill<P> {
         self.make_way(slot, grant);
         let made_way = std::mem::take(&mut self.made_way);
         if self.unrecognised.is_some() {
-            self.goes_without(slot, grant, now, dice);
+            self.goes_without(slot, grant, now, random);
             return Belief::Installed;
         }
         let Some((_, ask)) = self.asked else { return Belief::Invalid };
@@ -367,9 +367,9 @@ impl<P: Pacer> Refill<P> {
         }
         let pause = if self.stepping_back { self.term } else { Duration::ZERO };
         if self.stepping_back {
-            self.patience = patience(dice);
+            self.patience = patience(random);
         }
-        self.not_before = now + jittered(grant.ask_after.max(pause), dice);
+        self.not_before = now + jittered(grant.ask_after.max(pause), random);
         self.is_known = true;
         let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
         let is_over = self.calls.is_empty() && ask.running.unwrap_or(0) == 0 && ask.busy == 0;
@@ -411,8 +411,8 @@ impl<P: Pacer> Refill<P> {
 }
 
 /// `wait`, stretched by up to [`JITTER_PERCENT`].
-fn jittered(wait: Duration, dice: u64) -> Duration {
-    wait.saturating_add(wait / 100 * u32::try_from(dice % (JITTER_PERCENT + 1)).expect("a percentage"))
+fn jittered(wait: Duration, random: u64) -> Duration {
+    wait.saturating_add(wait / 100 * u32::try_from(random % (JITTER_PERCENT + 1)).expect("a percentage"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Which of several allocators is asked, and as which session. Pure: the background task tells it what came of an exchange and
-//! hands it dice.
+//! hands it random numbers.
 //!
 //! A node stays with one allocator for as long as that answers. An allocator that is left is known no more. What a session has
 //! heard from one allocator is told to no other, nor to the same one in another life of this node's books.
@@ -36,22 +36,22 @@ pub struct Turn {
 }
 
 impl Session {
-    /// One that owns nothing. `dice` is any number.
-    fn new(dice: u64) -> Self {
-        Session { number: 1 + dice % PERMITS_MAX, seq: 0, has_heard: false }
+    /// One that owns nothing. `random` is any number.
+    fn new(random: u64) -> Self {
+        Session { number: 1 + random % PERMITS_MAX, seq: 0, has_heard: false }
     }
 }
 
 impl Rotation {
-    /// Among so many `addresses`, of which `first` (any number) says which is asked first, as the session that `dice` says.
+    /// Among so many `addresses`, of which `first` (any number) says which is asked first, as the session that `random` says.
     ///
     /// # Panics
     /// If there is no address.
-    pub fn new(addresses: usize, first: u64, dice: u64) -> Self {
+    pub fn new(addresses: usize, first: u64, random: u64) -> Self {
         assert!(addresses > 0, "a client has an address");
         let current = usize::try_from(first % addresses as u64).expect("less than there are");
         let mut sessions = vec![None; addresses];
-        sessions[current] = Some(Session::new(dice));
+        sessions[current] = Some(Session::new(random));
         Rotation { current, failures: 0, sessions }
     }
 
@@ -93,12 +93,12 @@ impl Rotation {
     }
 
     /// The same allocator is asked as another session.
-    pub fn begin_session(&mut self, dice: u64) {
-        self.sessions[self.current] = Some(Session::new(dice));
+    pub fn begin_session(&mut self, random: u64) {
+        self.sessions[self.current] = Some(Session::new(random));
     }
 
     /// The exchange was no use: the next one is asked, if there is another.
-    pub fn failed(&mut self, dice: u64) -> Turn {
+    pub fn failed(&mut self, random: u64) -> Turn {
         self.failures = self.failures.saturating_add(1);
         let all_failed = self.failures >= self.sessions.len();
         if self.is_alone() {
@@ -111,7 +111,7 @@ impl Rotation {
             self.sessions[left] = None;
         }
         self.current = (left + 1) % self.sessions.len();
-        self.sessions[self.current].get_or_insert_with(|| Session::new(dice));
+        self.sessions[self.current].get_or_insert_with(|| Session::new(random));
         Turn { all_failed, loses_leases }
     }
 
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn the_dice_say_which_is_first_and_the_order_goes_round() {
+    fn the_first_is_drawn_and_the_order_goes_round() {
         let mut rotation = three();
         assert_eq!((rotation.current(), rotation.session()), (1, 101));
         let turns: Vec<(usize, bool)> = (0..5)
-            .map(|dice| {
+            .map(|random| {
                 let has_another = rotation.has_another();
-                let all_failed = rotation.failed(dice).all_failed;
+                let all_failed = rotation.failed(random).all_failed;
                 assert_eq!(has_another, !all_failed);
                 (rotation.current(), all_failed)
             })
@@ -166,7 +166,7 @@ mod tests {
         rotation.heard();
         rotation.succeeded();
         assert_eq!(rotation.current(), 2);
-        let turns: Vec<bool> = (0..3).map(|dice| rotation.failed(dice).all_failed).collect();
+        let turns: Vec<bool> = (0..3).map(|random| rotation.failed(random).all_failed).collect();
         assert_eq!(turns, [false, false, true], "none of them has failed since");
     }
 
@@ -193,7 +193,7 @@ mod tests {
         let mut rotation = three();
         assert_eq!(rotation.next_seq(), 1);
         let asked = rotation.session();
-        (0..3).for_each(|dice| assert!(!rotation.failed(dice).loses_leases));
+        (0..3).for_each(|random| assert!(!rotation.failed(random).loses_leases));
         assert_eq!((rotation.current(), rotation.session(), rotation.next_seq()), (1, asked, 2));
     }
 

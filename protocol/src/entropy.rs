@@ -1,5 +1,5 @@
 //! Numbers that no other process can foresee, from the operating system. Clients and allocators draw the numbers of their
-//! sessions here: a process that knows one can speak in its name. Code that takes its dice as an argument never calls it.
+//! sessions here: a process that knows one can speak in its name. Code that takes its random numbers as an argument never calls it.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::hash::{BuildHasher as _, RandomState};

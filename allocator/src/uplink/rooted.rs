@@ -2,7 +2,7 @@
 //! operators what it notices. It answers as an allocator above would.
 
 use super::contested::Contested;
-use super::dice;
+use super::random;
 use super::transport::TransportError;
 use crate::allocator::DueAbove;
 use crate::cells::{BATCH_MAX, Cells, CellsError, Swap, Swapped, batches};
@@ -188,7 +188,7 @@ pub(super) struct Here<'a> {
 
 impl Host for Here<'_> {
     fn draw(&mut self) -> u64 {
-        dice()
+        random()
     }
 
     fn wall(&self) -> Moment {

@@ -117,11 +117,11 @@ mod tests {
     #[test]
     fn adding_up_buckets_is_adding_up_samples() {
         let (mut all, mut sum) = (Latency::new(), Latency::new());
-        let mut dice = fastrand::Rng::with_seed(1);
+        let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..3 {
             let mut one = Latency::new();
             for _ in 0..1000 {
-                let took = Duration::from_nanos(1 << dice.u64(0..20));
+                let took = Duration::from_nanos(1 << rng.u64(0..20));
                 one.record(took);
                 all.record(took);
             }

@@ -69,7 +69,7 @@ pub(crate) struct NodeArgs {
     /// How many nodes there are. Each wants its share of the calls, which changes every four seconds.
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u8).range(1..=64))]
     of: u8,
-    /// Feeds its dice; the same for all nodes.
+    /// The seed of its random calls. All nodes have the same.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Show its metrics to Prometheus here at /metrics, and at /readyz whether an allocator has answered.

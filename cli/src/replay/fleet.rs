@@ -53,7 +53,7 @@ pub(crate) struct Fleet {
     now: Moment,
     has_begun: bool,
     rtt: Duration,
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
     answers: Vec<(Request, u64, Answer)>,
     admissions: Vec<(PoolId, Admission)>,
 }
@@ -102,7 +102,7 @@ impl Fleet {
             now: Moment::ORIGIN,
             has_begun: false,
             rtt: shape.rtt,
-            dice: fastrand::Rng::with_seed(shape.seed),
+            rng: fastrand::Rng::with_seed(shape.seed),
             answers: vec![],
             admissions: vec![],
         }
@@ -338,8 +338,8 @@ impl Fleet {
             let key = body.key.as_deref().map(|key| Key::try_new(key).expect("it was ours"));
             let id = (body.limit.clone(), key);
             let local = self.nodes[node].pools.get_mut(&id).expect("it was asked for");
-            let dice = self.dice.u64(..);
-            let outcome = local.on_answer(body.answer(), Heard { first_sent, now, clocks }, dice);
+            let random = self.rng.u64(..);
+            let outcome = local.on_answer(body.answer(), Heard { first_sent, now, clocks }, random);
             assert_ne!(outcome, Outcome::Impossible, "our own allocator lends what was asked for");
             if outcome == Outcome::Installed {
                 local.is_shadow = body.shadow;

@@ -125,8 +125,8 @@ fn what_is_shown_of_a_client_and_its_limits_is_short_and_names_no_key() {
     assert!(format!("{limit:?}").contains("vendor/rest"));
 }
 
-/// The session that a client with these options names in its first exchange. Before that the dice of this thread begin
-/// anew.
+/// The session that a client with these options names in its first exchange. Before that the random
+/// numbers of this thread begin again.
 async fn session(options: impl FnOnce(Builder) -> Builder) -> u64 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -141,10 +141,10 @@ async fn session(options: impl FnOnce(Builder) -> Builder) -> u64 {
     told.recv().await.expect("it was sent")
 }
 
-/// The bug: it came from the dice that jitter comes from. A process that knows how those began can foresee it.
+/// The bug: it came from the generator that jitter comes from. A process that knows its seed can foresee the session.
 #[tokio::test]
-async fn the_session_of_a_client_without_a_seed_comes_from_no_dice() {
+async fn the_session_of_a_client_without_a_seed_comes_from_no_seed() {
     let by_seed = |builder: Builder| builder.seed(7);
-    assert_eq!(session(by_seed).await, session(by_seed).await, "the same dice, the same session");
+    assert_eq!(session(by_seed).await, session(by_seed).await, "the same seed, the same session");
     assert_ne!(session(|builder| builder).await, session(|builder| builder).await);
 }

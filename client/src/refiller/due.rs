@@ -70,8 +70,8 @@ mod tests {
     fn refiller(shared: &Arc<Shared>) -> Refiller {
         let second = Duration::from_secs(1);
         let slow_path = Transport::try_new("http://127.0.0.1:1", second).expect("an address");
-        let dice = (fastrand::Rng::with_seed(1), SessionNumbers::System);
-        Refiller::new(shared.clone(), vec![slow_path], second, "a".to_owned(), Default::default(), dice)
+        let numbers = (fastrand::Rng::with_seed(1), SessionNumbers::System);
+        Refiller::new(shared.clone(), vec![slow_path], second, "a".to_owned(), Default::default(), numbers)
     }
 
     /// The bug: what concerns all keys was done to all of them at once, and a million kept a thread for half a second.

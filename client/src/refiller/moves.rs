@@ -14,10 +14,10 @@ impl Refiller {
     /// The exchange was no use, for this `reason`: the next allocator is asked from now on, if there is another. `is_stopping` says
     /// whether the one that is left has answered that it stops. True if no allocator is left that has not failed.
     pub(super) async fn leave(&mut self, reason: &(dyn Display + Sync), is_stopping: bool) -> bool {
-        let (now, number, dice) = (CLOCK.now(), self.numbers.draw(), self.dice.u64(..));
+        let (now, number, random) = (CLOCK.now(), self.numbers.draw(), self.rng.u64(..));
         let failure = match is_stopping {
-            true => self.connection.on_stopping(now, number, dice),
-            false => self.connection.on_failure(now, number, dice),
+            true => self.connection.on_stopping(now, number, random),
+            false => self.connection.on_failure(now, number, random),
         };
         self.left.get_or_insert_with(|| reason.to_string());
         if failure.loses_leases {

@@ -21,8 +21,8 @@ impl<P: Pacer> Refill<P> {
     }
 
     /// The allocator refused to answer until `retry_after` from now; what is held is as it was.
-    pub fn refused(&mut self, now: Moment, retry_after: Duration, dice: u64) {
-        self.not_before = now + jittered(retry_after, dice);
+    pub fn refused(&mut self, now: Moment, retry_after: Duration, random: u64) {
+        self.not_before = now + jittered(retry_after, random);
         self.phase = Phase::Active;
     }
 
@@ -36,11 +36,11 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// Something was heard of the limit: it is worth asking anew, at once for a pool whose callers wait (`waits`). `dice` is any
+    /// Something was heard of the limit: it is worth asking anew, at once for a pool whose callers wait (`waits`). `random` is any
     /// number: it spreads the asks of all other pools, lest a whole fleet asks in the same instant. However much is heard, it is
     /// acted on ten times a second at most.
-    pub fn hear(&mut self, now: Moment, waits: bool, dice: u64) {
-        let spread = if waits { 0 } else { dice % nanos(HEAR_EVERY) };
+    pub fn hear(&mut self, now: Moment, waits: bool, random: u64) {
+        let spread = if waits { 0 } else { random % nanos(HEAR_EVERY) };
         let soonest = now.max(self.acted) + Duration::from_nanos(spread);
         self.not_before = self.not_before.min(soonest);
         if self.phase == Phase::Active {

@@ -38,8 +38,8 @@ impl<P: Pacer> Refill<P> {
 
     /// The allocator lends nothing of this pool at all. Where nothing is held and nothing is left to tell, it is silent until
     /// a caller tries again.
-    pub fn refused_for_good(&mut self, slot: &impl Permits, now: Moment, retry_after: Duration, dice: u64) {
-        self.refused(now, retry_after, dice);
+    pub fn refused_for_good(&mut self, slot: &impl Permits, now: Moment, retry_after: Duration, random: u64) {
+        self.refused(now, retry_after, random);
         self.awaited = None;
         let holds = slot.balance().total() + self.reserved.permits() > 0 || self.rate.is_held();
         let told = self.asked.map_or(0, |(_, ask)| ask.spent_total) + self.forgotten;

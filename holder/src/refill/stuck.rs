@@ -1,5 +1,5 @@
 //! A line that stands still though permits are in hand, and for how long that may go on. As the rest of a refill, it reads
-//! no clock and rolls no dice.
+//! no clock and draws no random number.
 
 use super::{Refill, Seen};
 use crate::permits::{Pacer, Permits};
@@ -26,7 +26,7 @@ impl<P: Pacer> Refill<P> {
 }
 
 /// A number of [`PATIENCE_TERMS`].
-pub(super) fn patience(dice: u64) -> u32 {
+pub(super) fn patience(random: u64) -> u32 {
     let (least, most) = (PATIENCE_TERMS.start(), PATIENCE_TERMS.end());
-    u32::try_from(least + dice % (most - least + 1)).expect("a few")
+    u32::try_from(least + random % (most - least + 1)).expect("a few")
 }

@@ -145,11 +145,11 @@ impl<P: Pacer> Refill<P> {
 
     /// The answer brought nothing of use: what is left is used up. What it lent comes back with the next ask, which does not
     /// claim it.
-    pub(super) fn goes_without(&mut self, slot: &impl Permits, grant: &Grant, now: Moment, dice: u64) {
+    pub(super) fn goes_without(&mut self, slot: &impl Permits, grant: &Grant, now: Moment, random: u64) {
         self.unrecognised = Some(Unrecognised { refused: slot.refused(), is_answered: true });
         self.awaited = None;
         let least = if grant.permits > 0 { GUARD } else { Duration::ZERO };
-        self.not_before = now + jittered(grant.ask_after.max(least), dice);
+        self.not_before = now + jittered(grant.ask_after.max(least), random);
         self.is_known = true;
     }
 

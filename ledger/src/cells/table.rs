@@ -3,7 +3,7 @@
 use super::{Cell, CellsError, Swap, Swapped, Timeline};
 use std::collections::BTreeMap;
 
-/// What a store does, without a network, clock or dice. A clone is a copy, as a replica would be that is behind later.
+/// What a store does, without a network, a clock or random numbers. A clone is a copy, as a replica would be that is behind later.
 #[derive(Clone, Debug)]
 pub struct Table {
     timeline: Timeline,

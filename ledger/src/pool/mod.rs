@@ -1,5 +1,5 @@
 //! The books of one limit and key: one pure state machine. Allocators drive it, with the time as an argument;
-//! it does no IO, reads no clock and rolls no dice.
+//! it does no IO, reads no clock and draws no random number.
 //!
 //! Everything happens in [`Pool::renew`]: a session says in totals what it spent and what it holds, and is lent
 //! more. What is lent is charged to every rule of the limit at once, or to none.

@@ -30,7 +30,7 @@ pub(crate) struct Schedule {
     node: usize,
     nodes: usize,
     seed: u64,
-    dice: Rng,
+    rng: Rng,
     /// Up to where arrivals were drawn.
     drawn_to: Duration,
     /// What is left until the next arrival, in units of expected arrivals: exponential with mean 1.
@@ -41,8 +41,8 @@ impl Schedule {
     /// The schedule of `node` (from 0) among `nodes`. All nodes of a fleet must be given the same `seed`.
     pub(crate) fn new(node: usize, nodes: usize, seed: u64) -> Self {
         // A seed apart for each node, and apart from the seeds of the shifts.
-        let mut dice = Rng::with_seed(mix(seed, u64::MAX - node as u64));
-        Schedule { node, nodes, seed, drawn_to: Duration::ZERO, until_next: exponential(&mut dice), dice }
+        let mut rng = Rng::with_seed(mix(seed, u64::MAX - node as u64));
+        Schedule { node, nodes, seed, drawn_to: Duration::ZERO, until_next: exponential(&mut rng), rng }
     }
 
     /// The calls that came due since the last question, up to `now` (since the start of the measurement).
@@ -63,8 +63,8 @@ impl Schedule {
     fn draw(&mut self, mut expected: f64, calls: &mut Vec<Call>) {
         while expected >= self.until_next {
             expected -= self.until_next;
-            self.until_next = exponential(&mut self.dice);
-            calls.push(if self.dice.f64() < PUSH_SHARE { Call::Push } else { Call::Plain });
+            self.until_next = exponential(&mut self.rng);
+            calls.push(if self.rng.f64() < PUSH_SHARE { Call::Push } else { Call::Plain });
         }
         self.until_next -= expected;
     }
@@ -80,8 +80,8 @@ fn share(node: usize, nodes: usize, shift_seed: u64) -> f64 {
     weight(rank) / (0..nodes).map(weight).sum::<f64>()
 }
 
-fn exponential(dice: &mut Rng) -> f64 {
-    -(1.0 - dice.f64()).ln()
+fn exponential(rng: &mut Rng) -> f64 {
+    -(1.0 - rng.f64()).ln()
 }
 
 /// One seed out of two numbers. The odd constant (2^64 / golden ratio) keeps neighbours apart.

@@ -94,11 +94,11 @@ mod tests {
     #[test]
     fn it_never_admits_more_than_the_limit_in_any_window() {
         let mut central = Central::new(30, PER, PATIENCE);
-        let mut dice = fastrand::Rng::with_seed(1);
+        let mut rng = fastrand::Rng::with_seed(1);
         let mut now = Moment::ORIGIN;
         let mut admitted = Vec::new();
         for _ in 0..20_000 {
-            now = now + Duration::from_millis(dice.u64(0..1500));
+            now = now + Duration::from_millis(rng.u64(0..1500));
             admitted.extend(central.arrive("a", now));
         }
         assert_eq!(super::super::window::most_in_any(&mut admitted, PER), 30);

@@ -1,4 +1,4 @@
-//! Deals the requests of a trace to the nodes: each lands on a node drawn by a seeded dice, as behind a load
+//! Deals the requests of a trace to the nodes: each lands on a node drawn by a seeded generator, as behind a load
 //! balancer without affinity, so that every client's requests are spread over the fleet.
 
 use super::trace::Request;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 /// The calls of each of `nodes` nodes, at `speed` times the pace of the trace, in the order they come due.
 pub(crate) fn deal(requests: &[Request], nodes: usize, speed: f64, seed: u64) -> Vec<Vec<DealtCall>> {
-    let mut dice = Rng::with_seed(seed);
+    let mut rng = Rng::with_seed(seed);
     let mut hands = vec![Vec::new(); nodes];
     for request in requests {
-        hands[dice.usize(..nodes)]
+        hands[rng.usize(..nodes)]
             .push(DealtCall { due_ns: nanos(request.offset.div_f64(speed)), client: request.client.clone() });
     }
     hands

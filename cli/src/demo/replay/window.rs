@@ -45,9 +45,9 @@ mod tests {
 
     #[test]
     fn it_agrees_with_looking_at_every_window() {
-        let mut dice = fastrand::Rng::with_seed(1);
+        let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..200 {
-            let instants: Vec<u64> = (0..dice.usize(0..40)).map(|_| dice.u64(0..100)).collect();
+            let instants: Vec<u64> = (0..rng.usize(0..40)).map(|_| rng.u64(0..100)).collect();
             let within =
                 |start: u64| instants.iter().filter(|&&at| (start..start + 13).contains(&at)).count();
             check(&instants, 13, (0..100).map(within).max().unwrap_or(0) as u64);

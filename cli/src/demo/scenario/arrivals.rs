@@ -13,17 +13,17 @@ const MOST: f64 = 100.0;
 /// twice as fast, and it takes half as long.
 pub(crate) fn deal(node: usize, users: usize, speed: f64, seed: u64) -> Vec<DealtCall> {
     // A seed apart for each instance. The odd constant (2^64 / golden ratio) keeps neighbours apart.
-    let mut dice = Rng::with_seed((seed ^ node as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut rng = Rng::with_seed((seed ^ node as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut calls = Vec::new();
     for user in 0..users {
         let mut at = 0.0;
         loop {
             // As many as there ever are, of which those stay that come now.
-            at -= (1.0 - dice.f64()).ln() / MOST;
+            at -= (1.0 - rng.f64()).ln() / MOST;
             if at * speed >= LASTS.as_secs_f64() {
                 break;
             }
-            if dice.f64() * MOST < a_second(at * speed) {
+            if rng.f64() * MOST < a_second(at * speed) {
                 let due = Duration::from_secs_f64(at);
                 calls.push(DealtCall { due_ns: due.as_nanos() as u64, client: name(user) });
             }

@@ -66,7 +66,7 @@ impl Fleet {
     pub(super) fn heard(&mut self, node: usize, event: &push::Event) {
         for (id, local) in &mut self.nodes[node].pools {
             if event.is_about(&id.0, id.1.as_ref().map(lessor_protocol::Key::as_str)) {
-                local.hear(self.now, self.dice.u64(..));
+                local.hear(self.now, self.rng.u64(..));
             }
         }
         self.look(node);

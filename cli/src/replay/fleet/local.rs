@@ -239,9 +239,14 @@ impl Local {
     }
 
     /// Takes an answer in.
-    pub(super) fn on_answer(&mut self, answer: Result<Lent, &ErrorBody>, heard: Heard, dice: u64) -> Outcome {
+    pub(super) fn on_answer(
+        &mut self,
+        answer: Result<Lent, &ErrorBody>,
+        heard: Heard,
+        random: u64,
+    ) -> Outcome {
         let word = answer.as_ref().map_err(|error| error.code.as_str());
-        let outcome = self.refill.on_answer(&self.slot, word, heard, false, dice);
+        let outcome = self.refill.on_answer(&self.slot, word, heard, false, random);
         self.low_water = self.refill.nudge_below(self.rtt);
         self.chance = match &answer {
             Ok(Lent::Grant(grant)) => {
@@ -255,8 +260,8 @@ impl Local {
     }
 
     /// Something was heard of the limit.
-    pub(super) fn hear(&mut self, now: Moment, dice: u64) {
-        self.refill.hear(now, !self.line.is_empty(), dice);
+    pub(super) fn hear(&mut self, now: Moment, random: u64) {
+        self.refill.hear(now, !self.line.is_empty(), random);
     }
 
     /// Whether the first in line can be served now, which it has been then; or passes in shadow mode.
