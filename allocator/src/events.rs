@@ -23,7 +23,7 @@ const LISTENER_PART: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Events {
     sender: broadcast::Sender<Event>,
-    told: AtomicUsize,
+    sent: AtomicUsize,
     /// The newest last.
     past: Mutex<VecDeque<(Moment, Event)>>,
     listeners_max: usize,
@@ -38,7 +38,7 @@ impl Events {
     pub(crate) fn new(connections_max: usize) -> Self {
         Events {
             sender: broadcast::Sender::new(QUEUE_MAX),
-            told: AtomicUsize::new(0),
+            sent: AtomicUsize::new(0),
             past: Mutex::default(),
             listeners_max: (connections_max / LISTENER_PART).max(1),
         }
@@ -46,7 +46,7 @@ impl Events {
 
     /// Tells everybody who listens what happened at `now`.
     pub(crate) fn tell(&self, now: Moment, event: &Event) {
-        self.told.fetch_add(1, Ordering::Relaxed);
+        self.sent.fetch_add(1, Ordering::Relaxed);
         let mut past = self.past();
         if past.len() == PAST_MAX {
             past.pop_front();
@@ -57,8 +57,8 @@ impl Events {
         let _ = self.sender.send(event.clone());
     }
 
-    /// The last that were told, the newest last.
-    pub(crate) fn told_last(&self) -> Vec<(Moment, Event)> {
+    /// The last events, the newest last.
+    pub(crate) fn recent(&self) -> Vec<(Moment, Event)> {
         self.past().iter().cloned().collect()
     }
 
@@ -77,9 +77,9 @@ impl Events {
         self.sender.receiver_count()
     }
 
-    /// How many events were told.
-    pub(crate) fn told(&self) -> usize {
-        self.told.load(Ordering::Relaxed)
+    /// How many events were sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
         (0..=QUEUE_MAX).for_each(|_| events.tell(Moment::ORIGIN, &event));
         assert_eq!(slow.next().await.map(|event| event.kind), Some(Kind::Lagged));
         assert_eq!(slow.next().await, Some(event), "and goes on with what is left");
-        assert_eq!(events.told_last().len(), PAST_MAX);
+        assert_eq!(events.recent().len(), PAST_MAX);
     }
 
     #[tokio::test]

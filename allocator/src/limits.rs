@@ -23,7 +23,9 @@ use figures::Tally;
 use leased::CompiledPlans;
 use lessor_ledger::Rule;
 use lessor_ledger::overrides::Suspension;
-use lessor_ledger::pool::{AskError, Goodbye, Heard, Holder, Holding, Past, Plan, Pool, PoolView, SessionId};
+use lessor_ledger::pool::{
+    AskError, Goodbye, Holder, Holding, ObservationEffect, Past, Plan, Pool, PoolView, SessionId,
+};
 use lessor_ledger::rejection::{AskRejection, Reason};
 use lessor_ledger::share::Sharing;
 use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
@@ -198,10 +200,16 @@ impl Limit {
     }
 
     /// The session `id` heard something of the vendor, about `pool`, if there is one.
-    pub fn observe(&mut self, now: Moment, pool: &PoolId, id: SessionId, observed: &Observed) -> Heard {
-        let heard = self.with_pool(now, pool, |pool| pool.observe(now, id, observed)).unwrap_or_default();
-        self.tally.sums.disagreed.count(heard);
-        heard
+    pub fn observe(
+        &mut self,
+        now: Moment,
+        pool: &PoolId,
+        id: SessionId,
+        observed: &Observed,
+    ) -> ObservationEffect {
+        let effect = self.with_pool(now, pool, |pool| pool.observe(now, id, observed)).unwrap_or_default();
+        self.tally.sums.disagreed.count(effect);
+        effect
     }
 
     /// What the session `id` may go on with of `pool` while no allocator answers it, if that is configured.
@@ -212,7 +220,7 @@ impl Limit {
 
     /// Permits that `pool` has left at `now`, and the window of its rule with the least limit: for callers to be told.
     pub fn left(&mut self, now: Moment, pool: &PoolId) -> Option<(u64, Option<Duration>)> {
-        self.pools.get_mut(pool).map(|kept| kept.pool.told_left(now))
+        self.pools.get_mut(pool).map(|kept| kept.pool.left_and_window(now))
     }
 
     /// Whether it has a pool for each key.

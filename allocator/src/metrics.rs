@@ -189,10 +189,10 @@ impl Metrics {
         limits.iter().for_each(|(name, limit)| limit.rank(ranks.get(name)));
     }
 
-    /// Publishes the number of `listeners`, and how many events were `told`.
-    pub(crate) fn events(&self, listeners: usize, told: usize) {
+    /// Publishes the number of `listeners`, and how many events were `sent`.
+    pub(crate) fn events(&self, listeners: usize, sent: usize) {
         self.listeners.set(listeners as f64);
-        self.events.absolute(told as u64);
+        self.events.absolute(sent as u64);
     }
 
     /// The configuration was read again, and is in force or was refused.

@@ -171,14 +171,14 @@ mod tests {
     }
 
     /// An allocator that does what it is told.
-    struct Told {
+    struct Follower {
         overrides: Overrides,
         limits: BTreeMap<String, LimitConfig>,
     }
 
-    impl Told {
+    impl Follower {
         fn new(config: &Config) -> Self {
-            Told { overrides: Overrides::new(config), limits: by_name(&config.limits) }
+            Follower { overrides: Overrides::new(config), limits: by_name(&config.limits) }
         }
 
         /// What it does for all to hold, by name.
@@ -211,63 +211,63 @@ mod tests {
 
     #[test]
     fn overrides_hold_over_the_file_and_a_newer_file_over_them() {
-        let mut told = Told::new(&config(1, &[("a", 10), ("b", 10), ("c", 10)]));
+        let mut follower = Follower::new(&config(1, &[("a", 10), ("b", 10), ("c", 10)]));
         let all = overrides(&[("a", 1, of(20)), ("b", 1, None), ("d", 1, of(20))]);
-        assert_eq!(told.overrides.follow(&all), Some(vec![]));
-        assert_eq!(told.does(), ["-b", "a", "d"]);
-        assert_eq!(told.limits(), [("a", 20, (1, 1)), ("c", 10, (1, 0)), ("d", 20, (1, 3))]);
+        assert_eq!(follower.overrides.follow(&all), Some(vec![]));
+        assert_eq!(follower.does(), ["-b", "a", "d"]);
+        assert_eq!(follower.limits(), [("a", 20, (1, 1)), ("c", 10, (1, 0)), ("d", 20, (1, 3))]);
         // The file changes, and says no higher version: the overrides hold on.
-        told.overrides.file_is(&config(1, &[("a", 30), ("b", 30), ("c", 30)]));
-        assert_eq!(told.does(), ["c"]);
-        told.overrides.file_is(&config(2, &[("a", 30), ("b", 30)]));
-        assert_eq!(told.does(), ["-c", "-d", "a", "b"]);
-        assert_eq!(told.limits(), [("a", 30, (2, 0)), ("b", 30, (2, 0))]);
+        follower.overrides.file_is(&config(1, &[("a", 30), ("b", 30), ("c", 30)]));
+        assert_eq!(follower.does(), ["c"]);
+        follower.overrides.file_is(&config(2, &[("a", 30), ("b", 30)]));
+        assert_eq!(follower.does(), ["-c", "-d", "a", "b"]);
+        assert_eq!(follower.limits(), [("a", 30, (2, 0)), ("b", 30, (2, 0))]);
         let mut later = all.clone();
         later.decide("a", Version::of_file(2), of(40)).expect("room");
-        assert_eq!(told.overrides.follow(&later), Some(vec![]));
+        assert_eq!(follower.overrides.follow(&later), Some(vec![]));
         assert_eq!(
-            (told.does(), told.limits()),
+            (follower.does(), follower.limits()),
             (vec!["a".to_owned()], vec![("a", 40, (2, 4)), ("b", 30, (2, 0))])
         );
     }
 
     #[test]
     fn what_is_older_never_replaces_what_is_newer() {
-        let mut told = Told::new(&config(1, &[("a", 10)]));
+        let mut follower = Follower::new(&config(1, &[("a", 10)]));
         let older = overrides(&[("a", 1, of(20))]);
         let newer = overrides(&[("a", 1, of(20)), ("a", 1, of(30))]);
-        assert_eq!(told.overrides.follow(&newer), Some(vec![]));
+        assert_eq!(follower.overrides.follow(&newer), Some(vec![]));
         for other in [&older, &LimitOverrides::default(), &newer] {
-            assert_eq!(told.overrides.follow(other), None);
+            assert_eq!(follower.overrides.follow(other), None);
         }
-        told.does();
-        assert_eq!((told.limits(), told.overrides.newest().serial), (vec![("a", 30, (1, 2))], 2));
+        follower.does();
+        assert_eq!((follower.limits(), follower.overrides.newest().serial), (vec![("a", 30, (1, 2))], 2));
         // A store that lost the last one, and was told another since.
         let other = overrides(&[("a", 1, of(20)), ("a", 1, of(40))]);
-        assert_eq!(told.overrides.follow(&other), Some(vec![]));
-        told.does();
-        assert_eq!(told.limits(), [("a", 40, (1, 2))]);
+        assert_eq!(follower.overrides.follow(&other), Some(vec![]));
+        follower.does();
+        assert_eq!(follower.limits(), [("a", 40, (1, 2))]);
     }
 
     #[test]
     fn what_cannot_be_used_leaves_the_limit_as_it_was_and_is_told_of_once() {
-        let mut told = Told::new(&config(1, &[("a", 10), ("b", 10)]));
+        let mut follower = Follower::new(&config(1, &[("a", 10), ("b", 10)]));
         let mut all = overrides(&[("a", 1, of(20)), ("b", 1, None)]);
-        told.overrides.follow(&all);
-        told.does();
+        follower.overrides.follow(&all);
+        follower.does();
         let rules = json!([{ "kind": "sliding_window", "limit": 5, "per": "1s" }]);
         let unkept = json!({ "rules": rules, "guaranteed": { "x": 1 } });
         for (name, put) in [("a", json!({ "rules": [], "later": 1 })), ("b", unkept), ("c", json!(1))] {
             all.decide(name, Version::of_file(1), Some(put)).expect("room");
         }
-        let unusable = told.overrides.follow(&all).expect("it is new");
+        let unusable = follower.overrides.follow(&all).expect("it is new");
         let names: Vec<&str> = unusable.iter().map(|unusable| unusable.limit.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
         assert!(unusable[0].problem.contains("later") && unusable[1].problem.contains("guaranteed"));
-        assert_eq!(told.does(), [""; 0]);
-        assert_eq!(told.limits(), [("a", 20, (1, 1))], "by what it was put as");
+        assert_eq!(follower.does(), [""; 0]);
+        assert_eq!(follower.limits(), [("a", 20, (1, 1))], "by what it was put as");
         all.decide("d", Version::of_file(1), of(1)).expect("room");
-        assert_eq!(told.overrides.follow(&all), Some(vec![]), "it was told of");
-        assert_eq!(told.does(), ["d"]);
+        assert_eq!(follower.overrides.follow(&all), Some(vec![]), "it was told of");
+        assert_eq!(follower.does(), ["d"]);
     }
 }

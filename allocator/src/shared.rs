@@ -152,10 +152,10 @@ impl Shared {
     pub(crate) fn tell(&self, event: &Event) {
         let now = self.now();
         self.events.tell(now, event);
-        let (mut told, mut about) = (BTreeSet::new(), self.below(event.limit.as_deref()));
+        let (mut reached, mut about) = (BTreeSet::new(), self.below(event.limit.as_deref()));
         while let Some(limit) = about.pop() {
             // What was decided at several allocators may not fit, and lead in a circle.
-            if !told.insert(limit.clone()) {
+            if !reached.insert(limit.clone()) {
                 continue;
             }
             about.extend(self.below(Some(&limit)));

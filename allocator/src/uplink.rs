@@ -230,18 +230,18 @@ impl Uplink {
 
     fn believe(&self, first_sent: Moment, due: &DueAbove, grants: &[GrantBody]) {
         let upstream = &self.upstream;
-        let told = self.shared.with(|allocator, now| {
+        let outcome = self.shared.with(|allocator, now| {
             allocator.on_grant_above(now, upstream, due.session, first_sent, &due.askers, grants)
         });
-        if told.unfit > 0 {
-            self.metrics.unfit(told.unfit);
+        if outcome.unfit > 0 {
+            self.metrics.unfit(outcome.unfit);
             let errors = || grants.iter().filter_map(|grant| grant.answer().err());
             let detail = errors().map(|error| error.detail.as_str()).next().unwrap_or(
                 "its rule cannot be lent on: a leaky_bucket (say it there as a token_bucket), or the answer cannot be true",
             );
-            tracing::warn!(%upstream, asks = told.unfit, detail = transport::excerpt(detail), "lent nothing of use");
+            tracing::warn!(%upstream, asks = outcome.unfit, detail = transport::excerpt(detail), "lent nothing of use");
         }
-        if told.begins_session {
+        if outcome.begins_session {
             tracing::warn!(%upstream, "it disputes our totals; a new session begins");
         }
     }

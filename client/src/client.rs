@@ -252,7 +252,7 @@ impl Builder {
             self.clocks,
             (rng, numbers),
         );
-        let listener = Listener::new(shared.clone(), ways, refiller.heard_at(), node, listener_rng);
+        let listener = Listener::new(shared.clone(), ways, refiller.current_allocator(), node, listener_rng);
         Ok((refiller, listener, shared))
     }
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// One pool's part in it.
 #[derive(Debug, Default)]
 pub(crate) struct Standby {
-    /// What the allocator told is to be done without it, by its place in [`Fallback::ALL`].
-    told: AtomicU8,
+    /// The fallback that the last grant named, by its place in [`Fallback::ALL`].
+    expected: AtomicU8,
     /// Whether the limit is in shadow mode, as far as we were told.
     shadow: AtomicBool,
     /// An operator has paused the limit, or blocked this node: that goes before any fallback.
@@ -28,8 +28,8 @@ pub(crate) struct Standby {
 }
 
 impl Standby {
-    /// The last answer said so. True if the limit enters or leaves shadow mode by that.
-    pub(crate) fn told(&self, shadow: bool, fallback: Fallback) -> bool {
+    /// Takes in what a grant says. True if the limit enters or leaves shadow mode by that.
+    pub(crate) fn on_grant(&self, shadow: bool, fallback: Fallback) -> bool {
         self.expect(fallback);
         self.shadow.swap(shadow, Ordering::Relaxed) != shadow
     }
@@ -106,19 +106,19 @@ impl Standby {
         self.allowance().inherit(&earlier);
     }
 
-    /// The allocator told of another key of the same limit what is to be done without it.
-    pub(crate) fn told_of_limit(&self, fallback: Fallback) {
+    /// A grant for another key of the same limit named this fallback.
+    pub(crate) fn on_grant_of_limit(&self, fallback: Fallback) {
         self.expect(fallback);
     }
 
     fn expect(&self, fallback: Fallback) {
         let place = Fallback::ALL.iter().position(|known| *known == fallback).unwrap_or(0);
-        self.told.store(u8::try_from(place).unwrap_or(0), Ordering::Relaxed);
+        self.expected.store(u8::try_from(place).unwrap_or(0), Ordering::Relaxed);
     }
 
     /// What happens in fallback.
     fn fallback(&self) -> Fallback {
-        Fallback::ALL[usize::from(self.told.load(Ordering::Relaxed))]
+        Fallback::ALL[usize::from(self.expected.load(Ordering::Relaxed))]
     }
 
     /// Whether the limit is in `fallback` now.

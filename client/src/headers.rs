@@ -28,7 +28,7 @@ impl Limit {
         }
         let left = match refusal {
             Some(_) => 0,
-            None => self.available().saturating_add(self.pool().told_left().unwrap_or(0)).min(ceiling),
+            None => self.available().saturating_add(self.pool().reported_left().unwrap_or(0)).min(ceiling),
         };
         let lasts = refusal.and_then(Refusal::retry_after).map(seconds_up);
         let lasts = lasts.map_or_else(String::new, |seconds| format!(";t={seconds}"));

@@ -28,7 +28,7 @@ pub(crate) struct Listener {
     shared: Arc<Shared>,
     ways: Vec<Transport>,
     /// Which of them.
-    heard_at: watch::Receiver<usize>,
+    current_allocator: watch::Receiver<usize>,
     node: String,
     rng: fastrand::Rng,
 }
@@ -37,16 +37,16 @@ impl Listener {
     pub(crate) fn new(
         shared: Arc<Shared>,
         ways: Vec<Transport>,
-        heard_at: watch::Receiver<usize>,
+        current_allocator: watch::Receiver<usize>,
         node: String,
         rng: fastrand::Rng,
     ) -> Self {
-        Listener { shared, ways, heard_at, node, rng }
+        Listener { shared, ways, current_allocator, node, rng }
     }
 
     /// Listens, and begins again when the stream ends. Runs until it is dropped.
     pub(crate) async fn run(mut self) {
-        let mut moved = self.heard_at.clone();
+        let mut moved = self.current_allocator.clone();
         loop {
             let at = *moved.borrow_and_update();
             tokio::select! {
@@ -72,7 +72,7 @@ impl Listener {
         let mut stream = open.map_err(|_| "no answer")?.map_err(|error| error.to_string())?;
         self.shared.listening.fetch_add(1, Ordering::Relaxed);
         // What happened meanwhile was not heard.
-        self.hear(&Event::of_all(Kind::Lagged));
+        self.on_event(&Event::of_all(Kind::Lagged));
         let mut line = vec![];
         loop {
             let piece = timeout(SILENCE, stream.chunk()).await;
@@ -83,7 +83,7 @@ impl Listener {
                 if byte != b'\n' {
                     line.push(byte);
                 } else if let Some(event) = event(&std::mem::take(&mut line)) {
-                    self.hear(&event);
+                    self.on_event(&event);
                 }
                 if line.len() > LINE_MAX {
                     return Err("a line without end".to_owned());
@@ -93,7 +93,7 @@ impl Listener {
     }
 
     /// Wakes the pools that `event` is about.
-    fn hear(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         let now = CLOCK.now();
         if let (Kind::Changed, Some(limit)) = (event.kind, &event.limit) {
             self.shared.tell(crate::events::Event::Changed { limit: limit.as_str().into() });
@@ -103,9 +103,9 @@ impl Listener {
             let mut refill = pool.refill();
             if event.stops(&self.node) {
                 refill.stop(pool.slot());
-                pool.is_told_to_stop();
+                pool.on_pause();
             }
-            refill.hear(now, waits, self.rng.u64(..));
+            refill.on_event(now, waits, self.rng.u64(..));
             pool.make_known();
         }
         self.shared.wake_list.wake.notify_one();

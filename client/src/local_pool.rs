@@ -1,6 +1,7 @@
 //! What this process holds of one pool, shared by every handle of it: the slot, the callers in line, and what
 //! the last answer said. Handles spend from it, the background task refills it.
 
+mod figures;
 mod hot_state;
 mod in_flight;
 mod known;
@@ -14,7 +15,6 @@ mod spend;
 #[cfg(test)]
 mod tests;
 mod timed;
-mod told;
 
 use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
@@ -39,8 +39,8 @@ use crate::slow_path_flags::SlowPathFlags;
 use hot_state::FastPathFlags;
 pub(crate) use hot_state::{HotRef, HotState, Place};
 
-/// No number of permits: nothing was told.
-const UNTOLD: u64 = u64::MAX;
+/// Stands for a number of permits that the allocator did not say.
+const UNKNOWN: u64 = u64::MAX;
 
 /// What every deadline on a node is counted on.
 pub(crate) const CLOCK: Clock = Clock::since_boot();
@@ -166,7 +166,7 @@ struct Cold {
     tally: Arc<Tally>,
     /// What of this pool is counted there. The background task alone goes by it.
     counted: Mutex<Totals>,
-    /// What the pool had left when it last answered, [`UNTOLD`] if it did not say, and how often it has answered. Written by
+    /// What the pool had left when it last answered, [`UNKNOWN`] if it did not say, and how often it has answered. Written by
     /// the background task.
     left: AtomicU64,
     answers: AtomicU64,

@@ -63,14 +63,14 @@ impl LocalPool {
 
     /// See [`Limit::paused`].
     fn paused(&self) -> Option<Duration> {
-        let heard = self.feedback().and_then(|feedback| lock(feedback).waits(CLOCK.now()));
+        let by_vendor = self.feedback().and_then(|feedback| lock(feedback).waits(CLOCK.now()));
         let is_paused = self.condition() == Condition::Paused;
-        let told = if is_paused { self.not_now(0).retry_after() } else { None };
-        heard.max(told)
+        let by_allocator = if is_paused { self.not_now(0).retry_after() } else { None };
+        by_vendor.max(by_allocator)
     }
 
     /// The allocator said that calls are to stop. The next answer says for how long.
-    pub(crate) fn is_told_to_stop(&self) {
+    pub(crate) fn on_pause(&self) {
         if matches!(self.condition(), Condition::Good | Condition::Unreachable | Condition::Quarantine) {
             self.set_condition(Condition::Paused);
         }

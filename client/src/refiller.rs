@@ -13,7 +13,7 @@ use crate::local_pool::{CLOCK, Condition, LocalPool, Standing};
 use crate::session_numbers::SessionNumbers;
 use crate::shared::{Shared, Sweep};
 use crate::transport::{ExchangeError, Transport, excerpt};
-use lessor_holder::answer::{DISPUTE_PAUSE, Heard, Outcome};
+use lessor_holder::answer::{AnswerTiming, DISPUTE_PAUSE, Outcome};
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::refill::Seen;
 use lessor_holder::timing::LOOK_AGAIN;
@@ -45,7 +45,7 @@ pub(crate) struct Refiller {
     /// What was wrong with the allocator that was left, until another one answers.
     left: Option<String>,
     /// Where the listener listens: at the place of the one that answered last.
-    heard_at: watch::Sender<usize>,
+    current_allocator: watch::Sender<usize>,
     node: String,
     clocks: ClockBounds,
     /// The pools to look at, and when pools that are not needed are forgotten next.
@@ -75,13 +75,13 @@ impl Refiller {
         (mut rng, mut numbers): (fastrand::Rng, SessionNumbers),
     ) -> Self {
         let connection = Connection::new(ways.len(), timeout, rng.u64(..), numbers.draw());
-        let heard_at = watch::Sender::new(connection.place());
+        let current_allocator = watch::Sender::new(connection.place());
         Refiller {
             shared,
             ways,
             connection,
             left: None,
-            heard_at,
+            current_allocator,
             node,
             clocks,
             known: vec![],
@@ -101,16 +101,16 @@ impl Refiller {
         loop {
             let (due, next) = self.look();
             let next = next.min(self.tell_in_time());
-            let told = if due.is_empty() {
+            let stopped = if due.is_empty() {
                 let sleep = next.since(CLOCK.now()).min(LOOK_AGAIN);
                 tokio::select! {
-                    told = &mut stop => Some(told),
+                    stopped = &mut stop => Some(stopped),
                     () = self.shared.wake_list.wake.notified() => None,
                     () = rest(&self.shared, &mut self.sweep, sleep) => None,
                 }
             } else {
                 tokio::select! {
-                    told = &mut stop => Some(told),
+                    stopped = &mut stop => Some(stopped),
                     () = self.exchange(due) => {
                         // A caller that was woken takes what came, before the next ask says that it is still held. While it
                         // is held, a bucket that it was lent from does not refill.
@@ -119,7 +119,7 @@ impl Refiller {
                     }
                 }
             };
-            match told {
+            match stopped {
                 None => {}
                 Some(Ok(done)) => return self.goodbye(done).await,
                 Some(Err(_)) => {
@@ -131,8 +131,8 @@ impl Refiller {
     }
 
     /// Where to listen, as long as this runs.
-    pub(crate) fn heard_at(&self) -> watch::Receiver<usize> {
-        self.heard_at.subscribe()
+    pub(crate) fn current_allocator(&self) -> watch::Receiver<usize> {
+        self.current_allocator.subscribe()
     }
 
     /// The first exchange, before any caller relies on the client: with no asks it only shows that an allocator answers.
@@ -189,7 +189,7 @@ impl Refiller {
             let answer = body.answer();
             is_stopping |=
                 matches!(answer, Ok(Answer::Refusal(Refusal { reason: RefusalReason::Stopping, .. })));
-            renew_session |= self.heard(pool, &answer, exchange.first_sent) == Outcome::Disputed;
+            renew_session |= self.on_answer(pool, &answer, exchange.first_sent) == Outcome::Disputed;
         }
         if is_stopping && !self.connection.is_alone() {
             self.leave(&"it is stopping", true).await;
@@ -207,9 +207,9 @@ impl Refiller {
         pool.standby().tell_share(share, first_sent, self.clocks);
         pool.answered(body.left, body.window_ms);
         if pool.name().key.is_some() {
-            self.shared.pool(&pool.name().limit, None).standby().told_of_limit(body.fallback);
+            self.shared.pool(&pool.name().limit, None).standby().on_grant_of_limit(body.fallback);
         }
-        if pool.standby().told(body.shadow, body.fallback) {
+        if pool.standby().on_grant(body.shadow, body.fallback) {
             pool.mind_passing();
             // No caller has to wait any more, one after the other.
             pool.call_first();
@@ -217,7 +217,7 @@ impl Refiller {
     }
 
     /// Takes in the answer for `pool`, and tells its callers what it came to.
-    fn heard(
+    fn on_answer(
         &mut self,
         pool: &Arc<LocalPool>,
         answer: &Result<Answer, &ErrorBody>,
@@ -231,9 +231,10 @@ impl Refiller {
             refill.make_way(pool.slot(), grant);
         }
         let (now, deadline) = (CLOCK.now(), pool.slot().deadline());
-        let heard = Heard { first_sent, now, clocks: self.clocks };
+        let timing = AnswerTiming { first_sent, now, clocks: self.clocks };
         let word = answer.as_ref().map_err(|error| error.code.as_str());
-        let outcome = refill.on_answer(pool.slot(), word, heard, pool.name().key.is_some(), self.rng.u64(..));
+        let outcome =
+            refill.on_answer(pool.slot(), word, timing, pool.name().key.is_some(), self.rng.u64(..));
         if pool.slot().deadline() > deadline {
             pool.leased(first_sent);
         }

@@ -8,7 +8,7 @@ use crate::tally::{self, Tally};
 use crate::ticks::Ticks;
 use crate::wake_list::WakeList;
 use arc_swap::ArcSwap;
-use lessor_holder::timing::RTT_UNTOLD;
+use lessor_holder::timing::INITIAL_RTT;
 use lessor_protocol::{Fallback, Key, LimitName, push};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -172,7 +172,7 @@ impl Shared {
         } else {
             // No call has the allocator asked for it.
             let (ceiling, chance) = (pool.ceiling(), lessor_protocol::Moment::NEVER);
-            pool.set_standing(Standing { condition, ceiling, chance, rtt: RTT_UNTOLD });
+            pool.set_standing(Standing { condition, ceiling, chance, rtt: INITIAL_RTT });
         }
         if eager {
             pool.nudge();
@@ -358,7 +358,7 @@ impl Changes {
             let label = if self.tallies.len() < LABELS_MAX { limit.clone() } else { Tally::OTHERS.into() };
             let tally = Arc::new(Tally::new(label));
             // All that there is to tell is there from the start, at zero.
-            tally.tell(None);
+            tally.publish(None);
             self.tallies.push(tally);
         }
         self.tallies[self.tallies.len() - 1].clone()

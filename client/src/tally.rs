@@ -63,8 +63,8 @@ pub(crate) enum End {
 struct Sums {
     totals: Totals,
     now: Now,
-    told: Totals,
-    told_refused: [u64; Reason::ALL.len()],
+    published: Totals,
+    published_refused: [u64; Reason::ALL.len()],
 }
 
 impl Totals {
@@ -153,20 +153,20 @@ impl Tally {
     }
 
     /// Tells all of it. Whatever exports metrics may have come since the last time: so everything is looked up anew.
-    pub(crate) fn tell(&self, fallen: Option<Fallback>) {
+    pub(crate) fn publish(&self, fallen: Option<Fallback>) {
         let mut sums = self.sums();
-        let Sums { totals, now, told, told_refused } = &mut *sums;
+        let Sums { totals, now, published, published_refused } = &mut *sums;
         let refused = self.refused.by_reason(*totals);
         let limit = || self.limit.clone();
-        advance(&counter!(names::ADMITTED, "limit" => limit()), &mut told.admitted, totals.admitted);
-        for ((reason, refused), told) in Reason::ALL.into_iter().zip(refused).zip(told_refused) {
+        advance(&counter!(names::ADMITTED, "limit" => limit()), &mut published.admitted, totals.admitted);
+        for ((reason, refused), published) in Reason::ALL.into_iter().zip(refused).zip(published_refused) {
             let counter = counter!(names::REFUSED, "limit" => limit(), "reason" => reason.name());
-            advance(&counter, told, refused);
+            advance(&counter, published, refused);
         }
-        advance(&counter!(names::SHADOW, "limit" => limit()), &mut told.shadow, totals.shadow);
-        advance(&counter!(names::PASSED, "limit" => limit()), &mut told.fallback, totals.fallback);
+        advance(&counter!(names::SHADOW, "limit" => limit()), &mut published.shadow, totals.shadow);
+        advance(&counter!(names::PASSED, "limit" => limit()), &mut published.fallback, totals.fallback);
         let vendor_refused = counter!(names::VENDOR_REFUSED, "limit" => limit());
-        advance(&vendor_refused, &mut told.vendor_refused, totals.vendor_refused);
+        advance(&vendor_refused, &mut published.vendor_refused, totals.vendor_refused);
         gauge!(names::AVAILABLE, "limit" => limit()).set(now.available as f64);
         gauge!(names::WAITING, "limit" => limit()).set(now.waiting as f64);
         gauge!(names::LEASE_AGE, "limit" => limit()).set(now.lease_age);
@@ -224,9 +224,9 @@ fn exchanges() -> [Counter; 2] {
 }
 
 /// Several clients of one process add to the same counter, so each adds what is new.
-fn advance(counter: &Counter, told: &mut u64, total: u64) {
-    counter.increment(total.saturating_sub(*told));
-    *told = total.max(*told);
+fn advance(counter: &Counter, published: &mut u64, total: u64) {
+    counter.increment(total.saturating_sub(*published));
+    *published = total.max(*published);
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn recovery(code: &str) -> Recovery {
 
 /// When an answer came, and what it counts from.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub struct AnswerTiming {
     /// When the ask that it answers was first sent.
     pub first_sent: Moment,
     /// When it came: read after [`Refill::make_way`].
@@ -74,7 +74,7 @@ impl<P: Pacer> Refill<P> {
         &mut self,
         slot: &impl Permits,
         answer: Result<&Answer, &str>,
-        Heard { first_sent, now, clocks }: Heard,
+        AnswerTiming { first_sent, now, clocks }: AnswerTiming,
         is_key: bool,
         random: u64,
     ) -> Outcome {

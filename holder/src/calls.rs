@@ -22,9 +22,9 @@ pub struct SessionCalls {
     busy: u64,
     /// In use when the allocator forgot this session, and unknown to it.
     forgotten: u64,
-    /// Spent since the allocator began to count, and never handed back. The allocator knows of `heard` of them.
+    /// Spent since the allocator began to count, and never handed back. The allocator knows of `reported` of them.
     unguarded: u64,
-    heard: u64,
+    reported: u64,
     /// What the refill had spent at the last check for callers that spend without handing back.
     noted: u64,
     /// Permits that are not to be spent again and ended since the last ask was written.
@@ -34,7 +34,7 @@ pub struct SessionCalls {
     usage: Usage,
 }
 
-/// What the allocator told.
+/// What a grant says of a cap on calls in flight.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     /// The most to have in hand and in use, where a permit may be spent again.
@@ -86,7 +86,7 @@ impl SessionCalls {
 
     /// Spent and in flight, as far as the allocator does not know of it otherwise.
     pub(crate) fn left_running(&self) -> Option<u64> {
-        self.running().map(|running| running + self.unguarded.saturating_sub(self.heard))
+        self.running().map(|running| running + self.unguarded.saturating_sub(self.reported))
     }
 
     /// The most to have in hand and in use, where a permit may be spent again.
@@ -176,7 +176,7 @@ impl SessionCalls {
     }
 
     /// An ask was written.
-    pub(crate) fn told(&mut self) {
+    pub(crate) fn on_ask(&mut self) {
         self.ended = 0;
     }
 
@@ -190,21 +190,21 @@ impl SessionCalls {
         self.noted += permits;
     }
 
-    /// The allocator says that it counts what is in flight, or that it does not. It was told that `told` are spent; who
-    /// spent since then may not have been asked to hand back. And it was told of `unguarded`.
-    pub(crate) fn hear(&mut self, cap: Option<InFlight>, told: u64, unguarded: u64) {
+    /// A grant says by `cap` whether the allocator counts what is in flight. The ask reported that `spent` are spent: a caller
+    /// that spent since then may not have been asked to hand back. And it reported `unguarded`.
+    pub(crate) fn on_grant(&mut self, cap: Option<InFlight>, spent: u64, unguarded: u64) {
         if self.cap.is_none() {
-            self.noted = told;
+            self.noted = spent;
         }
         self.cap = cap.map(|cap| Cap { hold: cap.hold });
-        self.heard = unguarded;
+        self.reported = unguarded;
     }
 
     /// The allocator knows nothing of this session. What is in flight ends unheard, and is not spent again.
     pub(crate) fn forget(&mut self) {
         self.forgotten += self.running + self.busy;
         (self.running, self.busy) = (0, 0);
-        (self.unguarded, self.heard) = (0, 0);
+        (self.unguarded, self.reported) = (0, 0);
     }
 
     /// All that was ever spent was `spent`, and is known.

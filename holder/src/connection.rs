@@ -5,7 +5,7 @@
 
 use crate::backoff::Backoff;
 use crate::rotation::Rotation;
-use crate::timing::{RTT_UNTOLD, learnt, patience};
+use crate::timing::{INITIAL_RTT, learnt, patience};
 use lessor_protocol::Moment;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Connection {
             rotation: Rotation::new(allocators, first, number),
             backoff: Backoff::default(),
             timeout,
-            rtt: RTT_UNTOLD,
+            rtt: INITIAL_RTT,
             quiet_until: Moment::ORIGIN,
             open: None,
             left: None,
@@ -135,7 +135,7 @@ impl Connection {
 
     /// The answer was a good one: what was to be waited for after an earlier failure is over. Returns the place of the allocator that was left for this one, if that is news.
     pub fn on_success(&mut self) -> Option<usize> {
-        self.rotation.heard();
+        self.rotation.on_answer();
         self.rotation.succeeded();
         self.backoff.succeeded();
         self.quiet_until = Moment::ORIGIN;
@@ -163,7 +163,7 @@ impl Connection {
     /// The allocator answered that it is about to stop: the next one is asked from now on. Only where there is another. The
     /// arguments are those of [`Connection::on_failure`].
     pub fn on_stopping(&mut self, now: Moment, number: u64, random: u64) -> Failure {
-        self.rotation.heard();
+        self.rotation.on_answer();
         self.on_failure(now, number, random)
     }
 

@@ -6,8 +6,8 @@
 //! round trip, not for a permit that sits idle. It always says totals.
 
 mod aside;
+mod events;
 mod goodbye;
-mod heard;
 mod in_flight;
 mod low_water;
 mod rate;
@@ -49,14 +49,14 @@ const SILENT_CALLS: u128 = 7;
 const SPARE_FOR: Duration = Duration::from_secs(1);
 
 /// What was granted in an answer that never came is over by then: the ask may have been on its way as long as the lease lasts.
-const GRANTED_UNHEARD: Duration = TERM_MAX.saturating_mul(3);
+const LATE_ANSWER_MAX: Duration = TERM_MAX.saturating_mul(3);
 
 /// What has ended and is not spent again here is told so many times a term: others may wait for it. More would find it
 /// sooner, fewer would cost less.
 const HAND_BACKS_PER_TERM: u32 = 4;
 
-/// Term to reckon with until the allocator has told one.
-const TERM_UNTOLD: Duration = Duration::from_millis(500);
+/// The term until the first grant says one.
+const INITIAL_TERM: Duration = Duration::from_millis(500);
 
 /// One node's side of one pool. Written by the background task only.
 #[derive(Clone, Debug)]
@@ -102,8 +102,8 @@ pub struct Refill<P> {
     /// Whether the allocator has granted anything, were it nothing, since it last began to count from zero.
     is_known: bool,
     phase: Phase,
-    /// When to ask anew because something was heard, and when anything may be acted on next.
-    heard: Option<Moment>,
+    /// When to ask because of an event, and when an event may be acted on next.
+    event_due: Option<Moment>,
     acted: Moment,
     /// Since when an ask is due that was put off.
     overdue: Option<Moment>,
@@ -126,7 +126,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug, Default)]
 struct Shadow {
     forgotten: u64,
-    told: u64,
+    reported: u64,
 }
 
 /// What the handles have seen, read at one instant.
@@ -168,8 +168,8 @@ impl<P: Pacer> Refill<P> {
             moved: (0, now),
             patience: patience(0),
             stepping_back: false,
-            term: TERM_UNTOLD,
-            horizon: TERM_UNTOLD,
+            term: INITIAL_TERM,
+            horizon: INITIAL_TERM,
             not_before: Moment::ORIGIN,
             unrecognised: None,
             made_way: false,
@@ -178,7 +178,7 @@ impl<P: Pacer> Refill<P> {
             known: Known::default(),
             is_known: false,
             phase: Phase::New { eager },
-            heard: None,
+            event_due: None,
             acted: Moment::ORIGIN,
             overdue: None,
             rate: RateHeld::new(),
@@ -218,7 +218,7 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    fn due_unheard(&self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Moment {
+    fn due_without_events(&self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Moment {
         if let Some(due) = self.due_ahead(slot, seen, now, rtt) {
             return due;
         }
@@ -289,7 +289,7 @@ impl<P: Pacer> Refill<P> {
         self.removed += returned;
         let spent = self.spent(slot);
         self.calls.look(spent);
-        self.calls.told();
+        self.calls.on_ask();
         // Read first, and what has been spent since is held in it: said to be held, or spent and said to be running.
         let balance = slot.balance();
         let at_least = match self.phase {
@@ -305,7 +305,7 @@ impl<P: Pacer> Refill<P> {
             held: self.installed - self.removed - spent,
             want: target.max(at_least).saturating_sub(balance.free + busy).min(PERMITS_MAX),
             waiting: seen.waiting.min(PERMITS_MAX),
-            demand_milli: self.told_demand(),
+            demand_milli: self.reported_demand(),
             largest: seen.largest.min(PERMITS_MAX),
             rate: self.rate.claim(),
             shadow_refused: (seen.shadow_refused - self.shadow.forgotten).min(PERMITS_MAX),
@@ -353,7 +353,7 @@ impl<P: Pacer> Refill<P> {
         self.rate.install(&grant.rate, clocks, now, grant.horizon);
         let deadline = clocks.holder_end(first_sent, grant.term);
         let lost = ask.held - grant.kept;
-        self.calls.hear(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
+        self.calls.on_grant(grant.in_flight, ask.spent_total + self.forgotten, ask.unguarded);
         // One that is over by now may end before the one that made way for it: of its permits none is spent. What is not
         // claimed is given back.
         let permits = if made_way && now >= deadline { 0 } else { grant.permits };
@@ -361,7 +361,7 @@ impl<P: Pacer> Refill<P> {
         self.calls.spend(lost - dropped, now);
         self.removed += dropped;
         self.installed += permits;
-        self.shadow.told = ask.shadow_refused + self.shadow.forgotten;
+        self.shadow.reported = ask.shadow_refused + self.shadow.forgotten;
         if !grant.term.is_zero() {
             (self.term, self.horizon) = (grant.term, grant.horizon.min(grant.term));
         }
@@ -371,11 +371,11 @@ impl<P: Pacer> Refill<P> {
         }
         self.not_before = now + jittered(grant.ask_after.max(pause), random);
         self.is_known = true;
-        let told_all = self.spent(slot) == ask.spent_total + self.forgotten;
+        let spent_is_reported = self.spent(slot) == ask.spent_total + self.forgotten;
         let is_over = self.calls.is_empty() && ask.running.unwrap_or(0) == 0 && ask.busy == 0;
-        let is_told = told_all && is_over && ask.want == 0 && ask.waiting == 0;
+        let is_reported = spent_is_reported && is_over && ask.want == 0 && ask.waiting == 0;
         let holds_nothing = slot.balance().total() + self.reserved.permits() == 0 && !self.rate.is_held();
-        self.phase = if holds_nothing && is_told { Phase::Idle } else { Phase::Active };
+        self.phase = if holds_nothing && is_reported { Phase::Idle } else { Phase::Active };
         Belief::Installed
     }
 

@@ -23,7 +23,7 @@ struct Session {
     /// Exchanges that were begun.
     seq: u64,
     /// Whether any answer was believed. Until then it owns nothing, whatever was lent to it in answers that were lost.
-    has_heard: bool,
+    is_answered: bool,
 }
 
 /// What it means that an exchange was no use.
@@ -38,7 +38,7 @@ pub struct Turn {
 impl Session {
     /// One that owns nothing. `random` is any number.
     fn new(random: u64) -> Self {
-        Session { number: 1 + random % PERMITS_MAX, seq: 0, has_heard: false }
+        Session { number: 1 + random % PERMITS_MAX, seq: 0, is_answered: false }
     }
 }
 
@@ -83,8 +83,8 @@ impl Rotation {
     }
 
     /// An answer came that is believed.
-    pub fn heard(&mut self) {
-        self.here_mut().has_heard = true;
+    pub fn on_answer(&mut self) {
+        self.here_mut().is_answered = true;
     }
 
     /// It was a good one.
@@ -105,7 +105,7 @@ impl Rotation {
             return Turn { all_failed, loses_leases: false };
         }
         let left = self.current;
-        let loses_leases = self.here().has_heard;
+        let loses_leases = self.here().is_answered;
         if loses_leases {
             // When it is asked again, it may still remember this one.
             self.sessions[left] = None;
@@ -137,7 +137,7 @@ mod tests {
     fn settled() -> Rotation {
         let mut rotation = three();
         rotation.next_seq();
-        rotation.heard();
+        rotation.on_answer();
         rotation.succeeded();
         rotation
     }
@@ -163,7 +163,7 @@ mod tests {
     fn it_stays_where_it_is_answered_and_begins_another_round_after_that() {
         let mut rotation = settled();
         assert!(!rotation.failed(0).all_failed);
-        rotation.heard();
+        rotation.on_answer();
         rotation.succeeded();
         assert_eq!(rotation.current(), 2);
         let turns: Vec<bool> = (0..3).map(|random| rotation.failed(random).all_failed).collect();
@@ -176,7 +176,7 @@ mod tests {
         let first = rotation.session();
         assert!(rotation.failed(7).loses_leases);
         let second = rotation.session();
-        rotation.heard();
+        rotation.on_answer();
         assert!(rotation.failed(8).loses_leases, "this one has answered too");
         assert!(!rotation.failed(9).loses_leases, "it has not answered, so nothing was lent");
         // Round again, to one that may remember.
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn one_alone_keeps_its_session_and_has_always_failed() {
         let mut rotation = Rotation::new(1, 9, 100);
-        rotation.heard();
+        rotation.on_answer();
         rotation.succeeded();
         assert_eq!(rotation.next_seq(), 1);
         assert_eq!(rotation.failed(5), Turn { all_failed: true, loses_leases: false });

@@ -21,7 +21,7 @@ const PATIENCE_PART: u32 = 4;
 const PATIENCE_RTTS: u32 = 4;
 
 /// Round trip to reckon with until one was measured.
-pub const RTT_UNTOLD: Duration = Duration::from_millis(2);
+pub const INITIAL_RTT: Duration = Duration::from_millis(2);
 
 /// Each new round trip counts an eighth: one slow answer does not scare it, a slower network is learnt in a few.
 const RTT_PART: u32 = 8;
@@ -50,14 +50,14 @@ mod tests {
     /// The bug: after an hour of suspension in the middle of an exchange, the next ask was due in 447 s.
     #[test]
     fn a_suspension_during_an_exchange_is_no_round_trip() {
-        let rtt = learnt(RTT_UNTOLD, Duration::from_secs(3600));
+        let rtt = learnt(INITIAL_RTT, Duration::from_secs(3600));
         assert!(rtt < Duration::from_millis(130), "{rtt:?}");
     }
 
     #[test]
     fn one_slow_answer_does_not_scare_it_and_a_slower_network_is_learnt() {
         let slow = Duration::from_millis(80);
-        let mut rtt = learnt(RTT_UNTOLD, slow);
+        let mut rtt = learnt(INITIAL_RTT, slow);
         assert!(rtt < slow / 4);
         (0..20).for_each(|_| rtt = learnt(rtt, slow));
         assert!(rtt > slow / 10 * 9);

@@ -4,7 +4,8 @@
 
 use lessor_ledger::CarryOver;
 use lessor_ledger::pool::{
-    Above, AskError, Checkpoint, Goodbye, Heard, HighWater, Holder, Past, Plan, Pool, PoolView, SessionId,
+    Above, AskError, Checkpoint, Goodbye, HighWater, Holder, ObservationEffect, Past, Plan, Pool, PoolView,
+    SessionId,
 };
 use lessor_ledger::rule::Gap;
 use lessor_ledger::share::{Share, Sharing};
@@ -141,7 +142,13 @@ impl Family {
     }
 
     /// See [`Pool::observe`].
-    pub fn observe(&mut self, limit: usize, now: Moment, id: SessionId, observed: &Observed) -> Heard {
+    pub fn observe(
+        &mut self,
+        limit: usize,
+        now: Moment,
+        id: SessionId,
+        observed: &Observed,
+    ) -> ObservationEffect {
         self.lowest[limit].pool.observe(now, id, observed)
     }
 

@@ -5,7 +5,7 @@
 use crate::reference::Spend;
 use lessor::pace::Refill;
 use lessor::slot::Slot;
-use lessor_holder::answer::{Heard, Outcome};
+use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::refill::Seen;
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
@@ -270,9 +270,9 @@ impl World {
         let node = &mut self.nodes[reply.node];
         let Some((exchange, _)) = node.connection.on_answer(reply.session.0, reply.seq, now) else { return };
         node.connection.on_success();
-        let heard = Heard { first_sent: exchange.first_sent, now, clocks: self.plan.clocks };
+        let timing = AnswerTiming { first_sent: exchange.first_sent, now, clocks: self.plan.clocks };
         let word = reply.answer.as_ref().map_err(|error| AskRejection::from(*error).reason.code());
-        match node.refill.on_answer(&node.slot, word, heard, false, reply.seq) {
+        match node.refill.on_answer(&node.slot, word, timing, false, reply.seq) {
             Outcome::Impossible => panic!("the pool says what cannot be: {:?}", reply.answer),
             // A copy of an old ask made itself at home in the new books before the truth arrived.
             Outcome::Disputed if self.restarted => {

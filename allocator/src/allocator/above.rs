@@ -49,8 +49,8 @@ fn leased<'a>(
 impl DueAbove {
     /// The pool of a limit called `name` says `ask`.
     fn push(&mut self, name: &str, pool: PoolId, ask: Ask) {
-        let told = pool.name.as_ref().map_or(name, |name| name.as_str());
-        self.asks.push(AskBody::of(told, pool.key.as_ref().map(|key| key.as_str()), ask));
+        let limit = pool.name.as_ref().map_or(name, |name| name.as_str());
+        self.asks.push(AskBody::of(limit, pool.key.as_ref().map(|key| key.as_str()), ask));
         self.askers.push(Asker { limit: name.to_owned(), pool });
     }
 }
@@ -80,7 +80,7 @@ fn parts(due: &[Due], most: usize) -> Vec<usize> {
 
 /// What an exchange with an upstream came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ToldAbove {
+pub(crate) struct ExchangeOutcome {
     /// The upstream does not agree on this session: another one begins.
     pub begins_session: bool,
     /// Asks that came to nothing here: what was answered is of no use, or an error.
@@ -192,11 +192,11 @@ impl Allocator {
         first_sent: Moment,
         askers: &[Asker],
         grants: &[GrantBody],
-    ) -> ToldAbove {
-        let mut told = ToldAbove::default();
+    ) -> ExchangeOutcome {
+        let mut outcome = ExchangeOutcome::default();
         self.mind_lost_loans(now);
         if session != self.session_above {
-            return told;
+            return outcome;
         }
         for (Asker { limit, pool }, body) in askers.iter().zip(grants) {
             let Some(limit) = self.limits.get_mut(limit).filter(|limit| limit.upstream() == Some(upstream))
@@ -207,7 +207,7 @@ impl Allocator {
                 Ok(answer) => limit.on_grant_above(now, pool, first_sent, answer) == GrantOutcome::Believed,
                 Err(error) => {
                     let recovery = recovery(&error.code);
-                    told.begins_session |= recovery == Recovery::BeginSession;
+                    outcome.begins_session |= recovery == Recovery::BeginSession;
                     match recovery {
                         Recovery::Unrecognised => limit.on_unrecognised_above(now, pool),
                         Recovery::BeginSession | Recovery::LookAgain => {
@@ -217,12 +217,12 @@ impl Allocator {
                     recovery == Recovery::Unrecognised
                 }
             };
-            told.unfit += usize::from(!is_fit);
+            outcome.unfit += usize::from(!is_fit);
         }
-        if told.begins_session {
+        if outcome.begins_session {
             self.begin_session_above(now);
         }
-        told
+        outcome
     }
 
     /// The clock may have stood still: of what `upstream` has lent no more is lent on.

@@ -18,8 +18,8 @@ impl Allocator {
     pub(super) fn observe(&mut self, now: Moment, id: SessionId, pool: &PoolId, ask: &AskBody) {
         let Some(observed) = &ask.observed else { return };
         let Some(limit) = self.limit_for(&ask.limit) else { return };
-        let heard = limit.observe(now, pool, id, &observed.observed());
-        let kind = match (heard.pauses, heard.is_over) {
+        let effect = limit.observe(now, pool, id, &observed.observed());
+        let kind = match (effect.pauses, effect.is_over) {
             (true, _) => Kind::Paused,
             (false, true) => Kind::Changed,
             (false, false) => return,

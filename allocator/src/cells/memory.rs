@@ -12,7 +12,7 @@ pub enum Fault {
     /// The call is not done, and the caller gets an error that does not say so.
     Lost,
     /// The call is done, and the caller gets an error that does not say so.
-    Unheard,
+    AnswerLost,
 }
 
 type Faults = Arc<Mutex<dyn FnMut() -> Fault + Send>>;
@@ -62,13 +62,13 @@ impl Memory {
             Some(next) => next.lock().unwrap_or_else(PoisonError::into_inner)(),
             None => Fault::None,
         };
-        let unheard = || CellsError::Unreachable("a fault".to_owned());
+        let unreachable = || CellsError::Unreachable("a fault".to_owned());
         match fault {
             Fault::None => self.with(what),
-            Fault::Lost => Err(unheard()),
-            Fault::Unheard => {
+            Fault::Lost => Err(unreachable()),
+            Fault::AnswerLost => {
                 let _ = self.with(what);
-                Err(unheard())
+                Err(unreachable())
             }
         }
     }

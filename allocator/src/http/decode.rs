@@ -83,7 +83,7 @@ fn entry(text: &str) -> Entry {
     };
     let wrong = match explain(text, ASK) {
         Ok(Some(Fault { field, detail })) => AskRejection::new(Reason::Invalid, field, detail),
-        Ok(None) => unreadable(told(&error)),
+        Ok(None) => unreadable(explained(&error)),
         Err(_) => unreadable(format!("the ask is {}: expected an object", shown(text))),
     };
     // Said back as far as it can be read, so that the node knows whose answer this is.
@@ -146,12 +146,12 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8], shape: Shape) -> Result<T, Probl
             let detail = format!("the body is {}: expected an object", shown(text.trim_start()));
             Problem::malformed(detail)
         }
-        Ok(None) | Err(_) => Problem::malformed(told(&error)),
+        Ok(None) | Err(_) => Problem::malformed(explained(&error)),
     })
 }
 
 /// What `error` says. Only what it says of data can hold a piece of it, and then not more than a short one.
-fn told(error: &serde_json::Error) -> String {
+fn explained(error: &serde_json::Error) -> String {
     match error.classify() {
         Category::Data => shown(&error.to_string()),
         Category::Syntax | Category::Eof | Category::Io => error.to_string(),

@@ -28,19 +28,19 @@ pub(super) async fn listen(State(shared): State<Arc<Shared>>) -> Result<Response
         return Err(Problem::unavailable("listeners_full", detail));
     };
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    let body = Body::new(Told { next: Some(Box::pin(next(listener, shared, ": listening\n\n"))) });
+    let body = Body::new(EventStream { next: Some(Box::pin(next(listener, shared, ": listening\n\n"))) });
     Ok((headers, body).into_response())
 }
 
 type Next = Pin<Box<dyn Future<Output = Option<(Listener, Arc<Shared>, String)>> + Send>>;
 
-/// What a listener is told.
-struct Told {
+/// The body of a listener's answer: events, and signs of life.
+struct EventStream {
     /// The next piece; `None` at the end.
     next: Option<Next>,
 }
 
-impl HttpBody for Told {
+impl HttpBody for EventStream {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -58,9 +58,9 @@ impl HttpBody for Told {
     }
 }
 
-impl fmt::Debug for Told {
+impl fmt::Debug for EventStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told").finish_non_exhaustive()
+        f.debug_struct("EventStream").finish_non_exhaustive()
     }
 }
 
@@ -73,11 +73,11 @@ async fn next(
     if !first.is_empty() {
         return Some((listener, shared, first.to_owned()));
     }
-    let heard = tokio::select! {
-        heard = timeout(HEARTBEAT, listener.next()) => heard,
+    let event = tokio::select! {
+        event = timeout(HEARTBEAT, listener.next()) => event,
         () = shared.stopped() => return None,
     };
-    let text = match heard {
+    let text = match event {
         Ok(Some(event)) => {
             let data = serde_json::to_string(&event).expect("an event is plain data");
             format!("event: limit\ndata: {data}\n\n")

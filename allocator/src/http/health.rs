@@ -61,7 +61,7 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     shared.with(|allocator, now| shared.metrics().publish(allocator, now));
     shared.metrics().rank(&ranks::of_limits(&shared).await);
     shared.metrics().roots().config_is(shared.shared_store_status().overrides().newest());
-    shared.metrics().events(shared.events().listeners(), shared.events().told());
+    shared.metrics().events(shared.events().listeners(), shared.events().sent());
     let media = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (media, shared.metrics().render()).into_response()
 }

@@ -61,10 +61,10 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>) -> Response {
     json(body.to_string())
 }
 
-/// `GET /v1/events/recent`: the last that were told, the newest first, with how long ago that was.
+/// `GET /v1/events/recent`: the last events, the newest first, with how long ago that was.
 pub(super) async fn recent(State(shared): State<Arc<Shared>>) -> Response {
     let now = shared.now();
-    let past = shared.events().told_last().into_iter().rev();
+    let past = shared.events().recent().into_iter().rev();
     let events: Vec<Value> = past
         .map(|(at, event)| {
             let mut body = serde_json::to_value(&event).expect("an event is plain data");

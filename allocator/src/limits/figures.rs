@@ -2,7 +2,7 @@
 //! costs the same for one key and for a million. Counts never fall, also when pools are dropped.
 
 use super::forecasts::{ForecastSum, Forecasts};
-use lessor_ledger::pool::{Forecast, Heard, PoolView};
+use lessor_ledger::pool::{Forecast, ObservationEffect, PoolView};
 use lessor_ledger::sizing::Scarcity;
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX, RefusalReason};
 use std::time::Duration;
@@ -121,12 +121,12 @@ pub struct Disagreed {
 
 impl Disagreed {
     /// Something was heard.
-    pub(super) fn count(&mut self, heard: Heard) {
+    pub(super) fn count(&mut self, effect: ObservationEffect) {
         // A total that a node makes up may be anything.
-        self.refused = self.refused.saturating_add(heard.refused).min(PERMITS_MAX);
-        self.had_less += u64::from(heard.had_less);
-        self.lower += u64::from(heard.lower);
-        self.higher += u64::from(heard.higher);
+        self.refused = self.refused.saturating_add(effect.refused).min(PERMITS_MAX);
+        self.had_less += u64::from(effect.had_less);
+        self.lower += u64::from(effect.lower);
+        self.higher += u64::from(effect.higher);
     }
 
     /// Each with its stable word.

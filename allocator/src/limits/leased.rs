@@ -172,18 +172,18 @@ impl Limit {
         first_sent: Moment,
         answer: Answer,
     ) -> GrantOutcome {
-        let hear = |pool: &mut Pool, grant: &Grant| pool.on_grant_above(now, first_sent, grant);
+        let on_grant = |pool: &mut Pool, grant: &Grant| pool.on_grant_above(now, first_sent, grant);
         if let (Some(Upstream::Address(_)), Answer::Grant(grant)) = (&self.config.upstream, &answer) {
             self.ceiling = grant.ceiling;
         }
-        let heard = self.with_pool(now, id, |pool| match answer {
-            Answer::Grant(grant) => hear(pool, &grant),
+        let outcome = self.with_pool(now, id, |pool| match answer {
+            Answer::Grant(grant) => on_grant(pool, &grant),
             Answer::Refusal(refusal) => {
                 pool.on_refusal_above(now, refusal);
                 GrantOutcome::Believed
             }
         });
-        heard.unwrap_or(GrantOutcome::Believed)
+        outcome.unwrap_or(GrantOutcome::Believed)
     }
 
     /// The clock may have stood still: of what its pools were lent no more is lent on.

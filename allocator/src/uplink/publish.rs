@@ -109,7 +109,7 @@ async fn carry<E>(
     let mut next = publish.begin();
     loop {
         next = match next {
-            Next::Call(call) => publish.heard(do_call(cells, call).await, &mut here),
+            Next::Call(call) => publish.on_answer(do_call(cells, call).await, &mut here),
             Next::Pause(span) => {
                 sleep(span).await;
                 publish.go_on(&mut here)

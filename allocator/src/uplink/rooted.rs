@@ -126,7 +126,7 @@ async fn carry(
             Next::Done(answers) => return answers,
             Next::Call(call) => {
                 let said = do_call(cells, call).await;
-                next = member.heard(said, here.shared.now(), here);
+                next = member.on_answer(said, here.shared.now(), here);
             }
         }
     }
@@ -256,7 +256,7 @@ impl Host for Here<'_> {
             Notice::Moved(before, now) => {
                 tracing::error!(%before, %now, "the store may have lost what was written last: quarantine");
             }
-            Notice::ToldAgain => {
+            Notice::OverridesRewritten => {
                 tracing::warn!("the store had lost what was put and removed over the API: it was told again");
             }
             Notice::NoRoom => tracing::error!(

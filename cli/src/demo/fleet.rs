@@ -26,7 +26,7 @@ const NEWS_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Fleet {
     nodes: Vec<Node>,
-    heard: mpsc::Receiver<(usize, Heard)>,
+    messages: mpsc::Receiver<(usize, Message)>,
 }
 
 /// What one node did.
@@ -58,7 +58,7 @@ enum State {
 }
 
 #[derive(Debug)]
-enum Heard {
+enum Message {
     News(News),
     Left,
 }
@@ -67,8 +67,8 @@ impl Fleet {
     /// Starts one node for each job and waits until all are connected. The nodes log from `level` on, unless an
     /// operator asked for more.
     pub(crate) async fn launch(jobs: Vec<Job>, level: &str) -> Result<Self, Failure> {
-        let (said, heard) = mpsc::channel(NEWS_MAX);
-        let mut fleet = Fleet { nodes: Vec::new(), heard };
+        let (said, messages) = mpsc::channel(NEWS_MAX);
+        let mut fleet = Fleet { nodes: Vec::new(), messages };
         for (index, job) in jobs.into_iter().enumerate() {
             let (mut node, stdout) = Node::spawn(&job.name, level)?;
             tokio::spawn(listen(index, stdout, said.clone()));
@@ -100,10 +100,10 @@ impl Fleet {
 
     /// Waits for the next news and takes it in. False once all nodes have left. Cancel-safe.
     pub(crate) async fn hear(&mut self) -> bool {
-        let Some((index, heard)) = self.heard.recv().await else {
+        let Some((index, message)) = self.messages.recv().await else {
             return false;
         };
-        self.nodes[index].take_in(heard);
+        self.nodes[index].take_in(message);
         true
     }
 
@@ -168,19 +168,19 @@ impl Node {
     }
 
     async fn tell(&mut self, order: &Order) -> Result<(), Failure> {
-        let told = self.stdin.write_all(&to_line(order)).await;
-        told.map_err(|error| Failure::Run(format!("{} does not listen: {error}", self.name)))
+        let written = self.stdin.write_all(&to_line(order)).await;
+        written.map_err(|error| Failure::Run(format!("{} does not listen: {error}", self.name)))
     }
 
-    fn take_in(&mut self, heard: Heard) {
-        match heard {
-            Heard::News(News::Ready { metrics }) => (self.state, self.metrics) = (State::Ready, metrics),
-            Heard::News(News::Progress(tally)) => self.tally = tally,
-            Heard::News(News::Done(report)) => {
+    fn take_in(&mut self, message: Message) {
+        match message {
+            Message::News(News::Ready { metrics }) => (self.state, self.metrics) = (State::Ready, metrics),
+            Message::News(News::Progress(tally)) => self.tally = tally,
+            Message::News(News::Done(report)) => {
                 self.tally = report.tally;
                 self.found = Some(report.found);
             }
-            Heard::Left => self.state = State::Left,
+            Message::Left => self.state = State::Left,
         }
     }
 }
@@ -193,15 +193,15 @@ pub(crate) fn to_line(message: &impl Serialize) -> Vec<u8> {
 }
 
 /// Passes on what one node says until its stdout closes.
-async fn listen(index: usize, stdout: ChildStdout, said: mpsc::Sender<(usize, Heard)>) {
+async fn listen(index: usize, stdout: ChildStdout, said: mpsc::Sender<(usize, Message)>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match serde_json::from_str(&line) {
             Ok(news) => {
-                let _ = said.send((index, Heard::News(news))).await;
+                let _ = said.send((index, Message::News(news))).await;
             }
             Err(error) => tracing::warn!(node = index, %error, line, "a node said what cannot be understood"),
         }
     }
-    let _ = said.send((index, Heard::Left)).await;
+    let _ = said.send((index, Message::Left)).await;
 }

@@ -83,8 +83,9 @@ impl Server {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Reply, Failure> {
-        let unreachable =
-            |error: reqwest::Error| Failure::Run(format!("cannot ask {}: {}", self.base, told(&error)));
+        let unreachable = |error: reqwest::Error| {
+            Failure::Run(format!("cannot ask {}: {}", self.base, with_causes(&error)))
+        };
         let mut response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         let etag = response.headers().get("etag").and_then(|etag| etag.to_str().ok()).map(str::to_owned);
@@ -113,7 +114,7 @@ impl Reply {
 }
 
 /// `error` with its causes, in one line.
-fn told(error: &dyn std::error::Error) -> String {
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -56,7 +56,7 @@ struct Limit {
 pub(crate) type PoolId = (String, Option<Key>);
 
 /// Is told what was admitted: from which pool, and when.
-pub(crate) type Told<'a> = &'a mut dyn FnMut(&PoolId, Admission);
+pub(crate) type OnAdmission<'a> = &'a mut dyn FnMut(&PoolId, Admission);
 
 impl Contract {
     /// The limits of `config`. They begin with the first request, those of keys and patterns with the first for each.
@@ -75,7 +75,11 @@ impl Contract {
     ///
     /// # Errors
     /// If there is no such limit or key: what is wrong, beginning with the field. Nothing changes then.
-    pub(crate) fn answer(&mut self, request: &Request, told: Told<'_>) -> Result<Answer, String> {
+    pub(crate) fn answer(
+        &mut self,
+        request: &Request,
+        on_admission: OnAdmission<'_>,
+    ) -> Result<Answer, String> {
         // A name that fits a pattern may still be none.
         LimitName::try_new(&request.limit).map_err(|error| format!("limit {:?} {error}", request.limit))?;
         let name = self
@@ -86,11 +90,11 @@ impl Contract {
         let chain = self.lineage.chain(&name, (request.limit.clone(), key))?;
         let now = self.begun(request.at);
         if let Call::Set(rules, carry_over) = &request.call {
-            self.set(now, &name, rules, *carry_over, told);
+            self.set(now, &name, rules, *carry_over, on_admission);
         }
         let (member, made) = self.open(&name, &chain, now);
         let answer = self.ask(now, member, &request.call, self.limits[&name].shadow);
-        self.families.tell(member.family, told);
+        self.families.tell(member.family, on_admission);
         // Looking at a pool, or giving back what it does not count, begins none.
         let begins = matches!(request.call, Call::TryAcquire(_) | Call::Acquire(..) | Call::TopUp(_));
         if !begins {
@@ -101,8 +105,8 @@ impl Contract {
     }
 
     /// Lets all that wait be served.
-    pub(crate) fn run_out(&mut self, told: Told<'_>) {
-        self.families.run_out(told);
+    pub(crate) fn run_out(&mut self, on_admission: OnAdmission<'_>) {
+        self.families.run_out(on_admission);
     }
 
     /// Time that goes backwards is no time at all. With the first request limits without keys begin.
@@ -171,7 +175,14 @@ impl Contract {
     }
 
     /// From now on `rules` hold for all pools of the limit called `name` but those of keys that have their own.
-    fn set(&mut self, now: Moment, name: &str, rules: &[Rule], carry_over: CarryOver, told: Told<'_>) {
+    fn set(
+        &mut self,
+        now: Moment,
+        name: &str,
+        rules: &[Rule],
+        carry_over: CarryOver,
+        on_admission: OnAdmission<'_>,
+    ) {
         let limit = self.limits.get_mut(name).expect("it is known");
         if !limit.is_single() {
             let began = self.began.unwrap_or(now);
@@ -189,7 +200,7 @@ impl Contract {
         for (member, places) in places.into_values() {
             self.families.family(member).set(now, &places, rules, carry_over);
             // New rules may serve a caller in any pool.
-            self.families.tell(member.family, told);
+            self.families.tell(member.family, on_admission);
         }
     }
 

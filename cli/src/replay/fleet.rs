@@ -18,7 +18,7 @@ use event::{Event, Queue};
 use lessor_allocator::allocator::{Caller, Entry};
 use lessor_allocator::config::{Keyed, LimitConfig, Names};
 use lessor_allocator::{Allocator, Config};
-use lessor_holder::answer::{Heard, Outcome};
+use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::round::Round;
 use lessor_ledger::Rule;
 use lessor_ledger::exact::Admission;
@@ -257,8 +257,8 @@ impl Fleet {
             self.unnamed += 1;
             return (self.unnamed - 1) % count;
         };
-        let heard = self.named.len();
-        *self.named.entry(name.to_string()).or_insert(heard % count)
+        let next = self.named.len();
+        *self.named.entry(name.to_string()).or_insert(next % count)
     }
 
     /// Lets time pass up to `end`; time that goes backwards is no time.
@@ -275,9 +275,9 @@ impl Fleet {
                     self.look(node);
                 }
                 Event::Asked { node, first_sent, asks } => self.lend(node, first_sent, &asks),
-                Event::Answered { node, first_sent, grants } => self.hear(node, first_sent, &grants),
+                Event::Answered { node, first_sent, grants } => self.on_answer(node, first_sent, &grants),
                 Event::Over { node, id } => self.over(node, &id),
-                Event::Told { node, event } => self.heard(node, &event),
+                Event::Notified { node, event } => self.on_event(node, &event),
                 Event::GiveUp { node, id, ticket } => self.give_up(node, &id, ticket),
             }
         }
@@ -331,7 +331,7 @@ impl Fleet {
     }
 
     /// The answer is there: what was granted is installed, and serves those that wait.
-    fn hear(&mut self, node: usize, first_sent: Moment, grants: &[GrantBody]) {
+    fn on_answer(&mut self, node: usize, first_sent: Moment, grants: &[GrantBody]) {
         let (now, clocks) = (self.now, self.clocks);
         self.nodes[node].is_asking = false;
         for body in grants {
@@ -339,7 +339,7 @@ impl Fleet {
             let id = (body.limit.clone(), key);
             let local = self.nodes[node].pools.get_mut(&id).expect("it was asked for");
             let random = self.rng.u64(..);
-            let outcome = local.on_answer(body.answer(), Heard { first_sent, now, clocks }, random);
+            let outcome = local.on_answer(body.answer(), AnswerTiming { first_sent, now, clocks }, random);
             assert_ne!(outcome, Outcome::Impossible, "our own allocator lends what was asked for");
             if outcome == Outcome::Installed {
                 local.is_shadow = body.shadow;

@@ -243,8 +243,8 @@ fn apart(shared: &Arc<Shared>) -> (Limit, Limit) {
     let (a, b) = (limit(shared, "a"), limit(shared, "b"));
     let share = SafeShare { permits: 10, span: Duration::from_secs(1_000), lasts: Duration::from_secs(600) };
     a.pool().standby().tell_share(Some(share), CLOCK.now(), ClockBounds::default());
-    a.pool().standby().told(false, Fallback::SafeShare);
-    b.pool().standby().told(false, Fallback::Closed);
+    a.pool().standby().on_grant(false, Fallback::SafeShare);
+    b.pool().standby().on_grant(false, Fallback::Closed);
     fallback::enter(shared, &shared.pools(), CLOCK.now());
     (a, b)
 }

@@ -1,6 +1,6 @@
 //! How a pool begins: with nothing in it, and nothing heard.
 
-use super::{CLOCK, Cold, Condition, Hot, HotRef, LocalPool, PoolName, UNTOLD};
+use super::{CLOCK, Cold, Condition, Hot, HotRef, LocalPool, PoolName, UNKNOWN};
 use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
 use crate::line::Line;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Round trip to reckon with until one was measured, in microseconds.
-const RTT_UNTOLD_US: u32 = 1_000;
+const INITIAL_RTT_US: u32 = 1_000;
 
 impl LocalPool {
     /// A pool whose hot state is at a `hot_ref` that no other one has.
@@ -30,7 +30,7 @@ impl LocalPool {
             hot_ref,
             ceiling: AtomicU64::new(lessor_protocol::PERMITS_MAX),
             chance: AtomicU64::new(0),
-            rtt_us: AtomicU32::new(RTT_UNTOLD_US),
+            rtt_us: AtomicU32::new(INITIAL_RTT_US),
             condition: AtomicU8::new(Condition::Good as u8),
             passes: AtomicBool::new(false),
             doorbell: Doorbell::default(),
@@ -52,7 +52,7 @@ impl LocalPool {
             wake_list,
             tally,
             counted: Mutex::default(),
-            left: AtomicU64::new(UNTOLD),
+            left: AtomicU64::new(UNKNOWN),
             answers: AtomicU64::new(0),
             window_ms: AtomicU64::new(0),
             leased: AtomicU64::new(0),

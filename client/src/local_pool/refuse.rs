@@ -152,11 +152,11 @@ impl LocalPool {
         if let Some(refusal) = self.for_good(permits) {
             return Some(refusal);
         }
-        let is_told = self.hot.chance.load(Ordering::Relaxed) > now.as_nanos();
+        let is_known = self.hot.chance.load(Ordering::Relaxed) > now.as_nanos();
         let refusal = self.not_now_at(permits, now);
         if matches!(refusal, Refusal::Empty { .. }) && self.early_by(permits, now).is_none() {
-            let has_room = self.told_left().is_some_and(|left| left >= permits);
-            return (is_told && !has_room).then(|| Refusal::Empty { retry_after: self.chance_in(now) });
+            let has_room = self.reported_left().is_some_and(|left| left >= permits);
+            return (is_known && !has_room).then(|| Refusal::Empty { retry_after: self.chance_in(now) });
         }
         Some(refusal)
     }

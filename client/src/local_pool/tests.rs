@@ -95,7 +95,7 @@ fn what_was_counted_is_not_counted_again() {
     assert_eq!(tell(&pool), Totals { refused: 1, ..Totals::default() });
     assert_eq!(tell(&pool), Totals { refused: 1, ..Totals::default() });
     tried(&pool, 2).expect_err("nothing was lent");
-    pool.standby().told(true, Fallback::Closed);
+    pool.standby().on_grant(true, Fallback::Closed);
     pool.mind_passing();
     tried(&pool, 3).expect("it is let pass");
     let expected = Totals { refused: 6, shadow: 3, ..Totals::default() };
@@ -145,7 +145,7 @@ fn a_call_that_waited_for_the_lock_past_the_end_of_the_lease_is_refused() {
 #[test]
 fn what_passes_in_shadow_mode_never_makes_an_ask_invalid() {
     let pool = pool();
-    pool.standby().told(true, Fallback::Closed);
+    pool.standby().on_grant(true, Fallback::Closed);
     pool.mind_passing();
     for _ in 0..3 {
         pool.try_acquire_at(pool.hot_state(), 1 << 53).expect("shadow mode refuses nothing");
@@ -166,7 +166,7 @@ fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     pool.set_standing(Standing { condition, ceiling: 100, chance: Moment::ORIGIN, rtt });
     // One permit a millisecond.
     let share = SafeShare { permits: 1_000, span: Duration::from_secs(1), lasts: Duration::from_secs(60) };
-    pool.standby().told(false, Fallback::SafeShare);
+    pool.standby().on_grant(false, Fallback::SafeShare);
     pool.standby().tell_share(Some(share), CLOCK.now(), ClockBounds::default());
     assert_eq!(pool.overdraw(5), (0, 5), "there is nothing, and no outage yet");
     assert!(pool.slow_path().has_line());

@@ -30,7 +30,7 @@ impl Refiller {
     pub(super) fn arrive(&mut self) {
         let from = self.connection.on_success();
         let at = self.connection.place();
-        self.heard_at.send_if_modified(|before| std::mem::replace(before, at) != at);
+        self.current_allocator.send_if_modified(|before| std::mem::replace(before, at) != at);
         let reason = self.left.take();
         let Some(from) = from else { return };
         let reason = reason.unwrap_or_default();

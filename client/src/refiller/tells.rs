@@ -49,7 +49,7 @@ impl Refiller {
         }
         let fallen = self.fallen();
         for tally in &tallies {
-            tally.tell(fallen.get(&Arc::as_ptr(tally)).copied());
+            tally.publish(fallen.get(&Arc::as_ptr(tally)).copied());
         }
     }
 

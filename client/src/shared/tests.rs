@@ -96,7 +96,7 @@ fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
     let mut passed = 0;
     for _outage in 0..3 {
         let pool = shared.pool("user", Some("a"));
-        pool.standby().told(false, Fallback::SafeShare);
+        pool.standby().on_grant(false, Fallback::SafeShare);
         pool.standby().tell_share(Some(share), CLOCK.now(), lessor_protocol::ClockBounds::default());
         crate::fallback::enter(&shared, &shared.pools(), CLOCK.now());
         passed += 10 * usize::from(pool.try_acquire_at(pool.hot_ref().hot_state(), 10).is_ok());

@@ -10,19 +10,19 @@ pub(super) struct Known {
     /// Spent and held by the last ask that was answered, and lent by its answer.
     lent: u64,
     /// The most that an ask without an answer wanted: it may have been lent.
-    unheard: u64,
+    unanswered_want: u64,
 }
 
 impl Known {
     /// `ask` is written.
     pub(super) fn asked(&mut self, ask: &Ask) {
-        self.unheard = self.unheard.max(ask.want);
+        self.unanswered_want = self.unanswered_want.max(ask.want);
     }
 
     /// `ask` was answered with `grant`.
     pub(super) fn answered(&mut self, ask: &Ask, grant: &Grant) {
         self.lent = ask.spent_total.saturating_add(ask.held).saturating_add(grant.permits);
-        self.unheard = 0;
+        self.unanswered_want = 0;
     }
 
     /// The allocator counts from zero. What an ask without an answer wanted may be lent all the same.
@@ -50,6 +50,6 @@ impl<P: Pacer> Refill<P> {
 
     /// The most permits that come back with a goodbye that says a total of `spent_total`.
     pub fn gives_back(&self, spent_total: u64) -> u64 {
-        self.known.lent.saturating_sub(spent_total).saturating_add(self.known.unheard)
+        self.known.lent.saturating_sub(spent_total).saturating_add(self.known.unanswered_want)
     }
 }

@@ -78,7 +78,7 @@ impl<P: Pacer> Refill<P> {
     }
 
     /// Permits per 1,000 s or, where they are spent again, thousandths of a permit in use.
-    pub(super) fn told_demand(&self) -> u64 {
+    pub(super) fn reported_demand(&self) -> u64 {
         let parts = if self.calls.hold().is_some() { IN_USE_PARTS } else { 1 };
         (self.demand.milli() / parts).min(PERMITS_MAX)
     }

@@ -1,7 +1,7 @@
 //! When a pool may be silent: asks that can wait, and pools of which nothing is left to tell. As the rest of a refill, it reads
 //! no clock.
 
-use super::{GRANTED_UNHEARD, Phase, Refill, Seen, low_water_span};
+use super::{LATE_ANSWER_MAX, Phase, Refill, Seen, low_water_span};
 use crate::permits::{Pacer, Permits};
 use crate::timing::EXCHANGE_TIMEOUT;
 use lessor_protocol::Moment;
@@ -33,7 +33,7 @@ impl<P: Pacer> Refill<P> {
     /// on, though the allocator has forgotten it, would be taken for a later one when it ends.
     pub fn is_forgettable(&self, now: Moment) -> bool {
         let goes_on = self.calls.are_forgotten();
-        self.is_idle() && !goes_on && self.awaited.is_none_or(|asked| now.since(asked) >= GRANTED_UNHEARD)
+        self.is_idle() && !goes_on && self.awaited.is_none_or(|asked| now.since(asked) >= LATE_ANSWER_MAX)
     }
 
     /// The allocator lends nothing of this pool at all. Where nothing is held and nothing is left to tell, it is silent until
@@ -42,9 +42,9 @@ impl<P: Pacer> Refill<P> {
         self.refused(now, retry_after, random);
         self.awaited = None;
         let holds = slot.balance().total() + self.reserved.permits() > 0 || self.rate.is_held();
-        let told = self.asked.map_or(0, |(_, ask)| ask.spent_total) + self.forgotten;
-        let has_told = !self.is_known || self.spent(slot) <= told;
-        if !holds && has_told && self.calls.is_empty() {
+        let reported = self.asked.map_or(0, |(_, ask)| ask.spent_total) + self.forgotten;
+        let has_reported = !self.is_known || self.spent(slot) <= reported;
+        if !holds && has_reported && self.calls.is_empty() {
             self.phase = Phase::Idle;
         }
     }

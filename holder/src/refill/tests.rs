@@ -242,7 +242,7 @@ fn what_is_heard_is_acted_on_at_once_and_never_in_a_storm() {
     assert!(refill.due(&slot, waits, at(1), rtt) > at(50_000), "told to wait");
     let mut asked = 0;
     for millis in 1..=2_000 {
-        refill.hear(at(millis), true, 0);
+        refill.on_event(at(millis), true, 0);
         if refill.due(&slot, waits, at(millis), rtt) <= at(millis) {
             asked += 1;
             assert_eq!(asked == 1, millis == 1, "at once");

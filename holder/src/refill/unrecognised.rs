@@ -59,7 +59,7 @@ impl<P: Pacer> Refill<P> {
         self.calls.forget();
         self.forgotten = self.spent(slot);
         self.calls.note(self.forgotten);
-        self.shadow.forgotten = self.shadow.told;
+        self.shadow.forgotten = self.shadow.reported;
         self.is_known = false;
     }
 
@@ -112,10 +112,10 @@ impl<P: Pacer> Refill<P> {
             held: 0,
             want: self.target(rtt).saturating_add(seen.waiting).max(spare).min(PERMITS_MAX),
             waiting: seen.waiting.min(PERMITS_MAX),
-            demand_milli: self.told_demand(),
+            demand_milli: self.reported_demand(),
             largest: seen.largest.min(PERMITS_MAX),
             rate: RateClaim::None,
-            shadow_refused: (seen.shadow_refused - self.shadow.told).min(PERMITS_MAX),
+            shadow_refused: (seen.shadow_refused - self.shadow.reported).min(PERMITS_MAX),
             running: self.calls.running().map(|_| 0),
             unguarded: 0,
             busy: 0,

@@ -230,8 +230,8 @@ impl Family {
     pub fn is_fresh(&mut self, now: Moment, place: Place) -> bool {
         self.advance(now, place);
         let pool = self.pool(place);
-        let is_told = self.admitted.iter().all(|(other, _)| *other != place);
-        is_told && pool.below == 0 && pool.waiting == 0 && pool.booked.is_fresh()
+        let is_answered = self.admitted.iter().all(|(other, _)| *other != place);
+        is_answered && pool.below == 0 && pool.waiting == 0 && pool.booked.is_fresh()
     }
 
     /// Lets time pass for all, and looks at the pool at `place` and those above it.

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// What a publication needs next.
 #[derive(Debug)]
 pub enum Next {
-    /// This call of the store, and [`Publish::heard`] with its answer.
+    /// This call of the store, and [`Publish::on_answer`] with its answer.
     Call(Call),
     /// A pause of so long, and [`Publish::go_on`].
     Pause(Duration),
@@ -141,7 +141,7 @@ impl Publish {
     }
 
     /// The store answered, or did not.
-    pub fn heard(&mut self, said: Result<Said, CellsError>, host: &mut impl Host) -> Next {
+    pub fn on_answer(&mut self, said: Result<Said, CellsError>, host: &mut impl Host) -> Next {
         let step = mem::replace(&mut self.step, Step::Nothing);
         let turn = match said {
             Ok(said) => self.turn(step, said, host),

@@ -26,8 +26,8 @@ const LANDINGS_PER_TERM: u32 = 4;
 /// No rule lets a call take longer.
 const CALL_MAX: Duration = Duration::from_secs(400 * 86_400);
 
-/// Term to reckon with until one was told: short, for no session has anything yet.
-const TERM_UNTOLD: Duration = Duration::from_millis(100);
+/// The term until a grant says one: short, for no session has anything yet.
+const INITIAL_TERM: Duration = Duration::from_millis(100);
 
 /// How long to leave the one above alone after something that is no use.
 const DISPUTE_PAUSE: Duration = Duration::from_millis(50);
@@ -73,8 +73,8 @@ impl Borrower {
             is_open: false,
             not_before: Moment::ORIGIN,
             rtt: Duration::ZERO,
-            term: TERM_UNTOLD,
-            horizon: TERM_UNTOLD,
+            term: INITIAL_TERM,
+            horizon: INITIAL_TERM,
             is_unrecognised: false,
         }
     }
@@ -133,7 +133,7 @@ impl Pool {
         let once = rtt + GUARD;
         let margin = borrower.renews_before(rtt);
         let is_live = !loan.is_empty() || (loan.is_in_flight() && loan.end() > self.now);
-        let renews = match (is_live, loan.is_untold() || loan.is_in_flight()) {
+        let renews = match (is_live, loan.has_unreported() || loan.is_in_flight()) {
             (true, _) => loan.end().before(margin).max(borrower.asked_at() + once),
             (false, true) => borrower.asked_at() + borrower.term,
             (false, false) => Moment::NEVER,
@@ -147,8 +147,8 @@ impl Pool {
             return renews;
         }
         // What was spent since then makes room for more, where it was all there was: a wait that was told did not know of it.
-        let tells = loan.is_empty() && loan.is_untold();
-        let soonest = if tells { soonest.min(self.now.max(borrower.asked_at() + once)) } else { soonest };
+        let reports = loan.is_empty() && loan.has_unreported();
+        let soonest = if reports { soonest.min(self.now.max(borrower.asked_at() + once)) } else { soonest };
         soonest.min(renews.max(self.now))
     }
 
@@ -173,8 +173,8 @@ impl Pool {
         }
         // A pool that holds less than it might asks for it all the same: the one above knows how much that is by now.
         loan.shed(wishes.target.min(loan.hold()).saturating_sub(loan.out()));
-        let (spent_total, held) = loan.tell();
-        let (running, busy) = (loan.tell_in_flight(), loan.busy_of(all_in_flight));
+        let (spent_total, held) = loan.report();
+        let (running, busy) = (loan.report_in_flight(), loan.busy_of(all_in_flight));
         let want = wishes.target.saturating_sub(loan.free() + loan.out());
         let Wishes { demand_milli, waiting, .. } = wishes;
         let waiting = waiting.min(want);
@@ -189,11 +189,11 @@ impl Pool {
     pub fn leave_above(&mut self, now: Moment) -> Option<Ask> {
         self.advance(now);
         let (loan, borrower) = (self.ledgers.loan_mut()?, self.borrower.as_mut()?);
-        if borrower.is_unrecognised || (loan.free() == 0 && !loan.is_untold()) {
+        if borrower.is_unrecognised || (loan.free() == 0 && !loan.has_unreported()) {
             return None;
         }
         loan.shed(0);
-        let ((spent_total, held), running) = (loan.tell(), loan.tell_in_flight());
+        let ((spent_total, held), running) = (loan.report(), loan.report_in_flight());
         let ask = Ask { spent_total, held, running, ..Ask::default() };
         (borrower.asked, borrower.is_open) = (Some((self.now, ask)), true);
         Some(ask)
@@ -251,7 +251,7 @@ impl Pool {
 
     /// The one above lends nothing: what is held goes on until its end.
     pub fn on_refusal_above(&mut self, now: Moment, refusal: Refusal) {
-        self.ledgers.loan_mut().into_iter().for_each(Loan::was_heard);
+        self.ledgers.loan_mut().into_iter().for_each(Loan::on_report_answered);
         self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
 
@@ -278,7 +278,7 @@ impl Pool {
 
     /// Whether there is nothing to say to the one above, and no answer to come.
     pub fn rests_above(&self) -> bool {
-        let has_said_all = |loan: &Loan| loan.is_empty() && !loan.is_untold() && !loan.is_in_flight();
+        let has_said_all = |loan: &Loan| loan.is_empty() && !loan.has_unreported() && !loan.is_in_flight();
         let has_said_all = self.ledgers.loan().is_none_or(has_said_all);
         has_said_all && self.borrower.as_ref().is_none_or(|borrower| !borrower.is_open)
     }

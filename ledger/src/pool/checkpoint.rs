@@ -96,16 +96,16 @@ pub(super) struct Checkpoints {
     last: (Moment, u64, u64),
     /// How long it should last.
     span: Duration,
-    /// The latest end of any lease that was told, also of one that holds nothing.
-    told: Moment,
+    /// The latest end of any lease that was granted, also of one that holds nothing.
+    latest_end: Moment,
     /// Until then nodes may go by what an earlier life told them.
     earlier: Moment,
 }
 
 impl Checkpoints {
-    /// A lease until `end` is about to be told.
-    pub(super) fn tell(&mut self, end: Moment) {
-        self.told = self.told.max(end);
+    /// A lease until `end` is about to be granted.
+    pub(super) fn on_lease(&mut self, end: Moment) {
+        self.latest_end = self.latest_end.max(end);
     }
 
     /// Until then nodes may go by what an earlier life told them.
@@ -120,7 +120,7 @@ impl Checkpoints {
 
     /// Goes on with the pool that has this `number`, by a checkpoint that allows no more than is `granted`, `until` a moment.
     fn resume(&mut self, pool: u64, granted: u64, until: Moment) {
-        (self.told, self.number) = (until, 1);
+        (self.latest_end, self.number) = (until, 1);
         self.high_water = Some(HighWater { pool, number: 1, granted, until });
     }
 
@@ -153,11 +153,11 @@ impl Pool {
         }
         self.advance(now);
         let ahead = self.to_be_lent(span);
-        let told = self.checkpoints.told.max(self.now);
-        let is_in_use = told > self.now && !self.plan.opens_windows();
+        let latest_end = self.checkpoints.latest_end.max(self.now);
+        let is_in_use = latest_end > self.now && !self.plan.opens_windows();
         let more =
             if is_in_use { self.plan.clocks.grantor_end(self.now + span, self.term) } else { self.now };
-        let until = told.max(more);
+        let until = latest_end.max(more);
         let mut ledgers = self.ledgers.clone();
         ledgers.charge(ahead);
         let checkpoint = Checkpoint {
@@ -192,8 +192,8 @@ impl Pool {
             return true;
         }
         match self.checkpoints.high_water {
-            Some(mark) => self.books.granted <= mark.granted && self.checkpoints.told <= mark.until,
-            None => self.books.granted == 0 && self.checkpoints.told == Moment::ORIGIN,
+            Some(mark) => self.books.granted <= mark.granted && self.checkpoints.latest_end <= mark.until,
+            None => self.books.granted == 0 && self.checkpoints.latest_end == Moment::ORIGIN,
         }
     }
 
@@ -214,7 +214,7 @@ impl Pool {
             return ahead > 0 || self.books.granted > granted;
         }
         mark.granted - self.books.granted.min(mark.granted) < ahead.div_ceil(2)
-            || (ahead > 0 && self.checkpoints.told + self.checkpoints.span / 2 > mark.until)
+            || (ahead > 0 && self.checkpoints.latest_end + self.checkpoints.span / 2 > mark.until)
     }
 
     /// Whether there is a checkpoint of it, durable or about to be.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long to pause where a vendor refuses and does not say for how long: vendors count in whole seconds.
-const WAIT_UNTOLD: Duration = Duration::from_secs(1);
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// The vendor's count and ours differ by what was on its way, in percent of the limit: less is no disagreement.
 const SLACK_PERCENT: u64 = 1;
@@ -25,7 +25,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// What came of an observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct ObservationEffect {
     /// Calls that the vendor refused, and that were not reported before.
     pub refused: u64,
     /// Whether it had less left than these books say.
@@ -73,7 +73,7 @@ pub(super) struct Feedback {
     /// By how much the vendor announces less than a rule allows.
     lowered: Trim,
     /// When nodes were last told that they hold too much.
-    told: Moment,
+    notified_at: Moment,
 }
 
 /// What is written down of it: until when it was paused and for how long in all, since when it eases in and what was lent
@@ -159,13 +159,13 @@ impl Feedback {
 }
 
 impl Pool {
-    /// A session has heard something of the vendor. What it said before, or is not known here, changes nothing.
-    pub fn observe(&mut self, now: Moment, id: SessionId, observed: &Observed) -> Heard {
+    /// Takes in what the vendor told the session `id`. What it said before, or is not known here, changes nothing.
+    pub fn observe(&mut self, now: Moment, id: SessionId, observed: &Observed) -> ObservationEffect {
         self.advance(now);
         let now = self.now;
         let place = Place::own(id);
         if self.sessions.get(place).is_none_or(|session| observed.number <= session.observed) {
-            return Heard::default();
+            return ObservationEffect::default();
         }
         let refused = self.sessions.update(place, |session| {
             let refused = match session.observed {
@@ -178,18 +178,18 @@ impl Pool {
             refused
         });
         let trust = self.plan.sharing.vendor;
-        let mut heard = Heard { refused, ..Heard::default() };
+        let mut effect = ObservationEffect { refused, ..ObservationEffect::default() };
         if let Some(wait) = observed.wait.filter(|_| refused > 0 && trust.believe >= Believe::Pause) {
-            let wait = if wait.is_zero() { WAIT_UNTOLD } else { wait };
-            heard.pauses = self.feedback.pause(now, wait, trust.longest);
+            let wait = if wait.is_zero() { DEFAULT_WAIT } else { wait };
+            effect.pauses = self.feedback.pause(now, wait, trust.longest);
         }
         let was_over = self.is_over();
-        heard.had_less = observed.left.is_some_and(|left| self.count_of_vendor(left, trust));
-        (heard.lower, heard.higher) = self.contract_of_vendor(&observed.announced, trust);
-        if self.is_over() && !was_over && now.since(self.feedback.told) >= TELL_EVERY {
-            (heard.is_over, self.feedback.told) = (true, now);
+        effect.had_less = observed.left.is_some_and(|left| self.count_of_vendor(left, trust));
+        (effect.lower, effect.higher) = self.contract_of_vendor(&observed.announced, trust);
+        if self.is_over() && !was_over && now.since(self.feedback.notified_at) >= TELL_EVERY {
+            (effect.is_over, self.feedback.notified_at) = (true, now);
         }
-        heard
+        effect
     }
 
     /// Compares what the vendor has `left` with what these books say could still be spent: what is left here, and what

@@ -205,7 +205,7 @@ impl Pool {
             (session.outstanding, session.end)
         });
         if !term.is_zero() {
-            self.checkpoints.tell(end);
+            self.checkpoints.on_lease(end);
         }
         self.ledgers.charge_ahead(outstanding, end);
     }

@@ -26,15 +26,15 @@ pub(super) struct Loan {
     unkept: u64,
     /// Permits spent since it began to count, or taken for spent.
     spent: u64,
-    /// The most of that which was ever told, and when that was. It never falls.
-    told: u64,
-    told_at: Moment,
+    /// The most of that which was ever reported, and when that was. It never falls.
+    reported: u64,
+    reported_at: Moment,
     /// Spent, and in flight as far as is known here.
     in_flight: u64,
     /// Of those, what the one above does not know of: others have to wait for it there.
     unknown: u64,
-    /// What was told of it last, and what may count above: what was told before, until that is answered.
-    told_in_flight: u64,
+    /// What was reported of it last, and what may count above: what was reported before, until that is answered.
+    reported_in_flight: u64,
     counted: u64,
     /// The cap on that above, if there is one.
     cap: Option<InFlight>,
@@ -73,11 +73,11 @@ impl Loan {
             out: 0,
             unkept: 0,
             spent: 0,
-            told: 0,
-            told_at: Moment::ORIGIN,
+            reported: 0,
+            reported_at: Moment::ORIGIN,
             in_flight: 0,
             unknown: 0,
-            told_in_flight: 0,
+            reported_in_flight: 0,
             counted: 0,
             cap: None,
             end: Moment::ORIGIN,
@@ -109,9 +109,9 @@ impl Loan {
         self.is_ample
     }
 
-    /// Whether there is something that was spent, or has ended, and not told.
-    pub(super) fn is_untold(&self) -> bool {
-        self.spent > self.told || self.has_finished()
+    /// Whether there is something that was spent, or has ended, and not reported.
+    pub(super) fn has_unreported(&self) -> bool {
+        self.spent > self.reported || self.has_finished()
     }
 
     /// Whether calls have ended that count as in flight above.
@@ -150,23 +150,23 @@ impl Loan {
         self.free = self.free.min(keep);
     }
 
-    /// What was spent and what is held, to be told. It stays true however late it arrives.
-    pub(super) fn tell(&mut self) -> (u64, u64) {
-        (self.told, self.told_at) = (self.told.max(self.spent), self.now);
-        (self.told, self.free + self.out)
+    /// What was spent and what is held, for an ask. It stays true however late it arrives.
+    pub(super) fn report(&mut self) -> (u64, u64) {
+        (self.reported, self.reported_at) = (self.reported.max(self.spent), self.now);
+        (self.reported, self.free + self.out)
     }
 
-    /// What is in flight, to be told where the one above counts that. Whatever ends first was unknown there.
-    pub(super) fn tell_in_flight(&mut self) -> Option<u64> {
+    /// What is in flight, for an ask, where the one above counts that. Whatever ends first was unknown there.
+    pub(super) fn report_in_flight(&mut self) -> Option<u64> {
         self.cap?;
-        self.told_in_flight = self.known_in_flight();
-        self.counted = self.counted.max(self.told_in_flight);
-        Some(self.told_in_flight)
+        self.reported_in_flight = self.known_in_flight();
+        self.counted = self.counted.max(self.reported_in_flight);
+        Some(self.reported_in_flight)
     }
 
-    /// What was told last has been heard.
-    pub(super) fn was_heard(&mut self) {
-        self.counted = self.told_in_flight;
+    /// The last report was answered.
+    pub(super) fn on_report_answered(&mut self) {
+        self.counted = self.reported_in_flight;
     }
 
     /// Of `all` that is in flight or in use, what counts as held here.
@@ -182,7 +182,7 @@ impl Loan {
         self.end = self.end.max(came.end);
         (self.ceiling, self.chance, self.is_ample) = (came.ceiling, came.chance, came.is_ample);
         self.cap = came.cap;
-        self.was_heard();
+        self.on_report_answered();
         self.roll();
         self.came.1 += came.permits;
         if self.now >= self.end {
@@ -197,8 +197,8 @@ impl Loan {
 
     /// Counts from zero from now on: only once nothing is out or in hand.
     pub(super) fn reset(&mut self) {
-        (self.spent, self.told) = (0, 0);
-        (self.unknown, self.told_in_flight, self.counted) = (self.in_flight, 0, 0);
+        (self.spent, self.reported) = (0, 0);
+        (self.unknown, self.reported_in_flight, self.counted) = (self.in_flight, 0, 0);
     }
 
     /// Whether nothing is out or in hand.
@@ -273,9 +273,9 @@ impl Account for Loan {
     }
 
     fn credit(&mut self, permits: u64, at: Moment) {
-        // What was told stays told, and in the place of nothing that was spent since: that is charged from later on.
-        if at > self.told_at {
-            self.spent -= permits.min(self.spent - self.told);
+        // What was reported stays so, and in the place of nothing that was spent since: that is charged from later on.
+        if at > self.reported_at {
+            self.spent -= permits.min(self.spent - self.reported);
         }
     }
 
@@ -308,7 +308,7 @@ impl Account for Loan {
     }
 
     fn is_fresh(&self) -> bool {
-        self.is_empty() && !self.is_untold()
+        self.is_empty() && !self.has_unreported()
     }
 
     fn memory(&self) -> Duration {
@@ -334,7 +334,7 @@ impl Account for Loan {
 
     fn is_sound(&self) -> bool {
         let is_nested = self.out == 0 || self.now < self.end;
-        self.told <= self.spent && self.unkept <= self.out && self.unknown <= self.in_flight && is_nested
+        self.reported <= self.spent && self.unkept <= self.out && self.unknown <= self.in_flight && is_nested
     }
 }
 
@@ -399,12 +399,12 @@ mod tests {
         loan.charge(3);
         loan.advance(at(1));
         loan.burn(1, at(1));
-        assert_eq!(loan.tell(), (1, 9));
+        assert_eq!(loan.report(), (1, 9));
         loan.advance(at(2));
         loan.settle(1, at(2));
         loan.credit(1, at(1));
         loan.burn(1, at(2));
         loan.credit(1, at(2));
-        assert_eq!(loan.tell(), (2, 7), "the last one was not told yet");
+        assert_eq!(loan.report(), (2, 7), "the last one was not reported yet");
     }
 }

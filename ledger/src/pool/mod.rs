@@ -35,7 +35,7 @@ pub use books::Books;
 pub use borrow::GrantOutcome;
 pub use checkpoint::{CHECKPOINT_LASTS, Checkpoint, HighWater};
 pub use family::Above;
-pub use feedback::Heard;
+pub use feedback::ObservationEffect;
 pub use fixtures::Fixtures;
 pub use forecast::Forecast;
 pub use past::{Past, SavedPast};
@@ -167,8 +167,8 @@ impl Pool {
 
     /// The most that can ever be lent at once.
     pub fn ceiling(&self) -> u64 {
-        let told = self.ledgers.loan().map_or(u64::MAX, Loan::ceiling);
-        self.plan.ceiling().min(told).saturating_sub(self.reserve())
+        let above = self.ledgers.loan().map_or(u64::MAX, Loan::ceiling);
+        self.plan.ceiling().min(above).saturating_sub(self.reserve())
     }
 
     /// The most one call can ever take.
@@ -209,7 +209,7 @@ impl Pool {
     }
 
     /// Permits that it has left at `now`, and the window of the rule with the least limit, if that has one.
-    pub fn told_left(&mut self, now: Moment) -> (u64, Option<Duration>) {
+    pub fn left_and_window(&mut self, now: Moment) -> (u64, Option<Duration>) {
         self.advance(now);
         let left = if self.now < self.quarantine_until { 0 } else { self.available() };
         let least = self.plan.rules.iter().min_by_key(|rule| rule.ceiling());

@@ -31,9 +31,9 @@ const POLL_MIN: Duration = Duration::from_millis(10);
 /// A share smaller than this part of what is due is not worth a lease: it would keep the rest waiting.
 const WORTH_PART: u64 = 8;
 
-/// A rate as it was told to a session, and what is charged for it.
+/// A rate that a session may go by, and what is charged for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ChargedRate {
     lease: RateLease,
     part: Part,
 }
@@ -41,20 +41,20 @@ pub(super) struct Told {
 /// What a session may go by: what it said that it does, and what it was told last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lent {
-    held: Option<Told>,
-    offered: Option<Told>,
+    held: Option<ChargedRate>,
+    offered: Option<ChargedRate>,
 }
 
 impl Lent {
     /// What is charged: the larger of all that it may go by.
     pub(super) fn charged(&self) -> Part {
-        let part = |told: Option<Told>| told.map_or(Part::default(), |told| told.part);
+        let part = |rate: Option<ChargedRate>| rate.map_or(Part::default(), |rate| rate.part);
         part(self.held).max(part(self.offered))
     }
 
     /// Those that `fits`, newest first.
-    fn matching(&self, fits: impl Fn(&RateLease) -> bool) -> Option<Told> {
-        [self.offered, self.held].into_iter().flatten().find(|told| fits(&told.lease))
+    fn matching(&self, fits: impl Fn(&RateLease) -> bool) -> Option<ChargedRate> {
+        [self.offered, self.held].into_iter().flatten().find(|rate| fits(&rate.lease))
     }
 }
 
@@ -78,7 +78,7 @@ impl Turn {
     /// The turn of a session that has `part` of the flow until it `hands_over`, and will never report.
     pub(super) fn silent(part: Part, hands_over: Moment) -> Self {
         let lease = RateLease { number: 0, cap: part.cap, interval: Duration::ZERO };
-        let lent = Lent { held: Some(Told { lease, part }), offered: None };
+        let lent = Lent { held: Some(ChargedRate { lease, part }), offered: None };
         Turn { lent, hands_over, ..Turn::default() }
     }
 }
@@ -98,18 +98,18 @@ impl Pool {
         let lent = session.turn.lent;
         let before = lent.charged();
         let after = match claim {
-            RateClaim::Holds(lease) => lent.matching(|told| *told == lease),
+            RateClaim::Holds(lease) => lent.matching(|rate| *rate == lease),
             RateClaim::LetGo { .. } | RateClaim::None => None,
         };
         match (claim, after) {
-            (_, Some(told)) => {
-                flow.recharge(before, told.part);
+            (_, Some(rate)) => {
+                flow.recharge(before, rate.part);
             }
             (RateClaim::LetGo { number, credit }, None) => {
                 // Told in its own time: at the slowest rate that it may have gone by, or it would be worth more.
                 let named = [lent.held, lent.offered].into_iter().flatten();
                 let slowest =
-                    named.filter(|told| told.lease.number == number).map(|told| told.lease.interval);
+                    named.filter(|rate| rate.lease.number == number).map(|rate| rate.lease.interval);
                 match slowest.max() {
                     Some(interval) => flow.give_back(before, credit, interval),
                     None => flow.lose(before),
@@ -146,9 +146,9 @@ impl Pool {
         }
         if term.is_zero() {
             // No lease fits before the window ends: what is held goes on until then.
-            let told =
-                own.held.map(|told| Rate::Lent { lease: told.lease, credit: Duration::ZERO, turn: false });
-            return told.unwrap_or(Rate::Nothing);
+            let rate =
+                own.held.map(|rate| Rate::Lent { lease: rate.lease, credit: Duration::ZERO, turn: false });
+            return rate.unwrap_or(Rate::Nothing);
         }
         let Some(due) = self.due(id, ask, term) else { return Rate::Nothing };
         self.tell(id, due, term, ask.waiting > 0)
@@ -177,9 +177,9 @@ impl Pool {
         let Some(interval) = flow.interval(due.part.share) else { return Rate::Nothing };
         let lent = self.sessions[id].turn.lent;
         let held = lent.held;
-        let number = held.map_or(now, |told| told.lease.number);
+        let number = held.map_or(now, |rate| rate.lease.number);
         let lease = RateLease { number, cap: due.part.cap, interval };
-        let offers = Lent { offered: Some(Told { lease, part: due.part }), ..lent };
+        let offers = Lent { offered: Some(ChargedRate { lease, part: due.part }), ..lent };
         // A session with callers in line has an empty bucket: what is here would lie idle, or go with the room for it.
         let taken = if held.is_none() || is_waiting { flow.take(due.part.cap) } else { 0 };
         let credit = flow.credit(taken, interval);

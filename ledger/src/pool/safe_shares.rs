@@ -99,17 +99,17 @@ impl SafeShares {
     ) -> bool {
         let is_same = |taken: &Taken| (taken.permits, taken.span) == (share.permits, share.span);
         let has_room = self.taken.len() < most && share.permits <= reserve.saturating_sub(self.permits);
-        let is_told = match self.taken.get(&id) {
+        let is_granted = match self.taken.get(&id) {
             Some(taken) => is_same(taken),
             None => has_room && now >= self.opens,
         };
-        if is_told {
+        if is_granted {
             let ends = clocks.grantor_end(now, share.lasts);
             let free_from = ends + clocks.stretched(share.span);
             self.taken.insert(id, Taken { permits: share.permits, span: share.span, free_from });
             self.count(Some(share.span));
         }
-        is_told
+        is_granted
     }
 }
 
@@ -121,9 +121,9 @@ impl Pool {
         let (reserve, span) = (self.plan.sharing.reserve, self.safe_span()?);
         let share = SafeShare { permits: reserve / nodes.max(1), span, lasts };
         let most = usize::try_from(nodes).unwrap_or(usize::MAX);
-        let is_told =
+        let is_granted =
             share.is_sane() && self.safe_shares.take(id, share, (reserve, most), self.now, self.plan.clocks);
-        is_told.then_some(share)
+        is_granted.then_some(share)
     }
 
     /// Permits that are never lent: what was configured, or what earlier safe shares still allow if that is more.

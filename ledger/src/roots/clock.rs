@@ -62,15 +62,15 @@ impl RootClock {
         self.known = None;
     }
 
-    /// The store was asked at `asked` on the own clock, answered by `heard`, and said that it was `said`.
+    /// The store was asked at `asked` on the own clock, answered by `answered`, and said that it was `said`.
     ///
     /// # Errors
     /// If that fits nothing of what it said before. It knows nothing of the time then but for this.
-    pub fn hear(&mut self, said: Moment, asked: Moment, heard: Moment) -> Result<(), Stepped> {
-        let fresh = Known { early: (said, heard), late: (said, asked) };
+    pub fn on_answer(&mut self, said: Moment, asked: Moment, answered: Moment) -> Result<(), Stepped> {
+        let fresh = Known { early: (said, answered), late: (said, asked) };
         let Some(old) = self.known.replace(fresh) else { return Ok(()) };
-        let (early, late) = (self.early(old, heard), self.late(old, heard));
-        let (fresh_early, fresh_late) = (self.early(fresh, heard), self.late(fresh, heard));
+        let (early, late) = (self.early(old, answered), self.late(old, answered));
+        let (fresh_early, fresh_late) = (self.early(fresh, answered), self.late(fresh, answered));
         if early > fresh_late || fresh_early > late {
             return Err(Stepped);
         }
@@ -123,11 +123,11 @@ mod tests {
     fn it_is_never_ahead_of_the_store_and_as_exact_as_the_quickest_answer() {
         let mut clock = RootClock::new(0);
         assert_eq!(clock.now(at(5)), None);
-        clock.hear(at(1_010), at(0), at(30)).expect("it said nothing before");
+        clock.on_answer(at(1_010), at(0), at(30)).expect("it said nothing before");
         assert_eq!(clock.now(at(30)), None, "it may be any time from 1,010 to 1,040");
-        clock.hear(at(1_032), at(40), at(48)).expect("that is at 1,032 to 1,040");
+        clock.on_answer(at(1_032), at(40), at(48)).expect("that is at 1,032 to 1,040");
         assert_eq!(clock.now(at(48)), Some(at(1_032)));
-        clock.hear(at(1_050), at(60), at(90)).expect("at 90 it is 1,074 to 1,080");
+        clock.on_answer(at(1_050), at(60), at(90)).expect("at 90 it is 1,074 to 1,080");
         assert_eq!(clock.now(at(100)), Some(at(1_084)), "what it knew before is better");
     }
 
@@ -135,19 +135,19 @@ mod tests {
     fn the_time_of_one_server_says_nothing_of_another_one() {
         let mut clock = RootClock::new(0);
         assert!(!clock.follow(&Timeline::new("a")));
-        clock.hear(at(1_010), at(0), at(1)).expect("the first");
+        clock.on_answer(at(1_010), at(0), at(1)).expect("the first");
         assert!(clock.follow(&Timeline::new("a")));
         assert_eq!(clock.now(at(5)), Some(at(1_014)));
         // The clock of its replica is 6 ms behind, and its answer took 8 ms: by both together it would be 1,018 to 1,019.
         assert!(!clock.follow(&Timeline::new("b")));
-        clock.hear(at(1_011), at(2), at(10)).expect("the first of another server");
+        clock.on_answer(at(1_011), at(2), at(10)).expect("the first of another server");
         assert_eq!((clock.now(at(10)), clock.latest(at(10))), (Some(at(1_011)), Some(at(1_019))));
     }
 
     #[test]
     fn what_it_knows_fades() {
         let mut clock = RootClock::new(1_000);
-        clock.hear(at(1_000), at(0), at(1)).expect("the first");
+        clock.on_answer(at(1_000), at(0), at(1)).expect("the first");
         assert_eq!(clock.now(at(1)), Some(at(1_000)));
         assert!(clock.now(at(1_001)).is_some_and(|now| now <= at(1_998)));
         assert_eq!(clock.now(at(4_000)), None, "by now that may be 16 ms off");
@@ -157,8 +157,8 @@ mod tests {
     fn a_store_whose_clock_is_set_is_noticed_either_way() {
         for said in [900, 1_400] {
             let mut clock = RootClock::new(1_000);
-            clock.hear(at(1_000), at(0), at(1)).expect("the first");
-            assert_eq!(clock.hear(at(said), at(100), at(101)), Err(Stepped));
+            clock.on_answer(at(1_000), at(0), at(1)).expect("the first");
+            assert_eq!(clock.on_answer(at(said), at(100), at(101)), Err(Stepped));
             assert_eq!(clock.now(at(101)), Some(at(said)), "from then on it goes by that");
         }
     }

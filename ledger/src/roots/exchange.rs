@@ -93,8 +93,8 @@ impl Exchange {
                 continue;
             };
             let RootAsk { name, spec, ask } = &asking.ask;
-            let told = limit_of(name).unwrap_or_default();
-            if let Some(above) = head.families().unknown_to(&spec.parent_ref, told) {
+            let limit = limit_of(name).unwrap_or_default();
+            if let Some(above) = head.families().unknown_to(&spec.parent_ref, limit) {
                 asking.answer = Some(Err(RootError::Below(above.to_owned())));
                 continue;
             }

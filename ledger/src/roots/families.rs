@@ -56,14 +56,14 @@ impl Families {
         }
     }
 
-    /// The limit above the one that is called `told` in its cell, if the allocator that asks, which is `parent_ref`, does not know of
-    /// that.
-    pub fn unknown_to(&self, parent_ref: &ParentRef, told: &str) -> Option<&str> {
+    /// The limit above the one that is called `stored` in its cell, if the allocator that asks, which is `parent_ref`, does not
+    /// know of that.
+    pub fn unknown_to(&self, parent_ref: &ParentRef, stored: &str) -> Option<&str> {
         let limit = match self.version.cmp(&parent_ref.known) {
             Ordering::Less => None,
             Ordering::Equal => Some(parent_ref.limit.clone()),
             // There it may have fallen to another name.
-            Ordering::Greater => named_for(&self.above, told),
+            Ordering::Greater => named_for(&self.above, stored),
         };
         let above = limit.and_then(|limit| self.above.get(&limit)).map(String::as_str);
         above.filter(|above| parent_ref.parent.as_deref() != Some(*above))
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn an_allocator_that_knows_less_is_told_of_a_limit_above_and_no_other_is() {
         let known = families(2, &[("a", "all"), ("user/*", "all")]);
-        for (parent_ref, told, above) in [
+        for (parent_ref, stored, above) in [
             (parent_ref("a", None, 1), "a", Some("all")),
             (parent_ref("a", None, 2), "a", Some("all")),
             (parent_ref("a", Some("other"), 2), "a", Some("all")),
@@ -103,7 +103,7 @@ mod tests {
             // One that the same configuration does not put below anything.
             (parent_ref("user/7", None, 2), "user/7", None),
         ] {
-            assert_eq!(known.unknown_to(&parent_ref, told), above, "{parent_ref:?}, {told}");
+            assert_eq!(known.unknown_to(&parent_ref, stored), above, "{parent_ref:?}, {stored}");
         }
     }
 

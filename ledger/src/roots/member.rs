@@ -2,7 +2,7 @@
 //! came of it. It decides what to read, what to write and what to believe. A shell carries the calls; a simulator carries the
 //! same calls through virtual time.
 //!
-//! A job is begun by [`Member::ask`], [`Member::sign`] or [`Member::leave`], and goes on by [`Member::heard`] until it is
+//! A job is begun by [`Member::ask`], [`Member::sign`] or [`Member::leave`], and goes on by [`Member::on_answer`] until it is
 //! [`Next::Done`]. There is one job at a time: one that begins while another is not over takes its place. A job that is given up
 //! leaves nothing behind that is believed later.
 
@@ -51,7 +51,7 @@ pub enum Said {
 /// What a job needs next.
 #[derive(Debug)]
 pub enum Next {
-    /// This call of the store, and [`Member::heard`] with its answer.
+    /// This call of the store, and [`Member::on_answer`] with its answer.
     Call(Call),
     /// Nothing: the job is over. What came of each ask of [`Host::asks`], in their order; empty for other jobs. `None`: others
     /// were faster all the time, or the configuration knows no such root.
@@ -101,7 +101,7 @@ pub enum Notice {
     /// The store went from the first timeline to the second, and may have lost what was written last.
     Moved(Timeline, Timeline),
     /// The store had lost what was put and removed over the API, and was told again.
-    ToldAgain,
+    OverridesRewritten,
     /// The same, but there is no room for it any more.
     NoRoom,
     /// The root in this cell goes by other rules under the same version of the configuration.
@@ -280,14 +280,14 @@ impl Member {
     }
 
     /// The store answered, or did not, by `now`.
-    pub fn heard(&mut self, said: Result<Said, CellsError>, now: Moment, host: &mut impl Host) -> Next {
+    pub fn on_answer(&mut self, said: Result<Said, CellsError>, now: Moment, host: &mut impl Host) -> Next {
         let step = mem::replace(&mut self.step, Step::Nothing);
         let said = match said {
             Ok(said) => said,
             Err(error) => return self.failed_at(step, error, now, host),
         };
         match (step, said) {
-            (Step::Time(asked, after), Said::Time(said)) => self.hear_time(said, asked, after, now, host),
+            (Step::Time(asked, after), Said::Time(said)) => self.on_time(said, asked, after, now, host),
             (Step::LoadHead, Said::Loaded(timeline, cells)) => {
                 self.read_head(timeline, cells.into_iter().next().flatten(), now, host)
             }
@@ -295,11 +295,11 @@ impl Member {
                 self.head_swapped(next, *head, is_in_doubt, &swapped, now, host)
             }
             (Step::LoadOverrides(cell, head, began), Said::Loaded(_, cells)) => {
-                self.hear_overrides(cell, head, began, cells, now, host)
+                self.on_overrides(cell, head, began, cells, now, host)
             }
             (Step::SwapOverrides(cell, head, began), Said::Swapped(swapped)) => {
                 if swapped.first() == Some(&Swapped::Done) {
-                    host.tell(Notice::ToldAgain);
+                    host.tell(Notice::OverridesRewritten);
                 }
                 self.follow_head(cell, *head, began, now, host)
             }

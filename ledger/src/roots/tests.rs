@@ -57,7 +57,7 @@ impl World {
     fn new(fresh: bool) -> World {
         let timeline = Timeline::new("a");
         let mut clock = RootClock::new(0);
-        clock.hear(millis(0), millis(0), millis(0)).expect("it said nothing before");
+        clock.on_answer(millis(0), millis(0), millis(0)).expect("it said nothing before");
         let head = Head::begin(1, &timeline, millis(0), fresh);
         World { table: Table::new(timeline), head, clock, drawn: 0 }
     }
@@ -179,12 +179,12 @@ fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
     assert_eq!(world.lent(1, 1, 0, &spec, wants(1)).permits, 1);
     // At the next look it took the store 8 ms to answer. When in those 8 ms it looked at its clock is unknown.
     world.clock = RootClock::new(0);
-    world.clock.hear(millis(12), millis(12), millis(20)).expect("the first");
+    world.clock.on_answer(millis(12), millis(12), millis(20)).expect("the first");
     let spent = Ask { spent_total: 1, ..wants(1) };
     assert_eq!(world.lent(1, 2, 20, &spec, spent).permits, 0);
     // It was 12 to 20, so that is over at 1,020: by the clock of an allocator that knows the time there.
     world.clock = RootClock::new(0);
-    world.clock.hear(millis(1_019), millis(1_019), millis(1_019)).expect("the first");
+    world.clock.on_answer(millis(1_019), millis(1_019), millis(1_019)).expect("the first");
     assert_eq!(world.lent(1, 3, 1_019, &spec, spent).permits, 0);
     assert_eq!(world.lent(1, 4, 1_020, &spec, spent).permits, 1);
 }
@@ -248,7 +248,7 @@ fn a_time_that_began_anew_lets_nothing_go_sooner() {
     // The clock of the store was set a minute ahead.
     world.head.begin_era(millis(60_000));
     world.clock = RootClock::new(0);
-    world.clock.hear(millis(60_000), millis(60_000), millis(60_000)).expect("the first");
+    world.clock.on_answer(millis(60_000), millis(60_000), millis(60_000)).expect("the first");
     let value = world.cell().expect("it is written").value;
     let mut pool = read(&spec, &world.head, Some(&value), millis(60_000)).expect("it can be read").pool;
     assert_eq!(pool.view(millis(60_000)).books.outstanding, lent);

@@ -255,7 +255,7 @@ impl World {
             return Ok(());
         }
         link.waits = None;
-        let next = self.as_member(region, |member, now, here| member.heard(said, now, here));
+        let next = self.as_member(region, |member, now, here| member.on_answer(said, now, here));
         self.goes_on_at_store(region, next)
     }
 

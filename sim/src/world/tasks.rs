@@ -9,7 +9,7 @@ use crate::network::Way;
 use crate::node::Exchange as Known;
 use crate::oracle::{AskRejection, Verdict, must};
 use crate::setup::Sabotage;
-use lessor_holder::answer::{Heard, Outcome};
+use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::connection::Exchange;
 use lessor_holder::round::Round;
 use lessor_holder::timing::LOOK_AGAIN;
@@ -169,9 +169,9 @@ impl World {
             }
         }
         let (now, rng) = (at.now(self.real), self.rng.u64(..));
-        let heard = Heard { first_sent, now, clocks: self.setup.plan.clocks };
+        let timing = AnswerTiming { first_sent, now, clocks: self.setup.plan.clocks };
         let word = answer.as_ref().map_err(|error| error.code());
-        let outcome = at.refill.on_answer(&at.slot, word, heard, false, rng);
+        let outcome = at.refill.on_answer(&at.slot, word, timing, false, rng);
         at.low_water = at.refill.nudge_below(at.connection.rtt());
         at.nudged = at.refill.not_before() > now;
         match (outcome, answer) {

@@ -1,6 +1,6 @@
 //! The world that is explored: two nodes, an allocator, a network, and clocks. It does what it is told, one step at a time.
 
-use lessor_holder::answer::{Heard, Outcome};
+use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::hand::{Bucket, Hand};
 use lessor_holder::permits::Permits;
@@ -264,9 +264,9 @@ impl World {
         let Node { connection, hand, refill } = &mut self.nodes[at];
         let Some((exchange, _)) = connection.on_answer(session, seq, now) else { return };
         connection.on_success();
-        let heard = Heard { first_sent: exchange.first_sent, now, clocks };
+        let timing = AnswerTiming { first_sent: exchange.first_sent, now, clocks };
         let word = answer.as_ref().map_err(|error| AskRejection::from(*error).reason.code());
-        match refill.on_answer(hand, word, heard, false, 0) {
+        match refill.on_answer(hand, word, timing, false, 0) {
             Outcome::Disputed => {
                 connection.begin_session(self.sessions);
                 refill.begin_session(hand, now, 0);

@@ -10,13 +10,13 @@ pub(super) fn redis() -> Option<PathBuf> {
 
 /// A program of PostgreSQL, of the newest version that is here.
 pub(super) fn postgres(name: &str) -> Option<PathBuf> {
-    let told = || {
+    let by_config = || {
         let output = Command::new("pg_config").arg("--bindir").output().ok()?;
         let folder = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
         Some(folder.join(name))
     };
     // Debian's programs on the path are wrappers that look for clusters of the machine: its folders come first.
-    newest(name).or_else(|| told().filter(|path| path.is_file())).or_else(|| on_path(name))
+    newest(name).or_else(|| by_config().filter(|path| path.is_file())).or_else(|| on_path(name))
 }
 
 fn newest(name: &str) -> Option<PathBuf> {

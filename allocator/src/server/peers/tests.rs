@@ -37,7 +37,7 @@ async fn peer(peers: &mut Peers, text: &str) -> DuplexStream {
 }
 
 /// All that it still hears until it is cut off.
-async fn heard(mut peer: DuplexStream) -> String {
+async fn answer_to(mut peer: DuplexStream) -> String {
     let mut bytes = vec![];
     peer.read_to_end(&mut bytes).await.expect("a clean end");
     String::from_utf8_lossy(&bytes).into_owned()
@@ -46,7 +46,7 @@ async fn heard(mut peer: DuplexStream) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_trickles_is_answered_408() {
     let mut peers = peers();
-    let answer = heard(peer(&mut peers, BEGUN).await).await;
+    let answer = answer_to(peer(&mut peers, BEGUN).await).await;
     assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
 }
 
@@ -55,7 +55,7 @@ async fn a_peer_that_never_gets_to_a_request_is_cut_off() {
     for text in SILENT {
         let mut peers = peers();
         let silent = peer(&mut peers, text).await;
-        let answer = timeout(HEAD_WAIT * 2, heard(silent)).await.expect("it is cut off");
+        let answer = timeout(HEAD_WAIT * 2, answer_to(silent)).await.expect("it is cut off");
         assert!(!answer.contains("200 OK"), "{answer}");
         peers.ended().await;
         assert_eq!(peers.count(), 0, "after {text:?}");
@@ -65,7 +65,8 @@ async fn a_peer_that_never_gets_to_a_request_is_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_closed_after_a_while() {
     let mut peers = peers();
-    let answer = timeout(HEAD_WAIT * 2, heard(peer(&mut peers, LIVEZ).await)).await.expect("it is closed");
+    let answer =
+        timeout(HEAD_WAIT * 2, answer_to(peer(&mut peers, LIVEZ).await)).await.expect("it is closed");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }
 
@@ -77,7 +78,7 @@ async fn say_slowly(mut peer: DuplexStream, pieces: impl Iterator<Item = &[u8]>)
             break;
         }
     }
-    heard(peer).await
+    answer_to(peer).await
 }
 
 /// A byte a second is not silence; neither before the first request of a connection nor after it.

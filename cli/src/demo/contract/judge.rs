@@ -99,8 +99,8 @@ impl Judge {
         if is_of_rest {
             self.note(now, verdict);
         }
-        let told = if is_full { &self.rest } else { &self.messages };
-        (verdict, told.standing(now))
+        let shown = if is_full { &self.rest } else { &self.messages };
+        (verdict, shown.standing(now))
     }
 
     /// What became of the contract that was halved, if it was.

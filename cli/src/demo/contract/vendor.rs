@@ -93,9 +93,9 @@ impl Vendor {
         self.desk.judge().seen()
     }
 
-    /// The same for a caller that asks over HTTP.
-    pub(crate) fn told_seen(&self) -> Value {
-        self.desk.told_seen()
+    /// The same as JSON, for a caller that asks over HTTP.
+    pub(crate) fn seen_json(&self) -> Value {
+        self.desk.seen_json()
     }
 }
 
@@ -116,7 +116,7 @@ impl Desk {
         self.judge.lock().expect("no thread panics while judging")
     }
 
-    fn told_seen(&self) -> Value {
+    fn seen_json(&self) -> Value {
         let of = |seen: Seen| json!({ "admitted": seen.admitted, "too_many": seen.too_many, "most_in_any_window": seen.most });
         let [calls, messages] = self.judge().seen().map(of);
         json!({ "calls": calls, "messages": messages })
@@ -128,19 +128,19 @@ impl Desk {
             let mut judge = self.judge();
             decide(&mut judge, self.clock.now())
         };
-        let told = told(&standing);
+        let headers = rate_limit_headers(&standing);
         match verdict {
-            Verdict::Admitted => (StatusCode::NO_CONTENT, told).into_response(),
+            Verdict::Admitted => (StatusCode::NO_CONTENT, headers).into_response(),
             Verdict::TooMany => {
                 let wait = [(RETRY_AFTER, seconds_up(standing.lasts).to_string())];
-                (StatusCode::TOO_MANY_REQUESTS, told, wait).into_response()
+                (StatusCode::TOO_MANY_REQUESTS, headers, wait).into_response()
             }
         }
     }
 }
 
 /// How a limit stands, in the words of the IETF draft.
-fn told(standing: &Standing) -> [(HeaderName, String); 2] {
+fn rate_limit_headers(standing: &Standing) -> [(HeaderName, String); 2] {
     let Standing { policy, limit, per, left, lasts } = standing;
     let (per, lasts) = (per.as_secs(), seconds_up(*lasts));
     [
@@ -158,7 +158,7 @@ fn router(desk: Desk) -> Router {
     Router::new()
         .route(CALLS_PATH, post(async |State(desk): State<Desk>| desk.decide(Judge::call)))
         .route(MESSAGES_PATH, post(async |State(desk): State<Desk>| desk.decide(Judge::message)))
-        .route(SEEN_PATH, get(async |State(desk): State<Desk>| Json(desk.told_seen())))
+        .route(SEEN_PATH, get(async |State(desk): State<Desk>| Json(desk.seen_json())))
         .route("/readyz", get(async || StatusCode::NO_CONTENT))
         .with_state(desk)
 }

@@ -18,13 +18,13 @@ pub(crate) struct Orders(mpsc::Receiver<Order>);
 impl Orders {
     /// Starts to listen, on a thread of its own: it must hear the end of the demo even if the node is stuck.
     pub(crate) fn listen() -> Self {
-        let (told, orders) = mpsc::channel(ORDERS_MAX);
+        let (sender, orders) = mpsc::channel(ORDERS_MAX);
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines() {
                 let order = line.ok().and_then(|line| serde_json::from_str(&line).ok());
                 // Not ours: let the node end on its own, with a message.
                 let Some(order) = order else { return };
-                if told.blocking_send(order).is_err() {
+                if sender.blocking_send(order).is_err() {
                     return;
                 }
             }

@@ -39,7 +39,7 @@ pub(super) fn run(args: &NodeArgs) -> Result<(), Failure> {
         let caller = Caller::new(&client, &vendor, schedule, (number - 1, nodes))?;
         let report = caller.run(Clock::since_boot().now(), stop.asked(), log()).await;
         let report = leave(client, report).await;
-        print(format!("{}\n", told(&report.tally)))
+        print(format!("{}\n", as_json(&report.tally)))
     })
 }
 
@@ -65,16 +65,16 @@ fn vendor(url: &str) -> Result<String, Failure> {
 
 /// Writes some of what it hears into the log.
 fn log() -> impl FnMut(Tally) {
-    let (every, mut heard) = (LOG_EVERY.as_nanos() / PROGRESS_EVERY.as_nanos(), 0);
+    let (every, mut count) = (LOG_EVERY.as_nanos() / PROGRESS_EVERY.as_nanos(), 0);
     move |tally| {
-        heard += 1;
-        if heard % every == 0 {
-            tracing::info!(did = %told(&tally), "calls so far");
+        count += 1;
+        if count % every == 0 {
+            tracing::info!(did = %as_json(&tally), "calls so far");
         }
     }
 }
 
-fn told(tally: &Tally) -> Value {
+fn as_json(tally: &Tally) -> Value {
     let of = |limit| {
         let count = tally.count(limit);
         json!({ "admitted": count.admitted, "refused": count.refused })

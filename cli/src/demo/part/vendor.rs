@@ -16,6 +16,6 @@ pub(super) fn run(args: &VendorArgs) -> Result<(), Failure> {
         // The line needs no reader: a closed stdout is no reason not to serve.
         let _ = print(format!("listening on {}\n", vendor.url()));
         stop.asked().await;
-        print(format!("{}\n", vendor.told_seen()))
+        print(format!("{}\n", vendor.seen_json()))
     })
 }

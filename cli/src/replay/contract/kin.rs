@@ -1,7 +1,7 @@
 //! The families of a contract, each with the names of its pools. It finds them again by number; what is charged where,
 //! they decide themselves.
 
-use crate::replay::contract::{PoolId, Told};
+use crate::replay::contract::{OnAdmission, PoolId};
 use lessor_ledger::Rule;
 use lessor_ledger::exact::{Family, Place};
 use lessor_protocol::Moment;
@@ -85,19 +85,19 @@ impl Families {
     }
 
     /// Tells what the family with this number has admitted since it was last asked.
-    pub(super) fn tell(&mut self, family: usize, told: Told<'_>) {
+    pub(super) fn tell(&mut self, family: usize, on_admission: OnAdmission<'_>) {
         let ParentRef { family, names } = self.kin(family);
         for (place, admission) in family.admitted() {
-            told(&names[place.index()], admission);
+            on_admission(&names[place.index()], admission);
         }
     }
 
     /// Lets all that wait be served, and tells.
-    pub(super) fn run_out(&mut self, told: Told<'_>) {
+    pub(super) fn run_out(&mut self, on_admission: OnAdmission<'_>) {
         for family in 0..self.all.len() {
             if self.all[family].is_some() {
                 self.kin(family).family.run_out();
-                self.tell(family, told);
+                self.tell(family, on_admission);
             }
         }
     }

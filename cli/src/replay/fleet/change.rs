@@ -58,15 +58,15 @@ impl Fleet {
 
     fn tell(&mut self, event: &push::Event) {
         for node in 0..self.nodes.len() {
-            self.queue.push(self.now + self.rtt / 2, Event::Told { node, event: event.clone() });
+            self.queue.push(self.now + self.rtt / 2, Event::Notified { node, event: event.clone() });
         }
     }
 
     /// `node` hears of `event`: its pools that the event is about ask anew.
-    pub(super) fn heard(&mut self, node: usize, event: &push::Event) {
+    pub(super) fn on_event(&mut self, node: usize, event: &push::Event) {
         for (id, local) in &mut self.nodes[node].pools {
             if event.is_about(&id.0, id.1.as_ref().map(lessor_protocol::Key::as_str)) {
-                local.hear(self.now, self.rng.u64(..));
+                local.on_event(self.now, self.rng.u64(..));
             }
         }
         self.look(node);

@@ -20,7 +20,7 @@ pub(super) enum Event {
     /// A call has taken for as long as one may.
     Over { node: usize, id: PoolId },
     /// A node is told that something happened to a limit.
-    Told { node: usize, event: push::Event },
+    Notified { node: usize, event: push::Event },
     /// A caller has waited for as long as it would.
     GiveUp { node: usize, id: PoolId, ticket: u64 },
 }

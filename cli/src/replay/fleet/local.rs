@@ -6,7 +6,7 @@ use crate::replay::contract::PoolId;
 use crate::replay::request::Request;
 use lessor::pace::Refill;
 use lessor::slot::Slot;
-use lessor_holder::answer::{Heard, Outcome};
+use lessor_holder::answer::{AnswerTiming, Outcome};
 use lessor_holder::refill::Seen;
 use lessor_holder::round::Round;
 use lessor_holder::timing::LOOK_AGAIN;
@@ -242,26 +242,26 @@ impl Local {
     pub(super) fn on_answer(
         &mut self,
         answer: Result<Lent, &ErrorBody>,
-        heard: Heard,
+        timing: AnswerTiming,
         random: u64,
     ) -> Outcome {
         let word = answer.as_ref().map_err(|error| error.code.as_str());
-        let outcome = self.refill.on_answer(&self.slot, word, heard, false, random);
+        let outcome = self.refill.on_answer(&self.slot, word, timing, false, random);
         self.low_water = self.refill.nudge_below(self.rtt);
         self.chance = match &answer {
             Ok(Lent::Grant(grant)) => {
                 self.ceiling = grant.ceiling;
-                heard.now + grant.retry_after.unwrap_or_default().max(grant.ask_after)
+                timing.now + grant.retry_after.unwrap_or_default().max(grant.ask_after)
             }
-            Ok(Lent::Refusal(refusal)) => heard.now + refusal.retry_after,
-            Err(_) => heard.now + LOOK_AGAIN,
+            Ok(Lent::Refusal(refusal)) => timing.now + refusal.retry_after,
+            Err(_) => timing.now + LOOK_AGAIN,
         };
         outcome
     }
 
     /// Something was heard of the limit.
-    pub(super) fn hear(&mut self, now: Moment, random: u64) {
-        self.refill.hear(now, !self.line.is_empty(), random);
+    pub(super) fn on_event(&mut self, now: Moment, random: u64) {
+        self.refill.on_event(now, !self.line.is_empty(), random);
     }
 
     /// Whether the first in line can be served now, which it has been then; or passes in shadow mode.

@@ -1,7 +1,7 @@
 //! What becomes of a lease that the allocator does not know any more.
 
 use super::*;
-use crate::answer::{DISPUTE_PAUSE, Heard, Outcome};
+use crate::answer::{AnswerTiming, DISPUTE_PAUSE, Outcome};
 use lessor_protocol::RateClaim;
 use lessor_protocol::wire::code;
 
@@ -35,8 +35,8 @@ fn counts_from_zero(ask: &Ask) -> bool {
 
 /// The allocator says that it does not know the lease.
 fn on_unrecognised(refill: &mut Refill, slot: &Hand, now: Moment) {
-    let heard = Heard { first_sent: now, now, clocks: exact() };
-    let outcome = refill.on_answer(slot, Err(code::LEASE_UNKNOWN), heard, false, 0);
+    let timing = AnswerTiming { first_sent: now, now, clocks: exact() };
+    let outcome = refill.on_answer(slot, Err(code::LEASE_UNKNOWN), timing, false, 0);
     assert_eq!(outcome, Outcome::Unrecognised);
 }
 

@@ -145,7 +145,7 @@ impl World {
         match next {
             Next::Call(_) => {
                 let said = self.answer(next);
-                publish.heard(Ok(said), &mut self.here)
+                publish.on_answer(Ok(said), &mut self.here)
             }
             Next::Pause(_) | Next::Check => publish.go_on(&mut self.here),
             Next::Done(_) => panic!("it is over: {next:?}"),
@@ -204,7 +204,7 @@ fn a_suspension_is_followed_here_once_the_head_has_it() {
     let said = world.answer(&swap);
     assert!(world.head().suspensions().of("a").is_some(), "the store has it");
     assert!(!world.here.is_paused("a"), "that is not known here yet");
-    let done = publish.heard(Ok(said), &mut world.here);
+    let done = publish.on_answer(Ok(said), &mut world.here);
     assert!(matches!(done, Next::Done(Ok(Published { was_so: false, .. }))), "{done:?}");
     assert!(world.here.is_paused("a"));
     let again = world.publish(pause_of("a")).expect("there is room");
@@ -260,7 +260,9 @@ fn a_limit_is_followed_here_once_the_cell_has_it_and_the_head_is_told_then() {
     let said = world.answer(&swap);
     assert_ne!(world.overrides(), before, "the store has it");
     assert_eq!(world.here.overrides, before, "that is not known here yet");
-    let Next::Done(Ok(published)) = publish.heard(Ok(said), &mut world.here) else { panic!("it is over") };
+    let Next::Done(Ok(published)) = publish.on_answer(Ok(said), &mut world.here) else {
+        panic!("it is over")
+    };
     assert_eq!(world.here.overrides, world.overrides());
     assert_eq!(published.newest, Version { file: 1, serial: 2 });
     assert_eq!(world.head().newest().serial, 0, "another publication tells the head");
@@ -335,11 +337,11 @@ fn a_store_that_fails_or_cannot_be_read_ends_it_in_words() {
     let silent = CellsError::Unreachable("no answer".to_owned());
     let mut publish = pause_of("a");
     publish.begin();
-    let failed = publish.heard(Err(silent.clone()), &mut world.here);
+    let failed = publish.on_answer(Err(silent.clone()), &mut world.here);
     assert!(matches!(failed, Next::Done(Err(PublishError::Store(why))) if why == silent));
     let mut publish = pause_of("a");
     publish.begin();
-    let other = publish.heard(Ok(Said::Swapped(vec![])), &mut world.here);
+    let other = publish.on_answer(Ok(Said::Swapped(vec![])), &mut world.here);
     assert!(matches!(other, Next::Done(Err(PublishError::Mismatch))), "{other:?}");
     world.write(OVERRIDES, b"{".to_vec());
     assert!(matches!(world.publish(Publish::limit("a", None)), Err(PublishError::Unreadable(_))));

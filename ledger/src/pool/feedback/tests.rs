@@ -61,12 +61,12 @@ fn announced(number: u64, limit: u64, per: Option<Duration>) -> Observed {
 #[test]
 fn a_vendor_that_refuses_is_left_alone_for_as_long_as_it_says_and_no_longer() {
     let mut pool = pool(Trust::default());
-    let heard = pool.observe(millis(100), A.id, &refused(1, 2 * SECOND));
-    assert_eq!((heard.refused, heard.pauses), (1, true));
+    let effect = pool.observe(millis(100), A.id, &refused(1, 2 * SECOND));
+    assert_eq!((effect.refused, effect.pauses), (1, true));
     assert_eq!(ask(&mut pool, 200, A, 2, 10), Err(Duration::from_millis(1_900)));
     assert_eq!(pool.view(millis(200)).available, 0);
     // Said again by the same session it is no news; by another, it is the same pause.
-    assert_eq!(pool.observe(millis(900), A.id, &refused(1, 2 * SECOND)), Heard::default());
+    assert_eq!(pool.observe(millis(900), A.id, &refused(1, 2 * SECOND)), ObservationEffect::default());
     assert_eq!(ask(&mut pool, 1_000, A, 3, 10), Err(Duration::from_millis(1_100)));
     assert_eq!(ask(&mut pool, 2_100, A, 4, 1), Ok(1));
 }
@@ -88,18 +88,18 @@ fn what_comes_back_comes_back_slowly() {
 fn a_refusal_without_a_time_is_a_short_pause() {
     let mut pool = pool(Trust::default());
     pool.observe(millis(0), A.id, &refused(1, Duration::ZERO));
-    assert_eq!(ask(&mut pool, 0, A, 2, 1), Err(WAIT_UNTOLD));
+    assert_eq!(ask(&mut pool, 0, A, 2, 1), Err(DEFAULT_WAIT));
 }
 
 /// The bug: a session that was forgotten told its total of refusals again, and the pool took them for new ones.
 #[test]
 fn old_refusals_of_a_session_that_was_forgotten_are_no_news() {
     let mut pool = pool(Trust::default());
-    let heard =
+    let effect =
         pool.observe(millis(0), A.id, &Observed { refused_total: 7, wait: None, ..left(9, 500, SECOND) });
-    assert_eq!((heard.refused, heard.pauses), (0, false));
-    let heard = pool.observe(millis(0), A.id, &Observed { refused_total: 8, ..refused(10, SECOND) });
-    assert_eq!((heard.refused, heard.pauses), (1, true));
+    assert_eq!((effect.refused, effect.pauses), (0, false));
+    let effect = pool.observe(millis(0), A.id, &Observed { refused_total: 8, ..refused(10, SECOND) });
+    assert_eq!((effect.refused, effect.pauses), (1, true));
 }
 
 /// However often it is said, and by however many: at most as long as configured in a row, and no more than half of the
@@ -157,12 +157,12 @@ fn a_contract_that_is_lower_is_kept_and_one_that_is_higher_only_counted() {
     let window = Some(30 * SECOND);
     assert!(pool.observe(millis(0), A.id, &announced(1, 2_000, window)).higher);
     assert_eq!(pool.view(millis(0)).available, 990);
-    let heard = pool.observe(millis(0), A.id, &announced(2, 500, window));
-    assert_eq!((heard.lower, heard.higher), (true, false));
+    let effect = pool.observe(millis(0), A.id, &announced(2, 500, window));
+    assert_eq!((effect.lower, effect.higher), (true, false));
     assert_eq!(pool.view(millis(0)).available, 490);
     // What a limit of another window means here is unknown.
-    let heard = pool.observe(millis(0), A.id, &announced(3, 1, Some(SECOND)));
-    assert_eq!((heard.lower, heard.higher), (false, false));
+    let effect = pool.observe(millis(0), A.id, &announced(3, 1, Some(SECOND)));
+    assert_eq!((effect.lower, effect.higher), (false, false));
     assert_eq!(pool.view(millis(29_999)).available, 490, "as long as such a window lasts");
     assert_eq!(pool.view(millis(31_000)).available, 990, "it is not said any more");
 }
@@ -191,12 +191,16 @@ fn nodes_are_told_once_that_they_hold_what_the_vendor_has_not() {
 #[test]
 fn what_is_not_to_be_believed_is_counted_and_nothing_else() {
     let mut pool = pool(Trust { believe: Believe::Off, ..Trust::default() });
-    let heard = pool.observe(millis(0), A.id, &refused(1, SECOND));
-    assert_eq!((heard.refused, heard.pauses), (1, false));
+    let effect = pool.observe(millis(0), A.id, &refused(1, SECOND));
+    assert_eq!((effect.refused, effect.pauses), (1, false));
     assert!(pool.observe(millis(0), A.id, &left(2, 0, SECOND)).had_less);
     assert!(pool.observe(millis(0), A.id, &announced(3, 5, None)).lower);
     assert_eq!(pool.view(millis(0)).available, 990);
-    assert_eq!(pool.observe(millis(0), SessionId(9), &refused(1, SECOND)), Heard::default(), "a stranger");
+    assert_eq!(
+        pool.observe(millis(0), SessionId(9), &refused(1, SECOND)),
+        ObservationEffect::default(),
+        "a stranger"
+    );
 }
 
 #[test]
@@ -204,8 +208,8 @@ fn a_bucket_is_not_made_slower_by_a_lower_level() {
     let rule = TokenBucket::try_new(100, 100, SECOND, 100).expect("valid");
     let mut pool = pool_of(Rule::TokenBucket(rule), Trust::default());
     assert_eq!(ask(&mut pool, 0, A, 1, 1), Ok(1));
-    let heard = pool.observe(millis(0), A.id, &announced(1, 50, Some(SECOND)));
-    assert_eq!((heard.lower, heard.higher), (false, false));
+    let effect = pool.observe(millis(0), A.id, &announced(1, 50, Some(SECOND)));
+    assert_eq!((effect.lower, effect.higher), (false, false));
     assert!(pool.observe(millis(0), A.id, &left(2, 40, SECOND)).had_less);
     assert_eq!(pool.view(millis(0)).available, 39, "what it has left holds for a bucket too");
 }

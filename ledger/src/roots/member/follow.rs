@@ -28,7 +28,7 @@ impl Member {
     }
 
     /// Goes by the overrides that the store has. If the store knows less, it is told.
-    pub(super) fn hear_overrides(
+    pub(super) fn on_overrides(
         &mut self,
         cell: Cell,
         head: Box<Head>,

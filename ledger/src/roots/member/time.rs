@@ -12,7 +12,7 @@ impl Member {
     }
 
     /// The store was asked at `asked`, and `said` what time it is.
-    pub(super) fn hear_time(
+    pub(super) fn on_time(
         &mut self,
         said: Moment,
         asked: Moment,
@@ -20,7 +20,7 @@ impl Member {
         now: Moment,
         host: &mut impl Host,
     ) -> Next {
-        match self.clock.hear(said, asked, now) {
+        match self.clock.on_answer(said, asked, now) {
             Ok(()) => {
                 let head = self.head.as_ref().map(|(_, head)| head);
                 self.watch.fits(head, self.signer.session, said);

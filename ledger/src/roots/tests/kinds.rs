@@ -43,7 +43,7 @@ impl World {
     /// Goes by a clock that is exact.
     fn at(&mut self, at: u64) {
         self.clock = RootClock::new(0);
-        self.clock.hear(millis(at), millis(at), millis(at)).expect("the first");
+        self.clock.on_answer(millis(at), millis(at), millis(at)).expect("the first");
     }
 
     fn text(&self) -> String {

@@ -1,5 +1,5 @@
-//! What is heard of a limit between asks, or instead of a grant, and how soon it is acted on. The listener tells it; as
-//! the rest of a refill, it reads no clock, and nothing depends on it.
+//! Events of a limit between asks, or in place of a grant, and how soon a refill acts on them. The listener passes them on. As
+//! the rest of a refill, this reads no clock, and nothing depends on it.
 
 use super::{Phase, Refill, Seen, jittered};
 use crate::permits::{Pacer, Permits};
@@ -7,17 +7,17 @@ use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
-/// What is heard of a limit is acted on this often at most: a stream of nonsense makes ten asks a second, and no more.
-const HEAR_EVERY: Duration = Duration::from_millis(100);
+/// Events of a limit are acted on this often at most: a stream of nonsense makes ten asks a second, and no more.
+const EVENT_EVERY: Duration = Duration::from_millis(100);
 
-/// So many times more at once, if nothing was heard for a while: two things that operators do one after the other.
-const HEAR_AT_ONCE: u32 = 3;
+/// So many times more at once, if there was no event for a while: two things that operators do one after the other.
+const EVENTS_AT_ONCE: u32 = 3;
 
 impl<P: Pacer> Refill<P> {
-    /// When an ask is due, sooner for what was heard.
+    /// When an ask is due, sooner because of an event.
     pub(super) fn due_active(&self, slot: &impl Permits, seen: Seen, now: Moment, rtt: Duration) -> Moment {
-        let unheard = self.due_unheard(slot, seen, now, rtt);
-        self.heard.map_or(unheard, |heard| heard.max(now).min(unheard))
+        let own_due = self.due_without_events(slot, seen, now, rtt);
+        self.event_due.map_or(own_due, |event_due| event_due.max(now).min(own_due))
     }
 
     /// The allocator refused to answer until `retry_after` from now; what is held is as it was.
@@ -36,15 +36,15 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// Something was heard of the limit: it is worth asking anew, at once for a pool whose callers wait (`waits`). `random` is any
-    /// number: it spreads the asks of all other pools, lest a whole fleet asks in the same instant. However much is heard, it is
-    /// acted on ten times a second at most.
-    pub fn hear(&mut self, now: Moment, waits: bool, random: u64) {
-        let spread = if waits { 0 } else { random % nanos(HEAR_EVERY) };
+    /// Something happened to the limit: it is worth asking again, at once for a pool whose callers wait (`waits`). `random` is
+    /// any number: it spreads the asks of all other pools, lest a whole fleet asks in the same instant. However many events
+    /// there are, they are acted on ten times a second at most.
+    pub fn on_event(&mut self, now: Moment, waits: bool, random: u64) {
+        let spread = if waits { 0 } else { random % nanos(EVENT_EVERY) };
         let soonest = now.max(self.acted) + Duration::from_nanos(spread);
         self.not_before = self.not_before.min(soonest);
         if self.phase == Phase::Active {
-            self.heard = Some(self.heard.map_or(soonest, |heard| heard.min(soonest)));
+            self.event_due = Some(self.event_due.map_or(soonest, |event_due| event_due.min(soonest)));
         }
     }
 
@@ -53,17 +53,17 @@ impl<P: Pacer> Refill<P> {
         if self.is_idle() {
             self.phase = Phase::Active;
         }
-        self.hear(now, true, 0);
+        self.on_event(now, true, 0);
     }
 
-    /// A caller doubts at `now` that what was last told is still so. It is worth asking, as often as when something was heard.
+    /// A caller doubts at `now` that what was last told is still so. It is worth asking, as often as after events.
     /// That holds also for a pool that neither holds nor wants anything.
     pub fn doubt(&mut self, now: Moment) {
         if self.phase == Phase::Idle {
             self.phase = Phase::Active;
         }
         if self.phase == Phase::Active {
-            self.heard.get_or_insert(now.max(self.acted));
+            self.event_due.get_or_insert(now.max(self.acted));
         }
     }
 
@@ -73,11 +73,11 @@ impl<P: Pacer> Refill<P> {
         self.reserved.stop();
     }
 
-    /// An ask is written: what was heard until `now` is acted on.
+    /// An ask is written: events until `now` are acted on.
     pub(super) fn acts(&mut self, now: Moment) {
         self.overdue = None;
-        if self.heard.take_if(|heard| *heard <= now).is_some() {
-            self.acted = self.acted.max(now.before(HEAR_EVERY * HEAR_AT_ONCE)) + HEAR_EVERY;
+        if self.event_due.take_if(|event_due| *event_due <= now).is_some() {
+            self.acted = self.acted.max(now.before(EVENT_EVERY * EVENTS_AT_ONCE)) + EVENT_EVERY;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What of one pool is in its limit's tally: the background task puts it there now and then, out of what the slot and the
 //! books know anyway, so that no call counts anything for it.
 
-use super::{CLOCK, LocalPool, UNTOLD};
+use super::{CLOCK, LocalPool, UNKNOWN};
 use crate::tally::{Now, Tally, Totals};
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
@@ -40,14 +40,14 @@ impl LocalPool {
 
     /// The allocator has answered: the pool has so many permits `left`, and a window of so long, if it said so.
     pub(crate) fn answered(&self, left: Option<u64>, window_ms: Option<u64>) {
-        self.cold.left.store(left.unwrap_or(UNTOLD), Ordering::Relaxed);
+        self.cold.left.store(left.unwrap_or(UNKNOWN), Ordering::Relaxed);
         self.cold.window_ms.store(window_ms.unwrap_or(0), Ordering::Relaxed);
         self.cold.answers.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Permits that the pool had left at its last answer, if it said so.
-    pub(crate) fn told_left(&self) -> Option<u64> {
-        Some(self.cold.left.load(Ordering::Relaxed)).filter(|left| *left != UNTOLD)
+    pub(crate) fn reported_left(&self) -> Option<u64> {
+        Some(self.cold.left.load(Ordering::Relaxed)).filter(|left| *left != UNKNOWN)
     }
 
     /// The window of the rule with the least limit, if the allocator told one.
