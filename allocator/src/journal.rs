@@ -163,7 +163,7 @@ impl Writer {
         let began = shared.now();
         let course = shared.course();
         let written = match is_failing {
-            true => self.store.begin_anew(&batch, course),
+            true => self.store.recreate(&batch, course),
             false => self.store.commit(&batch, course),
         };
         shared.metrics().store().written(batch.pools.len(), shared.now().since(began), written.is_ok());

@@ -278,7 +278,7 @@ fn shown_preview(config: &LimitConfig, preview: Option<Preview>) -> Value {
     json!({
         "limit": config.name.as_str(),
         "is_new": false,
-        "begins_anew_ms": preview.begins_anew.map(millis_up),
+        "begins_anew_ms": preview.reset_quarantine.map(millis_up),
         "pools": pools.collect::<Vec<Value>>(),
     })
 }

@@ -44,8 +44,8 @@ pub struct Effect {
 pub struct Preview {
     /// By key.
     pub effects: Vec<Effect>,
-    /// Whether the limit begins anew, because its keys do: it lends nothing for so long.
-    pub begins_anew: Option<Duration>,
+    /// How long the limit lends nothing, if the change resets it.
+    pub reset_quarantine: Option<Duration>,
 }
 
 impl Limit {
@@ -54,8 +54,8 @@ impl Limit {
     /// what is in flight otherwise, or keeps another steady flow, begins anew, and lends nothing until whatever is out
     /// has ended and left every window, and, if it still counts calls, until those have ended that it let begin.
     pub fn change(&mut self, config: LimitConfig, carry_over: CarryOver, now: Moment) {
-        if self.begins_anew(&config) {
-            self.begin_anew(config, now);
+        if self.must_reset(&config) {
+            self.reset_to(config, now);
             return self.outdate_records();
         }
         let plans = Plans::of(&config, self.plan.clocks);
@@ -81,8 +81,8 @@ impl Limit {
         count: usize,
     ) -> Preview {
         let page = self.pools.range((from, Bound::Unbounded)).take(count);
-        let begins_anew = self.begins_anew(config);
-        let past = if begins_anew { self.past_of_others(now) } else { self.past };
+        let must_reset = self.must_reset(config);
+        let past = if must_reset { self.past_of_others(now) } else { self.past };
         let plans = Plans::of(config, self.plan.clocks);
         let effects = page.map(|(id, kept)| {
             let plan = plans.of_pool(id);
@@ -92,15 +92,15 @@ impl Limit {
             );
             let before = copy.pool.view(now);
             tally.count(&mut copy.counted, before);
-            match begins_anew {
+            match must_reset {
                 true => copy.pool = past.pool(plan, now),
                 false => change(&mut copy, &mut tally, plan, past, carry_over, now),
             }
             Effect { pool: id.clone(), before, after: copy.pool.view(now) }
         });
         let effects = effects.collect();
-        let begins_anew = begins_anew.then(|| past.pool(&plans.plan, now).view(now).quarantine);
-        Preview { effects, begins_anew }
+        let reset_quarantine = must_reset.then(|| past.pool(&plans.plan, now).view(now).quarantine);
+        Preview { effects, reset_quarantine }
     }
 
     /// Lets `permits` more be lent from the pool `id`, once, see [`lessor_ledger::pool::Pool::top_up`]. False if that was
@@ -187,7 +187,7 @@ impl Limit {
             }
     }
 
-    fn begins_anew(&self, config: &LimitConfig) -> bool {
+    fn must_reset(&self, config: &LimitConfig) -> bool {
         // A limit that was not above it knows nothing of what is out, and a cap that is new nothing of what is in flight.
         // Rates that are lent are parts of the flow as it was. (Those below one that begins anew wait with it.)
         !go_on_as(&fixtures(&self.config), &fixtures(config))
@@ -202,7 +202,7 @@ impl Limit {
         self.past.after(plans.map(Arc::as_ref), self.plan.clocks, now)
     }
 
-    fn begin_anew(&mut self, config: LimitConfig, now: Moment) {
+    fn reset_to(&mut self, config: LimitConfig, now: Moment) {
         self.has_lost_loans |= self.config.upstream.is_some();
         for (_, mut kept) in std::mem::take(&mut self.pools) {
             self.tally.count(&mut kept.counted, kept.pool.view(now));

@@ -228,7 +228,7 @@ fn a_cap_that_comes_waits_for_calls_that_another_one_let_begin() {
     let opens = |limit: &mut Limit, at: u64, config: &LimitConfig| {
         let preview = limit.preview(config, CarryOver::AsIs, millis(at), Bound::Unbounded, 1);
         limit.change(config.clone(), CarryOver::AsIs, millis(at));
-        assert_eq!(preview.begins_anew, Some(limit.quarantine(millis(at))));
+        assert_eq!(preview.reset_quarantine, Some(limit.quarantine(millis(at))));
         at / 1_000 + limit.quarantine(millis(at)).as_secs()
     };
     assert_eq!(opens(&mut limit, 10_000, &cap("5s")), 72, "until those of a minute have ended");

@@ -248,7 +248,7 @@ impl Embedded {
     ///
     /// # Errors
     /// If that failed. This one is as it was.
-    pub fn begin_anew(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
+    pub fn recreate(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
         let aside = with_more(&self.path, ".new");
         let failed = |error: &dyn std::fmt::Display| StoreError::Write {
             path: self.path.clone(),

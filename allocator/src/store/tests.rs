@@ -229,7 +229,7 @@ fn one_that_cannot_be_written_is_made_anew_with_all_there_is() {
     let mut all = Batch { is_first: true, ..batch(2) };
     all.limits.insert("c".to_owned(), Some(limit_row(9)));
     all.pools.insert(place("c", "x"), Some(pool_row(5)));
-    store.begin_anew(&all, store.course()).expect("there is room");
+    store.recreate(&all, store.course()).expect("there is room");
     commit(&mut store, &Batch { pools: [(place("c", "y"), Some(pool_row(6)))].into(), ..batch(3) })
         .expect("room");
     assert!(matches!(Embedded::check(&path), Err(StoreError::Taken(_))), "it is the new one that is open");

@@ -15,7 +15,7 @@ pub(super) struct Contested {
 impl Contested {
     /// The root `cell` goes by other rules, and the configuration here is of this `version`.
     pub(super) fn tell(&mut self, cell: &str, version: u64) {
-        self.begin_anew_with(version);
+        self.reset_for(version);
         let Some(limit) = limit_of(cell).filter(|limit| !self.limits.contains(*limit)) else { return };
         tracing::warn!(
             limit,
@@ -27,13 +27,13 @@ impl Contested {
 
     /// Nothing is lent of `limit` for that reason, and the configuration here is of this `version`.
     pub(super) fn tell_of_above(&mut self, limit: &str, version: u64, why: &RootError) {
-        self.begin_anew_with(version);
+        self.reset_for(version);
         if self.below.insert(limit.to_owned()) {
             tracing::warn!(limit, version, %why, "nothing is leased from the store");
         }
     }
 
-    fn begin_anew_with(&mut self, version: u64) {
+    fn reset_for(&mut self, version: u64) {
         if self.version != version {
             *self = Contested { version, ..Contested::default() };
         }
