@@ -84,14 +84,14 @@ const COMPLETIONS_EXAMPLE: &str = "\
 Example:
   lessor completions bash > /etc/bash_completion.d/lessor
 
-Exit codes: 0 printed, 1 it cannot be written, 2 bad command line.";
+Exit codes: 0 printed, 1 the script cannot be written, 2 bad command line.";
 
 const MAN_EXAMPLE: &str = "\
 Examples:
   lessor man | man -l -
   lessor man --into /usr/local/share/man/man1
 
-Exit codes: 0 done, 1 it cannot be written, 2 bad command line.";
+Exit codes: 0 done, 1 a page cannot be written, 2 bad command line.";
 
 const LIMITS_EXAMPLE: &str = "\
 Examples:
@@ -118,7 +118,7 @@ Examples:
   lessor demo --store redis --allocators 3 --kill-every 5   three allocators that share a store, in turn
   lessor demo vendor, lessor demo node                   one part by itself, on a machine of its own
 
-Ctrl-C ends it with the table so far.";
+Ctrl-C ends the demo and prints the table so far.";
 
 const REPLAY_HELP: &str = "\
 Examples:

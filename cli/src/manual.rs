@@ -1,5 +1,5 @@
-//! `lessor completions` and `lessor man`: what shells and readers of manuals are told of the command line. All of it comes
-//! from the same description that parses it.
+//! `lessor completions` and `lessor man`: completion scripts and manual pages. Both come from the same description that parses
+//! the command line.
 
 use crate::args::Cli;
 use crate::failure::Failure;
@@ -10,14 +10,14 @@ use std::path::PathBuf;
 /// `lessor completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// For which shell.
+    /// The shell.
     pub(crate) shell: clap_complete::Shell,
 }
 
 /// `lessor man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write a page for each command into this folder, instead of one to stdout.
+    /// Write one page for each command into this folder, in place of one page to stdout.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) into: Option<PathBuf>,
 }

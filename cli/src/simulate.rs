@@ -33,18 +33,18 @@ Examples:
   lessor simulate --soak 10m";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 every invariant held, 1 one did not, 2 bad command line or configuration.";
+Exit codes: 0 every invariant held, 1 an invariant failed, 2 bad command line or configuration.";
 
 /// `lessor simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// How many nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 50, value_parser = numbers::nodes, allow_negative_numbers = true, help_heading = "Fleet and load")]
     nodes: usize,
-    /// How long, in simulated seconds.
+    /// Length of a run, in simulated seconds.
     #[arg(long, default_value_t = 120, value_parser = numbers::seconds, allow_negative_numbers = true, help_heading = "Fleet and load")]
     seconds: u64,
-    /// steady, zipf, zipf-jumps, bursts, hot-spot, herd, single, idle, trace or modest.
+    /// Shape of the load: steady, zipf, zipf-jumps, bursts, hot-spot, herd, single, idle, trace or modest.
     #[arg(
         long,
         default_value = "zipf-jumps",
@@ -53,13 +53,13 @@ pub(crate) struct SimulateArgs {
         help_heading = "Fleet and load"
     )]
     workload: Workload,
-    /// Calls a second of all nodes together.
+    /// Calls per second of all nodes together.
     #[arg(long, default_value_t = 20_000.0, value_parser = numbers::demand, allow_negative_numbers = true, help_heading = "Fleet and load")]
     demand: f64,
-    /// Round trip between node and allocator, in milliseconds.
+    /// Round trip between a node and the allocator, in milliseconds.
     #[arg(long, default_value_t = 20.0, value_parser = numbers::rtt_ms, allow_negative_numbers = true, help_heading = "Fleet and load")]
     rtt_ms: f64,
-    /// How long a caller waits in line; 0ms tries only.
+    /// How long a caller waits for permits. With 0ms a caller does not wait.
     #[arg(
         long,
         default_value = "0ms",
@@ -67,8 +67,8 @@ pub(crate) struct SimulateArgs {
         help_heading = "Fleet and load"
     )]
     patience: Duration,
-    /// The rules: `sliding_window 9000/30s margin 250ms`, `token_bucket 1000/1s capacity 1000`,
-    /// `fixed_window 1000000/1h`; several joined by ` + `. The margin is 0 unless it is given.
+    /// The rules of the limit: `sliding_window 9000/30s margin 250ms`, `token_bucket 1000/1s capacity 1000`,
+    /// `fixed_window 1000000/1h`. Several rules are joined by ` + `. The default margin is 0.
     #[arg(
         long,
         default_value = "fixed_window 1000000/1h",
@@ -76,34 +76,34 @@ pub(crate) struct SimulateArgs {
         help_heading = "Limit"
     )]
     limit: String,
-    /// An allocator's configuration to take the limit from, instead of `--limit`.
+    /// Take the limit from this configuration of an allocator, in place of `--limit`.
     #[arg(long, value_name = "FILE", help_heading = "Limit")]
     config: Option<PathBuf>,
-    /// Which limit of that configuration, if there are several.
+    /// The name of a limit in the configuration. Required if the configuration has several.
     #[arg(long, help_heading = "Limit")]
     name: Option<String>,
-    /// Whether windows ease off below low water: true unless the configuration says otherwise.
+    /// Whether windows lend more slowly below their low-water mark. Default: as the configuration says, or else true.
     #[arg(long, action = clap::ArgAction::Set, value_name = "BOOL", help_heading = "Limit")]
     ease_off: Option<bool>,
-    /// The first seed.
+    /// Seed of the first run.
     #[arg(long, default_value_t = 1, value_parser = numbers::seed, allow_negative_numbers = true, help_heading = "Runs")]
     seed: u64,
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 1, value_parser = numbers::seeds, allow_negative_numbers = true, help_heading = "Runs")]
     seeds: u64,
-    /// Runs the rivals' rules beside Lessor, on the same seeds.
+    /// Also run the other policies, on the same seeds.
     #[arg(long, help_heading = "Runs")]
     compare: bool,
-    /// Runs at once, or threads of a soak.
+    /// Number of runs at the same time, or of threads of a soak.
     #[arg(long, default_value_t = 2, value_parser = numbers::threads, allow_negative_numbers = true, help_heading = "Runs")]
     threads: usize,
-    /// Prints JSON: an object for each seed and policy, shares from 0 to 1.
+    /// Print JSON: one object for each seed and policy. Shares are from 0 to 1.
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Draws pool, outstanding permits and grants of the first seed over time.
+    /// Draw the pool, the outstanding permits and the grants of the first seed over time, as SVG.
     #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     plot: Option<PathBuf>,
-    /// Draws setups with faults from seeds, and runs them until this time is up.
+    /// Run setups with faults, drawn from seeds, for this time.
     #[arg(
         long,
         value_name = "TIME",
@@ -112,7 +112,7 @@ pub(crate) struct SimulateArgs {
         help_heading = "Faults"
     )]
     soak: Option<Duration>,
-    /// Runs the one setup that this seed draws.
+    /// Run the one setup with faults that is drawn from this seed.
     #[arg(
         long,
         value_name = "SEED",
@@ -120,7 +120,7 @@ pub(crate) struct SimulateArgs {
         help_heading = "Faults"
     )]
     swarm: Option<u64>,
-    /// Runs one setup, as a failure prints it: `seed=1 rules=…`.
+    /// Run one setup in the format that a failure prints: `seed=1 rules=…`.
     #[arg(long)]
     replay: Option<String>,
 }
@@ -129,7 +129,9 @@ pub(crate) struct SimulateArgs {
 pub(crate) fn after_help() -> String {
     let lines = Policy::ALL.map(|policy| format!("  {}: {}", policy.heading(), policy.explained()));
     let policies = lines.join("\n");
-    format!("{EXAMPLES}\n\nPolicies, all in the same world and without faults:\n{policies}\n\n{EXIT_CODES}")
+    format!(
+        "{EXAMPLES}\n\nPolicies, all in the same simulated fleet and without faults:\n{policies}\n\n{EXIT_CODES}"
+    )
 }
 
 /// Runs it. An over-admission, or another invariant that failed, is an exit code of 1.

@@ -15,18 +15,18 @@ Examples:
   lessor status --server http://centre:7400 --json | jq .status.reasons
   lessor status --ready                                    the health check of a container
 
-Exit codes: 0 it is ready, 1 it is not, or cannot be asked, 2 bad command line.";
+Exit codes: 0 the allocator is ready, 1 it is not ready or cannot be asked, 2 bad command line.";
 
 /// `lessor status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// The allocator.
+    /// Address of the allocator.
     #[arg(long, value_name = "URL", env = "LESSOR_SERVER", default_value = "http://127.0.0.1:7400")]
     pub(crate) server: String,
     /// Print one JSON object: `status` and `limits`, as the allocator answers.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only say whether it is ready. Asks for nothing else, and the vendor and the nodes of a demo can say it, too.
+    /// Ask only whether the allocator is ready. The vendor and the nodes of a demo answer this too.
     #[arg(long, conflicts_with = "json")]
     pub(crate) ready: bool,
 }

@@ -18,33 +18,33 @@ pub(crate) struct StoreArgs {
 
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
-    /// Say whether a store is whole, and what is in it.
+    /// Check whether a store is complete, and print the numbers of its limits and pools.
     Check {
         /// The file.
         file: PathBuf,
     },
-    /// Print all that is in a store as JSON.
+    /// Print the whole content of a store as JSON.
     Export {
         /// The file.
         file: PathBuf,
     },
-    /// Make a store of what was exported. What had to last when it was, has to last as long from the next start on.
+    /// Create a store from an export. Leases and quarantines keep the time that was left at the export, from the next start on.
     Import {
-        /// What was exported, as JSON.
+        /// The export, as JSON.
         from: PathBuf,
-        /// The file to make; there must be none.
+        /// The store file to create. It must not exist.
         file: PathBuf,
-        /// Confirms that no allocator has lent anything since the export: what it lent would be lent again.
+        /// Confirm that no allocator has lent a permit since the export. Such permits would be lent twice.
         #[arg(long, required = true)]
         nothing_was_lent_since: bool,
     },
-    /// Make what a store needs that several allocators share: the tables of PostgreSQL. What is there stays as it is.
+    /// Create the tables of a PostgreSQL store that several allocators share. Existing tables stay as they are.
     Migrate {
-        /// Where it is: postgres://user@host/database, or redis://host, which needs nothing. The password may be in it, or
-        /// in the environment, as LESSOR_STORE_PASSWORD.
+        /// Address of the store: postgres://user@host/database, or redis://host, which needs no tables. The password is a part
+        /// of it, or the environment variable LESSOR_STORE_PASSWORD.
         #[arg(long, value_name = "URL", env = "LESSOR_STORE_URL", hide_env_values = true)]
         store_url: String,
-        /// What the names of tables begin with.
+        /// Prefix of the names of tables.
         #[arg(long, value_name = "NAME", default_value = CellsConfig::PREFIX)]
         store_prefix: String,
     },
@@ -63,9 +63,9 @@ Examples:
   lessor store import lessor.json lessor.redb --nothing-was-lent-since
   lessor store migrate --store-url postgres://lessor@db.internal/lessor?sslmode=verify-full
 
-The allocator that has the store open must be stopped first; migrate can be done while allocators run.
-Exit codes: 0 done, 1 the store is gone, old or damaged: an allocator would wait until all that may be out is over;
-2 bad command line, or a file that cannot be used; of migrate, 1 not reached or not fit, 2 bad command line or URL.";
+Stop the allocator that uses a store before check, export and import. migrate runs beside allocators.
+Exit codes: 0 done; 1 the store is missing, old or damaged, and an allocator would start in quarantine;
+2 bad command line or unusable file. Exit codes of migrate: 1 the store is unreachable or unfit, 2 bad command line or URL.";
 
 /// Does what was asked.
 pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {

@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 /// Which part.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
-    /// The vendor alone: it admits 9,000 calls in any 30 s, 600 of them messages, and answers 429 to whatever is more.
+    /// Run the vendor alone. It admits 9,000 calls in any 30 s, of which 600 messages, and answers 429 above that.
     #[command(after_help = VENDOR_EXAMPLE)]
     Vendor(VendorArgs),
-    /// A node alone: it leases from an allocator, and calls the vendor with what it was lent.
+    /// Run a node alone. It leases permits from an allocator, and spends them on calls to the vendor.
     #[command(after_help = NODE_EXAMPLE)]
     Node(NodeArgs),
 }
@@ -25,9 +25,9 @@ Example:
   lessor demo vendor --listen 127.0.0.1:7401
   curl http://127.0.0.1:7401/seen
 
-POST /calls and POST /messages are calls. GET /seen says what was admitted and what was too many, as does the one line that is
-printed at the end. SIGTERM and SIGINT stop it.
-Exit codes: 0 stopped, 1 it cannot listen, 2 bad command line.";
+POST /calls and POST /messages are calls. GET /seen returns the numbers of calls that were admitted and refused. The vendor
+prints the same as one line when it stops. SIGTERM and SIGINT stop it.
+Exit codes: 0 stopped, 1 the address cannot be used, 2 bad command line.";
 
 const NODE_EXAMPLE: &str = "\
 Example:
@@ -37,14 +37,14 @@ Example:
   lessor demo node --number 1 --of 2 --listen 127.0.0.1:7402
   lessor demo node --number 2 --of 2
 
-It starts without an allocator or a vendor, and calls as soon as there are both. All nodes together would like to make five
-times as many calls as the contract allows. At the end, by SIGTERM or SIGINT, it gives back what it holds and prints one line.
+A node starts without an allocator or a vendor, and makes calls as soon as both answer. All nodes together want five times as
+many calls as the contract allows. On SIGTERM or SIGINT a node returns its permits and prints one line.
 Exit codes: 0 stopped, 1 broken, 2 bad command line.";
 
 /// `lessor demo vendor`.
 #[derive(Debug, Args)]
 pub(crate) struct VendorArgs {
-    /// Where to listen. Port 0 takes a free one; the line that is printed says which.
+    /// The address to listen on. Port 0 takes a free port, which the printed line names.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7401")]
     listen: SocketAddr,
 }
@@ -52,7 +52,7 @@ pub(crate) struct VendorArgs {
 /// `lessor demo node`.
 #[derive(Debug, Args)]
 pub(crate) struct NodeArgs {
-    /// An allocator that it may ask. May be given more than once.
+    /// Address of an allocator. Can be given more than once.
     #[arg(
         long = "allocator",
         value_name = "URL",
@@ -60,19 +60,19 @@ pub(crate) struct NodeArgs {
         default_value = "http://127.0.0.1:7400"
     )]
     allocators: Vec<String>,
-    /// The vendor that it calls.
+    /// Address of the vendor.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7401")]
     vendor: String,
-    /// Which of the nodes it is, from 1.
+    /// Number of this node, from 1.
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u8).range(1..=64))]
     number: u8,
-    /// How many nodes there are. Each wants its share of the calls, which changes every four seconds.
+    /// Number of all nodes. Each node wants a share of the calls that changes every four seconds.
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u8).range(1..=64))]
     of: u8,
-    /// The seed of its random calls. All nodes have the same.
+    /// Seed of the random calls. All nodes must have the same.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Show its metrics to Prometheus here at /metrics, and at /readyz whether an allocator has answered.
+    /// The address of /metrics, for Prometheus, and of /readyz, which says whether an allocator has answered.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
 }
