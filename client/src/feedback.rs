@@ -153,9 +153,9 @@ mod tests {
         assert!(feedback.see(&RateLimitHeaders::refused(Some(3 * SECOND)), at(0), 0));
         // A shorter one that came later takes nothing off.
         assert!(feedback.see(&RateLimitHeaders::refused(Some(SECOND)), at(10), 0));
-        let told = feedback.tell(at(1_000)).expect("it holds");
-        assert_eq!((told.number, told.refused_total, told.wait), (2, 2, Some(2 * SECOND)));
-        assert_eq!(feedback.tell(at(1_000)), Some(told), "the same, however often it is said");
+        let observed = feedback.tell(at(1_000)).expect("it holds");
+        assert_eq!((observed.number, observed.refused_total, observed.wait), (2, 2, Some(2 * SECOND)));
+        assert_eq!(feedback.tell(at(1_000)), Some(observed), "the same, however often it is said");
         assert_eq!(feedback.tell(at(3_100)), None);
     }
 
@@ -163,8 +163,8 @@ mod tests {
     fn a_refusal_that_does_not_say_how_long_is_told_as_one() {
         let mut feedback = Feedback::default();
         assert!(feedback.see(&RateLimitHeaders::refused(None), at(0), 0));
-        let told = feedback.tell(at(1)).expect("it was just now");
-        assert_eq!((told.refused_total, told.wait), (1, Some(Duration::ZERO)));
+        let observed = feedback.tell(at(1)).expect("it was just now");
+        assert_eq!((observed.refused_total, observed.wait), (1, Some(Duration::ZERO)));
     }
 
     #[test]
@@ -172,9 +172,9 @@ mod tests {
         let mut feedback = Feedback::default();
         assert!(!feedback.see(&left(10), at(0), 10));
         assert!(feedback.see(&left(9), at(10), 10));
-        let told = feedback.tell(at(110)).expect("fresh");
+        let observed = feedback.tell(at(110)).expect("fresh");
         assert_eq!(
-            told.left,
+            observed.left,
             Some(Left { permits: 9, lasts: Some(30 * SECOND - Duration::from_millis(100)) })
         );
         assert_eq!(feedback.tell(at(111)), None);
@@ -188,7 +188,7 @@ mod tests {
         assert!(feedback.see(&announced(50), at(5_001), 0));
         assert!(!feedback.see(&announced(100), at(5_002), 0), "two doors with two contracts");
         assert!(!feedback.see(&announced(50), at(5_003), 0));
-        assert_eq!(feedback.tell(at(7_003)).map(|told| told.number), Some(5));
+        assert_eq!(feedback.tell(at(7_003)).map(|observed| observed.number), Some(5));
         assert_eq!(feedback.tell(at(7_004)), None);
     }
 }

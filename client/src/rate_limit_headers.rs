@@ -60,15 +60,15 @@ impl RateLimitHeaders {
         if said.left.is_none() {
             names.trios().iter().any(|trio| said.read_trio(headers, trio));
         }
-        let told = retry_after(headers);
+        let wait = retry_after(headers);
         said.refused = match status {
             StatusCode::TOO_MANY_REQUESTS => true,
-            StatusCode::SERVICE_UNAVAILABLE => told.is_some(),
+            StatusCode::SERVICE_UNAVAILABLE => wait.is_some(),
             _ => false,
         };
         if said.refused {
             let used_up = said.left.filter(|left| left.permits == 0);
-            said.wait = told.or(used_up.and_then(|left| left.lasts));
+            said.wait = wait.or(used_up.and_then(|left| left.lasts));
         }
         said
     }

@@ -130,15 +130,15 @@ fn what_is_shown_of_a_client_and_its_limits_is_short_and_names_no_key() {
 async fn session(options: impl FnOnce(Builder) -> Builder) -> u64 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut sessions) = tokio::sync::mpsc::unbounded_channel();
     let hears = move |Json(request): Json<LeasesRequest>| {
-        tell.send(request.session).expect("the test listens");
+        sender.send(request.session).expect("the test listens");
         ready(StatusCode::INTERNAL_SERVER_ERROR)
     };
     tokio::spawn(axum::serve(listener, Router::new().route(LEASES_PATH, post(hears))).into_future());
     fastrand::seed(1);
     options(Client::builder(&url)).connect().await.expect_err("each exchange fails");
-    told.recv().await.expect("it was sent")
+    sessions.recv().await.expect("it was sent")
 }
 
 /// The bug: it came from the generator that jitter comes from. A process that knows its seed can foresee the session.

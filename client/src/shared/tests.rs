@@ -115,21 +115,21 @@ fn a_key_that_is_forgotten_does_not_spend_its_safe_share_again() {
 #[test]
 fn what_a_vendor_says_is_news_also_after_its_key_was_forgotten() {
     let shared = Shared::new(Ticks::try_new(HotClock::Exact).expect("it needs no thread"));
-    let told = |refusals: u64| {
+    let observed = |refusals: u64| {
         let pool = shared.pool("user", Some("a"));
         (0..refusals).for_each(|_| {
             let refusal = crate::RateLimitHeaders::refused(Some(std::time::Duration::from_secs(1)));
             Limit::new(pool.clone(), Arc::new(Shared::new(shared.ticks.clone()))).report(&refusal);
         });
-        let told = pool.observed(CLOCK.now()).expect("it was just now");
+        let observed = pool.observed(CLOCK.now()).expect("it was just now");
         assert_eq!(pool.vendor_refused(), refusals, "what metrics add up begins at none");
         shared.wake_list.take(&mut vec![]);
         pool.forget();
-        told
+        observed
     };
-    let (before, after) = (told(3), {
+    let (before, after) = (observed(3), {
         shared.limits.store(Arc::default());
-        told(1)
+        observed(1)
     });
     assert!(after.number > before.number, "{after:?} after {before:?}");
     assert!(after.refused_total > before.refused_total, "{after:?} after {before:?}");

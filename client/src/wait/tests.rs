@@ -15,7 +15,7 @@ fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
     let limit = limit(&shared, "a");
     let wakers = [Arc::new(Woken::default()), Arc::new(Woken::default())];
     let (send, polled) = mpsc::channel();
-    let (told, ended) = mpsc::channel();
+    let (sender, ended) = mpsc::channel();
     std::thread::scope(|scope| {
         let (limit, wakers) = (&limit, &wakers);
         let (again, polls_again) = mpsc::channel::<()>();
@@ -28,7 +28,7 @@ fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
             assert!(poll(&wakers[0]).is_pending(), "nothing is there");
             send.send(()).expect("the test waits");
             polls_again.recv().expect("the test goes on");
-            told.send(poll(&wakers[1])).expect("the test waits");
+            sender.send(poll(&wakers[1])).expect("the test waits");
         });
         polled.recv().expect("it was polled");
         let (line, _) = limit.pool().line();
@@ -38,7 +38,10 @@ fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
         limit.pool().set_condition(Condition::Closed);
         line.all_wakers().into_iter().for_each(Waker::wake);
         drop(line);
-        let told = ended.recv().expect("it was polled");
-        assert!(told == Poll::Ready(Err(Refusal::Closed)) || wakers[1].take(), "{told:?}, and never woken");
+        let outcome = ended.recv().expect("it was polled");
+        assert!(
+            outcome == Poll::Ready(Err(Refusal::Closed)) || wakers[1].take(),
+            "{outcome:?}, and never woken"
+        );
     });
 }

@@ -150,8 +150,8 @@ fn it_does_not_ask_sooner_than_it_was_told() {
     let (slot, mut refill) = holding(10);
     let waiting = Seen { refused: 0, waiting: 50, ..Seen::default() };
     refill.write(&slot, waiting, millis(10), RTT);
-    let told = Grant { ask_after: Duration::from_millis(100), ..grant(10, 5) };
-    refill.believe(&slot, &told, exact(), millis(10), millis(20), 7);
+    let later = Grant { ask_after: Duration::from_millis(100), ..grant(10, 5) };
+    refill.believe(&slot, &later, exact(), millis(10), millis(20), 7);
     assert_eq!(refill.due(&slot, waiting, millis(30), RTT), millis(127));
 }
 

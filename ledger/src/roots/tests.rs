@@ -153,15 +153,15 @@ fn a_root_that_is_made_is_not_believed_where_the_store_was_emptied_before() {
 #[test]
 fn a_lease_is_told_to_end_sooner_than_the_root_takes_it_to() {
     let (mut world, spec) = (World::new(true), spec(100, 1));
-    let told = world.lent(1, 1, 0, &spec, wants(10)).term;
+    let term = world.lent(1, 1, 0, &spec, wants(10)).term;
     let value = world.cell().expect("it is written").value;
     let out = |at: u64| {
         let mut pool = read(&spec, &world.head, Some(&value), millis(at)).expect("it can be read").pool;
         pool.view(millis(at)).books.outstanding
     };
-    let told = u64::try_from(told.as_millis()).expect("a moment");
-    assert!(out(told) == 10 && out(told + 9) == 10, "an allocator may be that much behind");
-    assert_eq!(out(told + 15), 0);
+    let ends = u64::try_from(term.as_millis()).expect("a moment");
+    assert!(out(ends) == 10 && out(ends + 9) == 10, "an allocator may be that much behind");
+    assert_eq!(out(ends + 15), 0);
 }
 
 #[test]
@@ -272,8 +272,8 @@ fn other_rules_under_the_same_version_are_not_gone_by_and_are_told_of() {
     assert!(!world.ask(1, 1, 0, &old, wants(1)).is_contested);
     let other = world.ask(2, 1, 0, &spec(10, 1), wants(1));
     assert!(other.is_contested);
-    let told = other.answer.expect("answered").expect("good").grant().expect("lent");
-    assert_eq!(told.ceiling, 100);
+    let grant = other.answer.expect("answered").expect("good").grant().expect("lent");
+    assert_eq!(grant.ceiling, 100);
     assert!(!world.ask(2, 2, 5, &spec(10, 2), wants(1)).is_contested, "a higher one is right");
     assert!(!world.ask(1, 2, 5, &old, wants(1)).is_contested, "and a lower one follows");
 }
@@ -286,8 +286,8 @@ fn what_was_put_over_the_api_holds_until_a_newer_file_says_otherwise() {
     let spent = |seq| Ask { spent_total: seq - 1, ..wants(1) };
     world.lent(1, 1, 0, &file, wants(1));
     let mut ceiling = |who, seq, at, spec: &RootSpec| {
-        let told = world.ask(who, seq, at, spec, spent(seq));
-        (told.answer.expect("answered").expect("good").grant().expect("lent").ceiling, told.is_contested)
+        let asked = world.ask(who, seq, at, spec, spent(seq));
+        (asked.answer.expect("answered").expect("good").grant().expect("lent").ceiling, asked.is_contested)
     };
     assert_eq!(ceiling(2, 1, 0, &put(10, 1, 1)), (10, false));
     assert_eq!(ceiling(1, 2, 5, &file), (10, false), "it has not heard of that");

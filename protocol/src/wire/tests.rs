@@ -113,8 +113,8 @@ fn what_is_in_flight_is_pinned() {
     assert_eq!(AskBody::of("a", None, ask).ask(), ask);
     let left = SpentBody { limit: "a".to_owned(), key: None, spent_total: 9, running: Some(6), held: None };
     golden(&left, r#"{"limit":"a","spent_total":9,"running":6}"#);
-    let told = GrantBody { longest_ms: Some(120_000), hold: Some(7), ..GrantBody::default() };
-    golden(&told, r#"{"limit":"","permits":0,"held":0,"term_ms":0,"longest_ms":120000,"hold":7}"#);
+    let body = GrantBody { longest_ms: Some(120_000), hold: Some(7), ..GrantBody::default() };
+    golden(&body, r#"{"limit":"","permits":0,"held":0,"term_ms":0,"longest_ms":120000,"hold":7}"#);
     let huge = AskBody { running: Some(1 << 53), ..AskBody::default() };
     assert_eq!(huge.out_of_range(), Some(("running", 1 << 53)));
 }

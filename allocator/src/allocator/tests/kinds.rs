@@ -45,7 +45,7 @@ fn a_pattern_serves_each_name_that_fits_it_apart() {
 fn what_was_let_pass_in_shadow_mode_is_counted_once() {
     let text = "[[limit]]\nname = \"a\"\nshadow = true\nkeyed = true\nkeys_max = 1\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1m\" }]";
     let mut allocator = Allocator::new(&Config::parse(text).expect("valid"), Past::None, millis(0), 7);
-    let mut told = |session, seq, key: &str, shadow_refused| {
+    let mut reported = |session, seq, key: &str, shadow_refused| {
         let body = AskBody {
             limit: "a".to_owned(),
             key: Some(key.to_owned()),
@@ -57,14 +57,18 @@ fn what_was_let_pass_in_shadow_mode_is_counted_once() {
         let code = grants[0].error.as_ref().map(|error| error.code.clone());
         (allocator.limits(millis(seq))[0].1.sums.shadow_refused, code)
     };
-    assert_eq!(told(1, 1, "k", 0), (0, None));
-    assert_eq!(told(1, 2, "k", 5), (5, None));
-    assert_eq!(told(1, 2, "k", 5), (5, None), "the same ask again");
-    assert_eq!(told(1, 3, "k", 7), (7, None));
-    assert_eq!(told(2, 4, "k", 3), (7, Some(code::LEASE_UNKNOWN.to_owned())), "it does not start at zero");
-    assert_eq!(told(3, 5, "k", 0), (7, None));
-    assert_eq!(told(3, 6, "k", 2), (9, None));
-    assert_eq!(told(3, 7, "l", 0), (9, Some(code::KEYS_FULL.to_owned())));
+    assert_eq!(reported(1, 1, "k", 0), (0, None));
+    assert_eq!(reported(1, 2, "k", 5), (5, None));
+    assert_eq!(reported(1, 2, "k", 5), (5, None), "the same ask again");
+    assert_eq!(reported(1, 3, "k", 7), (7, None));
+    assert_eq!(
+        reported(2, 4, "k", 3),
+        (7, Some(code::LEASE_UNKNOWN.to_owned())),
+        "it does not start at zero"
+    );
+    assert_eq!(reported(3, 5, "k", 0), (7, None));
+    assert_eq!(reported(3, 6, "k", 2), (9, None));
+    assert_eq!(reported(3, 7, "l", 0), (9, Some(code::KEYS_FULL.to_owned())));
     allocator.stop();
     let body = AskBody { limit: "a".to_owned(), key: Some("k".to_owned()), ..AskBody::default() };
     assert!(allocator.leases(millis(8), &caller(8), &[Entry::Ask(body)])[0].shadow);

@@ -189,11 +189,11 @@ mod tests {
 
     #[test]
     fn people_are_told_how_often_the_allocator_was_killed() {
-        let told = |kills| Report { kills, ..report(None) }.to_string();
-        assert!(told(11).contains(
+        let text = |kills| Report { kills, ..report(None) }.to_string();
+        assert!(text(11).contains(
             "longest gap      523 ms without a call at the vendor; an allocator was killed 11 times\n"
         ));
-        assert!(told(0).contains("523 ms without a call at the vendor\n"));
+        assert!(text(0).contains("523 ms without a call at the vendor\n"));
     }
 
     #[test]

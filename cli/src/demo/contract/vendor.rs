@@ -194,9 +194,9 @@ mod tests {
             ]
         );
         assert_eq!(vendor.seen().map(|seen| seen.too_many), [1, 1]);
-        let told = http.get(format!("{}{SEEN_PATH}", vendor.url())).send().await.expect("it answers");
-        let told: Value = told.json().await.expect("JSON");
-        assert_eq!(told["calls"], json!({ "admitted": 2, "too_many": 1, "most_in_any_window": 4 }));
-        assert_eq!(told["messages"], json!({ "admitted": 1, "too_many": 1, "most_in_any_window": 2 }));
+        let seen = http.get(format!("{}{SEEN_PATH}", vendor.url())).send().await.expect("it answers");
+        let seen: Value = seen.json().await.expect("JSON");
+        assert_eq!(seen["calls"], json!({ "admitted": 2, "too_many": 1, "most_in_any_window": 4 }));
+        assert_eq!(seen["messages"], json!({ "admitted": 1, "too_many": 1, "most_in_any_window": 2 }));
     }
 }

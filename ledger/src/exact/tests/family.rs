@@ -113,10 +113,10 @@ proptest! {
         tree.family.run_out();
         let mut admitted: Vec<(u64, u64)> = tree.family.admitted()
             .map(|(_, admission)| (admission.at.as_nanos(), admission.permits)).collect();
-        let mut told = tree.logs[0].clone();
+        let mut logged = tree.logs[0].clone();
         admitted.sort_unstable();
-        told.sort_unstable();
-        prop_assert_eq!(admitted, told);
+        logged.sort_unstable();
+        prop_assert_eq!(admitted, logged);
     }
 }
 
@@ -129,7 +129,7 @@ fn a_pool_that_others_need_stays() {
     assert_eq!(family.acquire(at(0), user, 1, None).verdict, AT_ONCE);
     assert_eq!(family.acquire(at(10), user, 1, None).verdict, Verdict::Served(ns(90)));
     assert!(!family.is_fresh(at(99), user), "a call waits");
-    assert!(!family.is_fresh(at(200), user), "those two were not told");
+    assert!(!family.is_fresh(at(200), user), "those two were not reported");
     assert_eq!(family.admitted().map(|(place, _)| place).collect::<Vec<_>>(), [user, user]);
     assert!(family.is_fresh(at(200), user) && !family.is_fresh(at(200), Place::FIRST));
     family.remove(user);

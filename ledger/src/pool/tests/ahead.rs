@@ -88,22 +88,22 @@ fn who_waits_for_the_next_window_asks_so_as_to_be_there_when_it_begins() {
     assert_eq!(lent_at(&mut pool, 100, B, 1).permits, 1);
     grant(pool.renew(millis(110), B, 2, ask(1, 0, 0)));
     let mut seq = 0;
-    let mut told = |at: u64, who: Holder| {
+    let mut renewed = |at: u64, who: Holder| {
         seq += 1;
         let grant = grant(pool.renew(millis(at), Holder { id: SessionId(seq + 2), ..who }, 1, ask(0, 0, 1)));
         assert_eq!(grant.permits, 0);
         (grant.ask_after.as_millis(), grant.retry_after.map(|wait| wait.as_millis()))
     };
-    assert_eq!(told(500, far), (80, Some(500)), "others may give something back before");
-    assert_eq!(told(870, far), (80, Some(130)), "there is time to come again");
+    assert_eq!(renewed(500, far), (80, Some(500)), "others may give something back before");
+    assert_eq!(renewed(870, far), (80, Some(130)), "there is time to come again");
     assert_eq!(
-        told(890, far),
+        renewed(890, far),
         (90, Some(110)),
         "there is not: the ask takes 20 ms, and what it brings as long"
     );
-    assert_eq!(told(950, far), (30, Some(50)));
-    assert_eq!(told(985, far), (1, Some(20)), "too late to be there in time");
-    assert_eq!(told(995, A), (5, Some(10)), "a near node needs no time");
+    assert_eq!(renewed(950, far), (30, Some(50)));
+    assert_eq!(renewed(985, far), (1, Some(20)), "too late to be there in time");
+    assert_eq!(renewed(995, A), (5, Some(10)), "a near node needs no time");
 }
 
 /// No node believes an answer that has it wait for longer than any lease lasts.
@@ -116,7 +116,7 @@ fn no_session_is_told_to_wait_for_longer_than_a_lease_lasts() {
     let far = Holder { rtt: Duration::from_millis(100), ..A };
     for before in (2_000..2_400).step_by(50) {
         let holder = Holder { id: SessionId(before), ..far };
-        let told = grant(pool.renew(millis(20_000 - before), holder, 1, ask(0, 0, 1)));
-        assert!(told.ask_after <= lessor_protocol::TERM_MAX, "{before} ms before: {told:?}");
+        let lent = grant(pool.renew(millis(20_000 - before), holder, 1, ask(0, 0, 1)));
+        assert!(lent.ask_after <= lessor_protocol::TERM_MAX, "{before} ms before: {lent:?}");
     }
 }

@@ -42,12 +42,12 @@ fn what_was_all_spent_is_told_before_the_wait_is_over() {
     assert!(pool.asks_above(millis(6), RTT) > millis(40), "what is lent on may come back yet");
     // It is spent, and A waits for another one.
     assert_eq!(grant(pool.renew(millis(7), A, 3, ask(1, 0, 1))).permits, 0);
-    let told = pool.asks_above(millis(7), RTT);
-    assert_eq!(told, millis(14), "an exchange and ten milliseconds after the last");
-    assert_eq!(pool.ask_above(told, RTT).map(|ask| (ask.spent_total, ask.held)), Some((1, 0)));
+    let due = pool.asks_above(millis(7), RTT);
+    assert_eq!(due, millis(14), "an exchange and ten milliseconds after the last");
+    assert_eq!(pool.ask_above(due, RTT).map(|ask| (ask.spent_total, ask.held)), Some((1, 0)));
     // There is nothing new: now it waits.
     let more = Grant { permits: 0, ..last_one() };
-    assert_eq!(pool.on_grant_above(millis(18), told, &more), GrantOutcome::Believed);
+    assert_eq!(pool.on_grant_above(millis(18), due, &more), GrantOutcome::Believed);
     assert_eq!(pool.asks_above(millis(18), RTT), millis(118));
 }
 
@@ -72,7 +72,7 @@ fn those_below_hold_for_no_longer_than_the_one_above_says() {
         assert!(pool.ask_above(millis(at), RTT).is_some());
         assert_eq!(pool.on_grant_above(millis(at + 4), millis(at), &lent(above)), GrantOutcome::Believed);
         let held = grant(pool.renew(millis(at + 5), A, seq, ask(0, u64::from(seq > 2), 1)));
-        assert_eq!((held.term, held.horizon), (TERM / 2, below), "told {above:?}");
+        assert_eq!((held.term, held.horizon), (TERM / 2, below), "granted {above:?}");
     }
 }
 
@@ -160,8 +160,8 @@ fn where_permits_are_spent_again_no_more_is_held_than_the_one_above_says() {
     // Others want some of it now: four are this pool's share, and A's.
     pool.ask_above(millis(10), RTT).expect("it leases");
     assert_eq!(pool.on_grant_above(millis(14), millis(10), &capped(0, 6, Some(4))), GrantOutcome::Believed);
-    let told = grant(pool.renew(millis(15), A, 14, ask(0, 6, 0))).in_flight.and_then(|cap| cap.hold);
-    assert_eq!(told, Some(4));
+    let hold = grant(pool.renew(millis(15), A, 14, ask(0, 6, 0))).in_flight.and_then(|cap| cap.hold);
+    assert_eq!(hold, Some(4));
     // A gives two back, and they are not kept for it.
     grant(pool.renew(millis(20), A, 15, ask(0, 4, 0)));
     let said = pool.ask_above(millis(21), RTT).expect("it leases");

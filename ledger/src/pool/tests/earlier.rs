@@ -9,13 +9,13 @@ use crate::rule::Gap;
 fn it_is_not_forgotten_before_all_that_an_earlier_life_told_is_over() {
     let plan = plan(vec![bucket(10, 1_000, SECOND)]);
     let mut pool = Pool::new(plan.clone(), millis(0));
-    let told = grant(pool.renew(millis(0), A, 1, ask(0, 0, 0)));
-    assert_eq!(told.permits, 0);
+    let lent = grant(pool.renew(millis(0), A, 1, ask(0, 0, 0)));
+    assert_eq!(lent.permits, 0);
     let (checkpoint, _) = pool.checkpoint(millis(1), Duration::ZERO).expect("it is kept");
     let mut after = Pool::from_checkpoint(plan, &checkpoint, Gap::Counted, millis(2)).expect("it is of use");
     assert_eq!(after.view(millis(2)).books.outstanding, 0);
     assert!(!after.is_forgettable(millis(2)), "a new one would not wait for that node");
-    let over = ClockBounds::default().grantor_end(millis(0) + told.term, told.term);
+    let over = ClockBounds::default().grantor_end(millis(0) + lent.term, lent.term);
     assert!(after.is_forgettable(over + SECOND));
 }
 

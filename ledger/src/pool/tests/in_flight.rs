@@ -25,9 +25,9 @@ fn says(spent_total: u64, held: u64, running: u64, waiting: u64) -> Ask {
 fn what_runs_is_charged_as_long_as_its_session_says_so() {
     let mut pool = beside_a_window();
     let first = grant(pool.renew(millis(0), A, 1, ask(0, 0, 10)));
-    let told = first.in_flight.expect("it caps what is in flight");
-    assert_eq!((first.permits, told.hold), (10, None));
-    assert!(told.longest >= LONGEST);
+    let cap = first.in_flight.expect("it caps what is in flight");
+    assert_eq!((first.permits, cap.hold), (10, None));
+    assert!(cap.longest >= LONGEST);
     // Six spent, of which four run: two have ended, four are still held.
     pool.renew(millis(500), A, 2, says(6, 4, 4, 0)).expect("true");
     let view = pool.view(millis(500));
@@ -118,17 +118,17 @@ fn no_session_has_more_in_flight_than_it_was_lent() {
 #[test]
 fn alone_it_lends_to_be_spent_again_and_tells_how_much_to_hold() {
     let mut pool = pool(vec![in_flight(12)]);
-    let told = |grant: Grant| (grant.permits, grant.in_flight.and_then(|InFlight { hold, .. }| hold));
+    let lent = |grant: Grant| (grant.permits, grant.in_flight.and_then(|InFlight { hold, .. }| hold));
     // One that is alone may have all of it, half of what is left at a time.
-    assert_eq!(told(grant(pool.renew(millis(0), A, 1, says(0, 0, 0, 12)))), (6, Some(12)));
+    assert_eq!(lent(grant(pool.renew(millis(0), A, 1, says(0, 0, 0, 12)))), (6, Some(12)));
     let more = Ask { busy: 5, ..says(0, 6, 0, 6) };
-    assert_eq!(told(grant(pool.renew(millis(100), A, 2, more))), (3, Some(12)));
+    assert_eq!(lent(grant(pool.renew(millis(100), A, 2, more))), (3, Some(12)));
     assert_eq!(pool.view(millis(100)).in_flight, 5, "in use, of those that are held");
-    // Another one wants as much: each is told its half. What the first has it may use, and gives back what is more.
-    assert_eq!(told(grant(pool.renew(millis(200), B, 1, says(0, 0, 0, 12)))), (3, Some(6)));
-    assert_eq!(told(grant(pool.renew(millis(300), A, 3, says(0, 9, 0, 3)))), (0, Some(6)));
-    assert_eq!(told(grant(pool.renew(millis(400), A, 4, says(0, 6, 0, 6)))), (0, Some(6)));
-    assert_eq!(told(grant(pool.renew(millis(500), B, 2, says(0, 3, 0, 9)))), (3, Some(6)));
+    // Another one wants as much: each may hold its half. What the first has it may use, and gives back what is more.
+    assert_eq!(lent(grant(pool.renew(millis(200), B, 1, says(0, 0, 0, 12)))), (3, Some(6)));
+    assert_eq!(lent(grant(pool.renew(millis(300), A, 3, says(0, 9, 0, 3)))), (0, Some(6)));
+    assert_eq!(lent(grant(pool.renew(millis(400), A, 4, says(0, 6, 0, 6)))), (0, Some(6)));
+    assert_eq!(lent(grant(pool.renew(millis(500), B, 2, says(0, 3, 0, 9)))), (3, Some(6)));
     assert_eq!(pool.view(millis(500)).available, 0);
     // Both fall silent. Their leases end within two seconds, and all they had in flight 60 s later.
     assert_eq!(pool.view(millis(62_000)).available, 0);

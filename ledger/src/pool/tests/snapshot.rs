@@ -116,8 +116,8 @@ proptest! {
             }
             resumed = written_and_read(&mut resumed, &plan, now);
             // What its last ask found is told by the pool that was asked.
-            let told = kept.view(now);
-            let known = PoolView { forecast: Forecast::default(), time_to_empty: None, ..told };
+            let view = kept.view(now);
+            let known = PoolView { forecast: Forecast::default(), time_to_empty: None, ..view };
             prop_assert_eq!(resumed.view(now), known);
             prop_assert_eq!(resumed.is_forgettable(now), kept.is_forgettable(now));
         }
