@@ -2,7 +2,7 @@
 //! network between them, under load. Everything that happens follows from one seed; an omniscient oracle looks on.
 //!
 //! What is true, in [`mod@reference`] (a rule kept by remembering every spend), with [`civil`] (calendars) and [`warming`] (the
-//! curve of a cold bucket). Beside the fleet below stands [`small`], which does what property tests tell it.
+//! curve of a cold bucket).
 //!
 //! The fleet, in reading order: [`setup`] (what is to be simulated), [`text`] (in a line), [`generator`] (drawing one from a seed) with
 //! [`edges`] (of calendars), [`topology`] (one allocator, regions below it, or several that share a store), [`family`] (the pools), [`clock`], [`traffic`], [`network`], [`faults`],
@@ -33,7 +33,6 @@ pub mod replay;
 pub mod rival;
 pub mod setup;
 pub mod shrink;
-pub mod small;
 pub mod soak;
 pub mod text;
 pub mod topology;

@@ -122,7 +122,7 @@ impl Oracles {
         self.above.iter_mut().for_each(|above| above.landed(permits));
     }
 
-    /// See [`Oracle::answered`].
+    /// See [`Oracle::answered`]. Returns what was lent anew.
     ///
     /// # Errors
     /// What was wrong.
@@ -133,7 +133,7 @@ impl Oracles {
         asked: &Asked,
         answer: &Result<Answer, AskError>,
         stocks: &Stocks,
-    ) -> Verdict {
+    ) -> Result<u64, AskRejection> {
         let stock = stocks.own[limit];
         let own = Instant { allocator: stock.at, ..now };
         let (lent, lied) = self.own[limit].answered(own, asked, answer, stock)?;
@@ -141,7 +141,8 @@ impl Oracles {
         if self.root == Root::Limit {
             self.above.iter_mut().for_each(|above| above.lent(now, lent, lied));
         }
-        self.stand(now, stocks)
+        self.stand(now, stocks)?;
+        Ok(lent)
     }
 
     /// The allocator above regions answered one of them: see [`Oracle::answered`].

@@ -199,6 +199,8 @@ pub enum Calls {
     /// Most are short, a few as long as they may be. Some never say that they end.
     #[default]
     Mixed,
+    /// They take the longest time, and none says that it ends.
+    Silent,
     /// They take any time up to the longest, and all say that they end.
     Even,
     /// The same, and some take ten times as long as any should.
@@ -207,8 +209,12 @@ pub enum Calls {
 
 impl Calls {
     /// All of them, with their names in setups.
-    pub const ALL: [(&str, Calls); 3] =
-        [("mixed", Calls::Mixed), ("even", Calls::Even), ("overlong", Calls::Overlong)];
+    pub const ALL: [(&str, Calls); 4] = [
+        ("mixed", Calls::Mixed),
+        ("silent", Calls::Silent),
+        ("even", Calls::Even),
+        ("overlong", Calls::Overlong),
+    ];
 
     /// Its name in setups.
     pub fn name(self) -> &'static str {

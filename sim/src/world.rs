@@ -39,6 +39,7 @@ use crate::node::Node;
 use crate::oracle::{AskRejection, Instant, Verdict, must};
 use crate::oracles::Oracles;
 use crate::policy::Policy;
+use crate::reference::Spend;
 use crate::rival::Rival;
 use crate::setup::Setup;
 use crate::traffic::Traffic;
@@ -99,6 +100,9 @@ pub struct World {
     curve: Option<Curve>,
     /// A limiter that is asked about each call, and how many it would have admitted.
     exact: Option<(Limiter, u64)>,
+    /// Every admission and everything that was lent, if that is wanted.
+    spends: Vec<Spend>,
+    grants: Vec<Spend>,
     next_look: u64,
     /// Longest that a caller may wait once it is calm.
     bound: u64,
@@ -214,6 +218,8 @@ impl World {
             log: Log::default(),
             curve: watch.draws.then(|| Curve::new(setup.nodes)),
             exact: watch.compares.then(|| (Limiter::new(&plan.rules, now), 0)),
+            spends: vec![],
+            grants: vec![],
             watch,
             next_look: 0,
             bound: phases::longest_wait(&setup),

@@ -123,9 +123,10 @@ impl World {
     ) -> Verdict {
         let (now, stocks, asked) = (self.now(), self.stocks(), self.asked(message));
         let lender = self.setup.lender(message.node);
-        self.oracles.answered(lender, now, &asked, answer, &stocks)?;
+        let lent = self.oracles.answered(lender, now, &asked, answer, &stocks)?;
         let stock = stocks.own[lender];
         let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
+        self.remember(lent, |world| &mut world.grants);
         if let Some(grant) = granted
             && asked.is_honest
         {

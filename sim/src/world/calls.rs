@@ -182,6 +182,7 @@ impl World {
         self.admissions += 1;
         self.log.note(self.real, "node # admits #", &[node as u64, permits]);
         self.meter.admitted(self.real, node, permits);
+        self.remember(permits, |world| &mut world.spends);
         if self.rival.is_some() {
             let now = self.now();
             self.over_admissions += self.oracles.of(0).tally(now, permits);
@@ -209,6 +210,7 @@ impl World {
         self.admissions += 1;
         self.log.note(self.real, "node # goes on with # by itself", &[node as u64, permits]);
         self.meter.admitted(self.real, node, permits);
+        self.remember(permits, |world| &mut world.spends);
         let way = self.margin();
         let way = if way == 0 { 0 } else { self.rng.u64(0..=way) };
         self.oracles.passed(self.setup.lender(node), self.now(), permits, way)?;

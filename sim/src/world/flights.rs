@@ -31,13 +31,14 @@ impl World {
         if self.rival.is_some() || !self.nodes[node].refill.calls().count() {
             return Manner::Plain;
         }
-        if self.setup.calls != Calls::Mixed {
-            return Manner::Guarded;
-        }
-        match self.rng.u32(..12) {
-            0 => Manner::Plain,
-            1 => Manner::Lapsing,
-            _ => Manner::Guarded,
+        match self.setup.calls {
+            Calls::Even | Calls::Overlong => Manner::Guarded,
+            Calls::Silent => Manner::Plain,
+            Calls::Mixed => match self.rng.u32(..12) {
+                0 => Manner::Plain,
+                1 => Manner::Lapsing,
+                _ => Manner::Guarded,
+            },
         }
     }
 
@@ -83,6 +84,7 @@ impl World {
                 1 => self.rng.u64(1..=longest),
                 _ => (self.rng.u64(1..=longest) / self.rng.u64(1..=200)).max(1).min(longest),
             },
+            Calls::Silent => longest,
             Calls::Even => self.rng.u64(1..=longest),
             Calls::Overlong => (self.rng.u64(1..=10 * longest) / self.rng.u64(1..=20)).max(1),
         };

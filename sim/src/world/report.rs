@@ -6,6 +6,7 @@ use crate::curve::Curve;
 use crate::faults::Struck;
 use crate::meter::Figures;
 use crate::oracle::AskRejection;
+use crate::reference::Spend;
 use std::fmt;
 
 /// What came of a run in which nothing was wrong.
@@ -29,6 +30,10 @@ pub struct Report {
     pub curve: Option<Curve>,
     /// Calls that an exact limiter would have admitted which is asked about each of them, if that was wanted.
     pub exact: Option<u64>,
+    /// Every admission and everything that was lent, each in the order of time, if that was wanted.
+    pub spends: Vec<Spend>,
+    /// See `spends`.
+    pub grants: Vec<Spend>,
 }
 
 /// What was wrong, and all that is needed to see it again.
@@ -73,6 +78,8 @@ impl World {
             by_node: self.meter.by_node(),
             over_admissions: self.over_admissions,
             curve: self.curve,
+            spends: self.spends,
+            grants: self.grants,
             exact: self.exact.map(|exact| exact.1),
         }
     }

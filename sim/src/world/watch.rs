@@ -3,6 +3,8 @@
 
 use super::World;
 use crate::curve::LOOKS;
+use crate::oracle::Instant;
+use crate::reference::Spend;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,11 +15,21 @@ pub struct Watch {
     pub draws: bool,
     /// Whether an exact limiter is asked about each call, too.
     pub compares: bool,
+    /// Whether the report has each admission and each grant.
+    pub remembers: bool,
     /// Here every run adds the simulated nanoseconds that are over.
     pub over: Arc<AtomicU64>,
 }
 
 impl World {
+    /// `permits` were admitted or lent now.
+    pub(super) fn remember(&mut self, permits: u64, list: impl FnOnce(&mut World) -> &mut Vec<Spend>) {
+        if self.watch.remembers {
+            let Instant { real, allocator } = self.now();
+            list(self).push(Spend { real, allocator: allocator.as_nanos(), permits });
+        }
+    }
+
     /// Looks as often as is due before `next`.
     pub(super) fn look_until(&mut self, next: u64) {
         let every = (self.setup.lasts / LOOKS).max(1);
