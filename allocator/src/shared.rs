@@ -267,15 +267,12 @@ impl Shared {
         *self.file_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
-    /// Limits of the shared store are suspended so, when it is `there` on its clock, unless newer suspensions are known. Tasks that
+    /// Limits of the shared store are suspended so, when it is `there` on its clock, unless later decisions are known. Tasks that
     /// decide and tasks that read the store come here in any order.
     pub(crate) fn follow_suspensions(&self, suspensions: &Suspensions, there: Moment) {
         let mut known = self.shared_store_status.suspensions();
-        if known.is_newer(suspensions) {
-            return;
-        }
-        known.clone_from(suspensions);
-        let news = self.with(|allocator, now| allocator.follow_suspensions(suspensions, there, now));
+        known.merge(suspensions);
+        let news = self.with(|allocator, now| allocator.follow_suspensions(&known, there, now));
         drop(known);
         news.iter().for_each(|event| self.tell(event));
     }

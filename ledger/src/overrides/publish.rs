@@ -219,6 +219,8 @@ fn suspend(
     // Where there is no head yet, an allocator is about to make it.
     let Some(cell) = cells.into_iter().next().flatten() else { return Ok(pause()) };
     let mut head = Head::read(&cell.value).map_err(PublishError::Unreadable)?;
+    // A store that lost something may know less than this allocator: a decision upon that would be overruled here.
+    head.keep_suspensions(&host.suspensions());
     let was_so = head.suspensions_mut().decide(limit, decision, there)?;
     let call = swap(timeline, HEAD, Some(cell.version), head.write(), host);
     Ok((Step::SwapHead(Box::new(head), was_so, there), call))

@@ -1,5 +1,8 @@
 //! The suspensions of all limits of a shared store: paused limits and blocked nodes. They are in the head of the store. So all
 //! allocators go by them, whichever allocator an operator told. An allocator that starts later does too.
+//!
+//! A store may lose what was written last, while allocators know it. So each decision has a stamp, and of two about the same node
+//! or the same pause the later one holds, in whatever order allocators and the store hear of them ([`Suspensions::merge`]).
 
 use crate::rule::At;
 use lessor_protocol::{Moment, NodeName};
@@ -10,11 +13,18 @@ use std::time::Duration;
 /// Suspended limits and blocked nodes of one store, together. The head is written several times a second.
 pub const SUSPENDED_MAX: usize = 1_000;
 
+/// How long it is remembered that a pause or a block was lifted, in milliseconds. An allocator that was cut off from the store for
+/// longer may bring back what it knows.
+const LIFTED_LASTS: u64 = 3_600_000;
+
+/// How many nodes of one limit are remembered as lifted.
+const LIFTED_MAX: usize = 100;
+
 /// The suspensions of all limits of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suspensions {
-    /// Counts decisions: of two, the higher is newer.
+    /// The stamp of the last decision.
     serial: u64,
     limits: BTreeMap<String, Suspended>,
 }
@@ -29,6 +39,16 @@ pub struct Suspended {
     /// These nodes are lent nothing.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     blocked: BTreeSet<String>,
+    /// The stamp of the last decision to pause or to resume; 0 if there was none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pause_stamp: u64,
+    /// The stamps of the last decisions about nodes: of all that are blocked, and of those that were until lately.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    node_stamps: BTreeMap<String, u64>,
+}
+
+fn is_zero(stamp: &u64) -> bool {
+    *stamp == 0
 }
 
 /// What an operator decides about the suspension of a limit.
@@ -57,35 +77,33 @@ impl Suspensions {
     /// # Errors
     /// If there is no room. Nothing changes then.
     pub fn decide(&mut self, limit: &str, decision: &Decision, now: Moment) -> Result<bool, SuspensionsFull> {
-        let is_over = |until: &At| until.as_calendar() <= now;
-        for suspended in self.limits.values_mut() {
-            suspended.until = suspended.until.filter(|until| !is_over(until));
-        }
-        self.limits.retain(|_, suspended| *suspended != Suspended::default());
-        let mut suspended = self.limits.get(limit).cloned().unwrap_or_default();
-        let was_so = match decision {
-            Decision::Pause(span) => {
-                let until = span.map_or(Moment::NEVER, |span| now + span);
-                suspended.until.replace(until.into()).is_some()
-            }
-            Decision::Resume => suspended.until.take().is_some(),
-            Decision::Block(node) => !suspended.blocked.insert(node.to_string()),
-            Decision::Unblock(node) => suspended.blocked.remove(node.as_str()),
-        };
-        let before = self.limits.insert(limit.to_owned(), suspended);
-        if self.limits.len() + self.limits.values().map(|suspended| suspended.blocked.len()).sum::<usize>()
-            > SUSPENDED_MAX
-            && matches!(decision, Decision::Pause(_) | Decision::Block(_))
-        {
-            match before {
-                Some(before) => _ = self.limits.insert(limit.to_owned(), before),
-                None => _ = self.limits.remove(limit),
-            }
+        let millis = now.as_nanos() / 1_000_000;
+        self.forget(now, millis);
+        // Later than all that is known here, and than what was decided before by the same clock where it is not.
+        let stamp = (self.serial + 1).max(millis);
+        let mut next = self.clone();
+        let was_so = next.limits.entry(limit.to_owned()).or_default().decide(decision, stamp, now);
+        next.serial = stamp;
+        if next.suspended() > SUSPENDED_MAX && matches!(decision, Decision::Pause(_) | Decision::Block(_)) {
             return Err(SuspensionsFull);
         }
-        self.limits.retain(|_, suspended| *suspended != Suspended::default());
-        self.serial += 1;
+        *self = next;
         Ok(was_so)
+    }
+
+    /// Pauses that are over are forgotten, and after a while what was lifted.
+    fn forget(&mut self, now: Moment, millis: u64) {
+        for suspended in self.limits.values_mut() {
+            suspended.until = suspended.until.filter(|until| now < until.as_calendar());
+            suspended.forget(millis);
+        }
+        self.limits.retain(|_, suspended| *suspended != Suspended::default());
+    }
+
+    /// How many limits and nodes are suspended.
+    fn suspended(&self) -> usize {
+        let suspended = self.limits.values().filter(|suspended| !suspended.is_lifted());
+        suspended.map(|suspended| 1 + suspended.blocked.len()).sum()
     }
 
     /// Whether no operator has decided anything yet.
@@ -93,18 +111,87 @@ impl Suspensions {
         self.serial == 0
     }
 
-    /// Whether more was decided here than there.
-    pub fn is_newer(&self, than: &Suspensions) -> bool {
-        self.serial > than.serial
+    /// Becomes what both say: of two decisions about the same, the later one.
+    pub fn merge(&mut self, other: &Suspensions) {
+        self.serial = self.serial.max(other.serial);
+        for (limit, suspended) in &other.limits {
+            match self.limits.get_mut(limit) {
+                Some(known) => known.merge(suspended),
+                None => _ = self.limits.insert(limit.clone(), suspended.clone()),
+            }
+        }
     }
 
     /// The suspension of `limit`, if it has one.
     pub fn of(&self, limit: &str) -> Option<&Suspended> {
-        self.limits.get(limit)
+        self.limits.get(limit).filter(|suspended| !suspended.is_lifted())
     }
 }
 
 impl Suspended {
+    fn decide(&mut self, decision: &Decision, stamp: u64, now: Moment) -> bool {
+        match decision {
+            Decision::Pause(span) => {
+                let until = span.map_or(Moment::NEVER, |span| now + span);
+                self.pause_stamp = stamp;
+                self.until.replace(until.into()).is_some()
+            }
+            Decision::Resume => {
+                self.pause_stamp = stamp;
+                self.until.take().is_some()
+            }
+            Decision::Block(node) => {
+                self.node_stamps.insert(node.to_string(), stamp);
+                !self.blocked.insert(node.to_string())
+            }
+            Decision::Unblock(node) => {
+                self.node_stamps.insert(node.to_string(), stamp);
+                self.blocked.remove(node.as_str())
+            }
+        }
+    }
+
+    /// Forgets what was lifted long ago, and the oldest of what was lifted where that is much.
+    fn forget(&mut self, millis: u64) {
+        let is_late = |stamp: u64| millis < stamp.saturating_add(LIFTED_LASTS);
+        if self.until.is_none() && !is_late(self.pause_stamp) {
+            self.pause_stamp = 0;
+        }
+        let lifted = self.node_stamps.iter().filter(|(node, _)| !self.blocked.contains(*node));
+        let mut stamps: Vec<u64> = lifted.map(|(_, stamp)| *stamp).collect();
+        stamps.sort_unstable_by(|a, b| b.cmp(a));
+        let oldest = stamps.get(LIFTED_MAX).copied().unwrap_or(0);
+        let blocked = &self.blocked;
+        self.node_stamps.retain(|node, stamp| blocked.contains(node) || (is_late(*stamp) && *stamp > oldest));
+    }
+
+    fn merge(&mut self, other: &Suspended) {
+        // Of two with the same stamp, the one that lends less.
+        let pause = |suspended: &Suspended| (suspended.pause_stamp, suspended.until.map(At::as_calendar));
+        if pause(other) > pause(self) {
+            (self.pause_stamp, self.until) = (other.pause_stamp, other.until);
+        }
+        for node in other.blocked.iter().chain(other.node_stamps.keys()) {
+            let stamp = |suspended: &Suspended| suspended.node_stamps.get(node).copied().unwrap_or(0);
+            let of_node = |suspended: &Suspended| (stamp(suspended), suspended.blocked.contains(node));
+            if of_node(other) <= of_node(self) {
+                continue;
+            }
+            match other.blocked.contains(node) {
+                true => _ = self.blocked.insert(node.clone()),
+                false => _ = self.blocked.remove(node),
+            }
+            if let Some(stamp) = other.node_stamps.get(node) {
+                self.node_stamps.insert(node.clone(), *stamp);
+            }
+        }
+    }
+
+    /// Whether nothing is suspended any more.
+    fn is_lifted(&self) -> bool {
+        self.until.is_none() && self.blocked.is_empty()
+    }
+
     /// Until when the limit is paused: [`Moment::NEVER`] until an operator resumes it.
     pub fn until(&self) -> Option<Moment> {
         self.until.map(At::as_calendar)
@@ -147,7 +234,7 @@ mod tests {
         assert_eq!(suspensions.decide("a", &Decision::Unblock(node("n")), at(7)), Ok(true));
         assert_eq!(
             (suspensions.of("a"), suspensions.of("b"), suspensions.serial),
-            (None, None, 6),
+            (None, None, 7_000),
             "the pause of b is over"
         );
         assert_eq!(suspensions.decide("a", &Decision::Resume, at(8)), Ok(false));
@@ -166,5 +253,58 @@ mod tests {
         assert_eq!(suspensions.decide("a", &Decision::Block(node("n1")), at(1)), Ok(true));
         assert_eq!(suspensions.decide("a", &Decision::Pause(None), at(1)), Ok(false));
         assert_eq!(suspensions.decide("a", &Decision::Unblock(node("n1")), at(1)), Ok(true));
+    }
+
+    /// Two allocators on both sides of a store that has lost something.
+    #[test]
+    fn of_two_decisions_about_the_same_the_later_one_holds_in_any_order() {
+        let mut known = Suspensions::default();
+        known.decide("a", &Decision::Block(node("n")), at(1)).expect("there is room");
+        let before = known.clone();
+        known.decide("a", &Decision::Block(node("m")), at(2)).expect("there is room");
+        known.decide("a", &Decision::Pause(None), at(2)).expect("there is room");
+        // The store goes on with what it had, and another allocator decides.
+        let mut lost = before.clone();
+        lost.decide("a", &Decision::Unblock(node("n")), at(3)).expect("there is room");
+        lost.decide("b", &Decision::Pause(None), at(4)).expect("there is room");
+        let merged = |one: &Suspensions, other: &Suspensions| {
+            let mut both = one.clone();
+            both.merge(other);
+            both
+        };
+        let both = merged(&known, &lost);
+        assert_eq!(both, merged(&lost, &known));
+        assert_eq!(both, merged(&both, &before), "what is older changes nothing");
+        let of_a = both.of("a").expect("it is suspended");
+        assert_eq!(
+            (of_a.until(), of_a.blocked().collect::<Vec<_>>()),
+            (Some(Moment::NEVER), vec![node("m")])
+        );
+        assert_eq!(both.of("b").and_then(Suspended::until), Some(Moment::NEVER));
+    }
+
+    #[test]
+    fn what_was_lifted_is_remembered_for_an_hour_and_not_without_end() {
+        let mut suspensions = Suspensions::default();
+        for n in 0..3 * LIFTED_MAX {
+            let node = node(&format!("n{n}"));
+            suspensions.decide("a", &Decision::Block(node.clone()), at(1)).expect("there is room");
+            suspensions.decide("a", &Decision::Unblock(node), at(1)).expect("there is room");
+        }
+        assert!(suspensions.limits["a"].node_stamps.len() <= LIFTED_MAX + 1);
+        suspensions.decide("b", &Decision::Resume, at(3_700)).expect("there is room");
+        assert_eq!(suspensions.limits.keys().collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn suspensions_of_earlier_versions_have_no_stamps() {
+        let row = r#"{"serial":1,"limits":{"a":{"blocked":["n"]}}}"#;
+        let old: Suspensions = serde_json::from_str(row).expect("it is one");
+        assert_eq!(serde_json::to_string(&old).expect("plain data"), row);
+        let mut lifted = old.clone();
+        lifted.decide("a", &Decision::Unblock(node("n")), at(1)).expect("there is room");
+        let mut merged = old.clone();
+        merged.merge(&lifted);
+        assert_eq!((merged.of("a"), old.of("a").is_some()), (None, true));
     }
 }

@@ -151,9 +151,7 @@ impl Head {
 
     /// Takes over what an allocator knows, if that is newer. So a store that lost it has it again.
     pub fn keep_suspensions(&mut self, known: &Suspensions) {
-        if known.is_newer(&self.suspensions) {
-            self.suspensions = known.clone();
-        }
+        self.suspensions.merge(known);
     }
 
     /// The newest file and decision that are known.

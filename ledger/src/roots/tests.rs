@@ -202,15 +202,18 @@ fn an_era_is_gone_by_at_first_only_if_an_allocator_has_just_signed_it() {
     }
 }
 
-/// Stores have heads that earlier versions wrote.
+/// Stores have heads that earlier versions wrote; those have no stamps.
 #[test]
 fn a_head_names_its_suspensions_as_it_always_did() {
     let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);
     let block = Decision::Block(NodeName::try_new("n").expect("valid"));
     head.suspensions_mut().decide("a", &block, millis(0)).expect("there is room");
     let text = String::from_utf8(head.write()).expect("text");
-    assert!(text.contains(r#""gates":{"serial":1,"limits":{"a":{"blocked":["n"]}}}"#), "{text}");
+    let gates = r#""gates":{"serial":1000000,"limits":{"a":{"blocked":["n"],"node_stamps":{"n":1000000}}}}"#;
+    assert!(text.contains(gates), "{text}");
     assert_eq!(Head::read(text.as_bytes()), Ok(head));
+    let earlier = text.replace(r#","node_stamps":{"n":1000000}"#, "");
+    assert!(Head::read(earlier.as_bytes()).is_ok_and(|head| head.suspensions().of("a").is_some()));
 }
 
 #[test]

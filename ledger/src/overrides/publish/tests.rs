@@ -59,9 +59,7 @@ impl Host for Here {
     }
 
     fn follow_suspensions(&mut self, suspensions: &Suspensions, _: Moment) {
-        if !self.suspensions.is_newer(suspensions) {
-            self.suspensions = suspensions.clone();
-        }
+        self.suspensions.merge(suspensions);
     }
 
     fn hold_back(&mut self) {}
@@ -226,6 +224,26 @@ fn a_suspension_is_decided_again_where_another_allocator_was_faster() {
     assert!(world.finish(&mut publish, again).is_ok_and(|published| !published.was_so));
     assert!(["a", "b"].map(|limit| world.head().suspensions().of(limit).is_some()) == [true; 2]);
     assert_eq!(world.here.suspensions, *world.head().suspensions());
+}
+
+/// The bug: the store had gone back to what it had before, and the decision was made upon that. The allocator knew of later ones,
+/// went on with those, and told the store so.
+#[test]
+fn a_suspension_is_decided_upon_what_is_known_here_where_the_store_has_lost_that() {
+    let mut world = World::with_head();
+    world.publish(pause_of("b")).expect("there is room");
+    // The clock of the store was set back, too.
+    let later = NOW + Duration::from_secs(60);
+    world.here.suspensions.decide("c", &Decision::Pause(None), later).expect("there is room");
+    let cell = world.cell(HEAD).expect("there is one");
+    let begun = Head::begin(2, &Timeline::new("a"), NOW, true).write();
+    let next = Some(Cell { version: cell.version + 1, value: begun });
+    let swap = Swap { name: HEAD.to_owned(), expected: Some(cell.version), next };
+    world.table.swap(&Timeline::new("a"), &[swap]).expect("it is on that timeline");
+    world.publish(pause_of("a")).expect("there is room");
+    for limit in ["a", "b", "c"] {
+        assert!(world.here.is_paused(limit) && world.head().suspensions().of(limit).is_some(), "{limit}");
+    }
 }
 
 #[test]
