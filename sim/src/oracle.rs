@@ -24,6 +24,7 @@
 //! | V4 | after quarantine, who waits is granted something within one refresh | `world/phases.rs` |
 //! | V5 F1 F2 | use, even shares, turns beside those that come and go | `tests/simulation/fairness.rs` |
 //! | V7 | an allocator whose clock was wrong shuts no limit in a shared store | there too |
+//! | V8 | soon after all trouble, all allocators of a store follow what operators decided last | `world/decisions.rs` |
 //! | K9 | an allocator that shares a store takes it to be no later than that | `world/shared.rs` |
 //! | P1 P2 | one answer to one ask, none to an older one; epochs are the HTTP layer's | [`Oracle::answered`] |
 //! | P3 | a new process is a new session | [`Oracle::begins`] |

@@ -5,6 +5,7 @@ mod adversaries;
 mod allocator;
 mod aside;
 mod calls;
+mod decisions;
 mod event;
 mod flights;
 mod live;
@@ -324,6 +325,9 @@ impl World {
             Event::FromStore { region, letter } => self.hear_store(region, letter)?,
             Event::StoreSilent { region, life, letter } => self.store_silent(region, life, letter)?,
             Event::SetAgain => self.set_again(),
+            Event::PublishWakes { region, life, number } => self.publish_wakes(region, life, number)?,
+            Event::PublishTimesOut { region, life, number } => self.publish_times_out(region, life, number),
+            Event::Lift => self.lift()?,
             Event::Spree { node, life } => self.spree(node, life)?,
             Event::Reopen { life } => self.reopen(life),
             Event::Durable { life } => self.durable(life),
@@ -377,6 +381,9 @@ impl World {
             | Event::FromStore { .. }
             | Event::StoreSilent { .. }
             | Event::SetAgain
+            | Event::PublishWakes { .. }
+            | Event::PublishTimesOut { .. }
+            | Event::Lift
             | Event::RegionWakes { .. }
             | Event::RegionTimesOut { .. }
             | Event::RegionStarts { .. }

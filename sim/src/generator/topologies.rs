@@ -1,6 +1,7 @@
 //! Draws fleets whose nodes lease from regions.
 
 use crate::faults::{Fault, Faults};
+use crate::live::{Act, Live};
 use crate::network::Latency;
 use crate::setup::{Calls, Sabotage, Setup, plan};
 use crate::topology::{Fate, Lag, Regions, Shared, Topology};
@@ -18,7 +19,8 @@ use std::time::Duration;
 pub fn any(seed: u64) -> Setup {
     let lost = [Fate::Copied, Fate::Emptied, Fate::Behind, Fate::Started];
     match seed % 14 {
-        0 | 1 => regions(seed),
+        0 => regions(seed),
+        1 => store_decided(seed),
         2 => regions_capped(seed),
         3 => store(seed),
         4 => store_capped(seed),
@@ -54,6 +56,30 @@ pub fn store(seed: u64) -> Setup {
     let mut rng = dice(seed, 1);
     let rule = rule(5..600, 100..6_000, &mut rng);
     store_by(vec![rule], 0, seed, &mut rng).named()
+}
+
+/// The same while operators pause and block, at any of them: a few times or, in every other fleet, all the time, while the store
+/// loses what it had.
+pub fn store_decided(seed: u64) -> Setup {
+    let mut rng = dice(seed, 17);
+    let rule = rule(20..600, 500..4_000, &mut rng);
+    let mut setup = store_by(vec![rule], 0, seed, &mut rng);
+    let is_hard = seed.is_multiple_of(2);
+    if is_hard {
+        setup.faults.every.insert(Fault::StoreTrouble, (SECOND, MILLI));
+        of_store(&mut setup).fates = vec![Fate::Copied, Fate::Emptied, Fate::Behind, Fate::Started];
+    }
+    for _ in 0..if is_hard { 40 } else { rng.u32(2..=8) } {
+        let (at, node) = (rng.u64(0..setup.lasts), rng.usize(..setup.nodes));
+        let act = match rng.u32(..8) {
+            0 => Act::Pause(rng.u64(1..=1_000) * MILLI),
+            1 => Act::Resume,
+            2..5 => Act::Unblock(node),
+            _ => Act::Block(node),
+        };
+        setup.live.push(Live { at, act });
+    }
+    setup.named()
 }
 
 /// The same by a cap on what is in flight, of calls that take up to some seconds.

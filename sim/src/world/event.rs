@@ -139,6 +139,19 @@ pub(super) enum Event {
     },
     /// The clock of the store is set again.
     SetAgain,
+    /// A decision of an operator goes on after a pause; or the operator waits no longer.
+    PublishWakes {
+        region: usize,
+        life: u64,
+        number: u64,
+    },
+    PublishTimesOut {
+        region: usize,
+        life: u64,
+        number: u64,
+    },
+    /// Operators lift what they decided, once the trouble is over.
+    Lift,
     /// Callers at a node spend all that it has, at the last instant.
     Spree {
         node: usize,
@@ -245,6 +258,9 @@ impl Event {
             | Event::FromStore { .. }
             | Event::StoreSilent { .. }
             | Event::SetAgain
+            | Event::PublishWakes { .. }
+            | Event::PublishTimesOut { .. }
+            | Event::Lift
             | Event::RegionWakes { .. }
             | Event::RegionTimesOut { .. }
             | Event::RegionStarts { .. }

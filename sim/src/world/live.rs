@@ -22,6 +22,9 @@ impl World {
             return Ok(());
         }
         let act = self.setup.live[index].act.clone();
+        if self.shared.is_some() {
+            return self.operate_at_store(&act);
+        }
         self.log.note(self.real, "! an operator acts (#)", &[index as u64]);
         let now = self.centre.clock.show(self.real);
         // Of one that is gone nothing is known, until it is put again.
@@ -82,6 +85,7 @@ impl World {
     }
 }
 
-fn name(node: usize) -> NodeName {
+/// What `node` is called.
+pub(super) fn name(node: usize) -> NodeName {
     NodeName::try_new(&format!("node-{node}")).expect("a name")
 }

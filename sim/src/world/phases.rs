@@ -1,7 +1,7 @@
 //! The parts of a run: trouble, then calm in which progress is owed, then silence in which everything comes back.
 
 use super::World;
-use super::event::Phase;
+use super::event::{Event, Phase};
 use super::flights::longest;
 use super::rates::{cold_factor, memory, sustained};
 use crate::SECOND;
@@ -25,6 +25,9 @@ impl World {
             Phase::Trouble => {}
             Phase::Settling => {
                 self.mend_all()?;
+                if self.shared.is_some() && !self.setup.live.is_empty() {
+                    self.push(self.real, Event::Lift);
+                }
                 // All that a limit holds goes out and comes back in a few terms at best, however fast it refills.
                 let turn = 4.0 * self.setup.term().as_secs_f64();
                 let lent = self.setup.plan.sharing.lease_max.saturating_mul(self.nodes.len() as u64);
@@ -39,7 +42,10 @@ impl World {
                 self.traffic.turn_into(Workload::Steady, (sustained / part).min(2_000.0));
                 self.change_traffic(self.traffic_generation);
             }
-            Phase::Calm => self.calm_since = self.real,
+            Phase::Calm => {
+                self.calm_since = self.real;
+                self.all_follow()?;
+            }
             Phase::Silence => {
                 self.no_caller_waits_too_long()?;
                 for node in &mut self.nodes {

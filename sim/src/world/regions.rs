@@ -2,7 +2,9 @@
 //! allocator does: due → write → send → on_answer.
 
 use super::World;
+use super::decisions::Decisions;
 use super::event::{Event, Message, Reply, Unanswered};
+use super::live::name;
 use super::roots::StoreLink;
 use super::trouble::STANDS_STILL;
 use crate::clock::HostClock;
@@ -18,7 +20,7 @@ use lessor_ledger::pool::{AskError, Goodbye, GrantOutcome, Holder, SessionId};
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::share::Share;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Answer, Ask};
+use lessor_protocol::{Answer, Ask, Moment};
 use std::time::Duration;
 
 /// How long a clock stands still.
@@ -34,6 +36,8 @@ pub(super) struct Region {
     pub(super) connection: Connection,
     /// Its way to a store, if it leases from roots there.
     pub(super) link: StoreLink,
+    /// What it knows of the decisions of operators.
+    pub(super) decisions: Decisions,
     /// For how long nodes may hold what was lent last, of each limit that it leases; for ever as long as nothing was.
     horizons: [Duration; 2],
     /// The exchange that is awaited.
@@ -53,6 +57,7 @@ impl Region {
             pool: Family::borrowed(&setup.plan, above, clock.show(real)),
             connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, session - 1),
             link: StoreLink::new(setup.plan.clocks),
+            decisions: Decisions::default(),
             horizons: [Duration::MAX; 2],
             exchange: None,
             alarm: u64::MAX,
@@ -193,7 +198,10 @@ impl World {
             return self.leave_region(region, message);
         }
         if at.up {
-            let answer = at.pool.renew(0, now, holder, seq, ask);
+            let answer = match at.decisions.refusal(now, &name(node)) {
+                Some(refusal) => at.pool.settle_only(0, now, holder, seq, ask, refusal),
+                None => at.pool.renew(0, now, holder, seq, ask),
+            };
             self.log_answer(&message, &answer);
             self.oracle_on_answer(&message, &answer)?;
             reply.answer = Some(answer.map_err(Unanswered::AskRejection));
@@ -338,6 +346,7 @@ impl World {
         if is_stopped {
             self.region_leaves(region);
         }
+        self.oracles.of(region).shut(Moment::ORIGIN);
         let session = self.next_region_session(region);
         let (life, fresh) = (self.regions[region].life + 1, self.fresh_region(region, session));
         self.regions[region] = Region { up: false, life, ..fresh };

@@ -2,6 +2,7 @@
 //! that carry its calls, which get lost or come late.
 
 use super::World;
+use super::decisions::Decisions;
 use super::event::Event;
 use super::shared::NAMES;
 use crate::oracle::Verdict;
@@ -39,7 +40,7 @@ impl StoreLink {
 }
 
 /// What a member knows of its allocator, and does there.
-struct Here<'a> {
+pub(super) struct Here<'a> {
     rng: &'a mut fastrand::Rng,
     /// The calendar of a machine, whose clock was never set.
     wall: Moment,
@@ -47,6 +48,7 @@ struct Here<'a> {
     asks: Vec<Option<RootAsk>>,
     configuration: (Version, BTreeMap<String, String>),
     pools: Vec<&'a mut Pool>,
+    decisions: &'a mut Decisions,
     local: Moment,
 }
 
@@ -68,7 +70,7 @@ impl Host for Here<'_> {
     }
 
     fn suspensions(&self) -> Suspensions {
-        Suspensions::default()
+        self.decisions.known.clone()
     }
 
     fn configuration(&self) -> (Version, BTreeMap<String, String>) {
@@ -81,7 +83,9 @@ impl Host for Here<'_> {
 
     fn follow_overrides(&mut self, _: &LimitOverrides) {}
 
-    fn follow_suspensions(&mut self, _: &Suspensions, _: Moment) {}
+    fn follow_suspensions(&mut self, suspensions: &Suspensions, there: Moment) {
+        self.decisions.follow(suspensions, there, self.local);
+    }
 
     fn hold_back(&mut self) {
         self.pools.iter_mut().for_each(|pool| pool.hold_back_above(self.local));
@@ -169,7 +173,7 @@ impl World {
     }
 
     /// Lets the member of an allocator act, now.
-    fn as_member<T>(
+    pub(super) fn as_member<T>(
         &mut self,
         region: usize,
         act: impl FnOnce(&mut Member, Moment, &mut Here<'_>) -> T,
@@ -186,9 +190,12 @@ impl World {
             Some(RootAsk { name: cell_of(NAMES[place], None), spec: specs[place].clone(), ask: *ask })
         };
         let asks = at.link.asks.iter().enumerate().map(root).collect();
-        let pools = at.pool.pools().collect();
-        let mut here = Here { rng: &mut self.rng, wall, is_fresh, asks, configuration, pools, local };
-        act(&mut at.link.member, local, &mut here)
+        let (pools, decisions) = (at.pool.pools().collect(), &mut at.decisions);
+        let mut here =
+            Here { rng: &mut self.rng, wall, is_fresh, asks, configuration, pools, decisions, local };
+        let done = act(&mut at.link.member, local, &mut here);
+        self.oracles.of(region).shut(at.decisions.shut_until(local));
+        done
     }
 
     /// The member of an allocator has said what comes next.
@@ -211,11 +218,17 @@ impl World {
     }
 
     fn write_to_store(&mut self, region: usize, call: Call) {
-        let Some(store) = &mut self.shared else { return };
-        let (letter, life) = (store.write(call), self.regions[region].life);
+        let letter = self.send_to_store(region, call);
         self.regions[region].link.waits = Some(letter);
+    }
+
+    /// A call leaves. Returns its number.
+    pub(super) fn send_to_store(&mut self, region: usize, call: Call) -> u64 {
+        let store = self.shared.as_mut().expect("there is a store");
+        let (letter, life) = (store.write(call), self.regions[region].life);
         self.post(region, true, Event::AtStore { region, letter });
         self.push(self.real + STORE_TIMEOUT, Event::StoreSilent { region, life, letter });
+        letter
     }
 
     /// An answer of the store leaves.
@@ -250,6 +263,9 @@ impl World {
     }
 
     fn hear_call(&mut self, region: usize, letter: u64, said: Result<Said, CellsError>) -> Verdict {
+        if self.publish_hears(region, letter, &said)? {
+            return Ok(());
+        }
         let link = &mut self.regions[region].link;
         if link.waits != Some(letter) {
             return Ok(());

@@ -108,7 +108,7 @@ impl Store {
         }
     }
 
-    fn head(&self) -> Option<Head> {
+    pub(super) fn head(&self) -> Option<Head> {
         let cell = self.table.load(&[HEAD.to_owned()]).pop().flatten();
         cell.and_then(|cell| Head::read(&cell.value).ok())
     }

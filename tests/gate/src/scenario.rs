@@ -120,6 +120,8 @@ pub enum Scenario {
     StoreClose,
     /// The same in full use of a bucket of a few permits.
     StoreSmall,
+    /// The same while operators pause and block, and the store loses what it had.
+    StoreDecided,
     /// The same where the limit is below another one.
     StoreFamily,
     /// As `Regions`, by a cap on what is in flight.
@@ -152,6 +154,7 @@ impl Scenario {
             Scenario::StoreClose => topologies::store_close(seed),
             Scenario::StoreSmall => topologies::store_small(seed),
             Scenario::StoreFamily => topologies::store_family(seed),
+            Scenario::StoreDecided => topologies::store_decided(seed),
             Scenario::StoreCapped => topologies::store_capped(seed),
             Scenario::Overlong => overlong(seed),
             Scenario::Any => setup,

@@ -148,6 +148,14 @@ fn a_store_in_trouble_is_believed_no_more_than_it_should_be() {
     assert!(admissions.iter().all(|sum| *sum > seeds()), "too few to say anything: {admissions:?}");
 }
 
+/// The bug: after a loss, an allocator made a decision upon what the store had left, and then went by what it had known before.
+#[test]
+fn what_operators_decide_at_a_store_is_followed_by_all() {
+    for seed in 0..seeds() / 2 {
+        clean(topologies::store_decided(seed));
+    }
+}
+
 /// Hardly any call is refused while the clock of one allocator is wrong, which has no nodes.
 fn others_are_served(lag: Lag) {
     for seed in 0..few_seeds() {

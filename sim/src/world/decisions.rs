@@ -1,0 +1,228 @@
+//! What operators decide where allocators share a store: an operator asks one of them, which drives the shipping [`Publish`]. All
+//! others follow the decision from the store.
+
+use super::World;
+use super::event::{Event, Phase};
+use super::live::name;
+use super::regions::Region;
+use super::shared::NAMES;
+use crate::SECOND;
+use crate::live::Act;
+use crate::oracle::{Verdict, must};
+use lessor_ledger::cells::CellsError;
+use lessor_ledger::overrides::{Decision, Next, Publish, Suspended, Suspension, Suspensions};
+use lessor_ledger::roots::Said;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::{Moment, NodeName, Refusal};
+use std::time::Duration;
+
+/// How long an operator waits. What is dropped then may have been decided.
+const PUBLISH_MAX: u64 = 3 * SECOND;
+
+/// How often operators look whether all is lifted again, once the trouble is over.
+const LIFT_EVERY: u64 = SECOND / 2;
+
+/// What an allocator knows of the decisions of operators.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    /// The newest that it follows, of all limits.
+    pub(super) known: Suspensions,
+    /// What that means for the limit here.
+    gate: Suspension,
+    /// A decision that is being published, the call that it waits for, and its number.
+    publish: Option<(Publish, Decision)>,
+    waits: Option<u64>,
+    number: u64,
+    /// What was published here in this life, and nowhere decided about since.
+    published: Vec<Decision>,
+}
+
+impl Decisions {
+    /// Becomes what `there` says when it is that moment on the clock of the store, and `now` here.
+    pub(super) fn follow(&mut self, suspensions: &Suspensions, there: Moment, now: Moment) {
+        self.known.merge(suspensions);
+        let suspended = self.known.of(NAMES[0]).cloned().unwrap_or_default();
+        self.gate.follow(&suspended, there, now);
+    }
+
+    /// What `node` is told instead of a grant.
+    pub(super) fn refusal(&self, now: Moment, node: &NodeName) -> Option<Refusal> {
+        self.gate.refusal(now, node)
+    }
+
+    /// Until when nothing is lent.
+    pub(super) fn shut_until(&self, now: Moment) -> Moment {
+        self.gate.paused_until(now).unwrap_or(Moment::ORIGIN)
+    }
+}
+
+impl World {
+    /// An operator does something at some allocator that shares a store.
+    pub(super) fn operate_at_store(&mut self, act: &Act) -> Verdict {
+        let decision = match act {
+            Act::Pause(nanos) => Decision::Pause(Some(Duration::from_nanos(*nanos))),
+            Act::Resume => Decision::Resume,
+            Act::Block(node) => Decision::Block(name(*node)),
+            Act::Unblock(node) => Decision::Unblock(name(*node)),
+            // Rules of roots are those of the file.
+            Act::Change(..) | Act::Remove | Act::TopUp(_) | Act::Outside(_) => return Ok(()),
+        };
+        let region = self.rng.usize(..self.regions.len());
+        self.decide(region, decision)
+    }
+
+    fn decide(&mut self, region: usize, decision: Decision) -> Verdict {
+        let at = &self.regions[region];
+        if !at.up || at.decisions.publish.is_some() {
+            return Ok(());
+        }
+        for region in &mut self.regions {
+            region.decisions.published.retain(|before| node_of(before) != node_of(&decision));
+        }
+        let at = &mut self.regions[region];
+        let mut publish = Publish::suspension(NAMES[0], decision.clone());
+        let next = publish.begin();
+        at.decisions.publish = Some((publish, decision));
+        at.decisions.number += 1;
+        let (life, number) = (at.life, at.decisions.number);
+        self.log.note(self.real, "an operator decides at allocator # (#)", &[region as u64, number]);
+        self.push(self.real + PUBLISH_MAX, Event::PublishTimesOut { region, life, number });
+        self.publish_goes_on(region, next)
+    }
+
+    /// The operator waits no longer.
+    pub(super) fn publish_times_out(&mut self, region: usize, life: u64, number: u64) {
+        let at = &mut self.regions[region];
+        if at.life == life && at.decisions.number == number {
+            (at.decisions.publish, at.decisions.waits) = (None, None);
+        }
+    }
+
+    /// A call of a publication was answered. False if the letter is none of those.
+    pub(super) fn publish_hears(
+        &mut self,
+        region: usize,
+        letter: u64,
+        said: &Result<Said, CellsError>,
+    ) -> Result<bool, crate::oracle::AskRejection> {
+        let at = &mut self.regions[region];
+        if at.decisions.waits != Some(letter) {
+            return Ok(false);
+        }
+        at.decisions.waits = None;
+        let Some((mut publish, decision)) = at.decisions.publish.take() else { return Ok(true) };
+        let next = self.as_member(region, |_, _, here| publish.on_answer(said.clone(), here));
+        self.regions[region].decisions.publish = Some((publish, decision));
+        self.publish_goes_on(region, next)?;
+        Ok(true)
+    }
+
+    /// The pause of a publication is over.
+    pub(super) fn publish_wakes(&mut self, region: usize, life: u64, number: u64) -> Verdict {
+        let at = &mut self.regions[region];
+        if at.life != life || at.decisions.number != number {
+            return Ok(());
+        }
+        let Some((mut publish, decision)) = at.decisions.publish.take() else { return Ok(()) };
+        let next = self.as_member(region, |_, _, here| publish.go_on(here));
+        self.regions[region].decisions.publish = Some((publish, decision));
+        self.publish_goes_on(region, next)
+    }
+
+    fn publish_goes_on(&mut self, region: usize, next: Next) -> Verdict {
+        let at = &self.regions[region];
+        let (life, number) = (at.life, at.decisions.number);
+        match next {
+            Next::Call(call) => {
+                let letter = self.send_to_store(region, call);
+                self.regions[region].decisions.waits = Some(letter);
+            }
+            Next::Pause(span) => {
+                self.push(self.real + nanos(span), Event::PublishWakes { region, life, number });
+            }
+            // The precondition holds: operators agree here.
+            Next::Check => self.push(self.real, Event::PublishWakes { region, life, number }),
+            Next::Done(done) => {
+                let at = &mut self.regions[region];
+                at.decisions.waits = None;
+                if let (Ok(_), Some((_, decision))) = (done, at.decisions.publish.take()) {
+                    return self.is_decided(region, decision);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// K7: an allocator at which an operator has decided something goes by that at once.
+    fn is_decided(&mut self, region: usize, decision: Decision) -> Verdict {
+        self.log.note(self.real, "allocator # has published a decision", &[region as u64]);
+        let decisions = &mut self.regions[region].decisions;
+        let known = &decisions.known;
+        must("K7", holds(known, &decision), || {
+            format!("{decision:?} was published at allocator {region}, which knows {known:?}")
+        })?;
+        decisions.published.push(decision);
+        Ok(())
+    }
+
+    /// K7: what operators decided at an allocator that lives holds there, until an operator decides again about the same.
+    pub(super) fn decisions_hold(&self) -> Verdict {
+        self.regions.iter().enumerate().try_for_each(|(region, Region { decisions, .. })| {
+            let known = &decisions.known;
+            let lost = decisions.published.iter().find(|decision| !holds(known, decision));
+            must("K7", lost.is_none(), || {
+                format!("{lost:?} was published at allocator {region}, which has forgotten it: {known:?}")
+            })
+        })
+    }
+
+    /// Once the trouble is over, operators lift what they decided, as long as the store knows of any.
+    pub(super) fn lift(&mut self) -> Verdict {
+        if self.phase > Phase::Settling {
+            return Ok(());
+        }
+        self.decisions_hold()?;
+        self.push(self.real + LIFT_EVERY, Event::Lift);
+        let Some(head) = self.shared.as_ref().and_then(|store| store.head()) else { return Ok(()) };
+        let Some(suspended) = head.suspensions().of(NAMES[0]) else { return Ok(()) };
+        let region = self.rng.usize(..self.regions.len());
+        match suspended.blocked().next() {
+            Some(node) => self.decide(region, Decision::Unblock(node)),
+            None if is_over(suspended, self.root_clock()) => Ok(()),
+            None => self.decide(region, Decision::Resume),
+        }
+    }
+
+    /// V8: soon after all trouble, each allocator follows what operators decided last, as the store has it.
+    pub(super) fn all_follow(&self) -> Verdict {
+        let Some(head) = self.shared.as_ref().and_then(|store| store.head()) else { return Ok(()) };
+        let newest = head.suspensions();
+        let other = |region: &&Region| region.decisions.known != *newest;
+        let other = self.regions.iter().find(other).map(|region| &region.decisions.known);
+        must("V8", other.is_none(), || format!("an allocator goes by {other:?}, the store has {newest:?}"))
+    }
+}
+
+/// Whether the limit is suspended as `decision` says; a pause may be over.
+fn holds(known: &Suspensions, decision: &Decision) -> bool {
+    let suspended = known.of(NAMES[0]).cloned().unwrap_or_default();
+    let is_blocked = |node: &NodeName| suspended.blocked().any(|blocked| blocked == *node);
+    match decision {
+        Decision::Pause(_) => true,
+        Decision::Resume => suspended.until().is_none(),
+        Decision::Block(node) => is_blocked(node),
+        Decision::Unblock(node) => !is_blocked(node),
+    }
+}
+
+/// About which node it decides; `None` if about all.
+fn node_of(decision: &Decision) -> Option<&NodeName> {
+    match decision {
+        Decision::Pause(_) | Decision::Resume => None,
+        Decision::Block(node) | Decision::Unblock(node) => Some(node),
+    }
+}
+
+fn is_over(suspended: &Suspended, now: Moment) -> bool {
+    suspended.until().is_none_or(|until| until <= now)
+}
