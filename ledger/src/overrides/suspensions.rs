@@ -261,6 +261,9 @@ mod tests {
         let mut known = Suspensions::default();
         known.decide("a", &Decision::Block(node("n")), at(1)).expect("there is room");
         let before = known.clone();
+        // However many decisions came before the later one.
+        known.decide("a", &Decision::Unblock(node("n")), at(2)).expect("there is room");
+        known.decide("a", &Decision::Block(node("n")), at(2)).expect("there is room");
         known.decide("a", &Decision::Block(node("m")), at(2)).expect("there is room");
         known.decide("a", &Decision::Pause(None), at(2)).expect("there is room");
         // The store goes on with what it had, and another allocator decides.

@@ -66,11 +66,15 @@ pub fn store_decided(seed: u64) -> Setup {
     let mut setup = store_by(vec![rule], 0, seed, &mut rng);
     let is_hard = seed.is_multiple_of(2);
     if is_hard {
-        setup.faults.every.insert(Fault::StoreTrouble, (SECOND, MILLI));
-        of_store(&mut setup).fates = vec![Fate::Copied, Fate::Emptied, Fate::Behind, Fate::Started];
+        // What one of them decided, the others have not always heard when the store loses it.
+        setup.faults.every.insert(Fault::StoreTrouble, (SECOND / 2, MILLI));
+        setup.faults.every.insert(Fault::RegionCut, (SECOND / 2, 2 * SECOND));
+        let shared = of_store(&mut setup);
+        shared.count = shared.count.max(2);
+        shared.fates = vec![Fate::Copied, Fate::Behind, Fate::Behind, Fate::Emptied];
     }
-    for _ in 0..if is_hard { 40 } else { rng.u32(2..=8) } {
-        let (at, node) = (rng.u64(0..setup.lasts), rng.usize(..setup.nodes));
+    for _ in 0..if is_hard { 80 } else { rng.u32(2..=8) } {
+        let (at, node) = (rng.u64(0..setup.lasts), rng.usize(..setup.nodes.min(2)));
         let act = match rng.u32(..8) {
             0 => Act::Pause(rng.u64(1..=1_000) * MILLI),
             1 => Act::Resume,
