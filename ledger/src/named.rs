@@ -5,6 +5,7 @@ use lessor_protocol::LimitName;
 use lessor_protocol::names::NAME_MAX;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound::{Included, Unbounded};
 
 /// Limits of one allocator at a time, those that went and still matter included. Each has metrics of its own. Users who are
 /// counted apart are keys.
@@ -75,7 +76,7 @@ impl fmt::Display for Named {
 }
 
 /// The key under which `limits` hold the limit for `name`: the name itself, or else the longest pattern that it begins
-/// with. No choice of names makes it slow: it is looked up once for each byte of the name.
+/// with. No choice of names makes it slow: it is looked up once for each byte of the name at most, and mostly once or twice.
 pub fn named_for<T>(limits: &BTreeMap<String, T>, name: &str) -> Option<String> {
     // A pattern is no name, though it is in the same map.
     if name.ends_with('*') || name.len() > NAME_MAX {
@@ -84,13 +85,34 @@ pub fn named_for<T>(limits: &BTreeMap<String, T>, name: &str) -> Option<String> 
     if limits.contains_key(name) {
         return Some(name.to_owned());
     }
-    let prefixes = (0..=name.len()).rev().filter_map(|end| name.get(..end));
-    prefixes.map(|prefix| format!("{prefix}*")).find(|pattern| limits.contains_key(pattern))
+    // Each character of a name comes after the star. So a shorter pattern comes before a longer one that begins alike, and what
+    // stands between both begins alike, too.
+    let is_ordered = name.bytes().all(|byte| byte > b'*');
+    let (mut probe, mut end) = (name.to_owned(), name.len());
+    loop {
+        probe.truncate(end);
+        probe.push('*');
+        let before = limits.range::<str, _>((Unbounded, Included(probe.as_str()))).next_back();
+        let shared = match before {
+            Some((key, _)) if *key == probe => return Some(probe),
+            Some((key, _)) if is_ordered => alike(key, name),
+            None if is_ordered => return None,
+            Some(_) | None => end,
+        };
+        let shorter = (0..=shared.min(end.checked_sub(1)?)).rev();
+        end = { shorter }.find(|end| name.is_char_boundary(*end))?;
+    }
+}
+
+/// How many bytes both begin with.
+fn alike(one: &str, other: &str) -> usize {
+    one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_star_stands_at_the_end_or_nowhere() {
@@ -100,6 +122,27 @@ mod tests {
         assert_eq!((names("api/*"), names("api*"), names("*")), (Ok(many), Ok(many), Ok(many)));
         for wrong in ["", "api/*/x", "*x", "**", "a b*"] {
             assert!(names(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    /// One after the other.
+    fn by_each_prefix(limits: &BTreeMap<String, ()>, name: &str) -> Option<String> {
+        if limits.contains_key(name) {
+            return Some(name.to_owned());
+        }
+        let prefixes = (0..=name.len()).rev().filter_map(|end| name.get(..end));
+        prefixes.map(|prefix| format!("{prefix}*")).find(|pattern| limits.contains_key(pattern))
+    }
+
+    proptest! {
+        #[test]
+        fn the_longest_pattern_is_found(
+            keys in prop::collection::vec("[ab/]{0,5}[*]?", 0..12), name in "[ab/é!]{0,7}", plain in "[ab/]{1,7}",
+        ) {
+            let limits: BTreeMap<String, ()> = keys.into_iter().map(|key| (key, ())).collect();
+            for name in [name, plain] {
+                prop_assert_eq!(named_for(&limits, &name), by_each_prefix(&limits, &name), "{}", name);
+            }
         }
     }
 }
