@@ -133,14 +133,13 @@ impl World {
         if !at.up || at.exchange.is_some() {
             return Ok(());
         }
-        if self.is_too_early(region) {
-            let life = self.regions[region].life;
-            self.push(self.real + SECOND, Event::RegionWakes { region, life });
-            return Ok(());
-        }
+        let is_too_early = self.is_too_early(region);
         let at = &mut self.regions[region];
         let (now, rtt) = (at.clock.show(self.real), at.connection.rtt());
-        let due = at.pool.asks_above(now, rtt).max(at.connection.quiet_until());
+        let due = match is_too_early {
+            true => Moment::NEVER,
+            false => at.pool.asks_above(now, rtt).max(at.connection.quiet_until()),
+        };
         if due <= now {
             return self.ask_above(region);
         }

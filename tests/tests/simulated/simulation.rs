@@ -7,7 +7,7 @@ mod shrinking;
 use lessor_protocol::Clock;
 use lessor_sim::faults::{Fault, Faults};
 use lessor_sim::generator::overlong::overlong;
-use lessor_sim::generator::{any, draw};
+use lessor_sim::generator::{any, draw, topologies};
 use lessor_sim::network::Latency;
 use lessor_sim::setup::{Calls, Sabotage, Setup, parse_rules, plan};
 use lessor_sim::soak::{Soaked, run};
@@ -112,6 +112,17 @@ fn fleets_do_what_they_did() {
             let hash = run(draw(seed)).expect("a clean run").hash;
             format!("{seed} {hash}")
         })
+        .collect();
+    assert!(found == recorded, "they did something else:\n{}", found.join("\n"));
+}
+
+/// The same of fleets with regions or a shared store.
+#[test]
+fn fleets_of_regions_and_stores_do_what_they_did() {
+    let recorded = include_str!("../../regressions/topologies.txt");
+    let recorded: Vec<&str> = recorded.lines().filter(|line| !line.starts_with('#')).collect();
+    let found: Vec<String> = (0..28)
+        .map(|seed| format!("{seed} {}", run(topologies::any(seed)).expect("a clean run").hash))
         .collect();
     assert!(found == recorded, "they did something else:\n{}", found.join("\n"));
 }
