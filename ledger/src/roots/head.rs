@@ -281,6 +281,11 @@ impl Head {
 
     /// The store is on another `timeline`, and may have lost what was last done on the one before.
     pub fn lose(&mut self, timeline: &Timeline, now: Moment) {
+        if now + CLOCK_UNCERTAINTY < self.now.as_calendar() {
+            // Another server shows an earlier time. Nothing that was written before counts by it, so the loss was not later than now.
+            self.signed.clear();
+            self.now = now.into();
+        }
         self.writes(now);
         self.era += 1;
         (self.whole_since, self.lost) = (self.era, Some(self.now));

@@ -244,6 +244,26 @@ fn after_a_loss_nothing_is_lent_before_all_that_was_is_over() {
     assert!(refused(world.ask(2, 1, 4_000, &spec, wants(10))));
 }
 
+/// The bug: the loss was dated by the clock of the server before, and limits were shut until the next one showed that time.
+#[test]
+fn a_server_whose_clock_is_behind_is_waited_out_by_its_own_clock() {
+    let (mut world, spec) = (World::new(true), spec(100, 1));
+    let signer = Signer { session: 1, node: String::new() };
+    world.head.sign(&signer, millis(60_000));
+    world.head.lose(&Timeline::new("b"), millis(15_000));
+    let quarantine = |at| {
+        let read = read(&spec, &world.head, None, millis(at)).expect("it can be read");
+        let mut pool = read.pool;
+        pool.view(millis(at)).quarantine
+    };
+    assert!(quarantine(15_000) > Duration::from_secs(2), "leases of two seconds, and a window");
+    assert_eq!(quarantine(18_200), Duration::ZERO);
+    assert!(
+        !world.head.signatures().any(|(_, at)| at > millis(15_000)),
+        "no allocator has signed later than now"
+    );
+}
+
 #[test]
 fn a_time_that_began_anew_lets_nothing_go_sooner() {
     let (mut world, spec) = (World::new(true), spec(100, 1));
