@@ -268,7 +268,9 @@ impl World {
             let term = nanos(self.setup.term());
             // Sessions are remembered for ten seconds at least, on the allocator's clock, after the end of their last
             // lease, which may take three: a spare permit is kept for one, and its lease lasts for two.
-            self.push(silent + 4 * term + 2 * memory + 17 * SECOND, Event::End);
+            // A region keeps what its own sessions may ask for as long again.
+            let of_regions = if self.setup.lends_on() { 10 * SECOND } else { 0 };
+            self.push(silent + 4 * term + 2 * memory + 17 * SECOND + of_regions, Event::End);
         } else {
             self.push(end, Event::End);
         }

@@ -2,9 +2,9 @@
 
 use super::World;
 use super::event::{Event, Phase};
-use crate::MILLI;
 use crate::oracle::{Stock, Verdict, must};
 use crate::topology::{Fate, Shared};
+use crate::{MILLI, SECOND};
 use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::overrides::Version;
 use lessor_ledger::pool::{Plan, Pool, PoolView};
@@ -44,6 +44,8 @@ pub(super) struct Store {
     doom: Option<Doom>,
     /// By how much its clock was set, in all.
     pub(super) set: i64,
+    /// When it was set last, in real time.
+    set_at: u64,
     /// Whether it may have lost something, or another timeline says so.
     pub(super) is_lost: bool,
     specs: Vec<RootSpec>,
@@ -82,6 +84,7 @@ impl Store {
             is_new: true,
             doom: None,
             set: 0,
+            set_at: 0,
             is_lost: false,
             specs,
             letters: BTreeMap::new(),
@@ -136,7 +139,9 @@ impl Store {
         let view = |root: &mut Option<(Pool, Moment, u64)>| {
             let (root, then, at) = root.as_mut()?;
             let now = if set == 0 { clock } else { *then + Duration::from_nanos(real - *at) };
-            Some(root.view(now))
+            let view = root.view(now);
+            // Where the clock was set, no allocator lends by what this observer takes the time to be.
+            Some(PoolView { available: if set == 0 { view.available } else { 0 }, ..view })
         };
         self.roots.iter_mut().map(view).collect()
     }
@@ -245,7 +250,11 @@ impl World {
         let is_fixed = rules.clone().any(|rule| matches!(rule, Rule::FixedWindow(_)));
         let real = self.real;
         let Some(&fate) = fates.get(self.rng.usize(..fates.len().max(1))) else { return };
-        let step = self.rng.i64(20..100_000) * MILLI.cast_signed() * if self.rng.bool() { 1 } else { -1 };
+        let sign = if self.rng.bool() { 1 } else { -1 };
+        // An allocator that has not heard of the set before could not tell a step of less than a second.
+        let set_at = self.shared.as_ref().map_or(0, |store| store.set_at);
+        let least = if real < set_at + SECOND { 1_100 } else { 20 };
+        let step = sign * self.rng.i64(least..100_000) * MILLI.cast_signed();
         // A clock is set only while an allocator watches: none can know of a step that none watches.
         let is_watched = self.regions.iter().any(|region| {
             real > 100 * MILLI && region.clock.show(real).since(region.link.member.signed()) < SIGN_EVERY * 2
@@ -259,9 +268,9 @@ impl World {
         store.roots.fill(None);
         match fate {
             Fate::Copied => store.behind = store.table.clone(),
-            Fate::Set if is_watched && !is_fixed => store.set += step,
+            Fate::Set if is_watched && !is_fixed => (store.set, store.set_at) = (store.set + step, real),
             Fate::SetTwice if is_watched && !is_fixed => {
-                store.set += step;
+                (store.set, store.set_at) = (store.set + step, real);
                 self.push(real + soon, Event::SetAgain);
             }
             Fate::Set | Fate::SetTwice => {}
@@ -286,7 +295,8 @@ impl World {
     pub(super) fn set_again(&mut self) {
         let step = self.rng.i64(1_100..100_000) * MILLI.cast_signed();
         let step = if self.rng.bool() { step } else { -step };
-        self.shared.iter_mut().for_each(|store| store.set += step);
+        let real = self.real;
+        self.shared.iter_mut().for_each(|store| (store.set, store.set_at) = (store.set + step, real));
     }
 
     /// K9: an allocator may not take it to be later than the clock of the server shows by which it goes.
