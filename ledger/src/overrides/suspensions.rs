@@ -13,12 +13,12 @@ use std::time::Duration;
 /// Suspended limits and blocked nodes of one store, together. The head is written several times a second.
 pub const SUSPENDED_MAX: usize = 1_000;
 
-/// How long it is remembered that a pause or a block was lifted, in milliseconds. An allocator that was cut off from the store for
-/// longer may bring back what it knows.
+/// How long it is remembered that a pause or a block was lifted, in milliseconds before the last decision. An allocator that was
+/// cut off from the store for longer may bring back what it knows.
 const LIFTED_LASTS: u64 = 3_600_000;
 
-/// How many nodes of one limit are remembered as lifted.
-const LIFTED_MAX: usize = 100;
+/// How many pauses and blocks of one store are remembered as lifted: those that were lifted last.
+const LIFTED_MAX: usize = 200;
 
 /// The suspensions of all limits of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,26 +77,30 @@ impl Suspensions {
     /// # Errors
     /// If there is no room. Nothing changes then.
     pub fn decide(&mut self, limit: &str, decision: &Decision, now: Moment) -> Result<bool, SuspensionsFull> {
-        let millis = now.as_nanos() / 1_000_000;
-        self.forget(now, millis);
-        // Later than all that is known here, and than what was decided before by the same clock where it is not.
-        let stamp = (self.serial + 1).max(millis);
         let mut next = self.clone();
+        for suspended in next.limits.values_mut() {
+            suspended.until = suspended.until.filter(|until| now < until.as_calendar());
+        }
+        // Later than all that is known here, and than what was decided before by the same clock where it is not.
+        let stamp = self.serial.saturating_add(1).max(now.as_nanos() / 1_000_000);
         let was_so = next.limits.entry(limit.to_owned()).or_default().decide(decision, stamp, now);
         next.serial = stamp;
         if next.suspended() > SUSPENDED_MAX && matches!(decision, Decision::Pause(_) | Decision::Block(_)) {
             return Err(SuspensionsFull);
         }
+        next.forget();
         *self = next;
         Ok(was_so)
     }
 
-    /// Pauses that are over are forgotten, and after a while what was lifted.
-    fn forget(&mut self, now: Moment, millis: u64) {
-        for suspended in self.limits.values_mut() {
-            suspended.until = suspended.until.filter(|until| now < until.as_calendar());
-            suspended.forget(millis);
-        }
+    /// Forgets what was lifted long ago, and the oldest of what was lifted where that is much. What is left depends on the decisions
+    /// alone, so allocators that know the same remember the same.
+    fn forget(&mut self) {
+        let mut stamps: Vec<u64> = self.limits.values().flat_map(Suspended::lifted).collect();
+        stamps.sort_unstable_by(|a, b| b.cmp(a));
+        let too_many = stamps.get(LIFTED_MAX).copied().unwrap_or(0);
+        let oldest = too_many.max(self.serial.saturating_sub(LIFTED_LASTS));
+        self.limits.values_mut().for_each(|suspended| suspended.forget(oldest));
         self.limits.retain(|_, suspended| *suspended != Suspended::default());
     }
 
@@ -120,6 +124,7 @@ impl Suspensions {
                 None => _ = self.limits.insert(limit.clone(), suspended.clone()),
             }
         }
+        self.forget();
     }
 
     /// The suspension of `limit`, if it has one.
@@ -151,18 +156,20 @@ impl Suspended {
         }
     }
 
-    /// Forgets what was lifted long ago, and the oldest of what was lifted where that is much.
-    fn forget(&mut self, millis: u64) {
-        let is_late = |stamp: u64| millis < stamp.saturating_add(LIFTED_LASTS);
-        if self.until.is_none() && !is_late(self.pause_stamp) {
+    /// The stamps of what was lifted.
+    fn lifted(&self) -> impl Iterator<Item = u64> {
+        let pause = (self.until.is_none() && self.pause_stamp > 0).then_some(self.pause_stamp);
+        let nodes = self.node_stamps.iter().filter(|(node, _)| !self.blocked.contains(*node));
+        pause.into_iter().chain(nodes.map(|(_, stamp)| *stamp))
+    }
+
+    /// Forgets what was lifted by `oldest`.
+    fn forget(&mut self, oldest: u64) {
+        if self.until.is_none() && self.pause_stamp <= oldest {
             self.pause_stamp = 0;
         }
-        let lifted = self.node_stamps.iter().filter(|(node, _)| !self.blocked.contains(*node));
-        let mut stamps: Vec<u64> = lifted.map(|(_, stamp)| *stamp).collect();
-        stamps.sort_unstable_by(|a, b| b.cmp(a));
-        let oldest = stamps.get(LIFTED_MAX).copied().unwrap_or(0);
         let blocked = &self.blocked;
-        self.node_stamps.retain(|node, stamp| blocked.contains(node) || (is_late(*stamp) && *stamp > oldest));
+        self.node_stamps.retain(|node, stamp| blocked.contains(node) || *stamp > oldest);
     }
 
     fn merge(&mut self, other: &Suspended) {
@@ -286,17 +293,24 @@ mod tests {
         assert_eq!(both.of("b").and_then(Suspended::until), Some(Moment::NEVER));
     }
 
+    /// Operators lift much, at one limit or at many, and allocators bring back what they know. The head, which is written several times
+    /// a second, stays small.
     #[test]
     fn what_was_lifted_is_remembered_for_an_hour_and_not_without_end() {
-        let mut suspensions = Suspensions::default();
+        let (mut there, mut here) = (Suspensions::default(), Suspensions::default());
         for n in 0..3 * LIFTED_MAX {
-            let node = node(&format!("n{n}"));
-            suspensions.decide("a", &Decision::Block(node.clone()), at(1)).expect("there is room");
-            suspensions.decide("a", &Decision::Unblock(node), at(1)).expect("there is room");
+            let (node, limit) = (node(&format!("n{n}")), format!("l{}", n % 7 * n));
+            there.decide(&limit, &Decision::Block(node.clone()), at(1)).expect("there is room");
+            there.decide(&limit, &Decision::Unblock(node), at(1)).expect("there is room");
+            there.decide(&limit, &Decision::Resume, at(1)).expect("there is room");
+            here.merge(&there);
+            there.merge(&here);
+            assert!(there.limits.values().flat_map(Suspended::lifted).count() <= LIFTED_MAX);
+            assert!(here == there && here.limits.len() <= LIFTED_MAX);
         }
-        assert!(suspensions.limits["a"].node_stamps.len() <= LIFTED_MAX + 1);
-        suspensions.decide("b", &Decision::Resume, at(3_700)).expect("there is room");
-        assert_eq!(suspensions.limits.keys().collect::<Vec<_>>(), ["b"]);
+        there.decide("b", &Decision::Resume, at(3_700)).expect("there is room");
+        here.merge(&there);
+        assert_eq!(here.limits.keys().collect::<Vec<_>>(), ["b"]);
     }
 
     #[test]
