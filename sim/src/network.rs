@@ -57,13 +57,13 @@ impl Network {
         self.cut.fill([0; 2]);
     }
 
-    /// When a call of a store arrives, or its answer (not `is_there`), if ever. It takes `least`, or as long as links do.
-    #[expect(clippy::too_many_arguments, reason = "the world is cut up for it")]
+    /// When a call of a store arrives, or its answer, if ever. It takes `least`, or as long as links do.
+    #[expect(clippy::too_many_arguments, reason = "all that a message depends on")]
     pub fn post(
         &self,
         real: u64,
         node: usize,
-        is_there: bool,
+        way: Way,
         least: Option<u64>,
         faults: &Faults,
         struck: &mut Struck,
@@ -75,7 +75,7 @@ impl Network {
             struck_now
         };
         let (lost, late) = (strikes(Fault::Loss), strikes(Fault::LongDelay));
-        if self.cut[node][usize::from(!is_there)] > real || lost {
+        if self.cut[node][way as usize] > real || lost {
             return None;
         }
         let least = least.unwrap_or(self.far.one_way);

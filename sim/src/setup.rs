@@ -166,13 +166,15 @@ impl Setup {
         Share { priority: node as u64 % self.priorities.max(1), group, ..Share::EVEN }
     }
 
+    /// Whether `region` knows an older configuration than is right, and is lent nothing for that.
+    pub fn is_old(&self, region: usize) -> bool {
+        let of_two_minds = self.topology.shared().is_some_and(|shared| shared.of_two_minds);
+        of_two_minds && region > 0 && region + 1 == self.topology.regions()
+    }
+
     /// Whether `node` is owed its turn: no node comes before it, and nothing is kept from it without something for it.
     pub fn is_owed(&self, node: usize) -> bool {
-        // An allocator that has yet to hear of a change is lent nothing.
-        let is_old = |shared: &Shared| {
-            shared.of_two_minds && self.lender(node) > 0 && self.lender(node) + 1 == shared.count
-        };
-        if self.topology.shared().is_some_and(is_old) {
+        if self.is_old(self.lender(node)) {
             return false;
         }
         let share = self.share(node);

@@ -176,9 +176,7 @@ impl World {
             .map(|region| {
                 let shown = rng.u64(0..1_000 * SECOND);
                 let session = (setup.nodes + adversaries.len() + region) as u64 + 1;
-                let of_two_minds = setup.topology.shared().is_some_and(|shared| shared.of_two_minds);
-                let is_old = of_two_minds && region > 0 && region + 1 == setup.topology.regions();
-                Region::new(&setup, !is_old, clock(&mut rng, shown).steered(plan.clocks), 0, session)
+                Region::new(&setup, region, clock(&mut rng, shown).steered(plan.clocks), 0, session)
             })
             .collect();
         let now = centre_clock.show(0);

@@ -33,12 +33,14 @@ pub(super) struct Decisions {
     publish: Option<(Publish, Decision)>,
     waits: Option<u64>,
     number: u64,
+    /// Whether another one about the same is being published meanwhile: which is the later one is not known.
+    is_contested: bool,
     /// What was published here in this life, and nowhere decided about since.
     published: Vec<Decision>,
 }
 
 impl Decisions {
-    /// Becomes what `there` says when it is that moment on the clock of the store, and `now` here.
+    /// Goes by `suspensions`, too, when it is `there` on the clock of the store, and `now` here.
     pub(super) fn follow(&mut self, suspensions: &Suspensions, there: Moment, now: Moment) {
         self.known.merge(suspensions);
         let suspended = self.known.of(NAMES[0]).cloned().unwrap_or_default();
@@ -76,10 +78,16 @@ impl World {
         if !at.up || at.decisions.publish.is_some() {
             return Ok(());
         }
-        for region in &mut self.regions {
-            region.decisions.published.retain(|before| node_of(before) != node_of(&decision));
+        let mut is_contested = false;
+        for Region { decisions, .. } in &mut self.regions {
+            decisions.published.retain(|before| node_of(before) != node_of(&decision));
+            let publishes = decisions.publish.as_ref();
+            if publishes.is_some_and(|(_, other)| node_of(other) == node_of(&decision)) {
+                (decisions.is_contested, is_contested) = (true, true);
+            }
         }
         let at = &mut self.regions[region];
+        at.decisions.is_contested = is_contested;
         let mut publish = Publish::suspension(NAMES[0], decision.clone());
         let next = publish.begin();
         at.decisions.publish = Some((publish, decision));
@@ -161,7 +169,9 @@ impl World {
         must("K7", holds(known, &decision), || {
             format!("{decision:?} was published at allocator {region}, which knows {known:?}")
         })?;
-        decisions.published.push(decision);
+        if !decisions.is_contested {
+            decisions.published.push(decision);
+        }
         Ok(())
     }
 

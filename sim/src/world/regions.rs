@@ -1,5 +1,5 @@
-//! Regions: allocators that lease from the one above them, or from roots in a store which they share, and lend on. Each drives the shipping pool as the upstream loop of the
-//! allocator does: due → write → send → on_answer.
+//! Regions: allocators that lease from the one above them, or from roots in a store which they share, and lend on. Each drives
+//! the shipping pool as the upstream loop of the allocator does: due → write → send → on_answer.
 
 use super::World;
 use super::decisions::Decisions;
@@ -48,8 +48,8 @@ pub(super) struct Region {
 
 impl Region {
     /// A host whose process is about to start as `session`.
-    pub(super) fn new(setup: &Setup, knows_above: bool, clock: HostClock, real: u64, session: u64) -> Self {
-        let above = setup.topology.shared().is_some() && setup.above > 0 && knows_above;
+    pub(super) fn new(setup: &Setup, region: usize, clock: HostClock, real: u64, session: u64) -> Self {
+        let above = setup.topology.shared().is_some() && setup.above > 0 && !setup.is_old(region);
         Region {
             clock,
             up: true,
@@ -63,9 +63,7 @@ impl Region {
             alarm: u64::MAX,
         }
     }
-}
 
-impl Region {
     /// How it stands, where its nodes can spend `in_hand`.
     pub(super) fn stock(&mut self, real: u64, in_hand: u64) -> Stock {
         let at = self.clock.show(real);
@@ -218,9 +216,9 @@ impl World {
         let now = at.clock.show(self.real);
         let left = at.pool.leave(0, now, SessionId(message.session), message.seq, goodbye);
         self.log.note(self.real, "node # leaves and gives back #", &[message.node as u64, left.unwrap_or(0)]);
-        self.look_above(region)?;
         let (stocks, asked) = (self.stocks(), self.asked(&message));
-        self.oracles.left(region, self.now(), &asked, &stocks)
+        self.oracles.left(region, self.now(), &asked, &stocks)?;
+        self.look_above(region)
     }
 
     /// A message of a region reaches the allocator above it.
@@ -357,7 +355,7 @@ impl World {
     /// A host whose process is about to start as `session`.
     fn fresh_region(&self, region: usize, session: u64) -> Region {
         let clock = self.regions[region].clock;
-        Region::new(&self.setup, !self.is_old(region), clock, self.real, session)
+        Region::new(&self.setup, region, clock, self.real, session)
     }
 
     fn region_leaves(&mut self, region: usize) {

@@ -5,6 +5,7 @@ use super::World;
 use super::decisions::Decisions;
 use super::event::Event;
 use super::shared::NAMES;
+use crate::network::Way;
 use crate::oracle::Verdict;
 use crate::{MILLI, SECOND};
 use lessor_ledger::cells::CellsError;
@@ -95,16 +96,10 @@ impl Host for Here<'_> {
 }
 
 impl World {
-    /// Whether `region` knows an older configuration than is right.
-    pub(super) fn is_old(&self, region: usize) -> bool {
-        let of_two_minds = self.setup.topology.shared().is_some_and(|shared| shared.of_two_minds);
-        of_two_minds && region > 0 && region + 1 == self.regions.len()
-    }
-
-    /// Whether it does, and no allocator has told the store of that yet. It is not there yet: none could know of a newer
+    /// Whether `region` knows an older configuration than is right, and no allocator has told the store of that yet. It is not there yet: none could know of a newer
     /// configuration.
     pub(super) fn is_too_early(&self, region: usize) -> bool {
-        self.is_old(region) && !self.shared.as_ref().is_some_and(|store| store.knows_families())
+        self.setup.is_old(region) && !self.shared.as_ref().is_some_and(|store| store.knows_families())
     }
 
     /// An allocator asks the roots, once it has done what it does at the store.
@@ -179,7 +174,7 @@ impl World {
         act: impl FnOnce(&mut Member, Moment, &mut Here<'_>) -> T,
     ) -> T {
         let store = self.shared.as_ref().expect("there is a store");
-        let (specs, is_fresh) = (store.specs(self.is_old(region)), store.is_new);
+        let (specs, is_fresh) = (store.specs(self.setup.is_old(region)), store.is_new);
         let own = &specs[0];
         let parent = own.parent_ref.parent.clone().map(|parent| (NAMES[0].to_owned(), parent));
         let configuration = (own.version, parent.into_iter().collect());
@@ -226,22 +221,22 @@ impl World {
     pub(super) fn send_to_store(&mut self, region: usize, call: Call) -> u64 {
         let store = self.shared.as_mut().expect("there is a store");
         let (letter, life) = (store.write(call), self.regions[region].life);
-        self.post(region, true, Event::AtStore { region, letter });
+        self.post(region, Way::There, Event::AtStore { region, letter });
         self.push(self.real + STORE_TIMEOUT, Event::StoreSilent { region, life, letter });
         letter
     }
 
     /// An answer of the store leaves.
     pub(super) fn answer_of_store(&mut self, region: usize, letter: u64) {
-        self.post(region, false, Event::FromStore { region, letter });
+        self.post(region, Way::Back, Event::FromStore { region, letter });
     }
 
-    fn post(&mut self, region: usize, is_there: bool, event: Event) {
+    fn post(&mut self, region: usize, way: Way, event: Event) {
         let place = self.region_place(region);
         let ways = self.setup.topology.shared().and_then(|shared| shared.ways.get(region));
-        let least = ways.map(|(there, back)| if is_there { *there } else { *back });
+        let least = ways.map(|(there, back)| if way == Way::There { *there } else { *back });
         let Self { network, setup, struck, rng, .. } = self;
-        if let Some(at) = network.post(self.real, place, is_there, least, &setup.faults, struck, rng) {
+        if let Some(at) = network.post(self.real, place, way, least, &setup.faults, struck, rng) {
             self.push(at, event);
         }
     }

@@ -2,8 +2,6 @@
 //! trouble, and what is used of a limit without.
 
 use lessor_ledger::Rule;
-use lessor_protocol::moment::nanos;
-use lessor_sim::SECOND;
 use lessor_sim::faults::Fault;
 use lessor_sim::generator::topologies::{self, in_use, store_fated};
 use lessor_sim::policy::Policy;
@@ -68,19 +66,9 @@ fn all_hold(part: u64, count: u64, draw: impl Fn(u64) -> Setup) -> Sum {
 
 /// A window that is not much longer than the way to the allocator and back is used up by the way.
 fn is_judged(setup: &Setup) -> bool {
-    let is_long = setup.plan.rules.iter().all(|rule| per(rule) >= SECOND);
+    let seconds = |rule: &Rule| rule.ceiling() as f64 / sustained(&[*rule]);
+    let is_long = setup.plan.rules.iter().all(|rule| seconds(rule) >= 1.0);
     is_long && sustained(&setup.plan.rules) / setup.nodes as f64 >= 40.0
-}
-
-fn per(rule: &Rule) -> u64 {
-    nanos(match rule {
-        Rule::SlidingWindow(rule) => rule.per(),
-        Rule::SlidingLog(rule) => rule.per(),
-        Rule::FixedWindow(rule) => rule.per(),
-        Rule::TokenBucket(rule) => rule.per(),
-        Rule::LeakyBucket(rule) => rule.per(),
-        Rule::Concurrency(rule) => rule.longest(),
-    })
 }
 
 #[test]
